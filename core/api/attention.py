@@ -1,0 +1,111 @@
+"""Attention backends: paged KV layout, one plan per step, one object per layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionContext:
+    """What a backend is made with.
+
+    Attributes:
+        device: Where the cache and the queries live.
+        dtype: Dtype of queries and outputs.
+        kv_dtype: Dtype of the cache.
+        block_size: Tokens per KV block.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    kv_dtype: torch.dtype
+    block_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSite:
+    """One attention layer: its KV layer index and geometry; `window` and `softcap` as in `LayerBuilder.attention`."""
+
+    layer: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """The cache tensor of one layer.
+
+    Attributes:
+        block_shape: Shape of one block; the cache is `(num_blocks, *block_shape)`, so that block `b` of any
+            backend is `cache[b]`: connectors copy blocks without knowing what is inside.
+        dtype: Element type.
+    """
+
+    block_shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes that one block of one layer takes."""
+        size = self.dtype.itemsize
+        for dim in self.block_shape:
+            size *= dim
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """One step's batch as attention sees it. Rows are scheduled requests, in batch order.
+
+    Attributes:
+        query_starts: `(rows + 1,)` int32 numpy, offsets of each row's tokens in the step.
+        seq_lens: `(rows,)` int32 numpy, tokens in the cache after this step's writes.
+        block_tables: `(rows, max_blocks)` int32 on the device; entries past a row's blocks are 0.
+        slots: `(tokens,)` int64 on the device: `block * block_size + offset` where each token's k, v go.
+        max_query_len, max_seq_len: Maxima over the rows.
+    """
+
+    query_starts: np.ndarray
+    seq_lens: np.ndarray
+    block_tables: Tensor
+    slots: Tensor
+    max_query_len: int
+    max_seq_len: int
+
+
+class AttentionPlan(Protocol):
+    """Whatever a backend prepares once per step and reads in every layer. Opaque to core."""
+
+
+class AttentionLayer(Protocol):
+    """Attention of one layer."""
+
+    def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots of this layer's cache."""
+        ...
+
+    def forward(self, q: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor:
+        """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
+        ...
+
+
+class AttentionBackend(Protocol):
+    """Runtime of an `AttentionSpec`."""
+
+    def __init__(self, ctx: AttentionContext) -> None: ...
+
+    def kv_layout(self, site: AttentionSite) -> KVLayout: ...
+
+    def plan(self, batch: BatchView) -> AttentionPlan: ...
+
+    def layer(self, site: AttentionSite) -> AttentionLayer: ...

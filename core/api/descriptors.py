@@ -1,0 +1,253 @@
+"""Descriptors: what a plugin declares about itself, as data.
+
+An entry point of a driver group names a descriptor in a torch-free *manifest* module. Core lists,
+filters and scores descriptors without importing any implementation; `impl` is imported for the
+winner alone, in the process that needs it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.api.verdict import Verdict
+
+Band = Literal[1, 2, 3, 4]
+"""4 exact hardware match, 3 same device type and tuned, 2 generic, 1 reference."""
+
+
+class Descriptor(BaseModel):
+    """Fields that every kind has.
+
+    Attributes:
+        name: Equals the entry-point name.
+        impl: Dotted path `package.module:Attribute` of the implementation.
+        api: The API integer of this kind that the plugin was written for (`core.api.versions`).
+        summary: One line for listings.
+        band: Coarse rank in automatic selection; see `Band`.
+        priority: Tie-breaker inside a band, 0-100.
+        maturity: Experimental plugins are never chosen automatically.
+        requires: PEP 508 requirement strings checked before the import of `impl`.
+        options: Dotted path of a pydantic model for the plugin's own options, or None.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    group: ClassVar[str] = ""
+
+    name: str
+    impl: str
+    api: int
+    summary: str
+    band: Band = 2
+    priority: int = Field(default=50, ge=0, le=100)
+    maturity: Literal["stable", "experimental", "reference"] = "stable"
+    requires: tuple[str, ...] = ()
+    options: str | None = None
+
+
+class PlatformSpec(Descriptor):
+    """A device runtime.
+
+    Attributes:
+        device_type: torch device type, for example `cpu`.
+        probe: Dotted path of a torch-free function `() -> ProbeResult`; must never raise.
+        dtypes: Compute dtypes it runs well, best first.
+        block_size: Preferred tokens per KV block.
+        preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
+    """
+
+    group: ClassVar[str] = "core.platforms"
+
+    device_type: str
+    probe: str
+    dtypes: tuple[str, ...]
+    block_size: int = 16
+    preferences: dict[str, int] = {}
+
+
+class AttentionSpec(Descriptor):
+    """An attention backend's capabilities as data.
+
+    Attributes:
+        devices: Device types it runs on.
+        dtypes: Query / output dtypes.
+        kv_dtypes: Dtypes of the KV cache.
+        head_dims: Allowed head dimensions; None means any.
+        block_multiple: The KV block size must be a multiple of this many tokens.
+        features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused.
+        refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
+    """
+
+    group: ClassVar[str] = "core.attention_backends"
+
+    devices: frozenset[str]
+    dtypes: frozenset[str]
+    kv_dtypes: frozenset[str]
+    head_dims: frozenset[int] | None = None
+    block_multiple: int = 1
+    features: frozenset[str] = frozenset()
+    refine: str | None = None
+
+
+class AttentionRequest(BaseModel):
+    """What a model needs from its attention backend. All layers of one KV group share it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    device_type: str
+    dtype: str
+    kv_dtype: str
+    head_dim: int
+    num_heads: int
+    num_kv_heads: int
+    block_size: int
+    features: frozenset[str] = frozenset()
+
+    def check(self, spec: AttentionSpec) -> Verdict:
+        """Hold this request against a backend's data and return every reason against it."""
+        missing = sorted(self.features - spec.features)
+        dims = spec.head_dims
+        return Verdict.of(
+            None if self.device_type in spec.devices else f"device {self.device_type} not in {_set(spec.devices)}",
+            None if self.dtype in spec.dtypes else f"dtype {self.dtype} not in {_set(spec.dtypes)}",
+            None if self.kv_dtype in spec.kv_dtypes else f"kv dtype {self.kv_dtype} not in {_set(spec.kv_dtypes)}",
+            None if dims is None or self.head_dim in dims else f"head_dim {self.head_dim} not in {_set(dims)}",
+            None
+            if self.block_size % spec.block_multiple == 0
+            else f"block size {self.block_size} is not a multiple of {spec.block_multiple}",
+            f"lacks {', '.join(missing)}" if missing else None,
+        )
+
+
+def _set(values: frozenset[str] | frozenset[int]) -> str:
+    return "{" + ", ".join(str(value) for value in sorted(values)) + "}"
+
+
+class QuantSpec(Descriptor):
+    """A quantization method.
+
+    Attributes:
+        methods: Values of a checkpoint's quantization method that it reads ("none" for plain weights).
+        devices: Device types it runs on; `*` means any.
+        dtypes: Activation dtypes.
+    """
+
+    group: ClassVar[str] = "core.quantization"
+
+    methods: frozenset[str]
+    devices: frozenset[str] = frozenset({"*"})
+    dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
+
+
+class ModelSpec(Descriptor):
+    """A model family.
+
+    Attributes:
+        architectures: Hugging Face architecture names it implements.
+        shape: Dotted path of a torch-free `(config: dict) -> ModelShape`.
+        tasks: For example `generate`.
+    """
+
+    group: ClassVar[str] = "core.models"
+
+    architectures: tuple[str, ...]
+    shape: str
+    tasks: frozenset[str] = frozenset({"generate"})
+
+
+class WeightLoaderSpec(Descriptor):
+    """A checkpoint format. `impl` is a `CheckpointReader` (torch-free to import; see `core.api.weights`).
+
+    Attributes:
+        patterns: File-name globs that mark a checkpoint of this format (`*.gguf`); matched against a file's
+            name, or against the names inside a directory. The reader's `recognises` decides.
+    """
+
+    group: ClassVar[str] = "core.weight_loaders"
+
+    patterns: tuple[str, ...]
+
+
+class ModelSourceSpec(Descriptor):
+    """A way to turn a model reference into local files. `impl` is a `ModelSource` (torch-free).
+
+    Attributes:
+        aliases: References it answers without being asked further.
+        default: Whether it also answers when the user names no model.
+    """
+
+    group: ClassVar[str] = "core.model_sources"
+
+    aliases: tuple[str, ...] = ()
+    default: bool = False
+
+
+class ToolParserSpec(Descriptor):
+    """A parser of tool calls (and reasoning) in a model's text output. `impl` is an `OutputParser` (torch-free).
+
+    Attributes:
+        markers: Strings of a chat template that suggest this format; used only to recommend it.
+    """
+
+    group: ClassVar[str] = "core.tool_parsers"
+
+    markers: tuple[str, ...] = ()
+
+
+class KVConnectorSpec(Descriptor):
+    """An external store of KV blocks. `impl` is the engine side (torch-free).
+
+    Attributes:
+        worker_impl: Dotted path of the worker side.
+        devices: Device types whose KV cache it can read and write; `*` means any.
+    """
+
+    group: ClassVar[str] = "core.kv_connectors"
+
+    worker_impl: str
+    devices: frozenset[str] = frozenset({"*"})
+
+
+class WeightTransferSpec(Descriptor):
+    """A transport of new weights into a running engine. `impl` is a `WeightReceiver`.
+
+    Attributes:
+        sender: Dotted path of the trainer-side class; importable without the engine.
+    """
+
+    group: ClassVar[str] = "core.weight_transfer"
+
+    sender: str | None = None
+
+
+class ExecutorSpec(Descriptor):
+    """How workers are run. `impl` is an `Executor` (torch-free to import)."""
+
+    group: ClassVar[str] = "core.executors"
+
+
+class SchedulerPolicySpec(Descriptor):
+    """Order of admission and choice of victim. `impl` is a `SchedulerPolicy` (torch-free)."""
+
+    group: ClassVar[str] = "core.schedulers"
+
+
+DESCRIPTORS: dict[str, type[Descriptor]] = {
+    kind.group: kind
+    for kind in (
+        PlatformSpec,
+        AttentionSpec,
+        QuantSpec,
+        ModelSpec,
+        WeightLoaderSpec,
+        ModelSourceSpec,
+        ToolParserSpec,
+        KVConnectorSpec,
+        WeightTransferSpec,
+        ExecutorSpec,
+        SchedulerPolicySpec,
+    )
+}
+"""Descriptor type of every driver group."""

@@ -1,0 +1,33 @@
+"""Executors: where workers live and how a step reaches them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from core.api.platform import Pending
+
+if TYPE_CHECKING:
+    from core.config.resolved import EngineConfig
+    from core.engine.step import StepPlan, StepResult, WorkerInfo
+
+
+class Executor(Protocol):
+    """Runtime of an `ExecutorSpec`. Importing it is torch-free."""
+
+    def __init__(self, config: EngineConfig) -> None: ...
+
+    def start(self) -> WorkerInfo:
+        """Start the workers: open the device, load the weights, allocate the KV cache."""
+        ...
+
+    def launch(self, plan: StepPlan) -> Pending[StepResult]:
+        """Submit a step and return at once. Steps run in the order of their launches."""
+        ...
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a named worker method between steps and return its (plain data) answer."""
+        ...
+
+    def healthy(self) -> bool: ...
+
+    def close(self) -> None: ...

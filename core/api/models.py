@@ -1,0 +1,199 @@
+"""Model plugins: what they say about a configuration, and how they build and run.
+
+A model asks a `LayerBuilder` for layers by role; core decides quantization, sharding and kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from core.api.attention import AttentionPlan
+
+
+class ModelShape(BaseModel):
+    """Facts of one checkpoint that the engine needs before any weight is read. Torch-free.
+
+    Attributes:
+        vocab_size: Rows of the output projection.
+        max_positions: Longest context the model was made for, in tokens.
+        num_layers: Layers that own a KV cache.
+        num_heads, num_kv_heads, head_dim: Attention geometry.
+        features: Attention features it needs (`sliding_window`, `softcap`).
+        dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    vocab_size: int
+    max_positions: int
+    num_layers: int
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    features: frozenset[str] = frozenset()
+    dtype: str = "bfloat16"
+
+
+class RopeConfig(BaseModel):
+    """Rotary embedding: base, rotated dimensions and a scaling rule with Hugging Face's parameter names."""
+
+    model_config = ConfigDict(frozen=True)
+
+    head_dim: int
+    rotary_dim: int
+    theta: float = 10000.0
+    max_positions: int = 2048
+    scaling: Mapping[str, float | str | list[float]] = {}
+
+
+class Linear(Protocol):
+    """`(tokens, in_features) -> (tokens, sum of out_features)`."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
+class Norm(Protocol):
+    """RMS norm. With `residual`, returns `(norm(x + residual), x + residual)`; shapes `(tokens, size)`."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+class Rope(Protocol):
+    """Rotates `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` by position; may be in place."""
+
+    def __call__(self, positions: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]: ...
+
+
+class Attention(Protocol):
+    """Writes k, v to the paged cache and attends.
+
+    Shapes: `q (tokens, heads, head_dim)`, `k, v (tokens, kv_heads, head_dim)` -> `(tokens, heads * head_dim)`.
+    """
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor: ...
+
+
+class Embedding(Protocol):
+    """`(tokens,) int -> (tokens, hidden)`."""
+
+    def __call__(self, token_ids: Tensor) -> Tensor: ...
+
+
+class Activation(Protocol):
+    """Gated activation: `(tokens, 2 * size)` as `[gate, up]` -> `(tokens, size)`."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
+class StepInputs(Protocol):
+    """What one step gives to `Model.forward`.
+
+    Attributes:
+        token_ids: `(tokens,)` int64, on the device.
+        positions: `(tokens,)` int64, position of each token in its request.
+        plan: The attention backend's plan for this step.
+    """
+
+    token_ids: Tensor
+    positions: Tensor
+    plan: AttentionPlan
+
+
+class LayerBuilder(Protocol):
+    """Hands out layers and records which checkpoint tensors fill them.
+
+    Every `prefix` is the module path in the Hugging Face checkpoint, so that a tensor
+    `<prefix>.weight` lands in the layer without a rule.
+    """
+
+    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding: ...
+
+    def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: Embedding | None = None) -> Linear: ...
+
+    def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear: ...
+
+    def merged_linear(
+        self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False
+    ) -> Linear:
+        """One product for several checkpoint tensors.
+
+        Args:
+            parts: Checkpoint module name -> output features, in the order of the concatenated output,
+                for example `{"q_proj": 576, "k_proj": 192, "v_proj": 192}` under prefix `...self_attn`.
+        """
+        ...
+
+    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm: ...
+
+    def rope(self, config: RopeConfig) -> Rope: ...
+
+    def gated_activation(self, name: str) -> Activation:
+        """Return `act(gate) * up` for `name` in `silu`, `gelu`, `gelu_pytorch_tanh`."""
+        ...
+
+    def attention(
+        self,
+        layer: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> Attention:
+        """Return the attention of KV layer `layer`.
+
+        Args:
+            window: Sliding window in tokens: a query at position p sees positions > p - window.
+        """
+        ...
+
+
+class WeightRules(BaseModel):
+    """How checkpoint names become parameter names, as data.
+
+    Attributes:
+        rename: Prefix replacements, first match wins.
+        skip: Name globs that are left out on purpose (`*.rotary_emb.inv_freq`, a tied `lm_head.weight`).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    rename: tuple[tuple[str, str], ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+class Model(Protocol):
+    """One architecture. `impl` of a `ModelSpec` names the class."""
+
+    def __init__(self, config: Mapping[str, object], build: LayerBuilder) -> None: ...
+
+    def forward(self, step: StepInputs) -> Tensor:
+        """Return the final hidden states, `(tokens, hidden)`."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Project `(rows, hidden)` to `(rows, vocab)`, any float dtype."""
+        ...
+
+    @classmethod
+    def weight_rules(cls, config: Mapping[str, object]) -> WeightRules: ...
+
+
+def features_of(windows: Sequence[int | None], softcap: float | None) -> frozenset[str]:
+    """Return the attention features that layers with these windows and this soft cap need."""
+    wanted = {"sliding_window"} if any(window is not None for window in windows) else set()
+    if softcap is not None:
+        wanted.add("softcap")
+    return frozenset(wanted)

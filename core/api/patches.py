@@ -1,0 +1,32 @@
+"""Configuration patches and problems: how plugins speak about configuration without mutating it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ConfigPatch(BaseModel):
+    """Set `path` (dotted, `kv.block_size`) to `value` because of `reason`.
+
+    A value the user set is immutable: patching it is an error, unless `strength` is `advice`, when it is skipped.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    value: Any
+    reason: str
+    strength: Literal["required", "advice"] = "required"
+
+
+class Problem(BaseModel):
+    """Something wrong with a configuration: an `error` stops the start, a `warning` is printed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    level: Literal["error", "warning"]
+    code: str
+    message: str
+    hint: str = ""

@@ -1,0 +1,56 @@
+"""Platforms: the device runtime behind a handful of facets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """Device memory in bytes: all of it, and what other users leave free right now."""
+
+    total: int
+    free: int
+
+
+class Pending(Protocol[T]):
+    """Work that was submitted to a stream."""
+
+    def result(self) -> T:
+        """Wait for the work and return its value, or raise what it raised."""
+        ...
+
+
+class Stream(Protocol):
+    """An ordered queue of device work. Work submitted to one stream runs in order, one at a time."""
+
+    def submit(self, work: Callable[[], T]) -> Pending[T]: ...
+
+    def close(self) -> None: ...
+
+
+class Platform(Protocol):
+    """Runtime of a `PlatformSpec`."""
+
+    def open(self, *, threads: int | None, seed: int) -> torch.device:
+        """Claim the device in this process: set it current, set thread counts, seed generators."""
+        ...
+
+    def memory(self) -> MemorySnapshot: ...
+
+    def stream(self) -> Stream:
+        """Return a new stream; on a device without streams, a thread that runs work in order."""
+        ...
+
+    def describe(self) -> dict[str, str]:
+        """Return facts for the start-up table, for example `{"device": "...", "threads": "2"}`."""
+        ...
+
+    def close(self) -> None: ...

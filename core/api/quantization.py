@@ -1,0 +1,86 @@
+"""Quantization: what a layer's parameters are, how checkpoint tensors fill them, how they are applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+    from torch import Tensor
+
+    from core.api.weights import WeightTensor
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSite:
+    """A place in the model that has weights.
+
+    Attributes:
+        kind: Role of the layer.
+        prefix: Its module path.
+        in_features: Columns of the weight.
+        parts: `(name, rows)` of every checkpoint tensor stacked into the weight, in order; a plain layer has one
+            part with an empty name.
+        bias: Whether the layer has a bias of `sum(rows)` elements.
+    """
+
+    kind: Literal["linear", "embedding", "lm_head"]
+    prefix: str
+    in_features: int
+    parts: Sequence[tuple[str, int]]
+    bias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuantContext:
+    """What a scheme is made with: the compute dtype and device, and the checkpoint's own description."""
+
+    device: torch.device
+    dtype: torch.dtype
+    checkpoint: Mapping[str, object]
+
+
+class ParamBuilder(Protocol):
+    """Where a layer declares its parameters; core owns sharding and filling."""
+
+    def declare(
+        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, *, rows: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        """Declare parameter `name`.
+
+        Args:
+            rows: `(part, rows along dim 0)` when several checkpoint tensors are stacked into it: part `p` of
+                parameter `weight` is filled from `<prefix>.<p>.weight`, an empty part name from `<prefix>.weight`.
+        """
+        ...
+
+
+class LayerQuant(Protocol):
+    """How one layer stores and applies its weights."""
+
+    def declare(self, params: ParamBuilder) -> None: ...
+
+    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
+        """Turn a checkpoint tensor into what the declared parameter holds (same shape as its part)."""
+        ...
+
+    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Repack after the last tensor; pure and repeatable, so that weights can be loaded again."""
+        ...
+
+    def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+        """`(tokens, in) -> (tokens, out)`, bias included; for an embedding `(tokens,) int -> (tokens, in)`."""
+        ...
+
+
+class QuantScheme(Protocol):
+    """Runtime of a `QuantSpec`, for one checkpoint."""
+
+    def __init__(self, ctx: QuantContext) -> None: ...
+
+    def for_site(self, site: LayerSite) -> LayerQuant:
+        """Return how this layer is stored; a layer that the checkpoint leaves plain gets the plain form."""
+        ...

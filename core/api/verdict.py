@@ -1,0 +1,41 @@
+"""Verdicts: what a candidate answers when asked whether it can serve a request."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Verdict(BaseModel):
+    """Yes, or no with every reason (never only the first)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when there is no reason against the candidate."""
+        return not self.reasons
+
+    @staticmethod
+    def of(*reasons: str | None) -> Verdict:
+        """Collect the reasons that are not empty."""
+        return Verdict(reasons=tuple(reason for reason in reasons if reason))
+
+
+class ProbeResult(BaseModel):
+    """What a platform found on this machine. Made by a torch-free function in milliseconds.
+
+    Attributes:
+        available: Whether a device of this platform can be used here.
+        reason: Why not, or what was found ("2 cores, AVX-512 BF16").
+        capability: Hardware capability as a comparable tuple, for example `(9, 0)`; empty if it has none.
+        facts: Further data for the report and for other plugins' filters.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    available: bool
+    reason: str = ""
+    capability: tuple[int, ...] = ()
+    facts: dict[str, str | int | float | bool] = {}

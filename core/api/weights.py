@@ -1,0 +1,138 @@
+"""Checkpoints: from a reference to files, to facts, to tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    import torch
+    from torch import Tensor
+
+    from core.api.tokenizer import Tokenizer
+
+
+class ModelFiles(BaseModel):
+    """Where a model reference leads on this machine.
+
+    Attributes:
+        reference: What the user wrote.
+        path: A file or a directory.
+        name: Name to serve the model under.
+        revision: Commit or version, if the source has one.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    reference: str
+    path: str
+    name: str
+    revision: str | None = None
+
+
+class ModelSource(Protocol):
+    """Runtime of a `ModelSourceSpec`; torch-free."""
+
+    def resolve(self, reference: str | None, *, revision: str | None = None) -> ModelFiles | None:
+        """Return the files behind `reference`, or None if it is not this source's business.
+
+        Raises:
+            CheckpointError: The reference is this source's, but cannot be had (the message says why).
+        """
+        ...
+
+
+class CheckpointInfo(BaseModel):
+    """Facts of a checkpoint, read without torch and without touching tensor data.
+
+    Attributes:
+        path: The checkpoint (file or directory).
+        format: Name of the weight loader that read it.
+        architecture: Hugging Face architecture name.
+        config: Model configuration with Hugging Face's keys.
+        quantization: Method that stored the weights; `none` for plain tensors.
+        quantization_config: The method's own description.
+        generation_config: Sampling defaults that the model's makers give (temperature, top_p, eos_token_id, ...).
+        num_bytes: Size of the tensor data.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    format: str
+    architecture: str
+    config: dict[str, Any]
+    quantization: str = "none"
+    quantization_config: dict[str, Any] = {}
+    generation_config: dict[str, Any] = {}
+    num_bytes: int = 0
+
+
+class WeightTensor(Protocol):
+    """One tensor of a checkpoint, not read yet.
+
+    Attributes:
+        name: Name in Hugging Face's vocabulary (`model.layers.0.self_attn.q_proj.weight`).
+        shape: Logical shape, `(rows, columns)` for a matrix.
+        encoding: `plain`, or the storage form (`gguf:Q4_1`) that the quantization method decodes.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    encoding: str
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """Return the tensor's values in `dtype`, of shape `shape`, decoded if it is encoded."""
+        ...
+
+    def raw(self) -> Tensor:
+        """Return the stored bytes: a uint8 tensor `(rows, bytes per row)` if encoded, else the tensor as stored."""
+        ...
+
+
+class CheckpointReader(Protocol):
+    """Runtime of a `WeightLoaderSpec`. Importing it, `recognises`, `inspect` and `tokenizer` are torch-free."""
+
+    def recognises(self, path: Path) -> bool: ...
+
+    def inspect(self, path: Path) -> CheckpointInfo:
+        """Read the facts. Raises `CheckpointError` naming the file, tensor or key that is wrong or missing."""
+        ...
+
+    def tokenizer(self, path: Path) -> Tokenizer: ...
+
+    def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[WeightTensor]:
+        """Yield every tensor once, in file order, calling `progress(bytes)` as they are consumed."""
+        ...
+
+
+class WeightManifest(BaseModel):
+    """What an update will bring: `name -> (shape, dtype)`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: str
+    tensors: dict[str, tuple[tuple[int, ...], str]]
+
+
+class WeightReceiver(Protocol):
+    """Runtime of a `WeightTransferSpec` in the worker: a versioned update in two phases.
+
+    Nothing of an update is visible to requests before the engine commits it.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None: ...
+
+    def begin(self, info: Mapping[str, Any]) -> WeightManifest:
+        """Open an update from `info` (for example `{"path": ...}`) and return its manifest."""
+        ...
+
+    def stream(self) -> Iterator[WeightTensor]: ...
+
+    def end(self) -> None:
+        """Release what `begin` opened, after commit as after abort."""
+        ...

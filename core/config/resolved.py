@@ -1,0 +1,114 @@
+"""The resolved configuration: frozen, complete, and plain enough to travel to a child process as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.api.models import ModelShape
+from core.api.weights import CheckpointInfo, ModelFiles
+from core.plugins.plan import PluginPlan
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelOptions(_Section):
+    """Which model, and how it is read."""
+
+    model: str | None = Field(None, description="Model reference: alias, file, directory or hub id; none: the default model.")
+    served_model_name: str | None = Field(None, description="Name the API answers to; default: the model's own.")
+    revision: str | None = Field(None, description="Revision of a hub id.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
+    max_model_len: int | None = Field(None, ge=1, description="Longest prompt plus output, in tokens.")
+    chat_template: str | None = Field(None, description="File with a chat template that replaces the model's own.")
+    seed: int = Field(0, description="Seed of unseeded sampling.")
+
+
+class KVOptions(_Section):
+    """The paged KV cache."""
+
+    kv_memory: str | None = Field(None, description="KV cache size: 2GiB, 512MiB or bytes.")
+    memory_fraction: float = Field(0.5, gt=0, le=1, description="Fraction of free memory for the KV cache when no size is given.")
+    block_size: int | None = Field(None, ge=1, le=1024, description="Tokens per KV block; default: the platform's.")
+    num_blocks: int | None = Field(None, ge=2, description="Exact number of KV blocks; overrides the memory options.")
+    kv_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Dtype of the KV cache.")
+    prefix_caching: bool = Field(True, description="Share the KV blocks of equal prefixes.")
+
+
+class SchedulerOptions(_Section):
+    """How steps are filled."""
+
+    max_num_seqs: int = Field(256, ge=1, le=16384, description="Requests that may run at once.")
+    max_num_batched_tokens: int = Field(2048, ge=1, description="Token budget of a step.")
+    max_chunk: int | None = Field(None, ge=1, description="Most prompt tokens of one request in a step.")
+    overlap_depth: int = Field(1, ge=0, le=4, description="Steps launched ahead of the one being settled.")
+    max_waiting: int = Field(4096, ge=1, description="Requests that may wait; more are refused with 503.")
+
+
+class SelectOptions(_Section):
+    """Explicit choices of plugins, by name or name@distribution. None lets core choose."""
+
+    platform: str | None = Field(None, description="Device platform.")
+    attention_backend: str | None = Field(None, description="Attention backend.")
+    quantization: str | None = Field(None, description="Quantization method.")
+    model_impl: str | None = Field(None, description="Model implementation.")
+    load_format: str | None = Field(None, description="Checkpoint format.")
+    executor: str | None = Field(None, description="How workers are run.")
+    scheduling_policy: str | None = Field(None, description="Order of admission and preemption.")
+    tool_parser: str | None = Field(None, description="Tool-call parser; none by default.")
+    kv_connector: list[str] = Field([], description="KV connectors, in the order they are asked.")
+    weight_transfer: str | None = Field(None, description="Weight-transfer engine; none by default.")
+    disable_plugin: list[str] = Field([], description="Plugins never to use: name, group:name or distribution.")
+
+
+class RuntimeOptions(_Section):
+    """Threads and processes."""
+
+    threads: int | None = Field(None, ge=1, description="Compute threads; default: physical cores.")
+    start_timeout: float = Field(600.0, gt=0, description="Seconds the engine may take to start.")
+    plugin_options: dict[str, dict[str, Any]] = Field({}, description="Options of plugins: name -> key -> value.")
+
+
+class ServerOptions(_Section):
+    """The HTTP server."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    uds: str | None = Field(None, description="Unix socket to listen on instead.")
+    api_key: str | None = Field(None, description="Key that requests must carry.")
+    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body.")
+    drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get after SIGTERM.")
+    log_requests: bool = Field(False, description="Log one line per request.")
+
+
+class Options(_Section):
+    """Everything a user can set: `<section>.<name>`; flag `--<name>`, environment `CORE_<NAME>`."""
+
+    model: ModelOptions = ModelOptions()
+    kv: KVOptions = KVOptions()
+    scheduler: SchedulerOptions = SchedulerOptions()
+    select: SelectOptions = SelectOptions()
+    runtime: RuntimeOptions = RuntimeOptions()
+    server: ServerOptions = ServerOptions()
+
+
+class EngineConfig(_Section):
+    """What the engine process starts from: options, checkpoint facts and the plugin plan, all decided by the parent.
+
+    Attributes:
+        dtype, kv_dtype: Concrete dtypes.
+        max_model_len, block_size: Concrete sizes, in tokens.
+    """
+
+    options: Options
+    files: ModelFiles
+    checkpoint: CheckpointInfo
+    shape: ModelShape
+    plan: PluginPlan
+    dtype: str
+    kv_dtype: str
+    max_model_len: int
+    block_size: int

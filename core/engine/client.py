@@ -1,0 +1,58 @@
+"""Two ways to reach an engine: stepped by the caller, or running on its own behind messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from core.config.resolved import EngineConfig
+from core.engine.messages import FromEngine, Progress, Ready, ToEngine
+
+
+class SyncEngine(Protocol):
+    """An engine in this process that runs when it is stepped (offline use, tests, notebooks)."""
+
+    ready: Ready
+
+    def send(self, message: ToEngine) -> None: ...
+
+    def step(self) -> list[FromEngine]:
+        """Run until at least one message is produced and return the messages; empty when there is no work."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class AsyncEngine(Protocol):
+    """An engine that runs on its own, in a child process or a thread."""
+
+    ready: Ready
+
+    def send(self, message: ToEngine) -> None:
+        """Hand over a message; never blocks. Raises `EngineError` if the engine is gone."""
+        ...
+
+    async def receive(self) -> FromEngine:
+        """Return the next message. Raises `EngineError` (with the cause) once the engine is gone."""
+        ...
+
+    def alive(self) -> bool:
+        """Whether the process and each of its threads live, and work in progress moves on."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+def open_sync(config: EngineConfig, on_progress: ProgressCallback | None = None) -> SyncEngine:
+    """Start an engine in this process. Raises `CoreError` with the cause if it cannot start."""
+    raise NotImplementedError
+
+
+async def open_async(
+    config: EngineConfig, *, in_process: bool = False, on_progress: ProgressCallback | None = None
+) -> AsyncEngine:
+    """Start an engine in a child process (or, `in_process`, in threads of this one)."""
+    raise NotImplementedError

@@ -1,0 +1,156 @@
+"""The only vocabulary between front end and engine core. Encoded with msgspec; never pickled.
+
+Requests are known to the engine by an integer *handle* that its client chose; the client's own ids stay with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from core.engine.sampling import SamplingParams
+
+
+class Add(msgspec.Struct, tag="add", kw_only=True):
+    """Start a request.
+
+    Attributes:
+        handle: Unique among the client's live requests.
+        prompt: int32 token ids, little endian.
+        params: With `n == 1`; the front end makes one request per sequence.
+        stop_ids: End-of-sequence ids (empty with `ignore_eos`) and `stop_token_ids` together.
+        cache_salt: Requests share cached prefixes only under the same salt.
+    """
+
+    handle: int
+    prompt: bytes
+    params: SamplingParams
+    stop_ids: list[int] = []
+    priority: int = 0
+    cache_salt: str | None = None
+
+
+class Abort(msgspec.Struct, tag="abort"):
+    """Forget these requests; no further output is sent for them."""
+
+    handles: list[int]
+
+
+class Call(msgspec.Struct, tag="call"):
+    """Call a named engine method (`reset_prefix_cache`, `stats`, `update_weights`, ...) with plain data."""
+
+    number: int
+    method: str
+    args: list[Any] = []
+
+
+class Shutdown(msgspec.Struct, tag="shutdown"):
+    """Stop. The engine aborts what is left and exits."""
+
+
+ToEngine = Add | Abort | Call | Shutdown
+
+
+class Logprobs(msgspec.Struct, array_like=True):
+    """One position: the chosen token first, then the best alternatives."""
+
+    ids: list[int]
+    values: list[float]
+    rank: int
+
+
+class Finished(msgspec.Struct, array_like=True):
+    """The end of a request.
+
+    Attributes:
+        reason: `stop`, `length`, `abort` or `error`.
+        stop_id: The stop token id that ended it, if one did and it is not an end-of-sequence id.
+        error: What went wrong, when reason is `error`.
+    """
+
+    handle: int
+    reason: str
+    stop_id: int | None = None
+    error: str | None = None
+
+
+class Started(msgspec.Struct, array_like=True):
+    """A request was scheduled for the first time."""
+
+    handle: int
+    cached_tokens: int
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """Counters and gauges of the engine; counters grow for its whole life."""
+
+    running: int = 0
+    waiting: int = 0
+    blocks_total: int = 0
+    blocks_used: int = 0
+    steps: int = 0
+    preemptions: int = 0
+    prompt_tokens_computed: int = 0
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    scheduled_tokens: int = 0
+    wasted_tokens: int = 0
+
+
+class Outputs(msgspec.Struct, tag="outputs", kw_only=True):
+    """What one settled step produced, as arrays: request `handles[i]` got token `tokens[i]`.
+
+    Attributes:
+        handles: int64, little endian.
+        tokens: int32, little endian.
+        logprobs: Position in `tokens` -> its log-probabilities.
+        prompt_logprobs: Handle -> further prompt positions, in order.
+    """
+
+    handles: bytes = b""
+    tokens: bytes = b""
+    logprobs: dict[int, Logprobs] = {}
+    prompt_logprobs: dict[int, list[Logprobs]] = {}
+    started: list[Started] = []
+    finished: list[Finished] = []
+    stats: Stats | None = None
+
+
+class CallResult(msgspec.Struct, tag="result"):
+    """Answer to a `Call`; `error` holds `CoreError.to_dict()` when it failed."""
+
+    number: int
+    value: Any = None
+    error: dict[str, Any] | None = None
+
+
+class Ready(msgspec.Struct, tag="ready", kw_only=True):
+    """The engine can serve.
+
+    Attributes:
+        facts: Rows of the start-up table.
+        timeline: `(phase, seconds)`.
+    """
+
+    num_blocks: int
+    block_size: int
+    max_model_len: int
+    facts: dict[str, str]
+    timeline: list[tuple[str, float]]
+
+
+class Progress(msgspec.Struct, tag="progress"):
+    """Weight loading: `done` of `total` bytes."""
+
+    done: int
+    total: int
+
+
+class Failed(msgspec.Struct, tag="failed"):
+    """The engine cannot start or cannot go on; `error` holds `CoreError.to_dict()` and a `traceback`."""
+
+    error: dict[str, Any]
+
+
+FromEngine = Outputs | CallResult | Ready | Progress | Failed

@@ -1,0 +1,126 @@
+"""What crosses between engine and worker: one plan and one result per step.
+
+A plan is a *diff*: prompts travel once, block tables grow by what is new, and nothing is proportional to the tokens
+already computed. All arrays are numpy, so a plan is encoded without a copy when a worker lives elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from core.engine.sampling import SamplingParams
+
+
+@dataclass(slots=True)
+class NewRow:
+    """A request that gets its row in this step.
+
+    Attributes:
+        row: The row it owns for life.
+        prompt: `(prompt,)` int32 token ids.
+        params: Its sampling parameters.
+        stop_ids: End-of-sequence and stop ids, which `min_tokens` holds back.
+    """
+
+    row: int
+    prompt: np.ndarray
+    params: SamplingParams
+    stop_ids: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class BlockUpdate:
+    """Ragged change of block tables: row `rows[i]` gets `blocks[offsets[i]:offsets[i + 1]]` from column `starts[i]` on."""
+
+    rows: np.ndarray
+    starts: np.ndarray
+    offsets: np.ndarray
+    blocks: np.ndarray
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """One step's work. Entry `i` of every array is the i-th scheduled request.
+
+    Attributes:
+        number: Step number, from 0.
+        new_rows: Requests seen by the worker for the first time; applied before anything else.
+        blocks: Block-table diff; applied before the forward pass.
+        rows: `(n,)` int32, the row of each scheduled request.
+        starts: `(n,)` int32, position of its first token in this step.
+        counts: `(n,)` int32, how many tokens it runs.
+        samples: `(n,)` bool, whether its last token is the last known one, so that a token is sampled from it.
+        output_counts: `(n,)` int32, output tokens it has before this step, placeholders included.
+        connector: Messages for the worker side of each KV connector, by name.
+    """
+
+    number: int
+    new_rows: list[NewRow]
+    blocks: BlockUpdate
+    rows: np.ndarray
+    starts: np.ndarray
+    counts: np.ndarray
+    samples: np.ndarray
+    output_counts: np.ndarray
+    connector: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that the forward pass runs over."""
+        return int(self.counts.sum())
+
+
+@dataclass(slots=True)
+class TopLogprobs:
+    """Log-probabilities of `m` positions.
+
+    Attributes:
+        ids: `(m, k)` int32; column 0 is the chosen token, then the k - 1 best, best first.
+        values: `(m, k)` float32.
+        ranks: `(m,)` int32, rank of the chosen token, 1 for the most likely.
+    """
+
+    ids: np.ndarray
+    values: np.ndarray
+    ranks: np.ndarray
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What a step gave.
+
+    Attributes:
+        number: The plan's number.
+        tokens: `(samples.sum(),)` int32, in the plan's order.
+        logprobs: Index into `tokens` -> its log-probabilities, for the rows that asked.
+        prompt_logprobs: Index into the plan's rows -> log-probabilities of the prompt positions this step scored
+            (position p's entry scores token p + 1), for the rows that asked.
+        errors: Index into the plan's rows -> what went wrong with this row alone; its token is -1.
+        connector: Reports of the worker side of each KV connector, by name.
+    """
+
+    number: int
+    tokens: np.ndarray
+    logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
+    prompt_logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    connector: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class WorkerInfo:
+    """What a worker reports once it is ready.
+
+    Attributes:
+        num_blocks: KV blocks it allocated.
+        bytes_per_block: Bytes of one block over all layers.
+        facts: Rows of the start-up table (device, memory budget, ...).
+        timeline: `(phase, seconds)` of its start.
+    """
+
+    num_blocks: int
+    bytes_per_block: int
+    facts: dict[str, str]
+    timeline: list[tuple[str, float]]

@@ -1,0 +1,64 @@
+"""What a generation gives back, with the names that users of other engines know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Logprob:
+    """One token's log-probability at one position; `rank` 1 is the most likely."""
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+@dataclass(slots=True)
+class CompletionOutput:
+    """One generated sequence, or in delta mode what is new of it.
+
+    Attributes:
+        index: Which of the `n` sequences.
+        text: Generated text.
+        token_ids: Generated token ids.
+        cumulative_logprob: Sum over all tokens so far, when log-probabilities were asked for.
+        logprobs: One dict per token, the sampled token first, then the best alternatives.
+        finish_reason: `stop`, `length`, `abort`, `error`, or None while it runs.
+        stop_reason: The stop text or stop token id that ended it, if one did.
+        error: What went wrong, when finish_reason is `error`.
+    """
+
+    index: int
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    cumulative_logprob: float | None = None
+    logprobs: list[dict[int, Logprob]] | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    error: str | None = None
+
+    def finished(self) -> bool:
+        """Whether this sequence has ended."""
+        return self.finish_reason is not None
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    """All sequences of one request.
+
+    Attributes:
+        prompt: The prompt's text, if it was given as text.
+        prompt_logprobs: One entry per prompt token, None for the first.
+        num_cached_tokens: Prompt tokens whose KV came from the prefix cache.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool = False
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    num_cached_tokens: int = 0
+    metrics: dict[str, Any] = field(default_factory=dict)
