@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
 from core.config.resolved import EngineConfig
+from core.engine.core import EngineCore
+from core.engine.local import LocalEngine
 from core.engine.messages import FromEngine, Progress, Ready, ToEngine
+from core.engine.remote import ThreadEngine, start_process
 
 
 class SyncEngine(Protocol):
@@ -48,11 +52,17 @@ ProgressCallback = Callable[[Progress], None]
 
 def open_sync(config: EngineConfig, on_progress: ProgressCallback | None = None) -> SyncEngine:
     """Start an engine in this process. Raises `CoreError` with the cause if it cannot start."""
-    raise NotImplementedError
+    return LocalEngine(EngineCore.start(config, on_progress))
 
 
 async def open_async(
     config: EngineConfig, *, in_process: bool = False, on_progress: ProgressCallback | None = None
 ) -> AsyncEngine:
-    """Start an engine in a child process (or, `in_process`, in threads of this one)."""
-    raise NotImplementedError
+    """Start an engine in a child process (or, `in_process`, in a thread of this one).
+
+    Raises:
+        CoreError: The engine cannot start; the cause is the child's own error.
+    """
+    if in_process:
+        return ThreadEngine(await asyncio.to_thread(EngineCore.start, config, on_progress))
+    return await start_process(config, on_progress)

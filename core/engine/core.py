@@ -1,0 +1,228 @@
+"""The engine core: one scheduler, one executor, and the messages that drive them.
+
+It is the same object in every set-up: stepped by the caller, run by a thread, or run by a process of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from core.api.errors import CoreError, EngineError
+from core.api.executors import Executor
+from core.config.resolved import EngineConfig
+from core.engine.blocks import BlockPool
+from core.engine.hashing import BlockHasher
+from core.engine.loop import EngineLoop
+from core.engine.messages import (
+    Abort,
+    Add,
+    Call,
+    CallResult,
+    Finished,
+    FromEngine,
+    Outputs,
+    Progress,
+    Ready,
+    Shutdown,
+    Stats,
+    ToEngine,
+)
+from core.engine.participants import ConnectorParticipant, StageParticipant
+from core.engine.prefix import PrefixCache
+from core.engine.request import Request
+from core.engine.rows import RowTable
+from core.engine.scheduler import Limits, Scheduler
+from core.engine.step import WorkerInfo
+from core.plugins.boot import ActivePlugins, enter
+
+logger = logging.getLogger(__name__)
+
+
+class EngineCore:
+    """Applies messages, advances the loop, and answers calls.
+
+    Attributes:
+        ready: What clients are told once the engine can serve.
+        stopping: Set by a `Shutdown` message.
+    """
+
+    def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
+        self.config, self.executor, self.active, self.info = config, executor, active, info
+        options = config.options
+        self.hasher = BlockHasher(config.block_size)
+        self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
+        self.pool = BlockPool(info.num_blocks)
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching)
+        self.scheduler = Scheduler(
+            _limits(config), self.rows, self.cache, active.impl("core.schedulers")(), _participants(config, info, active)
+        )
+        self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
+        self.stopping = False
+        self._arrivals = 0
+        self.ready = Ready(
+            num_blocks=self.pool.total,
+            block_size=config.block_size,
+            max_model_len=config.max_model_len,
+            facts=info.facts,
+            timeline=info.timeline,
+        )
+
+    @staticmethod
+    def start(config: EngineConfig, on_progress: Callable[[Progress], None] | None = None) -> EngineCore:
+        """Load the planned plugins and start the workers. Raises `CoreError` with the cause."""
+        began = time.perf_counter()
+        active = enter(config.plan)
+        report = on_progress or (lambda progress: None)
+        executor = active.impl("core.executors")(
+            config, on_progress=lambda done, total: report(Progress(done, total))
+        )
+        try:
+            info = executor.start()
+            core = EngineCore(config, executor, info, active)
+        except BaseException:
+            executor.close()
+            raise
+        core.ready.timeline.append(("engine", time.perf_counter() - began))
+        return core
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def handle(self, message: ToEngine) -> list[FromEngine]:
+        """Apply one message and return what it answers at once."""
+        if isinstance(message, Add):
+            return self._add(message)
+        if isinstance(message, Abort):
+            self._abort(message.handles)
+        elif isinstance(message, Call):
+            return [self._call(message)]
+        elif isinstance(message, Shutdown):
+            self.stopping = True
+        return []
+
+    def advance(self) -> list[FromEngine]:
+        """Run one turn of the loop."""
+        outputs = self.loop.advance()
+        if outputs is None:
+            return []
+        outputs.stats = self.stats()
+        return [outputs]
+
+    def stats(self) -> Stats:
+        """Return counters and gauges of this moment."""
+        totals = self.loop.settler.totals
+        return Stats(
+            running=len(self.scheduler.running),
+            waiting=len(self.scheduler.waiting),
+            blocks_total=self.pool.total,
+            blocks_used=self.pool.used,
+            steps=totals.steps,
+            preemptions=self.scheduler.preemptions,
+            prompt_tokens_computed=totals.prompt_tokens,
+            prefix_queries=self.cache.queries,
+            prefix_hits=self.cache.hits,
+            scheduled_tokens=totals.scheduled_tokens,
+            wasted_tokens=totals.wasted_tokens,
+        )
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self.active.events("stopped", {})
+        self.executor.close()
+
+    def _add(self, message: Add) -> list[FromEngine]:
+        """Start a request; whatever is wrong with it ends this request alone."""
+        try:
+            request = Request(message, self._arrivals, self.hasher.root(message.cache_salt))
+            self._arrivals += 1
+            self.scheduler.add(request)
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                logger.exception("request %d cannot be added", message.handle)
+            return [Outputs(finished=[Finished(message.handle, "error", None, str(error))])]
+        return []
+
+    def _abort(self, handles: list[int]) -> None:
+        for handle in handles:
+            request = self.scheduler.requests.get(handle)
+            if request is not None:
+                self.scheduler.finish(request)
+                self.loop.settler.totals.finished["abort"] += 1
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, message: Call) -> CallResult:
+        method = _CALLS.get(message.method)
+        if method is None:
+            known = ", ".join(sorted(_CALLS))
+            error = EngineError("CORE-E140", f"the engine has no method '{message.method}'.", hint=f"Known: {known}.")
+            return CallResult(message.number, error=error.to_dict())
+        try:
+            return CallResult(message.number, method(self, *message.args))
+        except CoreError as error:
+            return CallResult(message.number, error=error.to_dict())
+        except Exception as error:
+            logger.exception("call %s failed", message.method)
+            failure = EngineError("CORE-E141", f"engine method '{message.method}' failed: {error}")
+            return CallResult(message.number, error=failure.to_dict())
+
+    def _reset_prefix_cache(self) -> bool:
+        self.pool.forget_all()
+        return True
+
+    def _check(self) -> bool:
+        self.scheduler.check()
+        return True
+
+    def _stats_dict(self) -> dict[str, int]:
+        stats = self.stats()
+        return {name: getattr(stats, name) for name in stats.__struct_fields__}
+
+    def _connector_stats(self) -> dict[str, dict[str, int]]:
+        return {
+            participant.name: participant.connector.stats()
+            for participant in self.scheduler.participants
+            if isinstance(participant, ConnectorParticipant)
+        }
+
+    def _worker(self, method: str, *args: Any) -> Any:
+        return self.executor.call(method, *args)
+
+    def _update_weights(self, info: dict[str, Any]) -> Any:
+        """Load new weights between steps; cached prefixes were computed with the old ones and are dropped."""
+        version = self.executor.call("update_weights", info)
+        self.pool.forget_all()
+        self.active.events("weights_updated", {"version": version})
+        return version
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "check": EngineCore._check,
+    "connector_stats": EngineCore._connector_stats,
+    "reset_prefix_cache": EngineCore._reset_prefix_cache,
+    "stats": EngineCore._stats_dict,
+    "update_weights": EngineCore._update_weights,
+    "worker": EngineCore._worker,
+}
+
+
+def _limits(config: EngineConfig) -> Limits:
+    options = config.options.scheduler
+    return Limits(
+        max_num_seqs=options.max_num_seqs,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_chunk=options.max_chunk or options.max_num_batched_tokens,
+        max_model_len=config.max_model_len,
+    )
+
+
+def _participants(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> list[StageParticipant]:
+    return [
+        ConnectorParticipant(
+            planned.name,
+            impl(planned.options, block_size=config.block_size, bytes_per_block=info.bytes_per_block),
+        )
+        for planned, _, impl in active.impls("core.kv_connectors")
+    ]

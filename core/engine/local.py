@@ -1,0 +1,33 @@
+"""An engine in the caller's process, run step by step."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from core.engine.core import EngineCore
+from core.engine.messages import FromEngine, ToEngine
+
+
+class LocalEngine:
+    """`SyncEngine` on an `EngineCore`: nothing happens between calls of `step`."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+        self._answers: deque[FromEngine] = deque()
+        self.ready = core.ready
+
+    def send(self, message: ToEngine) -> None:
+        """Apply a message at once; its answers come with the next `step`."""
+        self._answers.extend(self._core.handle(message))
+
+    def step(self) -> list[FromEngine]:
+        """Return pending answers, or run the loop until a step has settled; empty when there is no work."""
+        while not self._answers and self._core.loop.busy:
+            self._answers.extend(self._core.advance())
+        messages = list(self._answers)
+        self._answers.clear()
+        return messages
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._core.close()

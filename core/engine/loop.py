@@ -1,0 +1,99 @@
+"""The engine's loop: launch ahead, settle behind.
+
+    admit -> place -> plan -> launch            (scheduler, then executor)
+                               collect -> settle   (the oldest step in flight)
+
+With overlap depth 0 a step is settled before the next is scheduled; with depth d, up to d steps run or wait behind the
+one being settled. It is the same loop: depth only bounds how many steps may be in flight.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from core.api.errors import EngineError
+from core.api.executors import Executor
+from core.api.platform import Pending
+from core.engine.messages import Outputs
+from core.engine.scheduler import Scheduler, Step
+from core.engine.settle import Settler
+from core.engine.step import StepResult
+
+logger = logging.getLogger(__name__)
+
+
+class _FailedLaunch:
+    """Stands in for a step that could not even be submitted; it fails when it is settled, in its turn."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def result(self) -> StepResult:
+        raise self._error
+
+
+class EngineLoop:
+    """Drives one scheduler and one executor.
+
+    Args:
+        depth: Steps launched ahead of the one being settled.
+    """
+
+    def __init__(self, scheduler: Scheduler, executor: Executor, depth: int) -> None:
+        self.scheduler, self.executor, self.depth = scheduler, executor, depth
+        self.settler = Settler(scheduler)
+        self._inflight: deque[tuple[Step, Pending[StepResult]]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether `advance` has anything to do."""
+        return bool(self._inflight) or self.scheduler.has_work
+
+    @property
+    def inflight(self) -> int:
+        """Steps that were launched and not settled yet."""
+        return len(self._inflight)
+
+    def advance(self) -> Outputs | None:
+        """Launch at most one step and settle at most one; return the settled step's outputs.
+
+        Blocks until the oldest step is done only when no more may be launched or nothing else can be scheduled.
+        """
+        launched = len(self._inflight) <= self.depth and self._launch()
+        if self._inflight and not (launched and len(self._inflight) <= self.depth):
+            return self._settle()
+        return None
+
+    def drain(self) -> list[Outputs]:
+        """Settle everything in flight without launching more."""
+        outputs = []
+        while self._inflight:
+            outputs.append(self._settle())
+        return outputs
+
+    def _launch(self) -> bool:
+        step = self.scheduler.schedule()
+        if step is None:
+            return False
+        try:
+            pending = self.executor.launch(step.plan)
+        except Exception as error:
+            pending = _FailedLaunch(error)
+        self._inflight.append((step, pending))
+        return True
+
+    def _settle(self) -> Outputs:
+        step, pending = self._inflight.popleft()
+        try:
+            result = pending.result()
+        except Exception as error:
+            return self._step_failed(step, error)
+        return self.settler.settle(step, result)
+
+    def _step_failed(self, step: Step, error: Exception) -> Outputs:
+        """Fail the requests of a broken step and go on, unless the executor itself is gone."""
+        if not self.executor.healthy():
+            raise error if isinstance(error, EngineError) else EngineError("CORE-E131", f"a worker is gone: {error}")
+        logger.error("step %d failed; its requests end with an error", step.plan.number, exc_info=error)
+        return self.settler.fail(step, f"{type(error).__name__} in the forward pass")

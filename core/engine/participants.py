@@ -1,0 +1,72 @@
+"""Stage participants: how features attach to the engine's loop without the loop knowing them.
+
+The loop's stages are `admit -> place -> plan -> launch -> collect -> settle`. A participant overrides the moments it
+cares about; what is not configured is not in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core.api.connectors import BlockRef, KVConnector
+from core.engine.request import Request
+from core.engine.step import StepPlan, StepResult
+
+
+class StageParticipant:
+    """Base of all participants: does nothing at every stage."""
+
+    def admit(self, request: Request) -> bool:
+        """Say whether `request` may be admitted now; False leaves it (and those behind it) waiting."""
+        return True
+
+    def supply(self, request: Request, hashes: Sequence[bytes], local_blocks: int) -> int:
+        """Return how many blocks after the first `local_blocks` need no computation because this participant has them."""
+        return 0
+
+    def place(self, request: Request, supplied: Sequence[BlockRef]) -> None:
+        """`request` got its blocks; `supplied` are those that this participant promised to fill."""
+
+    def publish(self, blocks: Sequence[BlockRef]) -> None:
+        """These blocks will hold complete, verified content when the step being planned has run."""
+
+    def plan(self, plan: StepPlan) -> None:
+        """Add to the plan before it is launched."""
+
+    def collect(self, result: StepResult) -> None:
+        """Read a step's result before it is settled."""
+
+    def finish(self, request: Request) -> None:
+        """`request` ended, for whatever reason."""
+
+
+class ConnectorParticipant(StageParticipant):
+    """Drives the engine side of one KV connector."""
+
+    def __init__(self, name: str, connector: KVConnector) -> None:
+        self.name, self.connector = name, connector
+
+    def supply(self, request: Request, hashes: Sequence[bytes], local_blocks: int) -> int:
+        """Ask the connector what it can load behind the local prefix."""
+        return self.connector.match(hashes, local_blocks)
+
+    def place(self, request: Request, supplied: Sequence[BlockRef]) -> None:
+        """Order the promised loads."""
+        if supplied:
+            self.connector.load(supplied)
+
+    def publish(self, blocks: Sequence[BlockRef]) -> None:
+        """Offer complete blocks for keeping."""
+        self.connector.save(blocks)
+
+    def plan(self, plan: StepPlan) -> None:
+        """Attach the connector's message for its worker side."""
+        message = self.connector.plan_step()
+        if message is not None:
+            plan.connector[self.name] = message
+
+    def collect(self, result: StepResult) -> None:
+        """Hand the worker side's report to the connector."""
+        report = result.connector.get(self.name)
+        if report is not None:
+            self.connector.observe(report)

@@ -1,0 +1,64 @@
+"""The prefix cache: which blocks of a request are already somewhere in the pool."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.api.connectors import BlockRef
+from core.engine.blocks import BlockPool
+from core.engine.hashing import BlockHasher
+from core.engine.request import Request
+
+
+class PrefixCache:
+    """Finds and publishes full blocks by their chained content hash.
+
+    Attributes:
+        queries, hits: Tokens looked up, and those found, over all first admissions.
+    """
+
+    def __init__(self, pool: BlockPool, hasher: BlockHasher, *, enabled: bool) -> None:
+        self.pool, self.hasher, self.enabled = pool, hasher, enabled
+        self.queries = 0
+        self.hits = 0
+
+    def extend(self, request: Request, tokens: np.ndarray) -> None:
+        """Bring `request.hashes` up to the full blocks of its known `tokens`."""
+        if self.enabled:
+            self.hasher.extend(request.hashes, request.hash_root, tokens)
+
+    def usable(self, request: Request, length: int) -> list[bytes]:
+        """Return the hashes of the blocks a lookup may use: never the one with the last token of `length`.
+
+        The last token has to be computed, since its logits are what the request waits for.
+        """
+        if not (self.enabled and request.reusable):
+            return []
+        return request.hashes[: (length - 1) // self.hasher.block_size]
+
+    def match(self, hashes: list[bytes]) -> list[int]:
+        """Return the blocks of the longest cached prefix."""
+        blocks = []
+        for digest in hashes:
+            block = self.pool.lookup(digest)
+            if block is None:
+                break
+            blocks.append(block)
+        return blocks
+
+    def publish(self, request: Request, blocks: list[int], first: int) -> list[BlockRef]:
+        """Make the blocks at table positions `first, first + 1, ...` findable and return them as references."""
+        if not self.enabled:
+            return []
+        refs = [
+            BlockRef(first + i, digest, block)
+            for i, (block, digest) in enumerate(zip(blocks, request.hashes[first:], strict=False))
+        ]
+        for ref in refs:
+            self.pool.publish(ref.block, ref.hash)
+        return refs
+
+    def count(self, queried: int, found: int) -> None:
+        """Account for one first admission."""
+        self.queries += queried
+        self.hits += found

@@ -1,0 +1,154 @@
+"""The engine process: `python -m core.engine.process`, started by `ProcessEngine`.
+
+Its parent writes one JSON line to standard input (socket addresses and the engine configuration) and keeps the pipe
+open: end of file means that the parent is gone, and the process ends too. Three threads share the work:
+
+    receiver   ZeroMQ -> decode -> the runner's queue
+    main       the engine's loop
+    sender     queue -> encode -> ZeroMQ
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+
+import msgspec
+import zmq
+
+from core import logs
+from core.api.errors import CoreError, EngineError
+from core.config.resolved import EngineConfig
+from core.engine.core import EngineCore
+from core.engine.messages import Failed, FromEngine, ToEngine
+from core.engine.runner import CoreRunner
+
+logger = logging.getLogger(__name__)
+
+
+class Bootstrap(msgspec.Struct):
+    """The line on standard input.
+
+    Attributes:
+        inbox: Address the engine pulls messages from.
+        outbox: Address it pushes messages to.
+        config: `EngineConfig` as JSON.
+    """
+
+    inbox: str
+    outbox: str
+    config: str
+
+
+class Sender(threading.Thread):
+    """Encodes and sends queued messages, so that the loop never waits for a socket."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+        super().__init__(name="engine-sender", daemon=True)
+        self._socket = context.socket(zmq.PUSH)
+        self._socket.set_hwm(0)
+        self._socket.connect(address)
+        self._queue: queue.SimpleQueue[FromEngine | None] = queue.SimpleQueue()
+
+    def put(self, message: FromEngine) -> None:
+        """Queue a message; safe from any thread."""
+        self._queue.put(message)
+
+    def run(self) -> None:
+        """Send until `finish`."""
+        encoder = msgspec.msgpack.Encoder()
+        while (message := self._queue.get()) is not None:
+            self._socket.send(encoder.encode(message))
+        self._socket.close(linger=2000)
+
+    def finish(self) -> None:
+        """Send what is queued and end the thread."""
+        self._queue.put(None)
+        self.join(timeout=3)
+
+
+class Receiver(threading.Thread):
+    """Decodes what arrives and hands it to the runner. A message that cannot be decoded is dropped and logged."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+        super().__init__(name="engine-receiver", daemon=True)
+        self._socket = context.socket(zmq.PULL)
+        self._socket.set_hwm(0)
+        self._socket.connect(address)
+        self.runner: CoreRunner | None = None
+
+    def run(self) -> None:
+        """Receive for the life of the process."""
+        decoder: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+        while True:
+            data = self._socket.recv()
+            try:
+                message = decoder.decode(data)
+            except (msgspec.DecodeError, ValueError):
+                logger.exception("a message of %d bytes was dropped", len(data))
+                continue
+            if self.runner is not None:
+                self.runner.submit(message)
+
+
+def _watch_parent() -> None:
+    """End the process when standard input closes: whoever started it is gone."""
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def _failure(error: BaseException) -> Failed:
+    if not isinstance(error, CoreError):
+        error_ = EngineError("CORE-E101", f"the engine failed: {type(error).__name__}: {error}")
+        fields = error_.to_dict()
+    else:
+        fields = error.to_dict()
+    return Failed({**fields, "traceback": traceback.format_exc()})
+
+
+def _serve(core: EngineCore, sender: Sender, receiver: Receiver) -> None:
+    runner = CoreRunner(core, sender.put, fit=lambda: sender.is_alive() and receiver.is_alive())
+    receiver.runner = runner
+    receiver.start()
+    core.active.events("ready", {})
+    sender.put(core.ready)
+    # Start-up objects live for the whole process: keep the collector from walking them again and again.
+    gc.collect()
+    gc.freeze()
+    try:
+        runner.run()
+    finally:
+        core.close()
+
+
+def main() -> int:
+    """Run the engine process; the exit status is 0 after an orderly shutdown."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    logs.setup_child("engine")
+    bootstrap = msgspec.json.decode(sys.stdin.buffer.readline(), type=Bootstrap)
+    threading.Thread(target=_watch_parent, name="engine-parent", daemon=True).start()
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    sender = Sender(context, bootstrap.outbox)
+    sender.start()
+    try:
+        core = EngineCore.start(EngineConfig.model_validate_json(bootstrap.config), on_progress=sender.put)
+        _serve(core, sender, Receiver(context, bootstrap.inbox))
+    except BaseException as error:
+        sender.put(_failure(error))
+        return 1
+    finally:
+        sender.finish()
+    return 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # daemon threads hold sockets; an orderly interpreter exit would wait for them

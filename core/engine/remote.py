@@ -1,0 +1,216 @@
+"""Engines that run on their own: in a child process, or in a thread of this one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import zmq
+import zmq.asyncio
+
+from core.api.errors import CoreError, EngineError
+from core.config.resolved import EngineConfig
+from core.engine.core import EngineCore
+from core.engine.messages import Failed, FromEngine, Progress, Ready, Shutdown, ToEngine
+from core.engine.process import Bootstrap
+from core.engine.runner import CoreRunner
+
+logger = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 30.0
+"""An engine that sent nothing for so long, not even a heartbeat, counts as stuck."""
+
+STOP_SECONDS = 10.0
+"""How long a process gets to end after `Shutdown` before it is killed."""
+
+
+def _rebuild(failed: Failed) -> CoreError:
+    error = CoreError.from_dict(failed.error)
+    error.add_note(f"In the engine:\n{failed.error.get('traceback', '')}")
+    return error
+
+
+class ProcessEngine:
+    """`AsyncEngine` whose core runs in a child process, reached over ZeroMQ on private ipc sockets."""
+
+    ready: Ready
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="core-"))  # mode 0700: nobody else can connect
+        self._context = zmq.asyncio.Context()
+        self._inbox = zmq.Context.shadow(self._context).socket(zmq.PUSH)
+        self._outbox = self._context.socket(zmq.PULL)
+        for socket, name in ((self._inbox, "in"), (self._outbox, "out")):
+            socket.set_hwm(0)
+            socket.bind(f"ipc://{self._folder}/{name}")
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
+        self._process = self._spawn(config)
+        self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watch = asyncio.create_task(self._watch_process())
+        self._receiving: asyncio.Future[bytes] | None = None
+        self._last_seen = time.monotonic()
+        self._closing = False
+
+    def _spawn(self, config: EngineConfig) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-P", "-m", "core.engine.process"], stdin=subprocess.PIPE)
+        bootstrap = Bootstrap(f"ipc://{self._folder}/in", f"ipc://{self._folder}/out", config.model_dump_json())
+        if process.stdin is not None:
+            process.stdin.write(msgspec.json.encode(bootstrap) + b"\n")
+            process.stdin.flush()
+        return process
+
+    @property
+    def pid(self) -> int:
+        """Process id of the engine."""
+        return self._process.pid
+
+    async def _watch_process(self) -> None:
+        while self._process.poll() is None:
+            await asyncio.sleep(0.2)
+        if not self._death.done():
+            self._death.set_result(None)
+
+    def send(self, message: ToEngine) -> None:
+        """Hand over a message; never blocks. Raises `EngineError` if the process is gone."""
+        if self._process.poll() is not None:
+            raise self._gone()
+        self._inbox.send(self._encoder.encode(message), zmq.NOBLOCK)
+
+    async def receive(self) -> FromEngine:
+        """Return the next message. Raises the engine's own error, or `EngineError`, once it is gone."""
+        if self._receiving is None:
+            self._receiving = asyncio.ensure_future(self._outbox.recv())
+        await asyncio.wait({self._receiving, self._death}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._receiving.done():  # the process is gone; whatever it still sent arrives within moments
+            await asyncio.wait({self._receiving}, timeout=0.5)
+        if not self._receiving.done():
+            raise self._gone()
+        message = self._decoder.decode(self._receiving.result())
+        self._receiving = None
+        self._last_seen = time.monotonic()
+        if isinstance(message, Failed):
+            raise _rebuild(message)
+        return message
+
+    def _gone(self) -> EngineError:
+        status = self._process.poll()
+        how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        return EngineError("CORE-E110", f"the engine process {how}.", hint="Restart the server.")
+
+    def alive(self) -> bool:
+        """Whether the process lives and has not been silent for too long."""
+        return self._process.poll() is None and time.monotonic() - self._last_seen < SILENCE_SECONDS
+
+    async def close(self) -> None:
+        """Stop the process, forcefully if it does not follow, and remove the sockets."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._process.poll() is None:
+            self._inbox.send(self._encoder.encode(Shutdown()), zmq.NOBLOCK)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._death), STOP_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            self._process.wait()
+        self._watch.cancel()
+        if self._receiving is not None:
+            self._receiving.cancel()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._context.destroy(linger=0)
+        self._inbox.close(linger=0)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class ThreadEngine:
+    """`AsyncEngine` whose core runs in a thread of this process (tests, notebooks)."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self.ready = core.ready
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self._messages: deque[FromEngine] = deque()
+        self._arrived = asyncio.Event()
+        self._error: BaseException | None = None
+        self._runner = CoreRunner(core, self._emit)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._runner.run()
+        except BaseException as error:
+            logger.exception("the engine thread failed")
+            self._error = error
+        finally:
+            self._core.close()
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._arrived.set)
+
+    def _emit(self, message: FromEngine) -> None:
+        self._messages.append(message)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    def send(self, message: ToEngine) -> None:
+        """Hand over a message. Raises `EngineError` if the thread has ended."""
+        if not self._thread.is_alive():
+            raise self._gone()
+        self._runner.submit(message)
+
+    async def receive(self) -> FromEngine:
+        """Return the next message. Raises `EngineError` once the thread has ended and all were read."""
+        while not self._messages:
+            if not self._thread.is_alive():
+                raise self._gone()
+            await self._arrived.wait()
+            self._arrived.clear()
+        return self._messages.popleft()
+
+    def _gone(self) -> EngineError:
+        cause = f": {self._error}" if self._error else ""
+        return EngineError("CORE-E111", f"the engine thread has ended{cause}")
+
+    def alive(self) -> bool:
+        """Whether the engine's thread lives."""
+        return self._thread.is_alive()
+
+    async def close(self) -> None:
+        """Stop the thread and the workers."""
+        self._runner.submit(Shutdown())
+        await asyncio.to_thread(self._thread.join, STOP_SECONDS)
+
+
+async def start_process(
+    config: EngineConfig, on_progress: Callable[[Progress], None] | None = None
+) -> ProcessEngine:
+    """Start an engine process and wait until it is ready, reporting weight-loading progress on the way."""
+    engine = ProcessEngine(config)
+    try:
+        async with asyncio.timeout(config.options.runtime.start_timeout):
+            while not isinstance(message := await engine.receive(), Ready):
+                if isinstance(message, Progress) and on_progress is not None:
+                    on_progress(message)
+    except TimeoutError:
+        await engine.close()
+        seconds = config.options.runtime.start_timeout
+        raise EngineError(
+            "CORE-E112", f"the engine was not ready after {seconds:g} s.", hint="Raise --start-timeout."
+        ) from None
+    except BaseException:
+        await engine.close()
+        raise
+    engine.ready = message
+    return engine

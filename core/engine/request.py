@@ -1,0 +1,78 @@
+"""A request as the engine knows it, from arrival to end."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import numpy as np
+
+from core.engine.messages import Add
+from core.engine.sampling import SamplingParams
+
+
+class Status(Enum):
+    """Where a request stands. A preempted request is WAITING and keeps its row."""
+
+    WAITING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+
+
+class Request:
+    """Identity, prompt and parameters; what changes every step lives in the row table.
+
+    Attributes:
+        handle: The client's number for it.
+        arrival: Strictly increasing order of arrival.
+        row: The row it owns from first admission to its end, -1 before.
+        num_computed: Tokens whose KV is computed or scheduled; kept by the scheduler for policies.
+        hashes: Chained hashes of its full blocks of known tokens.
+        cached_tokens: Prompt tokens that needed no computation at first admission.
+        preemptions: How often it gave way.
+    """
+
+    __slots__ = (
+        "arrival",
+        "cached_tokens",
+        "handle",
+        "hash_root",
+        "hashes",
+        "num_computed",
+        "params",
+        "preemptions",
+        "priority",
+        "prompt",
+        "row",
+        "status",
+        "stop_ids",
+    )
+
+    def __init__(self, message: Add, arrival: int, hash_root: bytes) -> None:
+        self.handle = message.handle
+        self.prompt = np.frombuffer(message.prompt, dtype="<i4")
+        self.params: SamplingParams = message.params
+        self.stop_ids = tuple(message.stop_ids)
+        self.priority = message.priority
+        self.arrival = arrival
+        self.hash_root = hash_root
+        self.hashes: list[bytes] = []
+        self.status = Status.WAITING
+        self.row = -1
+        self.num_computed = 0
+        self.cached_tokens = 0
+        self.preemptions = 0
+
+    @property
+    def num_prompt(self) -> int:
+        """Prompt length in tokens."""
+        return len(self.prompt)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether cached prefixes may stand in for computation; prompt log-probabilities need every position."""
+        return self.params.prompt_logprobs is None
+
+    def max_tokens(self, max_model_len: int) -> int:
+        """Longest this request may get, prompt included."""
+        asked = self.params.max_tokens
+        return max_model_len if asked is None else min(max_model_len, self.num_prompt + asked)

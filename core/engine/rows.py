@@ -1,0 +1,111 @@
+"""The row table: everything about admitted requests that changes from step to step, as arrays.
+
+A request owns one row from its first admission to its end, through preemptions. Position counters of a row:
+
+    0 <= computed <= known        tokens whose KV is computed or scheduled
+    prompt <= settled <= known    tokens whose ids the engine has seen
+    known <= limit                settled tokens plus those being sampled by steps in flight
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.engine.request import Request
+
+STOP_WIDTH = 8
+"""Stop ids per row that are compared as an array; a row with more is compared on its own."""
+
+
+class RowTable:
+    """State of up to `capacity` admitted requests.
+
+    Args:
+        capacity: Rows.
+        max_len: Longest request in tokens, prompt and output.
+        block_size: Tokens per KV block.
+    """
+
+    def __init__(self, capacity: int, max_len: int, block_size: int) -> None:
+        self.capacity, self.max_len, self.block_size = capacity, max_len, block_size
+        self.max_blocks = -(-max_len // block_size)
+        # np.zeros of large arrays is backed by untouched pages: memory is committed as rows fill.
+        self.tokens = np.zeros((capacity, max_len + 1), np.int32)
+        self.tables = np.zeros((capacity, self.max_blocks), np.int32)
+        self.handle = np.zeros(capacity, np.int64)
+        self.epoch = np.zeros(capacity, np.int64)
+        self.prompt = np.zeros(capacity, np.int32)
+        self.computed = np.zeros(capacity, np.int32)
+        self.settled = np.zeros(capacity, np.int32)
+        self.known = np.zeros(capacity, np.int32)
+        self.limit = np.zeros(capacity, np.int32)
+        self.min_len = np.zeros(capacity, np.int32)
+        self.owned = np.zeros(capacity, np.int32)
+        self.published = np.zeros(capacity, np.int32)
+        self.stop_ids = np.full((capacity, STOP_WIDTH), -1, np.int32)
+        self.many_stops: dict[int, frozenset[int]] = {}
+        self.requests: list[Request | None] = [None] * capacity
+        self._free = list(range(capacity - 1, -1, -1))
+
+    @property
+    def free(self) -> int:
+        """Rows without an owner."""
+        return len(self._free)
+
+    def claim(self, request: Request, max_model_len: int) -> int:
+        """Give `request` a row and fill it. Raises `IndexError` when none is free."""
+        row = self._free.pop()
+        length, params = request.num_prompt, request.params
+        request.row = row
+        self.requests[row] = request
+        self.handle[row] = request.handle
+        self.tokens[row, :length] = request.prompt
+        self.prompt[row] = self.settled[row] = self.known[row] = length
+        self.computed[row] = self.owned[row] = self.published[row] = 0
+        self.limit[row] = request.max_tokens(max_model_len)
+        self.min_len[row] = length + params.min_tokens
+        self._set_stops(row, request.stop_ids)
+        return row
+
+    def retire(self, request: Request) -> None:
+        """Take the row back; results of steps in flight no longer match its epoch."""
+        row = request.row
+        self.epoch[row] += 1
+        self.requests[row] = None
+        self.many_stops.pop(row, None)
+        self.known[row] = self.limit[row] = 0
+        self._free.append(row)
+        request.row = -1
+
+    def blocks(self, row: int) -> list[int]:
+        """Return the blocks that the row's table holds, in order."""
+        table: list[int] = self.tables[row, : self.owned[row]].tolist()
+        return table
+
+    def append_blocks(self, row: int, blocks: list[int]) -> None:
+        """Extend the row's block table."""
+        owned = self.owned[row]
+        self.tables[row, owned : owned + len(blocks)] = blocks
+        self.owned[row] += len(blocks)
+
+    def clear_blocks(self, row: int) -> list[int]:
+        """Empty the row's block table, forget what was computed, and return the blocks it held."""
+        blocks = self.blocks(row)
+        self.tables[row, : self.owned[row]] = 0
+        self.owned[row] = self.computed[row] = self.published[row] = 0
+        return blocks
+
+    def stopped(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Say for each row whether its new token is one of its stop ids, `(n,)` bool."""
+        hits: np.ndarray = (self.stop_ids[rows] == tokens[:, None]).any(axis=1)
+        if self.many_stops:
+            for i, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
+                hits[i] |= token in self.many_stops.get(row, ())
+        return hits
+
+    def _set_stops(self, row: int, stop_ids: tuple[int, ...]) -> None:
+        self.stop_ids[row] = -1
+        if len(stop_ids) <= STOP_WIDTH:
+            self.stop_ids[row, : len(stop_ids)] = stop_ids
+        else:
+            self.many_stops[row] = frozenset(stop_ids)

@@ -1,0 +1,73 @@
+"""Running an engine core on its own: a loop thread fed by a queue, with a heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable
+
+from core.engine.core import EngineCore
+from core.engine.messages import FromEngine, Outputs, ToEngine
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 1.0
+"""An idle engine reports its statistics this often, so that silence means trouble."""
+
+STALL_SECONDS = 0.001
+"""Pause when there is work but none of it can be scheduled yet (a participant holds it back)."""
+
+
+class CoreRunner:
+    """Applies queued messages and advances the loop until a `Shutdown` arrives.
+
+    Args:
+        emit: Receives every message for the client; called from the loop's thread.
+        fit: Says whether the threads around the loop are alive; while it is False no heartbeat is sent.
+    """
+
+    def __init__(
+        self, core: EngineCore, emit: Callable[[FromEngine], None], fit: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._core, self._emit, self._fit = core, emit, fit
+        self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        self._last_beat = 0.0
+
+    def submit(self, message: ToEngine) -> None:
+        """Queue a message; safe from any thread."""
+        self._inbox.put(message)
+
+    def run(self) -> None:
+        """Run until told to stop. Raises what the loop cannot survive (a worker is gone)."""
+        while not self._core.stopping:
+            self._apply_messages(wait=None if self._core.loop.busy else HEARTBEAT_SECONDS)
+            progressed = self._advance() if self._core.loop.busy else False
+            if not progressed and self._core.scheduler.has_work and not self._core.loop.inflight:
+                time.sleep(STALL_SECONDS)
+            self._beat()
+        self._core.loop.drain()
+
+    def _advance(self) -> bool:
+        messages = self._core.advance()
+        for message in messages:
+            self._emit(message)
+            self._last_beat = time.monotonic()
+        return bool(messages)
+
+    def _apply_messages(self, wait: float | None) -> None:
+        """Apply what is queued; when idle, wait for the first message up to `wait` seconds."""
+        try:
+            while True:
+                message = self._inbox.get(block=wait is not None, timeout=wait)
+                wait = None
+                for answer in self._core.handle(message):
+                    self._emit(answer)
+        except queue.Empty:
+            return
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self._last_beat >= HEARTBEAT_SECONDS and self._fit():
+            self._last_beat = now
+            self._emit(Outputs(stats=self._core.stats()))

@@ -1,0 +1,336 @@
+"""The scheduler: in every step, computed tokens chase known tokens under a token budget.
+
+There are no prefill and decode phases. A new prompt is a row whose computed tokens lag far behind, a decoding request
+one that lags by a single token, a prefix hit one that starts ahead, a preempted one that starts over. The arrays of all
+running rows are handled at once; Python loops only run over rows that need something special in this step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.api.connectors import BlockRef
+from core.api.schedulers import SchedulerPolicy
+from core.engine.draft import PlanDraft
+from core.engine.participants import StageParticipant
+from core.engine.prefix import PrefixCache
+from core.engine.request import Request, Status
+from core.engine.rows import RowTable
+from core.engine.step import StepPlan
+from core.engine.waiting import WaitingQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one step.
+
+    Attributes:
+        max_num_seqs: Requests that run at once.
+        max_num_batched_tokens: Tokens of a step.
+        max_chunk: Most tokens of one request in a step.
+        max_model_len: Longest request, prompt and output.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_chunk: int
+    max_model_len: int
+
+
+@dataclass(slots=True)
+class Step:
+    """A launched plan and what is needed to settle it: the epoch each row had when it was scheduled."""
+
+    plan: StepPlan
+    epochs: np.ndarray
+
+
+class Scheduler:
+    """Owns the waiting queue, the running rows and their KV blocks.
+
+    Attributes:
+        preemptions: Requests that gave their blocks back, in total.
+        first_scheduled: Requests that ran for the first time since the list was last taken.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        rows: RowTable,
+        cache: PrefixCache,
+        policy: SchedulerPolicy,
+        participants: Sequence[StageParticipant] = (),
+    ) -> None:
+        self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
+        self.pool = cache.pool
+        self.participants = list(participants)
+        self.waiting = WaitingQueue(policy)
+        self.running: list[Request] = []
+        self.requests: dict[int, Request] = {}
+        self.preemptions = 0
+        self.first_scheduled: list[Request] = []
+        self._number = 0
+        self._row_cache: np.ndarray | None = None
+        # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
+        self._headroom = max(1, self.pool.total // 100)
+
+    # -- requests come and go ------------------------------------------------------------------------------------
+
+    def add(self, request: Request) -> None:
+        """Put a request in line. Raises `ValueError` when it could never run."""
+        limit = request.max_tokens(self.limits.max_model_len)
+        needed = -(-limit // self.rows.block_size)
+        if not 0 < request.num_prompt < self.limits.max_model_len:
+            raise ValueError(
+                f"the prompt has {request.num_prompt} tokens; 1 to {self.limits.max_model_len - 1} are possible here"
+            )
+        if needed > self.pool.total:
+            raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
+        if request.reusable:
+            self.cache.extend(request, request.prompt)
+        self.requests[request.handle] = request
+        self.waiting.push(request)
+
+    def finish(self, request: Request) -> None:
+        """End a request, wherever it stands; its blocks and row are free at once."""
+        if request.status is Status.RUNNING:
+            self._leave(request)
+        else:
+            self.waiting.discard()
+        request.status = Status.FINISHED
+        del self.requests[request.handle]
+        if request.row >= 0:
+            self.pool.release(self.rows.clear_blocks(request.row))
+            self.rows.retire(request)
+        for participant in self.participants:
+            participant.finish(request)
+
+    def preempt(self, request: Request) -> None:
+        """Take a running request's blocks; it keeps its row and tokens and will be computed again."""
+        self._leave(request)
+        self.pool.release(self.rows.clear_blocks(request.row))
+        request.status = Status.WAITING
+        request.num_computed = 0
+        request.preemptions += 1
+        self.preemptions += 1
+        self.waiting.push(request)
+
+    def _leave(self, request: Request) -> None:
+        self.running.remove(request)
+        self._row_cache = None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step could be scheduled now or once steps in flight have settled."""
+        return bool(self.running or len(self.waiting))
+
+    # -- one step ------------------------------------------------------------------------------------------------
+
+    def schedule(self) -> Step | None:
+        """Choose the next step's work and account for it as done; None when nothing can run.
+
+        Counters advance at once, so that a further step can be scheduled before this one's results exist.
+        """
+        draft = PlanDraft(self.limits.max_num_batched_tokens)
+        preempted = self._schedule_running(draft)
+        if not preempted:
+            self._admit_waiting(draft)
+        if not draft.rows:
+            return None
+        return self._seal(draft)
+
+    def _schedule_running(self, draft: PlanDraft) -> bool:
+        """Give running rows their tokens, decodes before prompts; return whether anyone was preempted."""
+        if not self.running:
+            return False
+        rows, counts = self._running_demand(draft.budget)
+        growth = self._growth(rows, counts)
+        if int(growth.sum()) <= self.pool.free:
+            for row, blocks in zip(rows[growth > 0].tolist(), growth[growth > 0].tolist(), strict=True):
+                self._grow(draft, row, blocks)
+            draft.add(rows.tolist(), counts.tolist())
+            return False
+        return self._schedule_scarce(draft, rows.tolist(), counts.tolist())
+
+    def _running_demand(self, budget: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows that have something to compute and how many tokens each gets, within `budget`."""
+        table = self.rows
+        rows = self._running_rows()
+        need = np.minimum(table.known[rows] - table.computed[rows], self.limits.max_chunk)
+        need[table.known[rows] >= table.limit[rows]] = 0  # its last token is being sampled already
+        order = np.argsort(need > 1, kind="stable")
+        rows, need = rows[order], need[order]
+        counts = np.clip(budget - (np.cumsum(need) - need), 0, need)
+        some = counts > 0
+        return rows[some], counts[some]
+
+    def _running_rows(self) -> np.ndarray:
+        """Return the rows of `running`, in its order; rebuilt only when the list changed."""
+        if self._row_cache is None:
+            self._row_cache = np.fromiter((request.row for request in self.running), np.int64, len(self.running))
+        return self._row_cache
+
+    def _growth(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return how many further blocks each row needs to hold `counts` more tokens."""
+        size = self.rows.block_size
+        wanted = (self.rows.computed[rows] + counts + size - 1) // size
+        growth: np.ndarray = np.maximum(wanted - self.rows.owned[rows], 0)
+        return growth
+
+    def _schedule_scarce(self, draft: PlanDraft, rows: list[int], counts: list[int]) -> bool:
+        """Serve rows one by one when blocks are short, preempting the policy's victims; return whether it did."""
+        before = self.preemptions
+        for row, count in zip(rows, counts, strict=True):
+            request = self.rows.requests[row]
+            if request is None or request.status is not Status.RUNNING:
+                continue  # became a victim of an earlier row
+            needed = int(self._growth(np.array([row]), np.array([count]))[0])
+            if self._make_room(draft, request, needed):
+                self._grow(draft, row, needed)
+                draft.add([row], [count])
+        return self.preemptions > before
+
+    def _make_room(self, draft: PlanDraft, request: Request, needed: int) -> bool:
+        """Preempt until `needed` blocks are free; False if `request` itself had to go."""
+        while self.pool.free < needed:
+            for candidate in self.running:
+                candidate.num_computed = int(self.rows.computed[candidate.row])
+            victim = self.running[self.policy.victim(self.running)]
+            draft.remove(victim.row)
+            self.preempt(victim)
+            if victim is request:
+                return False
+        return True
+
+    def _grow(self, draft: PlanDraft, row: int, count: int) -> None:
+        if count:
+            blocks = self.pool.allocate(count)
+            draft.blocks(row, int(self.rows.owned[row]), blocks)
+            self.rows.append_blocks(row, blocks)
+
+    # -- admission -----------------------------------------------------------------------------------------------
+
+    def _admit_waiting(self, draft: PlanDraft) -> None:
+        """Admit from the head of the queue while rows, blocks and budget last; nobody overtakes."""
+        while draft.budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            request = self.waiting.peek()
+            if request is None or not self._may_enter(request):
+                return
+            if not all(participant.admit(request) for participant in self.participants):
+                return
+            if not self._admit(draft, request):
+                return
+
+    def _may_enter(self, request: Request) -> bool:
+        """Whether a row is there for a new request, or a preempted one has anything left to compute."""
+        if request.row < 0:
+            return self.rows.free > 0
+        # At its limit it only waits for a token that a step in flight is sampling.
+        return bool(self.rows.known[request.row] < self.rows.limit[request.row])
+
+    def _admit(self, draft: PlanDraft, request: Request) -> bool:
+        """Give `request` its blocks and first chunk; False (without side effects) if blocks are short."""
+        length = int(self.rows.known[request.row]) if request.row >= 0 else request.num_prompt
+        hashes = self.cache.usable(request, length)
+        shared = self.cache.match(hashes)
+        supplier, supplied = self._best_supply(request, hashes, len(shared))
+        size = self.rows.block_size
+        cached = (len(shared) + supplied) * size
+        count = min(length - cached, draft.budget, self.limits.max_chunk)
+        fresh = -(-(cached + count) // size) - len(shared)
+        revived = sum(1 for block in shared if self.pool.is_free(block))
+        headroom = self._headroom if self.running else 0
+        if fresh + revived + headroom > self.pool.free:
+            return False
+
+        self.waiting.pop()
+        self._enter(draft, request, cached)
+        self.pool.share(shared)
+        blocks = shared + self.pool.allocate(fresh)
+        draft.blocks(request.row, 0, blocks)
+        self.rows.append_blocks(request.row, blocks)
+        self.rows.computed[request.row] = cached
+        self.rows.published[request.row] = len(shared) + supplied
+        if supplier is not None:
+            first = len(shared)
+            supplier.place(
+                request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)]
+            )
+        draft.add([request.row], [count])
+        self._publish(np.array([request.row]), np.array([cached + count]))
+        return True
+
+    def _best_supply(
+        self, request: Request, hashes: list[bytes], local: int
+    ) -> tuple[StageParticipant | None, int]:
+        """Return the first participant that can supply blocks behind the local prefix, and how many."""
+        if local < len(hashes):
+            for participant in self.participants:
+                count = participant.supply(request, hashes, local)
+                if count > 0:
+                    return participant, min(count, len(hashes) - local)
+        return None, 0
+
+    def _enter(self, draft: PlanDraft, request: Request, cached: int) -> None:
+        """Make a request running; at its first admission it gets its row and its cached tokens are counted."""
+        request.status = Status.RUNNING
+        self.running.append(request)
+        self._row_cache = None
+        if request.row >= 0:
+            return
+        self.rows.claim(request, self.limits.max_model_len)
+        draft.new(request)
+        request.cached_tokens = cached
+        self.first_scheduled.append(request)
+        if request.reusable and self.cache.enabled:
+            self.cache.count(request.num_prompt, cached)
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _seal(self, draft: PlanDraft) -> Step:
+        """Turn the draft into a plan and advance every counter as if it had run."""
+        table = self.rows
+        plan = draft.plan(self._number, table)
+        self._number += 1
+        rows = plan.rows
+        table.computed[rows] += plan.counts
+        table.known[rows] += plan.samples
+        self._publish(rows, table.computed[rows])
+        for participant in self.participants:
+            participant.plan(plan)
+        return Step(plan, table.epoch[rows].copy())
+
+    def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
+        """Publish blocks that this step, computing `rows` up to `ends`, completes with tokens whose ids are known.
+
+        They may be shared at once, even by rows admitted to the same step: a later step runs after this one, and
+        within a step every layer writes all keys and values before any row attends.
+        """
+        table = self.rows
+        full = np.minimum(ends, table.settled[rows]) // table.block_size
+        due = np.flatnonzero(full > table.published[rows])
+        for row, upto in zip(rows[due].tolist(), full[due].tolist(), strict=True):
+            request = table.requests[row]
+            if request is None or not request.reusable:
+                continue
+            self.cache.extend(request, table.tokens[row, : table.settled[row]])
+            first = int(table.published[row])
+            refs = self.cache.publish(request, table.tables[row, first:upto].tolist(), first)
+            table.published[row] = upto
+            for participant in self.participants:
+                participant.publish(refs)
+
+    def check(self) -> None:
+        """Verify blocks, rows and queues against each other. Raises `RuntimeError` naming what is broken."""
+        owners = [request.row for request in self.requests.values() if request.row >= 0]
+        self.pool.check([self.rows.blocks(row) for row in owners])
+        writable = [block for row in owners for block in self.rows.blocks(row)[self.rows.published[row] :]]
+        if len(set(writable)) != len(writable) or any(self.pool.shared(block) for block in writable):
+            raise RuntimeError("a block that is still being written is in two tables")
+        if len(self.running) + len(self.waiting) != len(self.requests):
+            raise RuntimeError("running + waiting != live requests")
+        if self.rows.free + len(owners) != self.rows.capacity:
+            raise RuntimeError("free rows + owned rows != rows")

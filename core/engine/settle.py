@@ -1,0 +1,135 @@
+"""Settling a step: tokens become known, requests end, outputs are made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from core.engine.messages import Finished, Logprobs, Outputs, Started
+from core.engine.request import Request
+from core.engine.scheduler import Scheduler, Step
+from core.engine.step import StepResult, TopLogprobs
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counters of settled work, growing for the engine's whole life."""
+
+    steps: int = 0
+    scheduled_tokens: int = 0
+    prompt_tokens: int = 0
+    wasted_tokens: int = 0
+    finished: Counter[str] = field(default_factory=Counter)
+
+
+class Settler:
+    """Applies step results to the scheduler's state, in the order the steps were launched."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.totals = Totals()
+
+    def settle(self, step: Step, result: StepResult) -> Outputs:
+        """Account for one result and return what the clients should learn.
+
+        A row whose request has ended since the step was launched (its epoch moved on) is dropped: that is the price of
+        launching ahead, one wasted token per stop that could not be foreseen.
+        """
+        for participant in self.scheduler.participants:
+            participant.collect(result)
+        self._count(step)
+        outputs = Outputs(started=self.take_started())
+        self._fail_rows(step, result, outputs)
+        self._settle_prompts(step, result, outputs)
+        self._settle_tokens(step, result, outputs)
+        return outputs
+
+    def fail(self, step: Step, error: str) -> Outputs:
+        """End every request of a step that failed as a whole, and drop the cache, whose content is now unknown."""
+        outputs = Outputs(started=self.take_started())
+        for i in np.flatnonzero(self._alive(step)).tolist():
+            self._finish_row(int(step.plan.rows[i]), "error", outputs, error=error)
+        self.scheduler.pool.forget_all()
+        return outputs
+
+    def take_started(self) -> list[Started]:
+        """Return and clear the requests that were scheduled for the first time."""
+        started = [Started(request.handle, request.cached_tokens) for request in self.scheduler.first_scheduled]
+        self.scheduler.first_scheduled = []
+        return started
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _alive(self, step: Step) -> np.ndarray:
+        alive: np.ndarray = self.scheduler.rows.epoch[step.plan.rows] == step.epochs
+        return alive
+
+    def _count(self, step: Step) -> None:
+        plan, totals = step.plan, self.totals
+        alive = self._alive(step)
+        totals.steps += 1
+        totals.scheduled_tokens += plan.num_tokens
+        totals.wasted_tokens += int(plan.counts[~alive].sum())
+        in_prompt = np.clip(self.scheduler.rows.prompt[plan.rows] - plan.starts, 0, plan.counts)
+        totals.prompt_tokens += int(in_prompt[alive].sum())
+
+    def _fail_rows(self, step: Step, result: StepResult, outputs: Outputs) -> None:
+        for index, error in result.errors.items():
+            if self._alive(step)[index]:
+                row = int(step.plan.rows[index])
+                for block in self.scheduler.rows.blocks(row):
+                    self.scheduler.pool.forget(block)  # whatever it wrote must not be found by others
+                self._finish_row(row, "error", outputs, error=error)
+
+    def _settle_prompts(self, step: Step, result: StepResult, outputs: Outputs) -> None:
+        alive = self._alive(step)
+        for index, scores in result.prompt_logprobs.items():
+            if alive[index]:
+                handle = int(self.scheduler.rows.handle[step.plan.rows[index]])
+                outputs.prompt_logprobs[handle] = [_position(scores, i) for i in range(len(scores.ranks))]
+
+    def _settle_tokens(self, step: Step, result: StepResult, outputs: Outputs) -> None:
+        table = self.scheduler.rows
+        sampled = np.flatnonzero(step.plan.samples)
+        keep = np.flatnonzero(self._alive(step)[sampled])
+        rows = step.plan.rows[sampled[keep]]
+        tokens = result.tokens[keep].astype(np.int32)
+        table.tokens[rows, table.settled[rows]] = tokens
+        table.settled[rows] += 1
+        outputs.handles = table.handle[rows].tobytes()
+        outputs.tokens = tokens.tobytes()
+        if result.logprobs:
+            place = {int(index): i for i, index in enumerate(keep)}
+            outputs.logprobs = {
+                place[index]: _position(scores, 0) for index, scores in result.logprobs.items() if index in place
+            }
+        self._end_rows(rows, tokens, outputs)
+
+    def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, outputs: Outputs) -> None:
+        table = self.scheduler.rows
+        stopped = table.stopped(rows, tokens) & (table.settled[rows] > table.min_len[rows])
+        full = table.settled[rows] >= table.limit[rows]
+        for i in np.flatnonzero(stopped | full).tolist():
+            request = table.requests[rows[i]]
+            token = int(tokens[i])
+            if request is not None and stopped[i]:
+                stop_id = token if token in request.params.stop_token_ids else None
+                self._finish_row(int(rows[i]), "stop", outputs, stop_id=stop_id)
+            else:
+                self._finish_row(int(rows[i]), "length", outputs)
+
+    def _finish_row(
+        self, row: int, reason: str, outputs: Outputs, *, stop_id: int | None = None, error: str | None = None
+    ) -> None:
+        request: Request | None = self.scheduler.rows.requests[row]
+        if request is None:
+            return
+        outputs.finished.append(Finished(request.handle, reason, stop_id, error))
+        self.totals.finished[reason] += 1
+        self.scheduler.finish(request)
+
+
+def _position(scores: TopLogprobs, i: int) -> Logprobs:
+    return Logprobs(scores.ids[i].tolist(), scores.values[i].tolist(), int(scores.ranks[i]))

@@ -1,0 +1,40 @@
+"""The waiting queue: a heap in the policy's order, with lazy removal."""
+
+from __future__ import annotations
+
+import heapq
+
+from core.api.schedulers import SchedulerPolicy
+from core.engine.request import Request, Status
+
+
+class WaitingQueue:
+    """Requests that are not running. A preempted request returns to where its key puts it."""
+
+    def __init__(self, policy: SchedulerPolicy) -> None:
+        self._policy = policy
+        self._heap: list[tuple[tuple[int, ...], int, Request]] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def push(self, request: Request) -> None:
+        """Put a request in line."""
+        heapq.heappush(self._heap, (self._policy.key(request), request.arrival, request))
+        self._size += 1
+
+    def peek(self) -> Request | None:
+        """Return the next request to admit, or None."""
+        while self._heap and self._heap[0][2].status is not Status.WAITING:
+            heapq.heappop(self._heap)
+        return self._heap[0][2] if self._heap else None
+
+    def pop(self) -> Request:
+        """Remove and return what `peek` shows."""
+        self._size -= 1
+        return heapq.heappop(self._heap)[2]
+
+    def discard(self) -> None:
+        """Account for a request that just ended while it waited; its entry is dropped when it surfaces."""
+        self._size -= 1

@@ -1,0 +1,82 @@
+"""Step plans and results as bytes, for a worker that lives in another process.
+
+msgpack with arrays as `(dtype, shape, raw bytes)`: the cost is that of copying the bytes, whatever the arrays hold.
+Decoding is typed and builds nothing but the dataclasses of `core.engine.step`; it never runs code from the data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from core.api.errors import EngineError
+
+T = TypeVar("T")
+
+_DTYPES = {
+    np.dtype(kind).str: np.dtype(kind)
+    for kind in ("bool", "int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
+}
+_MAX_DIMS = 8
+
+
+def encode(value: Any) -> bytes:
+    """Return `value` (a dataclass, struct or plain data, numpy arrays included) as msgpack.
+
+    Raises:
+        EngineError: It holds something that cannot be sent (code `CORE-E131`).
+    """
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise EngineError("CORE-E131", f"{type(value).__name__} cannot be sent to another process: {error}.") from error
+
+
+class Decoder(Generic[T]):
+    """Decodes messages of one type, for example `Decoder(StepPlan)`."""
+
+    def __init__(self, kind: Any) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=_unpack)
+        self._name = getattr(kind, "__name__", str(kind))
+
+    def decode(self, data: bytes | memoryview) -> T:
+        """Return the message in `data`; its arrays are writable copies.
+
+        Raises:
+            EngineError: `data` is not such a message (code `CORE-E131`).
+        """
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise EngineError("CORE-E131", f"A message between processes is not a valid {self._name}: {error}.") from error
+
+
+def _pack(value: Any) -> tuple[str, tuple[int, ...], memoryview]:
+    """Describe an array; msgspec calls this for what it does not know itself."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{type(value).__name__} is not plain data")
+    if value.dtype.str not in _DTYPES or value.ndim > _MAX_DIMS:
+        raise TypeError(f"an array of {value.dtype} with {value.ndim} dimensions is not allowed")
+    # The uint8 view gives an empty or 0-d array the one form of buffer that every array has here.
+    return value.dtype.str, value.shape, np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+
+
+def _unpack(kind: type, packed: Any) -> np.ndarray:
+    """Rebuild an array, holding every claim of the message against the bytes that came."""
+    if kind is not np.ndarray or not isinstance(packed, list) or len(packed) != 3:
+        raise ValueError("expected an array as (dtype, shape, bytes)")
+    name, shape, data = packed
+    dtype = _DTYPES.get(name) if isinstance(name, str) else None
+    if dtype is None:
+        raise ValueError(f"array dtype {name!r} is not allowed")
+    if not isinstance(shape, list) or len(shape) > _MAX_DIMS or not all(type(dim) is int and dim >= 0 for dim in shape):
+        raise ValueError("array shape is not a short list of sizes")
+    if not isinstance(data, bytes) or len(data) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"array of shape {shape} and dtype {name} has the wrong number of bytes")
+    return np.frombuffer(data, dtype).reshape(shape).copy()
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_pack)

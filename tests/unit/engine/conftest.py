@@ -1,0 +1,108 @@
+"""An engine without a model: real scheduler, pool and loop over the arithmetic worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from core.engine.blocks import BlockPool
+from core.engine.hashing import BlockHasher
+from core.engine.loop import EngineLoop
+from core.engine.messages import Add
+from core.engine.prefix import PrefixCache
+from core.engine.request import Request
+from core.engine.rows import RowTable
+from core.engine.sampling import SamplingParams
+from core.engine.scheduler import Limits, Scheduler
+from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
+
+VOCAB = 97
+
+
+class ArrivalOrder:
+    """First come, first served; the latest admitted gives way."""
+
+    def key(self, request):
+        return (request.arrival,)
+
+    def victim(self, running):
+        return len(running) - 1
+
+
+@dataclass
+class Harness:
+    """One engine and what its clients received."""
+
+    blocks: int = 64
+    block_size: int = 4
+    max_seqs: int = 8
+    budget: int = 64
+    max_chunk: int = 64
+    max_len: int = 128
+    depth: int = 1
+    prefix: bool = True
+    policy: object = field(default_factory=ArrivalOrder)
+    participants: tuple = ()
+
+    def __post_init__(self):
+        self.pool = BlockPool(self.blocks)
+        self.hasher = BlockHasher(self.block_size)
+        self.rows = RowTable(self.max_seqs, self.max_len, self.block_size)
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=self.prefix)
+        self.scheduler = Scheduler(
+            Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len),
+            self.rows,
+            self.cache,
+            self.policy,
+            self.participants,
+        )
+        self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
+        self.executor = ArithmeticExecutor(self.worker, self.blocks)
+        self.loop = EngineLoop(self.scheduler, self.executor, self.depth)
+        self.outputs: dict[int, list[int]] = {}
+        self.finished: dict[int, str] = {}
+        self.started: list[int] = []
+        self._arrivals = 0
+
+    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, **params):
+        params.setdefault("temperature", 0.0)
+        message = Add(
+            handle=handle,
+            prompt=np.array(prompt, "<i4").tobytes(),
+            params=SamplingParams(**params),
+            stop_ids=list(stop_ids),
+            priority=priority,
+            cache_salt=salt,
+        )
+        self._arrivals += 1
+        self.outputs[handle] = []
+        self.scheduler.add(Request(message, self._arrivals, self.hasher.root(salt)))
+
+    def abort(self, handle):
+        self.scheduler.finish(self.scheduler.requests[handle])
+
+    def advance(self):
+        outputs = self.loop.advance()
+        if outputs is None:
+            return
+        handles, tokens = np.frombuffer(outputs.handles, "<i8"), np.frombuffer(outputs.tokens, "<i4")
+        for handle, token in zip(handles.tolist(), tokens.tolist(), strict=True):
+            self.outputs[handle].append(token)
+        self.started += [started.handle for started in outputs.started]
+        for finished in outputs.finished:
+            self.finished[finished.handle] = finished.reason
+
+    def run(self, max_turns=5000):
+        for _ in range(max_turns):
+            if not self.loop.busy:
+                self.scheduler.check()
+                return self.outputs
+            self.advance()
+        raise AssertionError(f"still busy after {max_turns} turns")
+
+
+@pytest.fixture
+def harness():
+    return Harness

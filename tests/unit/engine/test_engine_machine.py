@@ -1,0 +1,100 @@
+"""A state machine over pool and scheduler: whatever happens in whatever order, the books balance."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
+
+from core.engine.request import Status
+from core.testing.arithmetic import generate
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Adds, schedules, settles, aborts and preempts at will; steps settle in order, as on any device."""
+
+    handles = Bundle("handles")
+    make = None
+
+    def __init__(self):
+        super().__init__()
+        self.engine = self.make(blocks=24, max_seqs=4, budget=16, max_len=48)
+        self.prompts: dict[int, tuple[list[int], int]] = {}
+        self.flying: list = []
+
+    @rule(target=handles, prompt=st.lists(st.integers(0, 2), min_size=1, max_size=24), count=st.integers(1, 10))
+    def add(self, prompt, count):
+        handle = len(self.prompts)
+        self.prompts[handle] = (prompt, count)
+        self.engine.add(handle, prompt, max_tokens=count)
+        return handle
+
+    @precondition(lambda self: len(self.flying) < 3)
+    @rule()
+    def schedule(self):
+        step = self.engine.scheduler.schedule()
+        if step is not None:
+            self.flying.append((step, self.engine.executor.launch(step.plan)))
+
+    @precondition(lambda self: self.flying)
+    @rule()
+    def settle(self):
+        step, pending = self.flying.pop(0)
+        outputs = self.engine.loop.settler.settle(step, pending.result())
+        self.engine.loop.advance, advance = lambda: outputs, self.engine.loop.advance
+        self.engine.advance()
+        self.engine.loop.advance = advance
+
+    @rule(handle=consumes(handles))
+    def abort(self, handle):
+        if handle in self.engine.scheduler.requests:
+            self.engine.abort(handle)
+
+    @precondition(lambda self: self.engine.scheduler.running)
+    @rule(data=st.data())
+    def preempt(self, data):
+        running = self.engine.scheduler.running
+        self.engine.scheduler.preempt(running[data.draw(st.integers(0, len(running) - 1))])
+
+    @rule(target=handles)
+    def forget_cache(self):
+        self.engine.pool.forget_all()
+        return multiple()
+
+    @invariant()
+    def books_balance(self):
+        engine = self.engine
+        engine.scheduler.check()
+        assert engine.pool.free + engine.pool.used == engine.pool.total
+        table = engine.rows
+        for request in engine.scheduler.running:
+            row = request.row
+            assert request.status is Status.RUNNING
+            assert table.computed[row] <= table.known[row] <= table.limit[row]
+            assert table.prompt[row] <= table.settled[row] <= table.known[row]
+            assert table.owned[row] * table.block_size >= table.computed[row]
+
+    @invariant()
+    def outputs_are_right(self):
+        for handle, tokens in self.engine.outputs.items():
+            prompt, _ = self.prompts[handle]
+            assert tokens == generate(prompt, len(tokens), 97)
+
+    def teardown(self):
+        while self.flying:
+            self.settle()
+        self.engine.run()
+        assert self.engine.pool.used == 0
+        assert self.engine.rows.free == self.engine.rows.capacity
+        assert not self.engine.scheduler.requests
+        for handle, reason in self.engine.finished.items():
+            assert (reason, len(self.engine.outputs[handle])) == ("length", self.prompts[handle][1])
+
+
+@pytest.mark.covers("ENG-01")
+def test_the_books_balance_in_every_order(harness):
+    EngineMachine.make = staticmethod(harness)
+    from hypothesis.stateful import run_state_machine_as_test  # noqa: PLC0415
+
+    run_state_machine_as_test(EngineMachine, settings=settings(max_examples=120, stateful_step_count=40, deadline=None))
