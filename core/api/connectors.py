@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """A full block of a request: its place in the sequence, its chained content hash, the device block that holds it."""
+    """A full block of a request: its place in the sequence, its chained hash, the device block that holds it."""
 
     index: int
     hash: bytes

@@ -5,12 +5,13 @@ A model asks a `LayerBuilder` for layers by role; core decides quantization, sha
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # RopeConfig's fields need it at run time
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -122,9 +123,7 @@ class LayerBuilder(Protocol):
 
     def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear: ...
 
-    def merged_linear(
-        self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False
-    ) -> Linear:
+    def merged_linear(self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False) -> Linear:
         """One product for several checkpoint tensors.
 
         Args:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,10 @@ class MemorySnapshot:
     free: int
 
 
-class Pending(Protocol[T]):
+class Pending(Protocol[T_co]):
     """Work that was submitted to a stream."""
 
-    def result(self) -> T:
+    def result(self) -> T_co:
         """Wait for the work and return its value, or raise what it raised."""
         ...
 

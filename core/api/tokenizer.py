@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import tokenizers
 
 
 class TokenStream(Protocol):
@@ -52,3 +55,34 @@ class Tokenizer(Protocol):
     def special_tokens(self) -> dict[str, Any]:
         """Return the named special tokens (`bos_token`, `eos_token`, ...) that chat templates read."""
         ...
+
+
+def fast_tokenizer(
+    backend: tokenizers.Tokenizer,
+    *,
+    special: Mapping[str, str | list[str]],
+    chat_template: str | None,
+    eos_ids: Sequence[int],
+) -> Tokenizer:
+    """Return a `Tokenizer` on top of a backend of the `tokenizers` library.
+
+    Args:
+        backend: The tokenizer as the checkpoint describes it, added and special tokens included.
+        special: Named special tokens (`bos_token`, `eos_token`, ...) by their text, as chat templates read them.
+        chat_template: Jinja source, or None.
+        eos_ids: Ids that end a generation.
+    """
+    from core.tokenizer.fast import FastTokenizer  # core.api stays cheap to import
+
+    return FastTokenizer(backend, special=special, chat_template=chat_template, eos_ids=eos_ids)
+
+
+def tokenizer_from_directory(path: str | Path) -> Tokenizer:
+    """Return the tokenizer of a directory in Hugging Face's layout (`tokenizer.json` and its companions).
+
+    Raises:
+        CheckpointError: A file is missing or cannot be read.
+    """
+    from core.tokenizer.fast import FastTokenizer  # core.api stays cheap to import
+
+    return FastTokenizer.from_directory(path)

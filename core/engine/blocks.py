@@ -128,7 +128,8 @@ class BlockPool:
             raise RuntimeError("the prefix index names a block with other content")
 
     def _walk(self) -> list[int]:
-        blocks, block = [], self._next[self._sentinel]
+        blocks: list[int] = []
+        block = self._next[self._sentinel]
         while block != self._sentinel and len(blocks) <= self.total:
             blocks.append(block)
             block = self._next[block]

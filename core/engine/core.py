@@ -57,7 +57,11 @@ class EngineCore:
         self.pool = BlockPool(info.num_blocks)
         self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching)
         self.scheduler = Scheduler(
-            _limits(config), self.rows, self.cache, active.impl("core.schedulers")(), _participants(config, info, active)
+            _limits(config),
+            self.rows,
+            self.cache,
+            active.impl("core.schedulers")(),
+            _participants(config, info, active),
         )
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
@@ -76,9 +80,7 @@ class EngineCore:
         began = time.perf_counter()
         active = enter(config.plan)
         report = on_progress or (lambda progress: None)
-        executor = active.impl("core.executors")(
-            config, on_progress=lambda done, total: report(Progress(done, total))
-        )
+        executor = active.impl("core.executors")(config, on_progress=lambda done, total: report(Progress(done, total)))
         try:
             info = executor.start()
             core = EngineCore(config, executor, info, active)

@@ -21,7 +21,7 @@ class StageParticipant:
         return True
 
     def supply(self, request: Request, hashes: Sequence[bytes], local_blocks: int) -> int:
-        """Return how many blocks after the first `local_blocks` need no computation because this participant has them."""
+        """Return how many blocks right after the first `local_blocks` this participant can fill."""
         return 0
 
     def place(self, request: Request, supplied: Sequence[BlockRef]) -> None:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import zmq
@@ -48,7 +49,8 @@ class ProcessEngine:
     def __init__(self, config: EngineConfig) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="core-"))  # mode 0700: nobody else can connect
         self._context = zmq.asyncio.Context()
-        self._inbox = zmq.Context.shadow(self._context).socket(zmq.PUSH)
+        # A plain socket on the same context: sending never awaits.
+        self._inbox: zmq.Socket[bytes] = zmq.Context.shadow(self._context.underlying).socket(zmq.PUSH)
         self._outbox = self._context.socket(zmq.PULL)
         for socket, name in ((self._inbox, "in"), (self._outbox, "out")):
             socket.set_hwm(0)
@@ -91,9 +93,10 @@ class ProcessEngine:
         """Return the next message. Raises the engine's own error, or `EngineError`, once it is gone."""
         if self._receiving is None:
             self._receiving = asyncio.ensure_future(self._outbox.recv())
-        await asyncio.wait({self._receiving, self._death}, return_when=asyncio.FIRST_COMPLETED)
+        waiting: list[asyncio.Future[Any]] = [self._receiving, self._death]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if not self._receiving.done():  # the process is gone; whatever it still sent arrives within moments
-            await asyncio.wait({self._receiving}, timeout=0.5)
+            await asyncio.wait(waiting[:1], timeout=0.5)
         if not self._receiving.done():
             raise self._gone()
         message = self._decoder.decode(self._receiving.result())
@@ -193,9 +196,7 @@ class ThreadEngine:
         await asyncio.to_thread(self._thread.join, STOP_SECONDS)
 
 
-async def start_process(
-    config: EngineConfig, on_progress: Callable[[Progress], None] | None = None
-) -> ProcessEngine:
+async def start_process(config: EngineConfig, on_progress: Callable[[Progress], None] | None = None) -> ProcessEngine:
     """Start an engine process and wait until it is ready, reporting weight-loading progress on the way."""
     engine = ProcessEngine(config)
     try:

@@ -256,16 +256,12 @@ class Scheduler:
         self.rows.published[request.row] = len(shared) + supplied
         if supplier is not None:
             first = len(shared)
-            supplier.place(
-                request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)]
-            )
+            supplier.place(request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)])
         draft.add([request.row], [count])
         self._publish(np.array([request.row]), np.array([cached + count]))
         return True
 
-    def _best_supply(
-        self, request: Request, hashes: list[bytes], local: int
-    ) -> tuple[StageParticipant | None, int]:
+    def _best_supply(self, request: Request, hashes: list[bytes], local: int) -> tuple[StageParticipant | None, int]:
         """Return the first participant that can supply blocks behind the local prefix, and how many."""
         if local < len(hashes):
             for participant in self.participants:

@@ -32,7 +32,10 @@ class NewRow:
 
 @dataclass(slots=True)
 class BlockUpdate:
-    """Ragged change of block tables: row `rows[i]` gets `blocks[offsets[i]:offsets[i + 1]]` from column `starts[i]` on."""
+    """Ragged change of block tables.
+
+    Row `rows[i]` gets `blocks[offsets[i]:offsets[i + 1]]` from column `starts[i]` on.
+    """
 
     rows: np.ndarray
     starts: np.ndarray

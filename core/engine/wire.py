@@ -18,7 +18,19 @@ T = TypeVar("T")
 
 _DTYPES = {
     np.dtype(kind).str: np.dtype(kind)
-    for kind in ("bool", "int8", "uint8", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
+    for kind in (
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+    )
 }
 _MAX_DIMS = 8
 
@@ -51,7 +63,9 @@ class Decoder(Generic[T]):
         try:
             return self._decoder.decode(data)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise EngineError("CORE-E131", f"A message between processes is not a valid {self._name}: {error}.") from error
+            raise EngineError(
+                "CORE-E131", f"A message between processes is not a valid {self._name}: {error}."
+            ) from error
 
 
 def _pack(value: Any) -> tuple[str, tuple[int, ...], memoryview]:

@@ -1,0 +1,62 @@
+# The verbs of this repository: install, serve, test, lint, bench, docs.
+# Every verb creates or reuses .venv; all of them are idempotent.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+
+LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
+
+.PHONY: install serve test lint bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make serve    install if needed and serve the demo model at 127.0.0.1:8000"
+	@echo "make test     install the test extras and run every test"
+	@echo "make install  create $(VENV) with core, the CPU plugins and the demo model"
+	@echo "make lint | bench | docs | clean"
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The stamp is newer than every file that decides what is installed, so a second run costs nothing.
+$(VENV)/.installed: requirements/cpu.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) | $(VENV)/bin/python
+	@echo "installing core, the CPU plugins and the demo model into $(VENV) (once; a few minutes)"
+	@$(PIP) install $(PIP_FLAGS) packaging
+	@$(BIN)/python tools/torch_guard.py
+	@$(PIP) install $(PIP_FLAGS) $(INDEX) -c constraints.txt -r requirements/cpu.txt
+	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/demo.txt
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt
+	@echo "installing the test extras into $(VENV)"
+	@$(PIP) install $(PIP_FLAGS) $(INDEX) -c constraints.txt -r requirements/test.txt
+	@touch $@
+
+install: $(VENV)/.installed
+
+serve: install
+	@$(BIN)/core serve $(ARGS)
+
+test: $(VENV)/.installed-test
+	@$(BIN)/python tools/check_workspace.py
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.installed-test
+	@$(BIN)/python tools/bench_demo.py $(ARGS)
+
+docs: $(VENV)/.installed-test
+	@$(BIN)/python tools/capabilities.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
