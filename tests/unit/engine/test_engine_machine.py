@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from core.engine.request import Status
 from core.testing.arithmetic import generate
@@ -95,6 +104,4 @@ class EngineMachine(RuleBasedStateMachine):
 @pytest.mark.covers("ENG-01")
 def test_the_books_balance_in_every_order(harness):
     EngineMachine.make = staticmethod(harness)
-    from hypothesis.stateful import run_state_machine_as_test  # noqa: PLC0415
-
     run_state_machine_as_test(EngineMachine, settings=settings(max_examples=120, stateful_step_count=40, deadline=None))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from core.testing.arithmetic import generate
 
 VOCAB = 97
-PROMPTS = [[i * 7 % VOCAB for i in range(start, start + length)] for start, length in zip(range(12), (1, 2, 3, 5, 8, 9, 13, 16, 21, 30, 33, 40))]
+LENGTHS = (1, 2, 3, 5, 8, 9, 13, 16, 21, 30, 33, 40)
+PROMPTS = [[i * 7 % VOCAB for i in range(start, start + length)] for start, length in enumerate(LENGTHS)]
 
 
 def expected(count: int) -> dict[int, list[int]]:

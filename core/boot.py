@@ -1,0 +1,385 @@
+"""Resolution: from what the user asked to a complete, frozen engine configuration. Torch-free.
+
+The order is fixed: platform, model files, loader, architecture; then what follows from them. Plugins may propose
+configuration patches once; what they change is derived again, and the result is validated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from core.api.descriptors import (
+    AttentionRequest,
+    AttentionSpec,
+    Descriptor,
+    KVConnectorSpec,
+    PlatformSpec,
+    QuantSpec,
+)
+from core.api.errors import ConfigError, CoreError, PluginError
+from core.api.models import ModelShape
+from core.api.patches import Problem
+from core.api.verdict import ProbeResult, Verdict
+from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
+from core.config.resolved import EngineConfig, Options
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
+from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.hooks import HOOKS_API, Hooks
+from core.plugins.kinds import (
+    ATTENTION,
+    EXECUTOR,
+    HOOKS_GROUP,
+    KV_CONNECTOR,
+    PLATFORM,
+    QUANTIZATION,
+    SCHEDULER,
+    TOOL_PARSER,
+    WEIGHT_TRANSFER,
+    kind_of,
+)
+from core.plugins.options import checked_options, unused_options
+from core.plugins.patching import AppliedPatch, apply_patches
+from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.plugins.report import SelectionReport
+from core.plugins.select import Selector, reasons_of
+
+D = TypeVar("D", bound=Descriptor)
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What was decided and why.
+
+    Attributes:
+        config: What the engine starts from.
+        reports: One report per selection, in the order they were made.
+        reader: Reads the checkpoint (tokenizer, tensors).
+        patches: What plugins changed.
+        warnings: What the user should know.
+    """
+
+    config: EngineConfig
+    reports: list[SelectionReport]
+    reader: CheckpointReader
+    patches: list[AppliedPatch] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+
+def resolve(options: Options, *, catalogue: Catalogue | None = None) -> Resolution:
+    """Choose every plugin and return the engine's configuration.
+
+    Raises:
+        CoreError: Something asked for cannot be had, or nothing installed can serve; the message says why.
+    """
+    return Resolver(options, catalogue).run()
+
+
+@dataclass(slots=True)
+class Foundation:
+    """What is settled first, and what everything else follows from."""
+
+    platform: Candidate
+    probe: ProbeResult
+    source: Candidate
+    files: ModelFiles
+    loader: Candidate
+    reader: CheckpointReader
+    checkpoint: CheckpointInfo
+    model: Candidate
+    shape: ModelShape
+
+
+@dataclass(slots=True)
+class Derived:
+    """What follows from the foundation and the options; computed again when plugins change options."""
+
+    drivers: list[Candidate]
+    dtype: str
+    kv_dtype: str
+    block_size: int
+    max_model_len: int
+
+
+class Resolver:
+    """One resolution. After a failure `reports` holds what was decided until then, the failed selection included."""
+
+    def __init__(self, options: Options, catalogue: Catalogue | None = None) -> None:
+        disabled = options.select.disable_plugin
+        self.options = options
+        self.catalogue = catalogue.without(disabled) if catalogue is not None else Catalogue.scan(disabled)
+        self.hooks = Hooks(self.catalogue.entries(HOOKS_GROUP))
+        self.selector = Selector(self.catalogue, self.hooks)
+        self.warnings: list[Problem] = []
+
+    @property
+    def reports(self) -> list[SelectionReport]:
+        """The selections so far."""
+        return self.selector.reports
+
+    def run(self) -> Resolution:
+        """Carry out every stage. Raises `CoreError`."""
+        self._warn_early()
+        base = self._foundation()
+        before = len(self.reports)
+        derived = self._derive(base)
+        proposals = self.hooks.configure(self._view(base, derived), self._facts(base))
+        self.options, patches, notes = apply_patches(self.options, self._view(base, derived), proposals)
+        if patches:
+            del self.reports[before:]
+            derived = self._derive(base)
+        self._warn(*notes, code="CORE-P210")
+        config = self._config(base, derived)
+        self._validate(base, derived)
+        self._warn_failures()
+        return Resolution(config, self.reports, base.reader, patches, self.warnings)
+
+    # -- stages ----------------------------------------------------------------------------------------------------
+
+    def _foundation(self) -> Foundation:
+        select, model = self.options.select, self.options.model
+        platform, probe = self._platform()
+        self.selector.preferences = _spec(platform, PlatformSpec).preferences
+        source, files = find_files(self.selector, model.model, model.revision)
+        loader, reader = find_reader(self.selector, select.load_format, files)
+        checkpoint = inspect(loader, reader, files)
+        implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
+        return Foundation(platform, probe, source, files, loader, reader, checkpoint, implementation, shape)
+
+    def _platform(self) -> tuple[Candidate, ProbeResult]:
+        probes: dict[Entry, ProbeResult] = {}
+
+        def check(candidate: Candidate) -> Verdict:
+            path = _spec(candidate, PlatformSpec).probe
+            found = guarded(candidate.entry, path, load_impl(path, candidate.entry))
+            probe = probes[candidate.entry] = typed(candidate.entry, path, found, ProbeResult)
+            return Verdict.of(None if probe.available else probe.reason or "not available")
+
+        chosen = self.selector.choose(PLATFORM, self.options.select.platform, check=check, none=_no_platform)
+        return chosen, probes[chosen.entry]
+
+    def _derive(self, base: Foundation) -> Derived:
+        select = self.options.select
+        quantization = self._quantization(base)
+        dtype = self._dtype(base, _spec(quantization, QuantSpec))
+        kv_dtype = dtype if self.options.kv.kv_dtype == "auto" else self.options.kv.kv_dtype
+        block_size = self.options.kv.block_size or _spec(base.platform, PlatformSpec).block_size
+        max_model_len = self._max_model_len(base.shape)
+        attention = self._attention(base, dtype, kv_dtype, block_size)
+        drivers = [
+            quantization,
+            attention,
+            self.selector.choose(EXECUTOR, select.executor),
+            self.selector.choose(SCHEDULER, select.scheduling_policy),
+            *self._optional(base),
+        ]
+        return Derived(drivers, dtype, kv_dtype, block_size, max_model_len)
+
+    def _quantization(self, base: Foundation) -> Candidate:
+        method, device = base.checkpoint.quantization, _spec(base.platform, PlatformSpec).device_type
+        dtype = self.options.model.dtype
+
+        def check(candidate: Candidate) -> Verdict:
+            spec = _spec(candidate, QuantSpec)
+            return Verdict.of(
+                None if method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {method}",
+                _device_reason(device, spec.devices),
+                None if dtype == "auto" or dtype in spec.dtypes else f"computes in {', '.join(sorted(spec.dtypes))}",
+            )
+
+        request = {"method": method, "device": device, "dtype": dtype}
+        subject = f"{method}, {device}"
+        return self.selector.choose(
+            QUANTIZATION, self.options.select.quantization, check=check, subject=subject, request=request
+        )
+
+    def _dtype(self, base: Foundation, quantization: QuantSpec) -> str:
+        platform = _spec(base.platform, PlatformSpec)
+        wanted = self.options.model.dtype
+        if wanted != "auto":
+            if wanted not in platform.dtypes:
+                self._warn(
+                    f"{wanted} is not among the dtypes that platform '{platform.name}' runs well", code="CORE-C113"
+                )
+            return wanted
+        usable = [dtype for dtype in platform.dtypes if dtype in quantization.dtypes]
+        if not usable:
+            raise PluginError(
+                "CORE-P203",
+                f"platform '{platform.name}' computes in {', '.join(platform.dtypes)}, quantization method "
+                f"'{quantization.name}' in {', '.join(sorted(quantization.dtypes))}: no dtype suits both.",
+                hint="Set --dtype to decide.",
+            )
+        return base.shape.dtype if base.shape.dtype in usable else usable[0]
+
+    def _max_model_len(self, shape: ModelShape) -> int:
+        wanted = self.options.model.max_model_len
+        if wanted is not None and wanted > shape.max_positions:
+            raise ConfigError(
+                "CORE-C110",
+                f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for.",
+                hint=f"Use --max-model-len {shape.max_positions} or less.",
+            )
+        return wanted or shape.max_positions
+
+    def _attention(self, base: Foundation, dtype: str, kv_dtype: str, block_size: int) -> Candidate:
+        shape = base.shape
+        request = AttentionRequest(
+            device_type=_spec(base.platform, PlatformSpec).device_type,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            head_dim=shape.head_dim,
+            num_heads=shape.num_heads,
+            num_kv_heads=shape.num_kv_heads,
+            block_size=block_size,
+            features=shape.features,
+        )
+
+        def check(candidate: Candidate) -> Verdict:
+            spec = _spec(candidate, AttentionSpec)
+            verdict = request.check(spec)
+            if not verdict.ok or spec.refine is None:
+                return verdict
+            refine = load_impl(spec.refine, candidate.entry)
+            return cast(Verdict, guarded(candidate.entry, spec.refine, refine, request, base.probe))
+
+        subject = f"{request.device_type}, head_dim {shape.head_dim}, {dtype}, kv {kv_dtype}, block {block_size}"
+        return self.selector.choose(
+            ATTENTION,
+            self.options.select.attention_backend,
+            check=check,
+            subject=subject,
+            request=request.model_dump(mode="json"),
+        )
+
+    def _optional(self, base: Foundation) -> list[Candidate]:
+        """Choose what takes part only when the user names it."""
+        select, device = self.options.select, _spec(base.platform, PlatformSpec).device_type
+
+        def moves_blocks(candidate: Candidate) -> Verdict:
+            return Verdict.of(_device_reason(device, _spec(candidate, KVConnectorSpec).devices))
+
+        chosen = [self.selector.choose(TOOL_PARSER, select.tool_parser)] if select.tool_parser else []
+        for name in select.kv_connector:
+            chosen.append(self.selector.choose(KV_CONNECTOR, name, check=moves_blocks, subject=device))
+        if select.weight_transfer:
+            chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
+        return chosen
+
+    # -- result ----------------------------------------------------------------------------------------------------
+
+    def _config(self, base: Foundation, derived: Derived) -> EngineConfig:
+        return EngineConfig(
+            options=self.options,
+            files=base.files,
+            checkpoint=base.checkpoint,
+            shape=base.shape,
+            plan=self._plan(_drivers(base, derived)),
+            dtype=derived.dtype,
+            kv_dtype=derived.kv_dtype,
+            max_model_len=derived.max_model_len,
+            block_size=derived.block_size,
+        )
+
+    def _plan(self, drivers: list[Candidate]) -> PluginPlan:
+        given = self.options.runtime.plugin_options
+        active = [candidate.entry.name for candidate in drivers] + [entry.name for entry in self.hooks.entries]
+        self._warn(*unused_options(given, active, self.catalogue), code="CORE-C112")
+        return PluginPlan(
+            drivers=tuple(
+                _planned(one.entry, one.descriptor.api, checked_options(one, given.get(one.entry.name, {})))
+                for one in drivers
+            ),
+            hooks=tuple(_planned(entry, HOOKS_API, given.get(entry.name, {})) for entry in self.hooks.entries),
+        )
+
+    def _view(self, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:
+        """Return the options as nested plain values, with what core decided in place of `auto`."""
+        view: dict[str, dict[str, Any]] = self.options.model_dump(mode="json", exclude={"server": {"api_key"}})
+        view["model"].update(dtype=derived.dtype, max_model_len=derived.max_model_len)
+        view["kv"].update(kv_dtype=derived.kv_dtype, block_size=derived.block_size)
+        chosen = _drivers(base, derived)
+        names = {kind.option: one.entry.name for one in chosen if (kind := kind_of(one.entry.group)).option}
+        connectors = [one.entry.name for one in chosen if one.entry.group == KV_CONNECTOR.group]
+        view["select"].update({**names, "kv_connector": connectors})
+        return view
+
+    def _facts(self, base: Foundation) -> dict[str, Any]:
+        return {
+            "platform": base.platform.entry.name,
+            "device": _spec(base.platform, PlatformSpec).device_type,
+            "capability": list(base.probe.capability),
+            "probe": dict(base.probe.facts),
+            "model": base.files.name,
+            "architecture": base.checkpoint.architecture,
+            "quantization": base.checkpoint.quantization,
+            "shape": base.shape.model_dump(mode="json"),
+        }
+
+    def _validate(self, base: Foundation, derived: Derived) -> None:
+        """Let plugins judge the final configuration; their errors stop the start, all of them at once."""
+        problems = self.hooks.validate(self._view(base, derived))
+        errors = [(entry, problem) for entry, problem in problems if problem.level == "error"]
+        self.warnings += [problem for _, problem in problems if problem.level == "warning"]
+        if errors:
+            text = " · ".join(f"{problem.message} (says {entry.name}, {entry.owner})" for entry, problem in errors)
+            raise ConfigError(
+                errors[0][1].code, text, hint=" ".join(problem.hint for _, problem in errors if problem.hint)
+            )
+
+    # -- warnings --------------------------------------------------------------------------------------------------
+
+    def _warn(self, *messages: str, code: str) -> None:
+        self.warnings += [Problem(level="warning", code=code, message=message) for message in messages]
+
+    def _warn_early(self) -> None:
+        for name in self.catalogue.useless_disables():
+            self._warn(f"'{name}' is disabled, but nothing of that name is installed", code="CORE-P101")
+        for failure in self.hooks.failures:
+            error = failure.error()
+            self._warn(error.message, code=error.code)
+
+    def _warn_failures(self) -> None:
+        """A plugin that failed is told even when another one was chosen: it is installed to be used."""
+        seen = set()
+        for report in self.reports:
+            for row in report.rows:
+                key = (report.group, row.name, row.dist)
+                if row.state == "failed" and key not in seen:
+                    seen.add(key)
+                    label = kind_of(report.group).label
+                    text = f"{label} '{row.name}' ({row.dist} {row.version}) is not usable: {'; '.join(row.reasons)}"
+                    self._warn(text, code=row.code)
+
+
+def _drivers(base: Foundation, derived: Derived) -> list[Candidate]:
+    return [base.platform, base.source, base.loader, base.model, *derived.drivers]
+
+
+def _spec(candidate: Candidate, kind: type[D]) -> D:
+    return cast(D, candidate.descriptor)
+
+
+def _planned(entry: Entry, api: int, options: dict[str, Any]) -> PlannedPlugin:
+    return PlannedPlugin(
+        group=entry.group,
+        name=entry.name,
+        value=entry.value,
+        dist=entry.dist,
+        version=entry.version,
+        api=api,
+        options=options,
+    )
+
+
+def _device_reason(device: str, devices: frozenset[str]) -> str | None:
+    return None if device in devices or "*" in devices else f"device {device} not in {{{', '.join(sorted(devices))}}}"
+
+
+def _no_platform(report: SelectionReport) -> CoreError:
+    if not report.rows:
+        hint = "Install the platform of your device, for example: pip install core-plugin-cpu"
+        return PluginError("CORE-P202", "no platform is installed.", hint=hint)
+    hint = "Install the platform of a device this machine has; every machine can use core-plugin-cpu."
+    return PluginError("CORE-P202", f"no platform matched. {reasons_of(report.rows)}.", hint=hint)

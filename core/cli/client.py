@@ -1,0 +1,135 @@
+"""Talking to an OpenAI-compatible server, synchronously, for `core chat` and `core complete`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import orjson
+
+from core.api.errors import CoreError
+from core.cli.sse import DONE, EventDecoder
+
+_LONGEST_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """New text, and at the end the number of generated tokens, if the server says it."""
+
+    text: str = ""
+    tokens: int | None = None
+
+
+class Client:
+    """A connection to one server.
+
+    Args:
+        url: Base URL, with or without `/v1` at the end.
+        api_key: Sent as a bearer token when given.
+        model: Name of the model; None asks the server for its first one.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        model: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        base = url.rstrip("/")
+        self.url = base if base.endswith("/v1") else f"{base}/v1"
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        timeout = httpx.Timeout(10.0, read=None)
+        self._http = httpx.Client(headers=headers, timeout=timeout, transport=transport)
+        self._model = model
+
+    @property
+    def model(self) -> str:
+        """The model that requests name."""
+        if self._model is None:
+            self._model = self._first_model()
+        return self._model
+
+    def chat(self, messages: list[dict[str, str]], params: dict[str, Any]) -> Iterator[Delta]:
+        """Stream the answer to a conversation."""
+        return self._stream("chat/completions", {"messages": messages, **params})
+
+    def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[Delta]:
+        """Stream the continuation of a text."""
+        return self._stream("completions", {"prompt": prompt, **params})
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def _first_model(self) -> str:
+        try:
+            response = self._http.get(f"{self.url}/models")
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        self._check(response)
+        try:
+            return str(response.json()["data"][0]["id"])
+        except (ValueError, LookupError, TypeError):
+            raise CoreError(
+                "CORE-S192", f"{self.url}/models lists no model.", hint="Check --url, or give --model-name."
+            ) from None
+
+    def _stream(self, path: str, body: dict[str, Any]) -> Iterator[Delta]:
+        body = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}, **body}
+        try:
+            with self._http.stream("POST", f"{self.url}/{path}", json=body) as response:
+                if response.status_code != 200:
+                    response.read()
+                self._check(response)
+                yield from self._deltas(response)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
+    def _deltas(self, response: httpx.Response) -> Iterator[Delta]:
+        decoder = EventDecoder()
+        for chunk in response.iter_bytes():
+            for event in decoder.feed(chunk):
+                if event != DONE:
+                    yield self._delta(event)
+
+    def _delta(self, event: bytes) -> Delta:
+        try:
+            data = orjson.loads(event)
+        except ValueError:
+            raise CoreError("CORE-S192", f"{self.url} sent an event that is not JSON: {event[:80]!r}.") from None
+        if "error" in data:
+            raise CoreError("CORE-S191", f"the server stopped with an error: {error_text(data)}.")
+        choices = data.get("choices") or [{}]
+        text = choices[0].get("text") or (choices[0].get("delta") or {}).get("content") or ""
+        return Delta(text, (data.get("usage") or {}).get("completion_tokens"))
+
+    def _check(self, response: httpx.Response) -> None:
+        if response.status_code == 200:
+            return
+        try:
+            reason = error_text(orjson.loads(response.content))
+        except ValueError:
+            reason = response.text[:_LONGEST_ERROR]
+        hint = "Give --api-key." if response.status_code in (401, 403) else ""
+        raise CoreError("CORE-S191", f"{response.url} answered {response.status_code}: {reason}.", hint=hint)
+
+    def _unreachable(self, error: httpx.HTTPError) -> CoreError:
+        reason = str(error) or type(error).__name__
+        return CoreError(
+            "CORE-S190",
+            f"no answer from {self.url}: {reason}.",
+            hint="Start a server with `core serve`, or give --url; --local MODEL needs none.",
+        )
+
+
+def error_text(data: Any) -> str:
+    """Return the message of an error body, whichever of the usual forms it has."""
+    error = data.get("error", data) if isinstance(data, dict) else data
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("detail") or error
+    return str(error)[:_LONGEST_ERROR].rstrip(".")

@@ -1,0 +1,142 @@
+"""The `core` command: finds the sub-command, loads its module alone, and turns errors into one line and a status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+from core import __version__, logs
+from core.api.errors import ConfigError, CoreError, RequestError
+from core.config.parser import CoreParser, nearest
+
+COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
+    {
+        "serve": ("core.cli.serve", "Serve a model over HTTP (OpenAI-compatible)."),
+        "chat": ("core.cli.chat", "Chat with a running server, or with a model in this process."),
+        "complete": ("core.cli.complete", "Complete texts with a running server, or with a model in this process."),
+        "bench": ("core.cli.bench", "Measure latency, throughput, a server, or the start-up."),
+        "plugins": ("core.cli.plugins", "List plugins and explain how they are chosen."),
+        "config": ("core.cli.config", "Show options, their values and where each comes from."),
+        "collect-env": ("core.cli.env", "Print what a bug report needs."),
+    }
+)
+"""Name -> module with `register(subparsers)`, and one line of help."""
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its status: 0, 1 for a failure, 2 for wrong usage or configuration, 130 for Ctrl-C."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words or bool(os.environ.get("CORE_DEBUG"))
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) went away; keep the interpreter from failing again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (CoreError, RequestError) as error:
+        if debug:
+            raise
+        return _report(str(error), USAGE_ERROR if isinstance(error, ConfigError) else 1)
+    except Exception as error:
+        if debug:
+            raise
+        return _report(f"internal error: {type(error).__name__}: {error} (--debug shows the traceback)", 1)
+
+
+def _report(message: str, status: int) -> int:
+    sys.stdout.flush()
+    print(f"core: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _run(words: list[str]) -> int:
+    command = _command(words)
+    parser = _parser(command)
+    args = parser.parse_args(words)
+    if args.version:
+        print(f"core {__version__}")
+        return 0
+    if not hasattr(args, "run"):
+        (_parser_of(parser, command) or parser).print_help()
+        return USAGE_ERROR
+    _set_up_logs(args)
+    status: int | None = args.run(args)
+    sys.stdout.flush()  # here, where a reader that went away is still handled
+    return status or 0
+
+
+def _command(words: list[str]) -> str | None:
+    """Return the first word that is neither a flag nor the value of one."""
+    before = ["", *words]
+    return next(
+        (
+            word
+            for last, word in zip(before, words)
+            if not word.startswith("-") and last not in ("--log-level", "--log-format")
+        ),
+        None,
+    )
+
+
+def _parser(command: str | None) -> CoreParser:
+    parser = CoreParser(prog="core", description="An LLM inference and serving framework whose parts are plugins.")
+    parser.add_argument("--version", action="store_true", help="Print the version.")
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=CoreParser)
+    if command is not None and command not in COMMANDS:
+        raise ConfigError(
+            "CORE-C104", f"unknown command {command!r}.", hint=nearest(command, COMMANDS) or "See `core --help`."
+        )
+    for name, (module, summary) in COMMANDS.items():
+        if name == command:
+            import_module(module).register(commands)
+        else:
+            commands.add_parser(name, help=summary, add_help=False)
+    _add_common(parser)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that every command takes, at every level, so that their place does not matter."""
+    group = parser.add_argument_group("common")
+    for flag, keywords in (
+        ("--debug", {"action": "store_true", "help": "Show the traceback of an error. [CORE_DEBUG]"}),
+        ("--log-level", {"metavar": "LEVEL", "help": f"One of {', '.join(logs.LEVELS)}. [CORE_LOG_LEVEL]"}),
+        ("--log-format", {"metavar": "FORMAT", "help": "text or json. [CORE_LOG_FORMAT]"}),
+    ):
+        if flag not in parser._option_string_actions:
+            group.add_argument(flag, default=argparse.SUPPRESS, **keywords)  # type: ignore[arg-type]
+    for child in _children(parser).values():
+        _add_common(child)
+
+
+def _children(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
+def _parser_of(parser: argparse.ArgumentParser, command: str | None) -> argparse.ArgumentParser | None:
+    return _children(parser).get(command) if command else None
+
+
+def _set_up_logs(args: argparse.Namespace) -> None:
+    level = getattr(args, "log_level", None) or os.environ.get("CORE_LOG_LEVEL") or "info"
+    form = getattr(args, "log_format", None) or os.environ.get("CORE_LOG_FORMAT") or "text"
+    try:
+        logs.setup(level, form)
+    except ValueError as error:
+        raise ConfigError("CORE-C107", f"{error}.") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""The start-up report: what was chosen, how long it took, and how to talk to the server."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from core.cli.ui.tables import clean, table
+from core.config.resolved import EngineConfig
+from core.plugins.plan import PlannedPlugin
+
+
+class Patch(Protocol):
+    """A change of the configuration that a plugin made."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def after(self) -> Any: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def owner(self) -> str: ...
+
+
+class Resolved(Protocol):
+    """What the report needs of a `core.boot.Resolution`."""
+
+    @property
+    def config(self) -> EngineConfig: ...
+
+    @property
+    def patches(self) -> Sequence[Patch]: ...
+
+
+Row = tuple[str, str, str]
+"""What was decided, the decision, and by whom: `set` (the user), `auto`, or the plugin that changed it."""
+
+# Row title, entry-point group, and the option that chooses explicitly.
+_PARTS = (
+    ("attention", "core.attention_backends", "attention_backend"),
+    ("executor", "core.executors", "executor"),
+    ("policy", "core.schedulers", "scheduling_policy"),
+    ("tool parser", "core.tool_parsers", "tool_parser"),
+    ("KV connectors", "core.kv_connectors", "kv_connector"),
+    ("weight transfer", "core.weight_transfer", "weight_transfer"),
+)
+
+
+def choices_rows(config: EngineConfig) -> list[Row]:
+    """Return the decisions as rows."""
+    return [*_model_rows(config), *_plugin_rows(config), *_size_rows(config)]
+
+
+def choices_table(resolution: Resolved) -> str:
+    """Return the one table that says what was chosen."""
+    changes = [(patch.path, f"{patch.after} ({patch.reason})", patch.owner) for patch in resolution.patches]
+    return table(("what", "chosen", "by"), [*choices_rows(resolution.config), *changes])
+
+
+def print_choices(resolution: Resolved) -> None:
+    """Print the table of choices."""
+    print(choices_table(resolution), flush=True)
+
+
+def timeline(phases: Sequence[tuple[str, float]]) -> str:
+    """Return `started in 1.84 s: probe 0.02, weights 1.20, ...`; phases are in seconds."""
+    total = sum(seconds for _, seconds in phases)
+    return f"started in {total:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in phases)
+
+
+def print_timeline(phases: Sequence[tuple[str, float]]) -> None:
+    """Print how long each phase of the start took; nothing if there were none."""
+    if phases:
+        print(timeline(phases), flush=True)
+
+
+def ready_text(url: str, model_name: str, *, api_key: bool = False) -> str:
+    """Return the address, the model and a request to copy.
+
+    Args:
+        url: `http://HOST:PORT`, or `unix:PATH` for a socket.
+        api_key: Whether requests need a key; the command then takes it from `$CORE_API_KEY`.
+    """
+    body = json.dumps({"model": model_name, "messages": [{"role": "user", "content": "Hello!"}]}, ensure_ascii=False)
+    socket, base = ("", url.rstrip("/"))
+    if url.startswith("unix:"):
+        socket, base = f" --unix-socket {shlex.quote(url.removeprefix('unix:'))}", "http://localhost"
+    base = base.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
+    key = ' -H "Authorization: Bearer $CORE_API_KEY"' if api_key else ""
+    return (
+        f"ready: {clean(model_name)} at {url}\n"
+        f"curl{socket} {shlex.quote(base + '/v1/chat/completions')}{key} -H 'Content-Type: application/json' "
+        f"-d {shlex.quote(body)}"
+    )
+
+
+def print_ready(url: str, model_name: str, *, api_key: bool = False) -> None:
+    """Print the banner; these are the last lines of the start."""
+    print(ready_text(url, model_name, api_key=api_key), flush=True)
+
+
+def _model_rows(config: EngineConfig) -> list[Row]:
+    checkpoint, select = config.checkpoint, config.options.select
+    methods = config.plan.of("core.quantization")
+    quantized = checkpoint.quantization + (f" ({', '.join(map(_plugin, methods))})" if methods else "")
+    chosen = config.options.model.model is not None
+    return [
+        ("platform", _names(config.plan.of("core.platforms")), _by(select.platform)),
+        ("model", f"{config.files.name} ({config.files.path})", "set" if chosen else "default"),
+        ("architecture", _with(checkpoint.architecture, config.plan.one("core.models")), _by(select.model_impl)),
+        ("checkpoint", _with(checkpoint.format, config.plan.one("core.weight_loaders")), _by(select.load_format)),
+        ("quantization", quantized, _by(select.quantization)),
+    ]
+
+
+def _plugin_rows(config: EngineConfig) -> list[Row]:
+    select = config.options.select
+    return [
+        (title, _names(config.plan.of(group)), _by(getattr(select, option)))
+        for title, group, option in _PARTS
+        if config.plan.of(group)
+    ]
+
+
+def _size_rows(config: EngineConfig) -> list[Row]:
+    model, kv, scheduler = config.options.model, config.options.kv, config.options.scheduler
+    caching = "prefix caching" if kv.prefix_caching else "no prefix caching"
+    sized = {"kv_memory", "memory_fraction", "num_blocks"} & kv.model_fields_set
+    return [
+        ("dtype", config.dtype, "auto" if model.dtype == "auto" else "set"),
+        ("context", f"{config.max_model_len} tokens", _by(model.max_model_len)),
+        ("KV cache", f"{_kv_size(config)}, {config.kv_dtype}, blocks of {config.block_size}, {caching}", _by(sized)),
+        (
+            "batch",
+            f"{scheduler.max_num_seqs} requests, {scheduler.max_num_batched_tokens} tokens a step",
+            _by({"max_num_seqs", "max_num_batched_tokens"} & scheduler.model_fields_set),
+        ),
+    ]
+
+
+def _kv_size(config: EngineConfig) -> str:
+    kv = config.options.kv
+    if kv.num_blocks is not None:
+        return f"{kv.num_blocks} blocks"
+    return kv.kv_memory or f"{kv.memory_fraction:.0%} of free memory"
+
+
+def _by(choice: object) -> str:
+    return "set" if choice else "auto"
+
+
+def _names(plugins: Sequence[PlannedPlugin]) -> str:
+    return ", ".join(map(_plugin, plugins)) or "none"
+
+
+def _plugin(plugin: PlannedPlugin) -> str:
+    return f"{plugin.name} · {plugin.dist} {plugin.version}"
+
+
+def _with(what: str, plugin: PlannedPlugin | None) -> str:
+    return f"{what} ({_plugin(plugin)})" if plugin else what

@@ -1,0 +1,165 @@
+"""Every option as data: its dotted path, flag, environment variable, kind, limits and default."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from core.config.resolved import Options
+
+Kind = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
+
+ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
+    {
+        "kv.memory_fraction": ("gpu-memory-utilization",),
+        "kv.kv_memory": ("kv-cache-memory-bytes",),
+        "kv.num_blocks": ("num-gpu-blocks-override",),
+        "kv.kv_dtype": ("kv-cache-dtype",),
+        "kv.prefix_caching": ("enable-prefix-caching",),
+        "scheduler.max_chunk": ("long-prefill-token-threshold",),
+        "scheduler.max_waiting": ("max-num-queued-reqs",),
+        "select.tool_parser": ("tool-call-parser",),
+        "server.drain_timeout": ("shutdown-timeout",),
+        "server.log_requests": ("enable-log-requests",),
+    }
+)
+"""Further flag names, without dashes in front: what users of other servers type."""
+
+SECRETS = frozenset({"server.api_key"})
+"""Options whose values are never printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """One option.
+
+    Attributes:
+        path: `section.name`.
+        choices: Allowed values, when there are few.
+        limits: Bounds as text, for example `>= 1`.
+        optional: Whether None is a value (an empty text on the command line).
+    """
+
+    path: str
+    kind: Kind
+    default: Any
+    description: str
+    optional: bool = False
+    choices: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+
+    @property
+    def section(self) -> str:
+        """First part of the path."""
+        return self.path.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return self.path.partition(".")[2]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Flag names without dashes in front: the option's own, then its aliases."""
+        return (self.name.replace("_", "-"), *ALIASES.get(self.path, ()))
+
+    @property
+    def flag(self) -> str:
+        """The flag's main spelling."""
+        return "--" + self.names[0]
+
+    @property
+    def env(self) -> str:
+        """The environment variable."""
+        return "CORE_" + self.name.upper()
+
+    @property
+    def secret(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.path in SECRETS
+
+    @property
+    def allowed(self) -> str:
+        """What values are allowed, as a phrase for error messages."""
+        nouns = {
+            "bool": "true or false",
+            "int": "an integer",
+            "float": "a finite number",
+            "str": "a text",
+            "choice": "one of " + ", ".join(self.choices),
+            "list": "names separated by commas",
+            "mapping": "a mapping name -> key -> value",
+        }
+        return " ".join([nouns[self.kind], " and ".join(self.limits)]).strip()
+
+
+@cache
+def option_fields() -> tuple[OptionField, ...]:
+    """Return every option, in the order of the sections."""
+    found = []
+    for section, holder in Options.model_fields.items():
+        for name, info in _section_type(holder).model_fields.items():
+            found.append(_field(f"{section}.{name}", info))
+    return tuple(found)
+
+
+@cache
+def fields_by_path() -> Mapping[str, OptionField]:
+    """Return `path -> option`."""
+    return types.MappingProxyType({field.path: field for field in option_fields()})
+
+
+@cache
+def section_help() -> Mapping[str, str]:
+    """Return the one-line description of every section."""
+    return types.MappingProxyType(
+        {name: (_section_type(info).__doc__ or name).strip() for name, info in Options.model_fields.items()}
+    )
+
+
+def _section_type(info: FieldInfo) -> Any:
+    return info.annotation
+
+
+def _field(path: str, info: FieldInfo) -> OptionField:
+    annotation: Any = info.annotation
+    optional = False
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = get_args(annotation)
+        optional = type(None) in members
+        annotation = next(member for member in members if member is not type(None))
+    return OptionField(
+        path=path,
+        kind=_kind(path, annotation),
+        default=info.default,
+        description=info.description or "",
+        optional=optional,
+        choices=get_args(annotation) if get_origin(annotation) is Literal else (),
+        limits=tuple(_limits(info)),
+    )
+
+
+def _kind(path: str, annotation: Any) -> Kind:
+    kinds: dict[Any, Kind] = {bool: "bool", int: "int", float: "float", str: "str"}
+    origins: dict[Any, Kind] = {Literal: "choice", list: "list", dict: "mapping"}
+    kind = kinds.get(annotation) or origins.get(get_origin(annotation))
+    if kind is None:
+        raise TypeError(f"option {path} has type {annotation!r}, which has no command-line form")
+    return kind
+
+
+def _limits(info: FieldInfo) -> list[str]:
+    signs = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
+    return [
+        f"{sign} {getattr(bound, name):g}"
+        if isinstance(getattr(bound, name), float)
+        else f"{sign} {getattr(bound, name)}"
+        for bound in info.metadata
+        for name, sign in signs
+        if hasattr(bound, name)
+    ]

@@ -1,0 +1,104 @@
+"""Configuration files: TOML or YAML, nested by section, dotted, or flat."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from core.api.errors import ConfigError
+from core.config.fields import OptionField, fields_by_path, option_fields, section_help
+from core.config.settings import Key, Setting
+
+_SUFFIXES = (".toml", ".yaml", ".yml")
+
+
+def read_file(path: str) -> dict[Key, Setting]:
+    """Return the settings of a file.
+
+    `kv: {block_size: 16}`, `kv.block_size: 16` and `block-size: 16` mean the same; a flag's other names work too.
+
+    Raises:
+        ConfigError: The file cannot be read (CORE-C103), or has keys that are no options or say one twice (C102).
+    """
+    document = _parse(Path(path))
+    settings: dict[Key, Setting] = {}
+    for written, value in _entries(document):
+        field = _find(written)
+        if field is None:
+            raise ConfigError("CORE-C102", f"{path}: unknown key {written!r}.", hint=_suggest(written))
+        label = f"key {written} of {path}"
+        for key, setting in Setting(field, _plain(field, value), f"file {path}", label).spread():
+            if key in settings:
+                raise ConfigError(
+                    "CORE-C102", f"{path}: {label} repeats {settings[key].label}.", hint="Keep one of them."
+                )
+            settings[key] = setting
+    return settings
+
+
+def _parse(path: Path) -> Mapping[Any, Any]:
+    if path.suffix.lower() not in _SUFFIXES:
+        raise _unreadable(path, f"its name must end in {', '.join(_SUFFIXES)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = _toml(text) if path.suffix.lower() == ".toml" else _yaml(text)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, str(error)) from None
+    if not isinstance(document, Mapping):
+        raise _unreadable(path, f"its top level is a {type(document).__name__}, not a mapping")
+    return document
+
+
+def _toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+    return {} if document is None else document
+
+
+def _unreadable(path: Path, why: str) -> ConfigError:
+    reason = " ".join(why.split())
+    return ConfigError(
+        "CORE-C103", f"configuration file {path} cannot be read: {reason}.", hint="Check --config or CORE_CONFIG."
+    )
+
+
+def _entries(document: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        name = str(key)
+        if name in section_help() and isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", setting) for inner, setting in value.items())
+        else:
+            yield name, value
+
+
+def _find(written: str) -> OptionField | None:
+    path = written.replace("-", "_")
+    flat = path.replace("_", "-")
+    return fields_by_path().get(path) or next((field for field in option_fields() if flat in field.names), None)
+
+
+def _suggest(written: str) -> str:
+    known = [name.replace("-", "_") for field in option_fields() for name in field.names] + list(fields_by_path())
+    close = difflib.get_close_matches(written.replace("-", "_"), known, n=1, cutoff=0.5)
+    return f"Did you mean {close[0]}?" if close else "`core config show` lists every option."
+
+
+def _plain(field: OptionField, value: Any) -> Any:
+    # A size in bytes is a number to a person who writes a file; one name is a list of one.
+    if field.path == "kv.kv_memory" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if field.kind == "list" and isinstance(value, str):
+        return [value]
+    return value

@@ -1,0 +1,131 @@
+"""Command-line flags generated from `Options`, and options turned back into flags."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.config.fields import OptionField, option_fields, section_help
+from core.config.parser import CoreParser
+from core.config.resolved import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as it stood on the command line, and the flag that brought it."""
+
+    flag: str
+    value: Any
+
+
+class _Store(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, Given(option_string or str(self.metavar), values))
+
+
+class _Extend(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before: Given | None = getattr(namespace, self.dest, None)
+        items = [*(before.value if before else []), *split_list(values)]
+        setattr(namespace, self.dest, Given(option_string or self.dest, items))
+
+
+class _Switch(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        flag = option_string or self.dest
+        setattr(namespace, self.dest, Given(flag, not flag.startswith("--no-")))
+
+
+def split_list(text: str) -> list[str]:
+    """Return the items of a comma-separated text."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> None:
+    """Add a flag for every option, `--config` and `--opt`.
+
+    Values stay raw text here: `core.config.load.load_options` checks them together with those of the environment
+    and the file, so that every mistake is reported in the same words.
+    """
+    if positional_model:
+        parser.add_argument(
+            "model.model",
+            nargs="?",
+            action=_Store,
+            default=argparse.SUPPRESS,
+            metavar="MODEL",
+            help="Model reference: alias, file, directory or hub id; none: the default model.",
+        )
+    general = parser.add_argument_group("configuration", "flag > CORE_* environment > --config file > default")
+    general.add_argument("--config", metavar="FILE", default=None, help="TOML or YAML file. [CORE_CONFIG]")
+    general.add_argument(
+        "--opt",
+        action="append",
+        default=[],
+        metavar="NAME.KEY=VALUE",
+        help="Option of a plugin; the value is JSON or a plain text. Repeatable.",
+    )
+    groups = {name: parser.add_argument_group(name, text) for name, text in section_help().items()}
+    for field in option_fields():
+        _add(groups[field.section], field)
+    parser.spellings.update(dotted_spellings())
+
+
+def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
+    names = [f"--{name}" for name in field.names]
+    keywords: dict[str, Any] = {"dest": field.path, "default": argparse.SUPPRESS, "help": _help(field)}
+    if field.kind == "bool":
+        names = [spelling for name in field.names for spelling in (f"--{name}", f"--no-{name}")]
+        group.add_argument(*names, action=_Switch, nargs=0, **keywords)
+    elif field.kind == "list":
+        group.add_argument(*names, action=_Extend, metavar="NAME[,NAME]", **keywords)
+    else:
+        group.add_argument(*names, action=_Store, metavar=_metavar(field), **keywords)
+
+
+def _metavar(field: OptionField) -> str:
+    if field.choices:
+        return "{" + ",".join(field.choices) + "}"
+    return {"int": "N", "float": "X", "mapping": "JSON"}.get(field.kind, "TEXT")
+
+
+def _help(field: OptionField) -> str:
+    shown = "" if field.default is None or field.default in ([], {}) else f" (default: {field.default})"
+    return f"{field.description}{shown} [{field.env}]".replace("%", "%%")
+
+
+def dotted_spellings() -> dict[str, str]:
+    """Return `--section.name -> --name` for every option, with the negations of switches."""
+    spellings = {}
+    for field in option_fields():
+        name = field.names[0]
+        spellings[f"--{field.section}.{name}"] = field.flag
+        if field.kind == "bool":
+            spellings[f"--no-{field.section}.{name}"] = spellings[f"--{field.section}.no-{name}"] = f"--no-{name}"
+    return spellings
+
+
+def to_argv(options: Options, *, secrets: bool = True) -> list[str]:
+    """Return flags that rebuild `options`; values that equal the default are left out.
+
+    With `secrets` false, options that must not show in a process list are left out too.
+    """
+    argv: list[str] = []
+    for field in option_fields():
+        value = getattr(getattr(options, field.section), field.name)
+        if value != field.default and (secrets or not field.secret):
+            argv += _arguments(field, value)
+    return argv
+
+
+def _arguments(field: OptionField, value: Any) -> Sequence[str]:
+    if field.kind == "bool":
+        return [field.flag if value else f"--no-{field.names[0]}"]
+    if field.kind == "list":
+        return [f"{field.flag}={','.join(value)}"]
+    if field.kind == "mapping":
+        return [f"{field.flag}={json.dumps(value)}"]
+    return [f"{field.flag}={'' if value is None else value}"]

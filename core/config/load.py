@@ -1,0 +1,186 @@
+"""Options from flags, environment and file, with the source of every value."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from core.api.errors import ConfigError
+from core.config.environment import warn_unknown
+from core.config.fields import OptionField, fields_by_path, option_fields
+from core.config.file import read_file
+from core.config.flags import Given, split_list
+from core.config.resolved import Options
+from core.config.settings import Key, Setting, merge
+from core.config.sizes import parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedOptions:
+    """Options and where each value came from.
+
+    Attributes:
+        sources: Dotted path -> `flag`, `env CORE_X`, `file PATH` or `default`. Options of plugins that were given
+            have entries of their own (`runtime.plugin_options.NAME.KEY`).
+    """
+
+    options: Options
+    sources: dict[str, str]
+
+    def given(self) -> dict[str, Any]:
+        """Return the values that somebody set, by bare option name, without the server's: arguments for `LLM`."""
+        set_by_user = {path for path, source in self.sources.items() if source != "default"}
+        return {
+            field.name: getattr(getattr(self.options, field.section), field.name)
+            for field in option_fields()
+            if field.section != "server" and any(f"{path}.".startswith(f"{field.path}.") for path in set_by_user)
+        }
+
+
+def load_options(args: argparse.Namespace, environ: Mapping[str, str] | None = None) -> LoadedOptions:
+    """Return the options that the command line, `CORE_*` variables, the file and the defaults give together.
+
+    Args:
+        args: Parsed with the flags of `core.config.flags.add_option_flags`.
+        environ: Instead of `os.environ`.
+
+    Raises:
+        ConfigError: A value is not allowed (CORE-C101), a file's key is unknown (C102), the file cannot be read
+            (C103). Every bad value is named with its flag, variable or key.
+    """
+    environ = os.environ if environ is None else environ
+    warn_unknown(environ)
+    path = getattr(args, "config", None) or environ.get("CORE_CONFIG")
+    layers = [
+        read_file(path) if path else {},
+        dict(_from_environment(environ)),
+        dict(_from_flags(args)),
+        dict(_from_plugin_flags(getattr(args, "opt", None) or [])),
+    ]
+    return build(merge(layers))
+
+
+def build(settings: Mapping[Key, Setting]) -> LoadedOptions:
+    """Validate settings into options."""
+    problems = [problem for setting in settings.values() if (problem := _check(setting))]
+    if problems:
+        raise _refusal(problems)
+    try:
+        options = Options.model_validate(_nest(settings))
+    except ValidationError as error:
+        raise _refusal([_explain(settings, detail["loc"]) for detail in error.errors()]) from None
+    sources = {field.path: "default" for field in option_fields()}
+    sources.update({".".join(key): setting.source for key, setting in settings.items()})
+    return LoadedOptions(options, sources)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, Setting]]:
+    for field in option_fields():
+        if raw := environ.get(field.env):
+            label = f"variable {field.env}"
+            value = _from_text(field, raw, label)
+            yield from Setting(field, value, f"env {field.env}", label).spread()
+
+
+def _from_flags(args: argparse.Namespace) -> Iterator[tuple[Key, Setting]]:
+    for path, given in vars(args).items():
+        field = fields_by_path().get(path)
+        if field is not None and isinstance(given, Given):
+            label = f"flag {given.flag}" if given.flag.startswith("-") else f"argument {given.flag}"
+            value = _from_text(field, given.value, label)
+            yield from Setting(field, value, "flag", label).spread()
+
+
+def _from_plugin_flags(texts: list[str]) -> Iterator[tuple[Key, Setting]]:
+    field = fields_by_path()["runtime.plugin_options"]
+    for text in texts:
+        target, equals, raw = text.partition("=")
+        name, dot, key = target.partition(".")
+        if not (equals and dot and name and key):
+            raise ConfigError(
+                "CORE-C106", f"flag --opt: {text!r} is not NAME.KEY=VALUE.", hint="Example: --opt hermes.strict=true"
+            )
+        yield from Setting(field, {name: {key: _json_or_text(raw)}}, "flag", "flag --opt").spread()
+
+
+def _from_text(field: OptionField, raw: Any, label: str) -> Any:
+    """Return what a raw text means; pydantic turns scalars into their types later."""
+    if not isinstance(raw, str):
+        return raw
+    if raw == "" and field.optional:
+        return None
+    if field.kind == "list":
+        return split_list(raw)
+    if field.kind == "mapping":
+        try:
+            return _json(raw)
+        except ValueError as error:
+            raise _refusal([f"{label}: {raw!r} is not JSON ({error})"]) from None
+    return raw
+
+
+def _json_or_text(raw: str) -> Any:
+    try:
+        return _json(raw)
+    except ValueError:
+        return raw
+
+
+def _json(raw: str) -> Any:
+    # Options travel to the engine as JSON, which has no NaN or Infinity.
+    return json.loads(raw, parse_constant=lambda name: _raise(ValueError(f"{name} is not a JSON number")))
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+def _check(setting: Setting) -> str | None:
+    """Return what is wrong with a value that pydantic would let pass."""
+    field, value = setting.field, setting.value
+    if field.kind in ("int", "float") and isinstance(value, bool):
+        return setting.refuse()
+    if field.kind == "float" and _infinite(value):
+        return setting.refuse()
+    if field.path == "kv.kv_memory" and isinstance(value, str):
+        try:
+            return None if parse_size(value) > 0 else setting.refuse()
+        except ValueError as error:
+            return f"{setting.label}: {error}"
+    return None
+
+
+def _infinite(value: Any) -> bool:
+    try:
+        return not math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def _nest(settings: Mapping[Key, Setting]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for key, setting in settings.items():
+        inner = document
+        for part in key[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[key[-1]] = setting.value
+    return document
+
+
+def _explain(settings: Mapping[Key, Setting], location: tuple[int | str, ...]) -> str:
+    parts = tuple(str(part) for part in location)
+    for key, setting in settings.items():
+        if key[: len(parts)] == parts or parts[: len(key)] == key:
+            return setting.refuse()
+    return f"{'.'.join(parts)}: not allowed"
+
+
+def _refusal(problems: list[str]) -> ConfigError:
+    return ConfigError("CORE-C101", "; ".join(dict.fromkeys(problems)) + ".", hint="See `core config explain NAME`.")

@@ -1,0 +1,238 @@
+"""`LLM`: offline generation with an engine in this process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, Self, cast
+
+from core.api.errors import CoreError, EngineError, RequestError
+from core.api.tokenizer import Tokenizer
+from core.config.resolved import EngineConfig
+from core.engine.client import SyncEngine
+from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs
+from core.engine.sampling import SamplingParams
+from core.frontend.inputs import Prepared, PromptInput
+from core.frontend.model import FrontModel, Resolved
+from core.frontend.outputs import OutputProcessor
+from core.frontend.requests import RequestState
+from core.frontend.results import RequestOutput
+
+Conversation = Sequence[Mapping[str, Any]]
+
+
+class LLM:
+    """One model for offline use.
+
+    Example:
+        >>> with LLM("model-directory") as llm:
+        ...     outputs = llm.generate(["Hello"], SamplingParams(max_tokens=8))
+
+    Args:
+        model: Model reference; None takes the default model.
+        options: Options by name, such as `max_num_seqs=4`.
+
+    Raises:
+        CoreError: The configuration or the engine fails; the message says why.
+    """
+
+    def __init__(self, model: str | None = None, *, dtype: str = "auto", **options: Any) -> None:
+        from core.boot import resolve
+        from core.engine.client import open_sync
+        from core.frontend.overrides import options_with
+
+        resolution = resolve(options_with(None, {"model": model, "dtype": dtype} | options))
+        engine = open_sync(resolution.config)
+        try:
+            self._connect(resolution, engine)
+        except BaseException:
+            engine.close()
+            raise
+
+    @classmethod
+    def from_parts(cls, resolution: Resolved, engine: SyncEngine) -> Self:
+        """Return an `LLM` on an engine that exists."""
+        llm = cls.__new__(cls)
+        llm._connect(resolution, engine)
+        return llm
+
+    def _connect(self, resolution: Resolved, engine: SyncEngine) -> None:
+        self.model = FrontModel(resolution, engine.ready)
+        self._engine: SyncEngine | None = engine
+        self._outputs = OutputProcessor(self.model.tokenizer)
+        self._numbers = count(1)
+
+    @property
+    def config(self) -> EngineConfig:
+        """What the engine was started from."""
+        return self.model.config
+
+    @property
+    def default_params(self) -> SamplingParams:
+        """Sampling defaults of the model's makers."""
+        return self.model.default_params
+
+    def get_tokenizer(self) -> Tokenizer:
+        """Return the model's tokenizer."""
+        return self.model.tokenizer
+
+    def generate(
+        self,
+        prompts: PromptInput | Sequence[PromptInput],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
+        priority: int | Sequence[int] | None = None,
+    ) -> list[RequestOutput]:
+        """Generate for one prompt or many and return the outputs in the prompts' order.
+
+        Args:
+            prompts: Texts, lists of token ids or prompt objects; a list of integers is one prompt.
+            sampling_params: One for all, or one per prompt; None takes the model's defaults.
+            use_tqdm: Show progress on the terminal.
+            priority: One for all, or one per prompt.
+
+        Raises:
+            RequestError: A prompt or parameter cannot be served; nothing was run.
+            EngineError: The engine failed.
+        """
+        many = _as_list(prompts)
+        params = _spread("sampling_params", sampling_params, self.default_params, len(many))
+        priorities = _spread("priority", priority, 0, len(many))
+        complete = {id(one): self.model.inputs.complete(one) for one in params}
+        prepared = [
+            self.model.inputs.fit(prompt, complete[id(one)])
+            for prompt, one in zip(self.model.inputs.prompts(many), params, strict=True)
+        ]
+        with _progress(len(prepared), shown=use_tqdm) as advance:
+            return self._run(prepared, priorities, advance)
+
+    def chat(
+        self,
+        messages: Conversation | Sequence[Conversation],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
+        **template: Any,
+    ) -> list[RequestOutput]:
+        """Answer one conversation or many; `template` as for `ChatTemplate.render` (`tools`, ...)."""
+        single = not messages or isinstance(messages[0], Mapping)
+        conversations = [cast(Conversation, messages)] if single else cast("Sequence[Conversation]", messages)
+        texts = [self.model.chat_text(conversation, **template) for conversation in conversations]
+        prompts: list[PromptInput] = [
+            {"prompt": text, "prompt_token_ids": self.model.chat_tokens(text)} for text in texts
+        ]
+        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
+        engine = self._running()
+        number = next(self._numbers)
+        engine.send(Call(number, method, list(args)))
+        while messages := engine.step():
+            for message in messages:
+                if isinstance(message, CallResult) and message.number == number:
+                    if message.error is not None:
+                        raise CoreError.from_dict(message.error)
+                    return message.value
+        raise _stuck()
+
+    def close(self) -> None:
+        """Stop the engine and release what it holds. Harmless when repeated."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _running(self) -> SyncEngine:
+        if self._engine is None:
+            raise EngineError("CORE-E120", "the engine was closed.", hint="Make a new LLM.")
+        return self._engine
+
+    def _run(self, prepared: list[Prepared], priorities: list[int], advance: Any) -> list[RequestOutput]:
+        engine = self._running()
+        queue = deque(zip(prepared, priorities, strict=True))
+        requests: list[RequestState] = []
+        try:
+            while queue or len(self._outputs):
+                self._feed(engine, queue, requests)
+                messages = engine.step()
+                if not messages:
+                    raise _stuck()
+                for message in messages:
+                    advance(self._apply(engine, message))
+        except BaseException:
+            self._abandon(engine)
+            raise
+        return [request.take(delta=False) for request in requests]
+
+    def _feed(self, engine: SyncEngine, queue: deque[tuple[Prepared, int]], requests: list[RequestState]) -> None:
+        """Send requests as long as they fit the engine's waiting line; at least one is always on its way."""
+        room = self.config.options.scheduler.max_waiting
+        while queue and (not len(self._outputs) or len(self._outputs) + queue[0][0].params.n <= room):
+            prepared, priority = queue.popleft()
+            request, messages = self._outputs.add(prepared, priority=priority)
+            requests.append(request)
+            for message in messages:
+                engine.send(message)
+
+    def _apply(self, engine: SyncEngine, message: FromEngine) -> int:
+        """Take in one message; return how many requests it finished."""
+        if isinstance(message, Failed):
+            raise CoreError.from_dict(message.error)
+        if not isinstance(message, Outputs):
+            return 0
+        done = self._outputs.process(message)
+        if done.aborts:
+            engine.send(Abort(done.aborts))
+        return sum(request.finished for request in done.changed.values())
+
+    def _abandon(self, engine: SyncEngine) -> None:
+        """Leave the engine without work, so that it can be used again after an interrupt."""
+        handles = [sequence.handle for request in self._outputs.abort_all() for sequence in request.sequences]
+        try:
+            engine.send(Abort(handles))
+        except EngineError:
+            return  # it is gone; the error under way says why
+
+
+def _as_list(prompts: Any) -> list[PromptInput]:
+    if isinstance(prompts, (str, Mapping)):
+        return [prompts]
+    if not isinstance(prompts, Sequence):
+        raise RequestError(f"prompts must be a text or a list, got {type(prompts).__name__}", param="prompt")
+    one = bool(prompts) and isinstance(prompts[0], int)
+    return [prompts] if one else list(prompts)
+
+
+def _spread(name: str, given: Any, default: Any, size: int) -> list[Any]:
+    if not isinstance(given, Sequence):
+        return [default if given is None else given] * size
+    if len(given) != size:
+        raise RequestError(f"{name} has {len(given)} entries for {size} prompts", param=name)
+    return list(given)
+
+
+def _stuck() -> EngineError:
+    return EngineError("CORE-E122", "the engine has no work left, but requests are open.", hint="Report this as a bug.")
+
+
+@contextmanager
+def _progress(total: int, *, shown: bool) -> Iterator[Any]:
+    if not shown:
+        yield lambda finished: None
+        return
+    from rich.progress import Progress
+
+    with Progress() as progress:
+        task = progress.add_task("Prompts", total=total)
+        yield lambda finished: progress.advance(task, finished)

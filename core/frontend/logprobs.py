@@ -1,0 +1,28 @@
+"""Log-probabilities as users read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from core.api.tokenizer import Tokenizer
+from core.engine.messages import Logprobs
+from core.frontend.results import Logprob
+
+_CACHED_TOKENS = 16384
+
+
+class LogprobReader:
+    """Gives positions their tokens' texts."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._text: Callable[[int], str] = lru_cache(_CACHED_TOKENS)(tokenizer.token)
+
+    def read(self, position: Logprobs, *, texts: bool) -> dict[int, Logprob]:
+        """Return token id -> log-probability, the chosen token first, then the best alternatives."""
+        chosen = position.ids[0]
+        found = {chosen: Logprob(position.values[0], position.rank, self._text(chosen) if texts else None)}
+        for rank, (token, value) in enumerate(zip(position.ids[1:], position.values[1:]), start=1):
+            if token != chosen:
+                found[token] = Logprob(value, rank, self._text(token) if texts else None)
+        return found

@@ -1,0 +1,205 @@
+"""Output processing: the engine's arrays become text, log-probabilities and finish reasons of requests."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from core.api.errors import RequestError
+from core.api.tokenizer import Tokenizer
+from core.engine.messages import Add, Finished, Outputs
+from core.engine.sampling import SamplingParams
+from core.frontend.detokenizer import SequenceText
+from core.frontend.inputs import Prepared
+from core.frontend.logprobs import LogprobReader
+from core.frontend.requests import RequestState, SequenceState
+from core.frontend.stops import StopScanner, StopTexts
+
+logger = logging.getLogger(__name__)
+
+_SEED_LIMIT = 2**63
+
+
+@dataclass(slots=True)
+class Processed:
+    """What one message of outputs brought.
+
+    Attributes:
+        changed: Requests with something to take, in the order they were touched.
+        aborts: Handles that ended here (by a stop text) and that the engine must forget.
+    """
+
+    changed: dict[int, RequestState] = field(default_factory=dict)
+    aborts: list[int] = field(default_factory=list)
+
+
+class OutputProcessor:
+    """All requests in flight of one front end."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._reader = LogprobReader(tokenizer)
+        self._handles = count(1)
+        self._names = count()
+        self._live: dict[int, tuple[RequestState, SequenceState]] = {}
+        self._requests: dict[str, RequestState] = {}
+
+    def __len__(self) -> int:
+        """Return the number of sequences in flight."""
+        return len(self._live)
+
+    def add(
+        self, prepared: Prepared, *, request_id: str | None = None, priority: int = 0, cache_salt: str | None = None
+    ) -> tuple[RequestState, list[Add]]:
+        """Register a request and return the messages that start its sequences.
+
+        Raises:
+            RequestError: `request_id` is in use.
+        """
+        name = f"request-{next(self._names)}" if request_id is None else request_id
+        if name in self._requests:
+            raise RequestError(f"request id {name!r} is in use by a running request", param="request_id")
+        stops = StopTexts(prepared.params.stop) if prepared.params.stop else None
+        sequences, messages = [], []
+        prompt = np.asarray(prepared.prompt.ids, dtype="<i4").tobytes()
+        for index, params in enumerate(_fan_out(prepared.params)):
+            handle = next(self._handles)
+            sequences.append(SequenceState(index, handle, prepared.params, self._text(prepared, stops)))
+            messages.append(
+                Add(
+                    handle=handle,
+                    prompt=prompt,
+                    params=params,
+                    stop_ids=prepared.stop_ids,
+                    priority=priority,
+                    cache_salt=cache_salt,
+                )
+            )
+        request = RequestState(name, prepared, sequences, time.monotonic())
+        self._requests[name] = request
+        self._live.update({sequence.handle: (request, sequence) for sequence in sequences})
+        return request, messages
+
+    def get(self, request_id: str) -> RequestState | None:
+        """Return the request of that id, if it is in flight."""
+        return self._requests.get(request_id)
+
+    def abort(self, request: RequestState) -> list[int]:
+        """End a request here; return the handles that the engine must forget."""
+        handles = [sequence.handle for sequence in request.sequences if sequence.handle in self._live]
+        for handle in handles:
+            self._end(handle, "abort")
+        return handles
+
+    def abort_all(self) -> list[RequestState]:
+        """End every request; return them."""
+        requests = list(self._requests.values())
+        for request in requests:
+            self.abort(request)
+        return requests
+
+    def process(self, outputs: Outputs) -> Processed:
+        """Take in what a step produced. Handles that are not in flight any more are passed over."""
+        done = Processed()
+        now = time.monotonic()
+        self._start(outputs, now)
+        for handle, positions in outputs.prompt_logprobs.items():
+            if handle in self._live:
+                self._live[handle][0].score_prompt(positions, self._reader)
+        ends = {end.handle: end for end in outputs.finished}
+        for position, handle, token, last in _tokens(outputs):
+            if handle in self._live:
+                self._guard_push(outputs, position, handle, token, ends.get(handle) if last else None, done)
+                self._touch_times(handle, now)
+        for end in outputs.finished:
+            self._finish(end, done)
+        return done
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _text(self, prepared: Prepared, stops: StopTexts | None) -> SequenceText | None:
+        params = prepared.params
+        if not params.detokenize:
+            return None
+        stream = self._tokenizer.stream(prepared.prompt.ids, skip_special_tokens=params.skip_special_tokens)
+        scanner = StopScanner(stops, include=params.include_stop_str_in_output) if stops is not None else None
+        return SequenceText(stream, scanner, params.min_tokens)
+
+    def _start(self, outputs: Outputs, now: float) -> None:
+        for started in outputs.started:
+            if started.handle in self._live:
+                request, sequence = self._live[started.handle]
+                request.metrics.setdefault("first_scheduled_time", now)
+                if sequence.index == 0:  # the others find what the first one left
+                    request.num_cached_tokens = started.cached_tokens
+
+    def _guard_push(
+        self, outputs: Outputs, position: int, handle: int, token: int, end: Finished | None, done: Processed
+    ) -> None:
+        """Take in one token; whatever goes wrong with it ends this request alone."""
+        request, sequence = self._live[handle]
+        done.changed[id(request)] = request
+        try:
+            self._push(sequence, outputs, position, token, end)
+        except Exception as error:
+            logger.exception("output of request %s cannot be processed", request.request_id)
+            sequence.error = f"the output cannot be processed: {type(error).__name__}"
+            sequence.finish_reason = "error"
+        if sequence.finish_reason is not None:
+            if end is None:
+                done.aborts.append(handle)
+            self._end(handle, sequence.finish_reason)
+
+    def _push(self, sequence: SequenceState, outputs: Outputs, position: int, token: int, end: Finished | None) -> None:
+        scores = outputs.logprobs.get(position)
+        params = sequence.params
+        logprobs = None if scores is None else self._reader.read(scores, texts=params.detokenize)
+        by_token = end is not None and end.reason == "stop"
+        sequence.push(token, logprobs, silent=by_token and not params.include_stop_str_in_output)
+
+    def _touch_times(self, handle: int, now: float) -> None:
+        if handle in self._live:
+            metrics = self._live[handle][0].metrics
+            metrics.setdefault("first_token_time", now)
+            metrics["last_token_time"] = now
+
+    def _finish(self, end: Finished, done: Processed) -> None:
+        if end.handle in self._live:
+            request = self._live[end.handle][0]
+            done.changed[id(request)] = request
+            self._end(end.handle, end.reason, stop_id=end.stop_id, error=end.error)
+
+    def _end(self, handle: int, reason: str, *, stop_id: int | None = None, error: str | None = None) -> None:
+        request, sequence = self._live.pop(handle)
+        sequence.finish(reason, stop_id=stop_id, error=error)
+        if request.finished:
+            request.metrics["finished_time"] = time.monotonic()
+            del self._requests[request.request_id]
+
+
+def _tokens(outputs: Outputs) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield position, handle, token, and whether it is the handle's last in this message."""
+    handles = np.frombuffer(outputs.handles, dtype="<i8").tolist()
+    tokens = np.frombuffer(outputs.tokens, dtype="<i4").tolist()
+    last = {handle: position for position, handle in enumerate(handles)}
+    for position, (handle, token) in enumerate(zip(handles, tokens, strict=True)):
+        yield position, handle, token, last[handle] == position
+
+
+def _fan_out(params: SamplingParams) -> Iterator[SamplingParams]:
+    """Yield each sequence's parameters, without what only the front end reads.
+
+    Seeds are consecutive, so that the sequences differ; the prompt is scored once.
+    """
+    common = params.replace(n=1, stop=[], bad_words=[])
+    for index in range(params.n):
+        if index == 0 or (params.seed is None and params.prompt_logprobs is None):
+            yield common
+            continue
+        seed = None if params.seed is None else (params.seed + index + _SEED_LIMIT) % (2 * _SEED_LIMIT) - _SEED_LIMIT
+        yield common.replace(seed=seed, prompt_logprobs=None)

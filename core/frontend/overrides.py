@@ -1,0 +1,43 @@
+"""Options from keyword arguments: `LLM(model, dtype="float32", max_num_seqs=4)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from core.api.errors import ConfigError
+from core.config.fields import OptionField, option_fields
+from core.config.load import build
+from core.config.resolved import Options
+from core.config.settings import Key, Setting, merge
+
+
+def options_with(base: Options | None, overrides: Mapping[str, Any]) -> Options:
+    """Return `base` (or the defaults) with options set by their bare names, or by the names other engines use.
+
+    Raises:
+        ConfigError: CORE-C120 an option of that name does not exist, CORE-C101 a value is not allowed.
+    """
+    layers = [dict(_given(base)) if base is not None else {}, dict(_named(overrides))]
+    return build(merge(layers)).options
+
+
+def _given(base: Options) -> Iterator[tuple[Key, Setting]]:
+    for field in option_fields():
+        value = getattr(getattr(base, field.section), field.name)
+        yield from Setting(field, value, "options", f"option {field.path}").spread()
+
+
+def _named(overrides: Mapping[str, Any]) -> Iterator[tuple[Key, Setting]]:
+    known = _names()
+    for name, value in overrides.items():
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"Did you mean {close[0]}?" if close else "See `core config` for all options."
+            raise ConfigError("CORE-C120", f"there is no option '{name}'.", hint=hint)
+        yield from Setting(known[name], value, "argument", f"argument {name}").spread()
+
+
+def _names() -> dict[str, OptionField]:
+    return {name.replace("-", "_"): field for field in option_fields() for name in field.names}

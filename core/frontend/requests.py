@@ -1,0 +1,127 @@
+"""Requests in flight: what has arrived of each sequence, and what of it was handed out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.engine.messages import Logprobs
+from core.engine.sampling import SamplingParams
+from core.frontend.detokenizer import SequenceText
+from core.frontend.inputs import Prepared
+from core.frontend.logprobs import LogprobReader
+from core.frontend.results import CompletionOutput, Logprob, RequestOutput
+
+
+class SequenceState:
+    """One sequence. New tokens gather until someone takes them, so a slow reader gets them merged.
+
+    Args:
+        text: None when the request wants token ids only.
+    """
+
+    def __init__(self, index: int, handle: int, params: SamplingParams, text: SequenceText | None) -> None:
+        self.index, self.handle, self.params = index, handle, params
+        self.finish_reason: str | None = None
+        self.stop_reason: int | str | None = None
+        self.error: str | None = None
+        self._text = text
+        self._whole = ""
+        self._tokens: list[int] = []
+        self._logprobs: list[dict[int, Logprob]] | None = None if params.logprobs is None else []
+        self._cumulative = None if params.logprobs is None else 0.0
+        self._taken = 0
+        self._end_taken = False
+
+    def push(self, token: int, logprobs: dict[int, Logprob] | None, *, silent: bool = False) -> None:
+        """Take in a token; `silent` keeps a stop token out of the text. A stop text may end the sequence here."""
+        self._tokens.append(token)
+        if self._logprobs is not None and self._cumulative is not None and logprobs is not None:
+            self._logprobs.append(logprobs)
+            self._cumulative += logprobs[token].logprob
+        if self._text is not None and not silent:
+            self._stopped_by(self._text.push(token))
+
+    def finish(self, reason: str, *, stop_id: int | None = None, error: str | None = None) -> None:
+        """End the sequence, unless a stop text already has, or does now with what was still held back."""
+        if self.finish_reason is None and self._text is not None:
+            self._stopped_by(self._text.finish())
+        if self.finish_reason is None:
+            self.finish_reason, self.stop_reason, self.error = reason, stop_id, error
+
+    @property
+    def fresh(self) -> bool:
+        """Whether there is anything that was not taken yet."""
+        return len(self._tokens) > self._taken or (self.finish_reason is not None and not self._end_taken)
+
+    def take(self, *, delta: bool) -> CompletionOutput:
+        """Return what is new, or everything so far."""
+        new = self._text.take() if self._text is not None else ""
+        start = self._taken if delta else 0
+        if not delta:
+            self._whole += new
+        self._taken, self._end_taken = len(self._tokens), self.finish_reason is not None
+        return CompletionOutput(
+            index=self.index,
+            text=new if delta else self._whole,
+            token_ids=self._tokens[start:],
+            cumulative_logprob=self._cumulative,
+            logprobs=None if self._logprobs is None else self._logprobs[start:],
+            finish_reason=self.finish_reason,
+            stop_reason=self.stop_reason,
+            error=self.error,
+        )
+
+    def _stopped_by(self, stop: str | None) -> None:
+        if stop is not None:
+            self.finish_reason, self.stop_reason = "stop", stop
+
+
+class RequestState:
+    """One request with its `n` sequences.
+
+    Attributes:
+        metrics: Monotonic times in seconds: `arrival_time`, `first_scheduled_time`, `first_token_time`,
+            `last_token_time`, `finished_time`, as far as they have come.
+    """
+
+    def __init__(self, request_id: str, prepared: Prepared, sequences: list[SequenceState], arrival: float) -> None:
+        self.request_id, self.prompt, self.sequences = request_id, prepared.prompt, sequences
+        self.num_cached_tokens = 0
+        self.metrics: dict[str, Any] = {"arrival_time": arrival}
+        self._texts = prepared.params.detokenize
+        self._prompt_logprobs: list[dict[int, Logprob] | None] | None = (
+            None if prepared.params.prompt_logprobs is None else [None]
+        )
+        self._prompt_logprobs_new = self._prompt_logprobs is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every sequence has ended."""
+        return all(sequence.finish_reason is not None for sequence in self.sequences)
+
+    def score_prompt(self, positions: list[Logprobs], reader: LogprobReader) -> None:
+        """Add the log-probabilities of further prompt tokens."""
+        if self._prompt_logprobs is not None:
+            self._prompt_logprobs += [reader.read(position, texts=self._texts) for position in positions]
+
+    def take(self, *, delta: bool) -> RequestOutput:
+        """Return the new parts of the sequences that have some (`delta`), or all sequences as they stand."""
+        finished = self.finished
+        chosen = [sequence for sequence in self.sequences if sequence.fresh or not delta]
+        return RequestOutput(
+            request_id=self.request_id,
+            prompt=self.prompt.text,
+            prompt_token_ids=self.prompt.ids,
+            outputs=[sequence.take(delta=delta) for sequence in chosen],
+            finished=finished,
+            prompt_logprobs=self._take_prompt_logprobs(delta),
+            num_cached_tokens=self.num_cached_tokens,
+            metrics=dict(self.metrics),
+        )
+
+    def _take_prompt_logprobs(self, delta: bool) -> list[dict[int, Logprob] | None] | None:
+        """In deltas the prompt's scores come once, with the first tokens, when they are complete."""
+        if delta and not self._prompt_logprobs_new:
+            return None
+        self._prompt_logprobs_new = False
+        return self._prompt_logprobs

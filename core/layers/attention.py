@@ -1,0 +1,33 @@
+"""Attention: one backend layer bound to its cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api.attention import AttentionLayer, AttentionSite
+    from core.api.models import StepInputs
+
+
+class AttentionModule:
+    """Writes keys and values to the cache, then attends.
+
+    Attributes:
+        site: Which layer this is, and its geometry.
+        kv: The layer's cache; bound once by the worker, before the first call.
+    """
+
+    kv: Tensor
+
+    def __init__(self, site: AttentionSite, layer: AttentionLayer) -> None:
+        self.site = site
+        self._write = layer.write_kv
+        self._forward = layer.forward
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
+        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`."""
+        plan = step.plan
+        self._write(k, v, self.kv, plan)
+        return self._forward(q, self.kv, plan)

@@ -1,0 +1,138 @@
+"""The builder that hands layers to models and records what fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from core.api.attention import AttentionSite
+from core.api.errors import CheckpointError
+from core.api.quantization import LayerSite
+from core.layers.attention import AttentionModule
+from core.layers.linear import Embedding, Linear, QuantLayer
+from core.layers.norm import RMSNorm, norm_group
+from core.layers.params import ParamGroup
+from core.layers.rope import RotaryEmbedding
+from core.ops import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
+
+if TYPE_CHECKING:
+    import torch
+
+    from core.api import models as api
+    from core.api.attention import AttentionBackend
+    from core.api.quantization import LayerQuant, QuantScheme
+
+_ACTIVATIONS = {"silu": silu_and_mul, "gelu": gelu_and_mul, "gelu_pytorch_tanh": gelu_tanh_and_mul}
+
+
+class Builder:
+    """A `LayerBuilder` for one device.
+
+    Args:
+        scheme: The quantization method, which decides how linears and embeddings are stored.
+        max_positions: Longest context that will be used, in tokens; None leaves it to each model's own limit.
+
+    Attributes:
+        attentions: Attention layers in the order they were built.
+        groups: Parameters of all layers.
+        tied: Checkpoint names that are left out because their layer shares another's parameters.
+    """
+
+    def __init__(
+        self,
+        scheme: QuantScheme,
+        backend: AttentionBackend,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_positions: int | None = None,
+    ) -> None:
+        self.attentions: list[AttentionModule] = []
+        self.groups: list[ParamGroup] = []
+        self.tied: set[str] = set()
+        self._scheme = scheme
+        self._backend = backend
+        self._device = device
+        self._dtype = dtype
+        self._max_positions = max_positions
+        self._ropes: list[tuple[api.RopeConfig, RotaryEmbedding]] = []
+
+    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
+        """Return the token embedding."""
+        return Embedding(*self._store("embedding", prefix, hidden_size, [("", vocab_size)]))
+
+    def lm_head(
+        self, vocab_size: int, hidden_size: int, prefix: str, tied_to: api.Embedding | None = None
+    ) -> Linear:
+        """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
+        parts = [("", vocab_size)]
+        if tied_to is None:
+            return Linear(*self._store("lm_head", prefix, hidden_size, parts))
+        if not isinstance(tied_to, QuantLayer):
+            raise TypeError(f"lm_head {prefix} can be tied to an embedding of this builder only, got {tied_to!r}")
+        self.tied.add(f"{prefix}.weight")
+        # The site carries the embedding's prefix: that is where the weights are in the checkpoint.
+        site = LayerSite("lm_head", tied_to.group.prefix, hidden_size, parts)
+        return Linear(self._scheme.for_site(site), tied_to.group)
+
+    def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
+        """Return a linear layer filled from `<prefix>.weight` (and `.bias`)."""
+        return Linear(*self._store("linear", prefix, in_features, [("", out_features)], bias))
+
+    def merged_linear(self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False) -> Linear:
+        """Return one linear layer for several checkpoint tensors, stacked in the order of `parts`."""
+        return Linear(*self._store("linear", prefix, in_features, list(parts.items()), bias))
+
+    def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
+        """Return an RMS norm filled from `<prefix>.weight`."""
+        layer = RMSNorm(eps)
+        self.groups.append(norm_group(layer, size, prefix, self._dtype))
+        return layer
+
+    def rope(self, config: api.RopeConfig) -> RotaryEmbedding:
+        """Return the rotary embedding of `config`; equal configurations share one table."""
+        for known, rope in self._ropes:
+            if known == config:
+                return rope
+        positions = self._max_positions or config.max_positions
+        rope = RotaryEmbedding(config, positions, device=self._device, dtype=self._dtype)
+        self._ropes.append((config, rope))
+        return rope
+
+    def gated_activation(self, name: str) -> api.Activation:
+        """Return `act(gate) * up`. Raises `CheckpointError` CORE-M112 for a name that is not known."""
+        if name not in _ACTIVATIONS:
+            known = ", ".join(sorted(_ACTIVATIONS))
+            raise CheckpointError("CORE-M112", f"gated activation '{name}' is not supported; supported: {known}.")
+        return _ACTIVATIONS[name]
+
+    def attention(
+        self,
+        layer: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+    ) -> AttentionModule:
+        """Return the attention of KV layer `layer`."""
+        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap)
+        module = AttentionModule(site, self._backend.layer(site))
+        self.attentions.append(module)
+        return module
+
+    def _store(
+        self,
+        kind: Literal["linear", "embedding", "lm_head"],
+        prefix: str,
+        in_features: int,
+        parts: Sequence[tuple[str, int]],
+        bias: bool = False,
+    ) -> tuple[LayerQuant, ParamGroup]:
+        quant = self._scheme.for_site(LayerSite(kind, prefix, in_features, parts, bias))
+        group = ParamGroup(prefix, quant.decode)
+        quant.declare(group)
+        self.groups.append(group)
+        return quant, group

@@ -1,0 +1,29 @@
+"""Rotary embedding with a table of cosines and sines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.ops.rotary import apply_rotary, rotary_table
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from core.api.models import RopeConfig
+
+
+class RotaryEmbedding:
+    """Rotates queries and keys. One instance serves every layer with the same configuration.
+
+    Args:
+        positions: Positions that the table holds.
+    """
+
+    def __init__(self, config: RopeConfig, positions: int, *, device: torch.device, dtype: torch.dtype) -> None:
+        self._table = rotary_table(config, positions).to(device=device, dtype=dtype)
+
+    def __call__(self, positions: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` rotated by position."""
+        cos, sin = self._table.index_select(0, positions).unsqueeze(1).chunk(2, dim=-1)
+        return apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)

@@ -1,0 +1,110 @@
+"""Logging set-up: one line per record, text or JSON, on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+import types
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+FORMATS = ("text", "json")
+
+_COLOURS: Mapping[int, str] = types.MappingProxyType(
+    {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
+)
+_RESET = "\x1b[0m"
+# A message may quote a client: line breaks and escape sequences must not forge lines or drive a terminal.
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"}
+_CONTROL.update({ord("\n"): "\\n", ord("\r"): "\\r"})
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31 12:00:00.123 INFO engine core.engine.loop: message`."""
+
+    def __init__(self, process: str, *, colour: bool) -> None:
+        super().__init__()
+        self._process = process
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, followed by the traceback if the record has one."""
+        level = f"{record.levelname:<7}"
+        if self._colour and record.levelno in _COLOURS:
+            level = f"{_COLOURS[record.levelno]}{level}{_RESET}"
+        message = record.getMessage().translate(_CONTROL)
+        return f"{_time(record)} {level} {self._process} {record.name}: {message}{self._trace(record)}"
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        return f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time, level, process, pid, logger, message, and exception if there is one."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object as one line."""
+        fields = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "pid": record.process,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
+class CoreHandler(logging.StreamHandler[TextIO]):
+    """The handler that `setup` installs, so that a second call finds and replaces it."""
+
+
+def setup(
+    level: str = "info",
+    format: Literal["text", "json"] | str = "text",
+    *,
+    process: str = "core",
+    stream: TextIO | None = None,
+) -> None:
+    """Send the records of the whole process to `stream` (standard error), in one format.
+
+    Args:
+        level: One of `LEVELS`; other libraries stay at `warning` unless it is `debug`.
+        format: `text` or `json`.
+        process: Name of this process in every line: `core`, `api`, `engine`, `worker`.
+
+    Raises:
+        ValueError: `level` or `format` is not known.
+    """
+    if level.lower() not in LEVELS or format not in FORMATS:
+        raise ValueError(
+            f"log level {level!r} / format {format!r}; allowed: {', '.join(LEVELS)} / {', '.join(FORMATS)}"
+        )
+    handler = CoreHandler(stream or sys.stderr)
+    handler.setFormatter(
+        JsonFormatter(process) if format == "json" else TextFormatter(process, colour=use_colour(handler.stream))
+    )
+    root = logging.getLogger()
+    root.handlers = [old for old in root.handlers if not isinstance(old, CoreHandler)] + [handler]
+    root.setLevel(logging.DEBUG if level.lower() == "debug" else logging.WARNING)
+    for name in ("core", "uvicorn"):
+        logging.getLogger(name).setLevel(level.upper())
+
+
+def use_colour(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal and the user has not asked for plain text (`NO_COLOR`)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _time(record: logging.LogRecord) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)) + f".{int(record.msecs):03d}"

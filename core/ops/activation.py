@@ -1,0 +1,28 @@
+"""Gated activations: `(..., 2 * size)` as `[gate, up]` -> `act(gate) * up`, `(..., size)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    """SwiGLU: `gate * sigmoid(gate) * up`."""
+    gate, up = x.chunk(2, dim=-1)
+    return functional.silu(gate).mul_(up)
+
+
+def gelu_and_mul(x: Tensor) -> Tensor:
+    """GeGLU with the exact (erf) GELU."""
+    gate, up = x.chunk(2, dim=-1)
+    return functional.gelu(gate).mul_(up)
+
+
+def gelu_tanh_and_mul(x: Tensor) -> Tensor:
+    """GeGLU with the tanh approximation of GELU."""
+    gate, up = x.chunk(2, dim=-1)
+    return functional.gelu(gate, approximate="tanh").mul_(up)

@@ -1,0 +1,21 @@
+"""RMS normalisation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return `x / sqrt(mean(x^2) + eps) * weight` over the last dimension; low precision is computed in float32."""
+    return functional.rms_norm(x, weight.shape, weight, eps)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return `(rms_norm(x + residual), x + residual)`."""
+    total = x + residual
+    return rms_norm(total, weight, eps), total

@@ -1,0 +1,109 @@
+"""In a child process: find the plan's plugins again, check that they are the same, and load them. Nothing is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.api.descriptors import Descriptor
+from core.api.errors import PluginError
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.drivers import Candidate, load_entries, load_impl
+from core.plugins.hooks import Hooks
+from core.plugins.kinds import kind_of
+from core.plugins.plan import PlannedPlugin, PluginPlan
+
+
+def enter(plan: PluginPlan, *, catalogue: Catalogue | None = None) -> ActivePlugins:
+    """Verify a plan against what is installed here, load its descriptors and register its hooks.
+
+    Raises:
+        PluginError: CORE-P300 when a plugin is missing here or is another version (both are named); the load
+            failure's own code when a descriptor or hook module cannot be loaded.
+    """
+    here = Catalogue.scan() if catalogue is None else catalogue
+    drivers = [(planned, _load(planned, _same(planned, here))) for planned in plan.drivers]
+    hooks = Hooks([_same(planned, here) for planned in plan.hooks])
+    for failure in hooks.failures:
+        raise failure.error("the plugin plan")
+    return ActivePlugins(plan, drivers, hooks)
+
+
+class ActivePlugins:
+    """The plan's plugins, loaded. Implementations are imported on first use and kept."""
+
+    def __init__(self, plan: PluginPlan, drivers: list[tuple[PlannedPlugin, Candidate]], hooks: Hooks) -> None:
+        self.plan = plan
+        self.hooks = hooks
+        self._drivers = drivers
+        self._loaded: dict[tuple[Entry, str], Any] = {}
+
+    def has(self, group: str) -> bool:
+        """Whether the plan has a driver of this group."""
+        return any(planned.group == group for planned, _ in self._drivers)
+
+    def spec(self, group: str) -> Descriptor:
+        """Return the descriptor of a group's driver. Raises `PluginError` CORE-P301 if the plan has none."""
+        return self._one(group)[1].descriptor
+
+    def impl(self, group: str) -> Any:
+        """Return the implementation of a group's driver, importing it once."""
+        candidate = self._one(group)[1]
+        return self._load(candidate, candidate.descriptor.impl)
+
+    def impls(self, group: str) -> list[tuple[PlannedPlugin, Descriptor, Any]]:
+        """Return every driver of a group in the plan's order, with its implementation; empty if there is none."""
+        found = [(planned, one) for planned, one in self._drivers if planned.group == group]
+        return [(planned, one.descriptor, self._load(one, one.descriptor.impl)) for planned, one in found]
+
+    def load(self, planned: PlannedPlugin, path: str) -> Any:
+        """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
+        candidate = next(one for mine, one in self._drivers if mine == planned)
+        return self._load(candidate, path)
+
+    def options(self, group: str) -> dict[str, Any]:
+        """Return the options of a group's driver."""
+        return dict(self._one(group)[0].options)
+
+    def events(self, event: str, details: Mapping[str, Any] | None = None) -> None:
+        """Tell hook plugins of an engine event; what they raise is logged."""
+        self.hooks.engine_event(event, details)
+
+    def _one(self, group: str) -> tuple[PlannedPlugin, Candidate]:
+        for planned, candidate in self._drivers:
+            if planned.group == group:
+                return planned, candidate
+        raise PluginError("CORE-P301", f"the plugin plan has no {kind_of(group).label} ({group}).")
+
+    def _load(self, candidate: Candidate, path: str) -> Any:
+        key = (candidate.entry, path)
+        if key not in self._loaded:
+            self._loaded[key] = load_impl(path, candidate.entry)
+        return self._loaded[key]
+
+
+def _same(planned: PlannedPlugin, here: Catalogue) -> Entry:
+    """Return this process's entry for a planned plugin, which must be the very same."""
+    entry = here.exact(planned.group, planned.name, planned.dist)
+    found = f"{entry.dist} {entry.version}" if entry else "nothing"
+    if entry is None or (entry.version, entry.value) != (planned.version, planned.value):
+        raise PluginError(
+            "CORE-P300",
+            f"the plan says {kind_of(planned.group).label} '{planned.name}' of {planned.dist} {planned.version} "
+            f"({planned.value}), but here is {found}{f' ({entry.value})' if entry else ''}.",
+            hint="Install the same version in every environment that takes part, then start again.",
+        )
+    return entry
+
+
+def _load(planned: PlannedPlugin, entry: Entry) -> Candidate:
+    candidates, failures = load_entries(planned.group, [entry])
+    for failure in failures:
+        raise failure.error("the plugin plan")
+    if candidates[0].descriptor.api != planned.api:
+        raise PluginError(
+            "CORE-P300",
+            f"the plan says {planned.name} of {entry.owner} has API {planned.api}, here it has "
+            f"{candidates[0].descriptor.api}.",
+        )
+    return candidates[0]

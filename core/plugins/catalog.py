@@ -1,0 +1,162 @@
+"""The catalogue: which plugins are installed, read from distribution metadata. No plugin code runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from core.api.errors import PluginError
+from core.plugins.kinds import kind_of
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """One installed entry point and the distribution it comes from."""
+
+    group: str
+    name: str
+    dist: str
+    version: str
+    value: str
+
+    @property
+    def owner(self) -> str:
+        """The distribution with its version, as messages name it."""
+        return f"{self.dist} {self.version}"
+
+    def load(self) -> Any:
+        """Import the object. Raises whatever the plugin's module raises, but always an `Exception`."""
+        try:
+            return importlib.metadata.EntryPoint(self.name, self.value, self.group).load()
+        except (AssertionError, SystemExit) as error:
+            # stevedore lets the first through, everybody the second: neither may take core down with it.
+            raise ImportError(f"{type(error).__name__} while importing {self.value}: {error}") from error
+
+
+class Catalogue:
+    """Installed entry points of core's groups, sorted, without those the user disabled.
+
+    Args:
+        entries: What is installed; equal entries count once.
+        disabled: Plugins never to use: a name, `group:name` (with or without the `core.` prefix), or a distribution.
+    """
+
+    def __init__(self, entries: Iterable[Entry], disabled: Iterable[str] = ()) -> None:
+        self._all = sorted(set(entries))
+        self.disabled = tuple(disabled)
+        self._enabled = [entry for entry in self._all if not self._disabling(entry)]
+
+    @classmethod
+    def scan(cls, disabled: Iterable[str] = ()) -> Catalogue:
+        """Read the metadata of every distribution on `sys.path`; milliseconds."""
+        return cls(_installed(), disabled)
+
+    def without(self, disabled: Iterable[str]) -> Catalogue:
+        """Return this catalogue with further plugins disabled."""
+        return Catalogue(self._all, (*self.disabled, *disabled))
+
+    def groups(self) -> list[str]:
+        """Return the groups that have an entry, disabled ones included."""
+        return sorted({entry.group for entry in self._all})
+
+    def entries(self, group: str) -> list[Entry]:
+        """Return the usable entries of a group, by name, then distribution."""
+        return [entry for entry in self._enabled if entry.group == group]
+
+    def disabled_entries(self) -> list[Entry]:
+        """Return what the user disabled."""
+        return [entry for entry in self._all if self._disabling(entry)]
+
+    def useless_disables(self) -> list[str]:
+        """Return the disabled names that match nothing installed: usually a slip of the keyboard."""
+        return [text for text in self.disabled if not any(_matches(text, entry) for entry in self._all)]
+
+    def find(self, group: str, ask: str) -> Entry:
+        """Return the entry that `ask` (`name` or `name@distribution`) names.
+
+        Raises:
+            PluginError: CORE-P101 when it is not installed or disabled, CORE-P102 when two distributions provide it.
+        """
+        found = [entry for entry in self.entries(group) if _answers(ask, entry)]
+        if not found:
+            raise self._missing(group, ask)
+        if len(found) > 1:
+            raise _duplicate(group, found)
+        return found[0]
+
+    def exact(self, group: str, name: str, dist: str) -> Entry | None:
+        """Return the entry of one distribution, disabled or not; None if it is not installed."""
+        found = (entry for entry in self._all if (entry.group, entry.name) == (group, name))
+        return next((entry for entry in found if normalise(entry.dist) == normalise(dist)), None)
+
+    def _disabling(self, entry: Entry) -> str | None:
+        return next((text for text in self.disabled if _matches(text, entry)), None)
+
+    def _missing(self, group: str, ask: str) -> PluginError:
+        kind = kind_of(group)
+        for entry in self._all:
+            if entry.group == group and _answers(ask, entry):
+                reason = f"it is disabled by '{self._disabling(entry)}'"
+                return PluginError("CORE-P101", f"{kind.label} '{ask}' ({entry.owner}) cannot be used: {reason}.")
+        names = sorted({entry.name for entry in self.entries(group)})
+        installed = f"Installed: {', '.join(names)}." if names else "None is installed."
+        name, _, dist = ask.partition("@")
+        owners = [entry.dist for entry in self.entries(group) if entry.name == name]
+        if dist and owners:
+            return PluginError(
+                "CORE-P101",
+                f"distribution '{dist}' provides no {kind.label} named '{name}'; it comes from {', '.join(owners)}.",
+            )
+        return PluginError("CORE-P101", f"no {kind.label} named '{ask}'. {installed}", hint=similar(name, names))
+
+
+def normalise(dist: str) -> str:
+    """Return a distribution name in its comparable form (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", dist).lower()
+
+
+def _installed() -> Iterator[Entry]:
+    """Yield the entries of each distribution once: the first on `sys.path` wins, as it does on import."""
+    seen: set[str] = set()
+    for dist in importlib.metadata.distributions():
+        text = dist.read_text("entry_points.txt")
+        if not text or "[core." not in text:
+            continue  # reading the name parses the whole metadata, so it is done for plugins only
+        name = dist.metadata["Name"]
+        if normalise(name) in seen:
+            continue
+        seen.add(normalise(name))
+        for point in dist.entry_points:
+            if point.group.startswith("core."):
+                yield Entry(point.group, point.name, name, dist.version, point.value)
+
+
+def _answers(ask: str, entry: Entry) -> bool:
+    name, _, dist = ask.partition("@")
+    return entry.name == name and (not dist or normalise(entry.dist) == normalise(dist))
+
+
+def _matches(text: str, entry: Entry) -> bool:
+    group, colon, name = text.rpartition(":")
+    if colon:
+        return name == entry.name and entry.group in (group, f"core.{group}")
+    return text == entry.name or normalise(text) == normalise(entry.dist)
+
+
+def _duplicate(group: str, found: list[Entry]) -> PluginError:
+    kind, name = kind_of(group), found[0].name
+    owners = " and ".join(entry.owner for entry in found)
+    asks = " or ".join(f"{kind.flag} {name}@{entry.dist}".strip() for entry in found)
+    hint = f"Choose one: {asks}." if kind.flag else f"Disable one: --disable-plugin {found[0].dist}."
+    return PluginError("CORE-P102", f"{len(found)} distributions provide {kind.label} '{name}': {owners}.", hint=hint)
+
+
+def similar(name: str, names: list[str]) -> str:
+    """Return "Did you mean ...?" if one of `names` is close to `name`, else an empty string."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1)
+    return f"Did you mean '{close[0]}'?" if close else ""

@@ -1,0 +1,151 @@
+"""From a model reference to a readable checkpoint: who claims it, who reads it, who implements it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import cast
+
+from core.api.descriptors import ModelSourceSpec, ModelSpec, WeightLoaderSpec
+from core.api.errors import CheckpointError, CoreError, PluginError
+from core.api.models import ModelShape
+from core.api.verdict import Verdict
+from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles, ModelSource
+from core.plugins.catalog import Entry
+from core.plugins.drivers import Candidate, guarded, instantiate, load_impl, typed
+from core.plugins.kinds import LOADER, MODEL, SOURCE
+from core.plugins.report import SelectionReport
+from core.plugins.select import Contest, Selector
+
+
+def find_files(selector: Selector, reference: str | None, revision: str | None) -> tuple[Candidate, ModelFiles]:
+    """Ask the model sources for `reference`: aliases first, then by score; the first that claims it is taken.
+
+    Raises:
+        CheckpointError: CORE-M101 when nobody claims it; or what the source that claims it raises.
+    """
+    report = SelectionReport(SOURCE.group, repr(reference) if reference else "no model named", how="first to claim it")
+    selector.reports.append(report)
+    contest = selector.assess(SOURCE)
+    report.rows = contest.listing()
+    try:
+        found = _first_claim(contest, reference, revision)
+    except CoreError as error:
+        report.error = error
+        raise
+    report.chosen = found[0]
+    contest.rows[report.chosen.entry].state = "chosen"
+    report.rows = contest.listing()
+    return found
+
+
+def _first_claim(contest: Contest, reference: str | None, revision: str | None) -> tuple[Candidate, ModelFiles]:
+    asked = []
+    for candidate in _in_order(contest, reference):
+        entry = candidate.entry
+        row = contest.rows[entry]
+        try:
+            source: ModelSource = instantiate(candidate.descriptor.impl, entry)
+        except PluginError as error:
+            row.fail(error)
+            continue
+        try:
+            files = guarded(entry, "resolve()", source.resolve, reference, revision=revision)
+            if files is not None:
+                contest.catalogue.find(SOURCE.group, entry.name)  # refuses a name that two distributions claim
+                return candidate, typed(entry, "resolve()", files, ModelFiles)
+        except CoreError as error:
+            row.fail(error)  # it is this source's business, but it cannot deliver: nobody else is asked
+            raise
+        asked.append(entry.name)
+        row.state, row.reasons, row.score = "rejected", ("does not claim it",), None
+    raise _unclaimed(contest, reference, asked)
+
+
+def _in_order(contest: Contest, reference: str | None) -> list[Candidate]:
+    """Return who may be asked for `reference`, in order."""
+    ranking = contest.ranking()
+    if reference is None:
+        return [one for one in ranking if cast(ModelSourceSpec, one.descriptor).default]
+    # A stable sort: among those with the alias, and among the rest, the score decides.
+    return sorted(ranking, key=lambda one: reference not in cast(ModelSourceSpec, one.descriptor).aliases)
+
+
+def _unclaimed(contest: Contest, reference: str | None, asked: list[str]) -> CheckpointError:
+    rows = contest.rows.values()
+    sources = f"Sources asked: {', '.join(asked)}." if asked else "No model source could be asked."
+    broken = [f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in rows if row.code]
+    if broken:
+        sources += f" Not usable: {' · '.join(broken)}."
+    if reference is None:
+        return CheckpointError("CORE-M101", f"no model was named and none is offered. {sources}", hint="Name one.")
+    hint = "Give an existing file or directory, or install a source that knows this name."
+    return CheckpointError("CORE-M101", f"no model source knows '{reference}'. {sources}", hint=hint)
+
+
+def find_reader(selector: Selector, ask: str | None, files: ModelFiles) -> tuple[Candidate, CheckpointReader]:
+    """Choose the weight loader by file names, then by what the readers recognise.
+
+    Raises:
+        CheckpointError: CORE-M102 when no loader reads what is there.
+        PluginError: The loader that was asked for cannot be had.
+    """
+    path = Path(files.path)
+    names = _file_names(path)
+    readers: dict[Entry, CheckpointReader] = {}
+
+    def check(candidate: Candidate) -> Verdict:
+        patterns = cast(WeightLoaderSpec, candidate.descriptor).patterns
+        if not any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
+            return Verdict.of(f"no file named {' or '.join(patterns)}")
+        reader = readers[candidate.entry] = instantiate(candidate.descriptor.impl, candidate.entry)
+        known = guarded(candidate.entry, "recognises()", reader.recognises, path)
+        return Verdict.of(None if known else f"does not recognise {path.name}")
+
+    def none(report: SelectionReport) -> CheckpointError:
+        formats = " · ".join(f"{row.name}: {'; '.join(row.reasons)}" for row in report.rows) or "none is installed"
+        there = f" It holds {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if path.is_dir() else ""
+        hint = "Install a plugin that reads this format, or give another file."
+        return CheckpointError("CORE-M102", f"no weight loader reads {files.path}: {formats}.{there}", hint=hint)
+
+    chosen = selector.choose(LOADER, ask, check=check, subject=path.name, none=none)
+    return chosen, readers[chosen.entry]
+
+
+def _file_names(path: Path) -> list[str]:
+    if path.is_dir():
+        return sorted(entry.name for entry in path.iterdir() if entry.is_file())
+    if path.is_file():
+        return [path.name]
+    raise CheckpointError("CORE-M102", f"no weight loader can read {path}: there is no such file or directory.")
+
+
+def inspect(loader: Candidate, reader: CheckpointReader, files: ModelFiles) -> CheckpointInfo:
+    """Read the checkpoint's facts. Raises `CheckpointError` from the reader, CORE-P108 for anything else it raises."""
+    info = guarded(loader.entry, "inspect()", reader.inspect, Path(files.path))
+    return typed(loader.entry, "inspect()", info, CheckpointInfo)
+
+
+def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) -> tuple[Candidate, ModelShape]:
+    """Choose the model implementation by architecture and compute its shape.
+
+    Raises:
+        CheckpointError: CORE-M103 naming the architecture and what is installed.
+    """
+    architecture = checkpoint.architecture
+
+    def check(candidate: Candidate) -> Verdict:
+        known = cast(ModelSpec, candidate.descriptor).architectures
+        return Verdict.of(None if architecture in known else f"implements {', '.join(known)}")
+
+    def none(report: SelectionReport) -> CheckpointError:
+        rows = [f"{row.name} ({row.dist} {row.version}) {'; '.join(row.reasons)}" for row in report.rows]
+        installed = f"Installed: {' · '.join(rows)}." if rows else "No model implementation is installed."
+        hint = f"Install a model plugin that implements {architecture}."
+        return CheckpointError("CORE-M103", f"no plugin implements architecture {architecture}. {installed}", hint=hint)
+
+    request = {"architecture": architecture, "quantization": checkpoint.quantization}
+    chosen = selector.choose(MODEL, ask, check=check, subject=architecture, request=request, none=none)
+    spec = cast(ModelSpec, chosen.descriptor)
+    shape = guarded(chosen.entry, spec.shape, load_impl(spec.shape, chosen.entry), dict(checkpoint.config))
+    return chosen, typed(chosen.entry, spec.shape, shape, ModelShape)

@@ -1,0 +1,211 @@
+"""Drivers: from catalogue entries to descriptors, and from a descriptor to its implementation.
+
+The only file that imports stevedore. A plugin that cannot be loaded is recorded, never fatal for the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from core.api.descriptors import DESCRIPTORS, Descriptor
+from core.api.errors import CoreError, PluginError
+from core.api.versions import API_VERSIONS, WINDOW, accepts
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.kinds import kind_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entry and the descriptor it names."""
+
+    entry: Entry
+    descriptor: Descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailure:
+    """Why an entry gave no usable plugin: a stable code, the reason, and what to do about it."""
+
+    entry: Entry
+    code: str
+    reason: str
+    hint: str = ""
+
+    def error(self, asked_by: str = "") -> PluginError:
+        """Return the failure as an error; `asked_by` says whose wish made it fatal."""
+        label = kind_of(self.entry.group).label
+        message = f"{label} '{self.entry.name}' ({self.entry.owner}) cannot be used: {self.reason}."
+        wish = f"It was requested by {asked_by}, so core stops here." if asked_by else ""
+        return PluginError(self.code, message, hint=" ".join(text for text in (wish, self.hint) if text))
+
+
+def load_descriptors(catalogue: Catalogue, group: str) -> tuple[list[Candidate], list[LoadFailure]]:
+    """Load and check every descriptor of a group; implementations stay unimported."""
+    return load_entries(group, catalogue.entries(group))
+
+
+def load_entries(group: str, entries: Sequence[Entry]) -> tuple[list[Candidate], list[LoadFailure]]:
+    """Load and check the descriptors that `entries` (all of `group`) name, in their order."""
+    candidates: list[Candidate] = []
+    manager, failures = _manager(group, entries)
+    for extension in manager:
+        checked = _check(extension.entry_point, extension.plugin)
+        if isinstance(checked, Candidate):
+            candidates.append(checked)
+        else:
+            failures.append(checked)
+    return candidates, failures
+
+
+def load_impl(path: str, entry: Entry) -> Any:
+    """Import `package.module:Attribute` on behalf of the plugin `entry`.
+
+    Raises:
+        PluginError: CORE-P103 with plugin, distribution, version and the innermost cause.
+    """
+    module, _, attributes = path.partition(":")
+    try:
+        return reduce(getattr, attributes.split(".") if attributes else [], importlib.import_module(module))
+    except (Exception, SystemExit) as error:
+        failure = LoadFailure(entry, "CORE-P103", f"importing {path} failed: {describe(error)}")
+        raise failure.error() from error
+
+
+def instantiate(path: str, entry: Entry) -> Any:
+    """Import a class and make an object of it without arguments. Raises `PluginError` like `load_impl`."""
+    made = load_impl(path, entry)
+    try:
+        return made()
+    except Exception as error:
+        raise raised(entry, path, error) from error
+
+
+def raised(entry: Entry, what: str, error: BaseException) -> PluginError:
+    """Return the error that attributes an exception in a plugin's code to the plugin."""
+    label = kind_of(entry.group).label
+    return PluginError("CORE-P108", f"{label} '{entry.name}' ({entry.owner}): {what} raised {describe(error)}.")
+
+
+def guarded(entry: Entry, what: str, function: Any, *arguments: Any, **named: Any) -> Any:
+    """Call a plugin's function; errors without a code become CORE-P108 with the plugin's name."""
+    try:
+        return function(*arguments, **named)
+    except CoreError:
+        raise
+    except Exception as error:
+        raise raised(entry, what, error) from error
+
+
+def typed(entry: Entry, what: str, value: object, kind: type[T]) -> T:
+    """Return `value` if it is a `kind`; otherwise CORE-P108 says what the plugin's function gave instead."""
+    if isinstance(value, kind):
+        return value
+    label = kind_of(entry.group).label
+    message = f"{label} '{entry.name}' ({entry.owner}): {what} gave a {type(value).__name__}, not a {kind.__name__}."
+    raise PluginError("CORE-P108", message)
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception as one line: what it says, its innermost cause, and where that happened."""
+    inner = error
+    while (cause := inner.__cause__ or (None if inner.__suppress_context__ else inner.__context__)) is not None:
+        inner = cause
+    text = _line(inner)
+    if inner is not error and not isinstance(error, ImportError):
+        text = f"{_line(error)}, caused by {text}"
+    return text + _place(inner)
+
+
+def _line(error: BaseException) -> str:
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    if not frames or frames[-1].filename == __file__ or "importlib" in frames[-1].filename:
+        return ""
+    return f" ({'/'.join(PurePath(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})"
+
+
+def _manager(group: str, entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
+    """Return a stevedore manager over `entries` and the list of what it could not import."""
+    from stevedore.extension import ExtensionManager
+
+    class DescriptorManager(ExtensionManager):  # type: ignore[type-arg]  # generic in newer releases only
+        """Fed from the catalogue, so that its disk cache (which loses distributions) is never asked."""
+
+        def list_entry_points(self) -> Any:
+            return list(entries)
+
+    failures: list[LoadFailure] = []
+
+    def failed(_: object, entry: Any, error: BaseException) -> None:
+        failures.append(LoadFailure(entry, "CORE-P103", f"it failed to import: {describe(error)}"))
+
+    def conflict(_: str, name: str, extensions: list[Any]) -> Any:
+        return Catalogue([extension.entry_point for extension in extensions]).find(group, name)
+
+    manager = DescriptorManager(
+        group, propagate_map_exceptions=True, on_load_failure_callback=failed, conflict_resolver=conflict
+    )
+    return manager, failures
+
+
+def _check(entry: Entry, loaded: object) -> Candidate | LoadFailure:
+    """Hold what an entry point gave against the rules of its group."""
+    kind = DESCRIPTORS[entry.group]
+    if not isinstance(loaded, kind):
+        reason = f"{entry.value} is a {type(loaded).__name__}, not a {kind.__name__}"
+        return LoadFailure(entry, "CORE-P106", reason)
+    if loaded.name != entry.name:
+        return LoadFailure(
+            entry, "CORE-P106", f"its descriptor is named '{loaded.name}', its entry point '{entry.name}'"
+        )
+    if not accepts(entry.group, loaded.api):
+        return _outside_window(entry, loaded.api)
+    missing = unmet(loaded.requires)
+    if missing:
+        hint = "Install it: pip install " + " ".join(f'"{text}"' for text, _ in missing)
+        return LoadFailure(entry, "CORE-P105", "; ".join(f"it needs {text}, {why}" for text, why in missing), hint)
+    return Candidate(entry, loaded)
+
+
+def _outside_window(entry: Entry, api: int) -> LoadFailure:
+    current = API_VERSIONS[entry.group]
+    label = kind_of(entry.group).label
+    window = f"{max(1, current - WINDOW)} to {current}" if current > 1 else f"{current}"
+    hint = "Upgrade core." if api > current else f"Upgrade {entry.dist}."
+    return LoadFailure(entry, "CORE-P104", f"it needs {label} API {api}; this core offers {window}", hint)
+
+
+def unmet(requires: Sequence[str]) -> list[tuple[str, str]]:
+    """Return `(requirement, what is there instead)` for every PEP 508 requirement that does not hold here."""
+    if not requires:
+        return []
+    from importlib.metadata import PackageNotFoundError, version
+
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    missing = []
+    for text in requires:
+        try:
+            wanted = Requirement(text)
+            if wanted.marker is not None and not wanted.marker.evaluate():
+                continue
+            found = version(wanted.name)
+            if not wanted.specifier.contains(found, prereleases=True):
+                missing.append((text, f"{found} is installed"))
+        except PackageNotFoundError:
+            missing.append((text, "which is not installed"))
+        except InvalidRequirement:
+            missing.append((text, "which is not a valid requirement"))
+    return missing

@@ -1,0 +1,152 @@
+"""Hooks: zero or more plugins acting at a defined moment. The only file that builds pluggy's manager.
+
+A hook module that cannot be registered is recorded and left out. Every exception in a hook is attributed to the
+plugin and distribution whose code raised it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pluggy
+
+from core.api import hooks as specifications
+from core.api.errors import PluginError
+from core.api.patches import ConfigPatch, Problem
+from core.plugins.catalog import Entry
+from core.plugins.drivers import LoadFailure, describe, guarded, raised, typed
+
+log = logging.getLogger(__name__)
+
+HOOKS_API = 1
+"""API integer of the hook specifications."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A configuration patch and the plugin that wants it."""
+
+    entry: Entry
+    patch: ConfigPatch
+
+
+class Hooks:
+    """Typed calls of the hooks that `entries` implement, registered in the order given."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.entries: list[Entry] = []
+        self.failures: list[LoadFailure] = []
+        self._plugins: dict[str, tuple[Entry, object]] = {}
+        self._manager = pluggy.PluginManager("core")
+        self._manager.add_hookspecs(specifications)
+        for entry in entries:
+            self._register(entry)
+
+    def configure(self, config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Proposal]:
+        """Ask every plugin for configuration patches."""
+        answers = self._ask("core_configure", config=config, facts=facts)
+        return [
+            Proposal(entry, typed(entry, "hook core_configure", patch, ConfigPatch))
+            for entry, patches in answers
+            for patch in _many(entry, "core_configure", patches)
+        ]
+
+    def validate(self, config: Mapping[str, Any]) -> list[tuple[Entry, Problem]]:
+        """Ask every plugin what is wrong with the final configuration."""
+        return [
+            (entry, typed(entry, "hook core_validate", problem, Problem))
+            for entry, problems in self._ask("core_validate", config=config)
+            for problem in _many(entry, "core_validate", problems)
+        ]
+
+    def select(self, group: str, candidates: Sequence[str], request: Mapping[str, Any]) -> tuple[str, Entry] | None:
+        """Return the first plugin's choice among `candidates` and who made it, or None if no plugin cares."""
+        answers = self._ask("core_select", group=group, candidates=tuple(candidates), request=request)
+        for entry, choice in answers:
+            if choice not in candidates:
+                raise PluginError(
+                    "CORE-P108",
+                    f"hook core_select of '{entry.name}' ({entry.owner}) chose {choice!r} for {group}; "
+                    f"it may choose among {', '.join(candidates)}.",
+                )
+            return choice, entry
+        return None
+
+    def engine_event(self, event: str, details: Mapping[str, Any] | None = None) -> None:
+        """Tell every plugin of an event. What a plugin raises is logged: observers cannot stop the engine."""
+        for name in self._implementers("core_engine_event"):
+            try:
+                self._call("core_engine_event", name, {"event": event, "details": details or {}})
+            except PluginError as error:
+                log.error("%s", error)
+
+    def _register(self, entry: Entry) -> None:
+        name = f"{entry.dist}:{entry.name}"
+        try:
+            plugin = entry.load()
+            self._manager.register(plugin, name=name)
+            self._manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            self._forget(name)
+            self.failures.append(LoadFailure(entry, "CORE-P107", f"its hooks do not fit: {_one_line(error)}"))
+        except Exception as error:
+            self._forget(name)
+            self.failures.append(LoadFailure(entry, "CORE-P103", f"it failed to import: {describe(error)}"))
+        else:
+            self.entries.append(entry)
+            self._plugins[name] = (entry, plugin)
+
+    def _forget(self, name: str) -> None:
+        if self._manager.has_plugin(name):
+            self._manager.unregister(name=name)
+
+    def _ask(self, hook: str, **arguments: Any) -> Iterator[tuple[Entry, Any]]:
+        """Yield each implementer's answer that is not None, in pluggy's order."""
+        for name in self._implementers(hook):
+            answer = self._call(hook, name, arguments)
+            if answer is not None:
+                yield self._plugins[name][0], answer
+
+    def _call(self, hook: str, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Call one plugin's implementation, inside every wrapper, so that its answer has a known author."""
+        mine = {name, *self._wrappers(hook)}
+        others = [plugin for other, (_, plugin) in self._plugins.items() if other not in mine]
+        caller: Callable[..., Any] = self._manager.subset_hook_caller(hook, others)
+        try:
+            answer = caller(**arguments)
+        except Exception as error:
+            raise raised(self._culprit(error, name), f"hook {hook}", error) from error
+        if isinstance(answer, list):  # collected answers of this one plugin; a first-result hook gives a bare value
+            return answer[0] if answer else None
+        return answer
+
+    def _implementers(self, hook: str) -> list[str]:
+        found = getattr(self._manager.hook, hook).get_hookimpls()
+        return [impl.plugin_name for impl in reversed(found) if not (impl.wrapper or impl.hookwrapper)]
+
+    def _wrappers(self, hook: str) -> list[str]:
+        found = getattr(self._manager.hook, hook).get_hookimpls()
+        return [impl.plugin_name for impl in found if impl.wrapper or impl.hookwrapper]
+
+    def _culprit(self, error: BaseException, called: str) -> Entry:
+        """Return the plugin whose frame is innermost: a wrapper may have raised instead of the plugin called."""
+        owners = {id(vars(plugin)): entry for entry, plugin in self._plugins.values() if isinstance(plugin, ModuleType)}
+        culprit, trace = self._plugins[called][0], error.__traceback__
+        while trace is not None:
+            culprit = owners.get(id(trace.tb_frame.f_globals), culprit)
+            trace = trace.tb_next
+        return culprit
+
+
+def _many(entry: Entry, hook: str, answer: Any) -> list[Any]:
+    """Consume an iterable answer here, because a generator's exceptions surface only now."""
+    items: list[Any] = guarded(entry, f"hook {hook}", list, answer)
+    return items
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

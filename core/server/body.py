@@ -1,0 +1,93 @@
+"""Request bodies: bounded while they are read, strict JSON, typed fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect, Request
+
+from core.server.errors import ApiError, ClientGoneError
+
+M = TypeVar("M", bound=BaseModel)
+
+MAX_DEPTH = 64
+_MAX_LISTED = 32
+_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+
+async def read_model(request: Request, kind: type[M], limit: int) -> tuple[M, dict[str, Any]]:
+    """Read a request of `kind`; also return the JSON object as sent.
+
+    Raises:
+        ApiError: 413 too large, 415 not JSON, 400 malformed.
+        ValidationError: A field has the wrong type.
+    """
+    fields = parse_object(await read_bytes(request, limit))
+    return kind.model_validate(fields), fields
+
+
+async def read_bytes(request: Request, limit: int) -> bytes:
+    """Read the body, at most `limit` bytes whether its length is announced or not."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        # A browser sends other types across origins without asking first; JSON it does not.
+        raise ApiError(
+            415, "The body must be JSON: send Content-Type: application/json.", code="unsupported_media_type"
+        )
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise ClientGoneError from None
+    return b"".join(chunks)
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """Parse a JSON object; NaN, Infinity, lone surrogates and deep nesting are refused."""
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise ApiError(400, f"The body is not valid JSON: {error}", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def ignored_fields(fields: dict[str, Any], known: Iterable[str]) -> dict[str, str]:
+    """Return the header that names the fields which had no effect, or nothing."""
+    unknown = sorted(name for name in fields.keys() - set(known) if _FIELD_NAME.fullmatch(name))
+    return {"x-core-ignored-fields": ",".join(unknown[:_MAX_LISTED])} if unknown else {}
+
+
+def _too_large(limit: int) -> ApiError:
+    # The rest of the body is not read, so the connection cannot be used again.
+    message = f"The body is larger than {limit} bytes."
+    return ApiError(413, message, code="body_too_large", headers={"connection": "close"})
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return
+    raise ApiError(400, f"The body is nested deeper than {MAX_DEPTH} levels.", code="too_deep")

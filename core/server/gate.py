@@ -1,0 +1,95 @@
+"""The outermost layer: request ids, keys, one place where every error becomes an answer, one count per request."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from core.server.auth import KeyCheck
+from core.server.errors import ClientGoneError, as_api_error, log_unexpected
+from core.server.state import ServerState
+
+logger = logging.getLogger(__name__)
+
+CLIENT_GONE = 499
+UNMATCHED = "unmatched"
+_CLIENT_ID = re.compile(rb"[!-~]{1,128}")
+_WEBSOCKET_REFUSED = {"type": "websocket.close", "code": 1008}
+
+
+class Gate:
+    """ASGI middleware around the routes.
+
+    Args:
+        app: The application.
+        state: What the routes share.
+    """
+
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        self._app = app
+        self._state = state
+        self._keys = KeyCheck(state.options.server.api_key)
+        self._log = state.options.server.log_requests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; whatever goes wrong inside is answered here."""
+        if scope["type"] == "websocket":
+            await send(_WEBSOCKET_REFUSED)
+        elif scope["type"] != "http":
+            await self._app(scope, receive, send)
+        else:
+            await self._http(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        answer = Answer(send, _request_id(scope))
+        try:
+            refusal = self._keys.check(scope["path"], scope["headers"])
+            if refusal is not None:
+                raise refusal
+            await self._app(scope, receive, answer.send)
+        except ClientGoneError:
+            answer.status = answer.status or CLIENT_GONE
+        except Exception as error:
+            log_unexpected(error)
+            if answer.status is None:
+                await as_api_error(error).response()(scope, receive, answer.send)
+        finally:
+            self._count(scope, answer, time.perf_counter() - started)
+
+    def _count(self, scope: Scope, answer: Answer, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", UNMATCHED)
+        status = answer.status or CLIENT_GONE
+        self._state.metrics.http_requests.labels(route, status).inc()
+        if self._log:
+            logger.info("%s %d %.1f ms %s", route, status, seconds * 1000, answer.request_id.decode("ascii"))
+
+
+class Answer:
+    """One response on its way out: gets the request id, remembers its status."""
+
+    def __init__(self, send: Send, request_id: bytes) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers: list[Any] = [*message.get("headers", ()), (b"x-request-id", self.request_id)]
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _request_id(scope: Scope) -> bytes:
+    """Return the client's id if it is a decent header value; it is only echoed, never used as a key."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _CLIENT_ID.fullmatch(value):
+            return bytes(value)
+    return uuid.uuid4().hex.encode()

@@ -1,0 +1,75 @@
+"""What the server asks of a generation front end. `core.frontend.AsyncLLM` is one; tests use a scripted one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from core.api.tokenizer import Tokenizer
+from core.engine.messages import Stats
+from core.engine.sampling import SamplingParams
+from core.frontend.results import RequestOutput
+
+Prompt = str | dict[str, Any]
+"""A text, or `{"prompt_token_ids": [...]}`."""
+
+
+class ServedLLM(Protocol):
+    """A model that generates.
+
+    Attributes:
+        model_name: Name it is served under.
+        max_model_len: Longest prompt plus output, in tokens.
+        stats: Latest counters and gauges of the engine.
+        healthy: Whether the engine lives and moves on.
+    """
+
+    @property
+    def model_name(self) -> str: ...
+
+    @property
+    def max_model_len(self) -> int: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def stats(self) -> Stats: ...
+
+    @property
+    def healthy(self) -> bool: ...
+
+    def generate(
+        self,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        delta: bool = False,
+    ) -> AsyncIterator[RequestOutput]:
+        """Yield outputs as they come (with `delta` only what is new); closing the iterator aborts the request.
+
+        Raises:
+            RequestError: The request cannot be served as it is.
+            EngineError: The engine is gone.
+        """
+        ...
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Return the prompt's token ids. Raises `RequestError` when the template refuses the messages."""
+        ...
+
+    async def call(self, method: str, *args: Any) -> Any: ...
+
+    async def close(self) -> None: ...

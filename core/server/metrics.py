@@ -1,0 +1,95 @@
+"""Prometheus metrics. Labels take their values from closed sets, so that clients cannot make the page grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from core.server.interface import ServedLLM
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FINISH_REASONS = frozenset({"stop", "length", "abort", "error"})
+
+_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640)
+_ITL = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 20, 40)
+_E2E = (0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920)
+_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000)
+
+
+class Metrics:
+    """The metrics of one server, in a registry of its own."""
+
+    def __init__(self, llm: ServedLLM) -> None:
+        self.registry = registry = CollectorRegistry(auto_describe=False)
+        self.http_requests = Counter(
+            "core_http_requests", "HTTP responses by route template.", ["route", "status"], registry=registry
+        )
+        self.rejections = Counter(
+            "core_admission_rejections", "Requests refused before the engine saw them.", ["reason"], registry=registry
+        )
+        self.success = Counter(
+            "core_request_success", "Finished sequences by reason.", ["finished_reason"], registry=registry
+        )
+        self.prompt_tokens = Counter("core_prompt_tokens", "Prompt tokens of served requests.", registry=registry)
+        self.cached_tokens = Counter(
+            "core_prompt_tokens_cached", "Prompt tokens that came from the prefix cache.", registry=registry
+        )
+        self.generation_tokens = Counter("core_generation_tokens", "Generated tokens.", registry=registry)
+        self.time_to_first_token = Histogram(
+            "core_time_to_first_token_seconds", "Arrival to first token.", buckets=_TTFT, registry=registry
+        )
+        self.inter_token_latency = Histogram(
+            "core_inter_token_latency_seconds", "Time between two tokens.", buckets=_ITL, registry=registry
+        )
+        self.e2e_latency = Histogram(
+            "core_e2e_request_latency_seconds", "Arrival to last token.", buckets=_E2E, registry=registry
+        )
+        self.request_prompt_tokens = Histogram(
+            "core_request_prompt_tokens", "Prompt tokens per request.", buckets=_TOKENS, registry=registry
+        )
+        self.request_generation_tokens = Histogram(
+            "core_request_generation_tokens", "Generated tokens per request.", buckets=_TOKENS, registry=registry
+        )
+        registry.register(EngineStats(llm))
+        ProcessCollector(registry=registry)
+
+    def finished(self, reason: str) -> None:
+        """Count the end of a sequence."""
+        self.success.labels(reason if reason in FINISH_REASONS else "other").inc()
+
+    def render(self) -> bytes:
+        """Return the page."""
+        return generate_latest(self.registry)
+
+
+class EngineStats(Collector):
+    """The engine's own counters and gauges, read when the page is asked for."""
+
+    def __init__(self, llm: ServedLLM) -> None:
+        self._llm = llm
+
+    def describe(self) -> Iterator[Metric]:
+        """Return nothing: the names below clash with no other."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield one family per figure."""
+        stats = self._llm.stats
+        usage = stats.blocks_used / stats.blocks_total if stats.blocks_total else 0.0
+        yield GaugeMetricFamily("core_num_requests_running", "Requests in the running batch.", value=stats.running)
+        yield GaugeMetricFamily("core_num_requests_waiting", "Requests that wait for their turn.", value=stats.waiting)
+        yield GaugeMetricFamily("core_kv_cache_usage_perc", "Used part of the KV cache, 0 to 1.", value=usage)
+        yield GaugeMetricFamily("core_engine_healthy", "1 while the engine lives.", value=float(self._llm.healthy))
+        for name, text, value in (
+            ("core_engine_steps", "Steps run.", stats.steps),
+            ("core_num_preemptions", "Requests preempted.", stats.preemptions),
+            ("core_prompt_tokens_computed", "Prompt tokens run through the model.", stats.prompt_tokens_computed),
+            ("core_prefix_cache_queries", "Tokens looked up in the prefix cache.", stats.prefix_queries),
+            ("core_prefix_cache_hits", "Tokens found in the prefix cache.", stats.prefix_hits),
+            ("core_scheduled_tokens", "Tokens scheduled.", stats.scheduled_tokens),
+            ("core_wasted_tokens", "Tokens computed and thrown away.", stats.wasted_tokens),
+        ):
+            yield CounterMetricFamily(name, text, value=value)

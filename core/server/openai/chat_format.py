@@ -1,0 +1,204 @@
+"""Chat answers: deltas of messages, and messages folded from deltas."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning, Text, ToolArguments, ToolStart
+from core.api.tokenizer import Tokenizer
+from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.openai.job import Piece
+from core.server.openai.logprobs import chat_logprobs, prompt_logprobs
+from core.server.openai.prompt_scores import PromptScores
+
+
+class ChatFormat:
+    """`Format` of chat completions.
+
+    Args:
+        top_logprobs: Alternatives per token, or None for no log-probabilities.
+        parser: Reads tool calls and reasoning; None passes the text on as it is.
+        echo: Text in front of every answer.
+    """
+
+    chunk_object = "chat.completion.chunk"
+    whole_object = "chat.completion"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        top_logprobs: int | None = None,
+        return_ids: bool = False,
+        parser: type[OutputParser] | None = None,
+        parser_context: ParserContext | None = None,
+        echo: str = "",
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._top = top_logprobs
+        self._return_ids = return_ids
+        self._parser = parser
+        self._context = parser_context or ParserContext()
+        self._echo = echo
+        self._deltas: dict[int, Deltas] = {}
+        self._folds: dict[int, Fold] = {}
+        self._prompt_ids: list[int] = []
+        self._scores = PromptScores()
+
+    def pieces(self, prompt: int, output: RequestOutput) -> list[Piece]:
+        """Return the deltas; a sequence's first is the role alone."""
+        self._prompt_ids = output.prompt_token_ids
+        self._scores.add(output)
+        found: list[Piece] = []
+        for sequence in output.outputs:
+            deltas = self._deltas.get(sequence.index)
+            if deltas is None:
+                deltas = self._deltas[sequence.index] = self._open()
+                found.append(_piece(sequence.index, {"role": "assistant", "content": self._echo}))
+            piece = self._piece(sequence, deltas)
+            if piece is not None:
+                found.append(piece)
+        return found
+
+    def head(self) -> dict[str, Any]:
+        """Return prompt ids and log-probabilities, if asked for."""
+        head: dict[str, Any] = {"prompt_token_ids": self._prompt_ids} if self._return_ids else {}
+        if self._scores.positions is not None:
+            head["prompt_logprobs"] = prompt_logprobs(self._scores.positions)
+        return head
+
+    def fold(self, piece: Piece) -> None:
+        """Add a delta to its message."""
+        index = piece["index"]
+        if index not in self._folds:
+            self._folds[index] = Fold()
+        self._folds[index].add(piece)
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return the messages, by index."""
+        return [{"index": index, **self._folds[index].choice()} for index in sorted(self._folds)]
+
+    def _open(self) -> Deltas:
+        return Deltas(self._parser(self._context) if self._parser else None)
+
+    def _piece(self, sequence: CompletionOutput, deltas: Deltas) -> Piece | None:
+        delta = deltas.push(sequence)
+        reason = sequence.finish_reason
+        scores = None
+        if self._top is not None and sequence.logprobs:
+            content = chat_logprobs(sequence.token_ids, sequence.logprobs, self._tokenizer, self._top)
+            scores = {"content": content}
+        ids = sequence.token_ids if self._return_ids else None
+        if not delta and reason is None and scores is None and not ids:
+            return None
+        piece = _piece(sequence.index, delta, scores)
+        if reason is not None:
+            piece["finish_reason"] = "tool_calls" if deltas.called and reason == "stop" else reason
+            piece["stop_reason"] = sequence.stop_reason
+        if ids is not None:
+            piece["token_ids"] = ids
+        return piece
+
+
+class Deltas:
+    """Turns one sequence's new text into message deltas.
+
+    Attributes:
+        called: Whether a tool call was seen.
+    """
+
+    def __init__(self, parser: OutputParser | None) -> None:
+        self._parser = parser
+        self.called = False
+
+    def push(self, sequence: CompletionOutput) -> dict[str, Any]:
+        """Return the delta of an output; empty if it brings nothing visible."""
+        if self._parser is None:
+            return {"content": sequence.text} if sequence.text else {}
+        events = self._parser.feed(sequence.text, sequence.token_ids)
+        if sequence.finish_reason is not None:
+            events = [*events, *self._parser.finish()]
+        return self._delta(events)
+
+    def _delta(self, events: Sequence[ParseEvent]) -> dict[str, Any]:
+        delta: dict[str, Any] = {}
+        calls: dict[int, dict[str, Any]] = {}
+        for event in events:
+            if isinstance(event, Text):
+                delta["content"] = delta.get("content", "") + event.text
+            elif isinstance(event, Reasoning):
+                delta["reasoning"] = delta.get("reasoning", "") + event.text
+            elif isinstance(event, ToolStart):
+                self.called = True
+                calls[event.index] = _call(event)
+            elif isinstance(event, ToolArguments):
+                call = calls.setdefault(event.index, {"index": event.index, "function": {"arguments": ""}})
+                call["function"]["arguments"] += event.json
+        if calls:
+            delta["tool_calls"] = list(calls.values())
+        return delta
+
+
+class Fold:
+    """One message, growing."""
+
+    def __init__(self) -> None:
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._logprobs: list[dict[str, Any]] = []
+        self._scored = False
+        self._ids: list[int] | None = None
+        self._end: dict[str, Any] = {"finish_reason": None, "stop_reason": None}
+
+    def add(self, piece: Piece) -> None:
+        """Add a delta."""
+        delta = piece["delta"]
+        self._content.append(delta.get("content", ""))
+        self._reasoning.append(delta.get("reasoning", ""))
+        for call in delta.get("tool_calls", ()):
+            self._add_call(call)
+        if piece["logprobs"] is not None:
+            self._scored = True
+            self._logprobs.extend(piece["logprobs"]["content"])
+        if "token_ids" in piece:
+            self._ids = [] if self._ids is None else self._ids
+            self._ids.extend(piece["token_ids"])
+        if piece["finish_reason"] is not None:
+            self._end = {"finish_reason": piece["finish_reason"], "stop_reason": piece["stop_reason"]}
+
+    def choice(self) -> dict[str, Any]:
+        """Return the choice without its index."""
+        content, reasoning = "".join(self._content), "".join(self._reasoning)
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if reasoning:
+            message["reasoning"] = reasoning
+        if self._calls:
+            message["content"] = content or None
+            message["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
+        logprobs = {"content": self._logprobs} if self._scored else None
+        ids = {} if self._ids is None else {"token_ids": self._ids}
+        return {"message": message, "logprobs": logprobs, **self._end, **ids}
+
+    def _add_call(self, call: dict[str, Any]) -> None:
+        known = self._calls.get(call["index"])
+        if known is None:
+            function = dict(call["function"])
+            self._calls[call["index"]] = {"id": call["id"], "type": "function", "function": function}
+        else:
+            known["function"]["arguments"] += call["function"]["arguments"]
+
+
+def _piece(index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None) -> Piece:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+
+
+def _call(event: ToolStart) -> dict[str, Any]:
+    return {
+        "index": event.index,
+        "id": f"call_{uuid.uuid4().hex[:24]}",
+        "type": "function",
+        "function": {"name": event.name, "arguments": ""},
+    }

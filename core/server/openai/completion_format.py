@@ -1,0 +1,131 @@
+"""Plain completions: pieces of text, and texts folded from pieces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.api.tokenizer import Tokenizer
+from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.openai.job import Piece
+from core.server.openai.logprobs import CompletionLogprobs, join_lists, prompt_logprobs
+from core.server.openai.prompt_scores import PromptScores
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request wants to see.
+
+    Attributes:
+        echo: The prompt in front of every text.
+        logprobs: Log-probabilities, with `echo` of the prompt too.
+        prompt_logprobs: The prompt's log-probabilities in a field of their own.
+        token_ids: Ids of prompt and output.
+        prompt_only: `max_tokens` 0: the one token that the engine made is thrown away.
+    """
+
+    echo: bool = False
+    logprobs: bool = False
+    prompt_logprobs: bool = False
+    token_ids: bool = False
+    prompt_only: bool = False
+
+
+class CompletionFormat:
+    """`Format` of completions; sequence `s` of prompt `p` is choice `p * n + s`."""
+
+    chunk_object = whole_object = "text_completion"
+
+    def __init__(self, tokenizer: Tokenizer, n: int, wanted: Wanted) -> None:
+        self._tokenizer = tokenizer
+        self._n = n
+        self._wanted = wanted
+        self._scores: dict[int, PromptScores] = {}
+        self._logprobs: dict[int, CompletionLogprobs] = {}
+        self._folds: dict[int, Fold] = {}
+
+    def pieces(self, prompt: int, output: RequestOutput) -> list[Piece]:
+        """Return what is new; a sequence's first piece brings what belongs to the prompt."""
+        scores = self._scores.setdefault(prompt, PromptScores())
+        scores.add(output)
+        found: list[Piece] = []
+        for sequence in output.outputs:
+            index = prompt * self._n + sequence.index
+            piece: Piece = {"index": index, "text": "", "logprobs": None, "finish_reason": None}
+            first = index not in self._logprobs
+            if first:
+                self._logprobs[index] = CompletionLogprobs(self._tokenizer)
+                self._open(piece, output, scores)
+            self._extend(piece, sequence)
+            if first or _says_something(piece):
+                found.append(piece)
+        return found
+
+    def head(self) -> dict[str, Any]:
+        """Return no top-level fields: what belongs to a prompt stands in its choices."""
+        return {}
+
+    def fold(self, piece: Piece) -> None:
+        """Add a piece to its choice."""
+        fold = self._folds.get(piece["index"])
+        if fold is None:
+            self._folds[piece["index"]] = Fold(piece, [piece["text"]])
+        else:
+            fold.add(piece)
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return the choices, by index."""
+        return [self._folds[index].choice() for index in sorted(self._folds)]
+
+    def _open(self, piece: Piece, output: RequestOutput, scores: PromptScores) -> None:
+        wanted, ids = self._wanted, output.prompt_token_ids
+        if wanted.echo:
+            text = output.prompt
+            piece["text"] = self._tokenizer.decode(ids, skip_special_tokens=False) if text is None else text
+            if wanted.logprobs:
+                positions = scores.positions or [None] * len(ids)
+                piece["logprobs"] = self._logprobs[piece["index"]].piece(ids, positions)
+        if wanted.prompt_logprobs:
+            piece["prompt_logprobs"] = prompt_logprobs(scores.positions)
+        if wanted.token_ids:
+            piece["prompt_token_ids"] = ids
+
+    def _extend(self, piece: Piece, sequence: CompletionOutput) -> None:
+        wanted, kept = self._wanted, not self._wanted.prompt_only
+        if kept:
+            piece["text"] += sequence.text
+        if kept and wanted.logprobs and sequence.logprobs:
+            new = self._logprobs[piece["index"]].piece(sequence.token_ids, sequence.logprobs)
+            piece["logprobs"] = join_lists(piece["logprobs"], new)
+        if wanted.token_ids:
+            piece["token_ids"] = list(sequence.token_ids) if kept else []
+        if sequence.finish_reason is not None:
+            piece["finish_reason"] = sequence.finish_reason if kept else "length"
+            piece["stop_reason"] = sequence.stop_reason if kept else None
+
+
+@dataclass(slots=True)
+class Fold:
+    """One choice, growing out of its first piece."""
+
+    first: Piece
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, piece: Piece) -> None:
+        """Add a further piece."""
+        whole = self.first
+        self.texts.append(piece["text"])
+        whole["logprobs"] = join_lists(whole["logprobs"], piece["logprobs"])
+        if "token_ids" in piece:
+            whole["token_ids"].extend(piece["token_ids"])
+        if piece["finish_reason"] is not None:
+            whole["finish_reason"] = piece["finish_reason"]
+            whole["stop_reason"] = piece["stop_reason"]
+
+    def choice(self) -> dict[str, Any]:
+        """Return the choice."""
+        return {"stop_reason": None, **self.first, "text": "".join(self.texts)}
+
+
+def _says_something(piece: Piece) -> bool:
+    return bool(piece["text"] or piece["logprobs"] or piece.get("token_ids") or piece["finish_reason"])

@@ -1,0 +1,176 @@
+"""One API request as the engine sees it: several prompts merged into one flow, counted and measured."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from core.engine.sampling import SamplingParams
+from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.errors import ApiError
+from core.server.interface import Prompt
+from core.server.state import ServerState
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens of one API request."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return OpenAI's usage object."""
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
+        }
+
+
+@dataclass(slots=True)
+class Generation:
+    """The sequences of one API request.
+
+    Attributes:
+        prompts: One or more; each is continued `params.n` times.
+        id: Unique here, whatever id the client sent.
+        prompt_only: Generated tokens are thrown away and not counted.
+        usage: Grows with the outputs.
+    """
+
+    state: ServerState
+    prompts: list[Prompt]
+    params: SamplingParams
+    id: str
+    priority: int = 0
+    cache_salt: str | None = None
+    prompt_only: bool = False
+    usage: Usage = field(default_factory=Usage)
+    arrived: float = field(default_factory=time.perf_counter)
+    _last: dict[tuple[int, int], float] = field(default_factory=dict)
+    _cached: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences the engine is asked for."""
+        return len(self.prompts) * self.params.n
+
+    async def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
+        """Yield `(prompt index, what is new)`; closing it aborts every sequence.
+
+        Raises:
+            ApiError: A sequence failed in the engine.
+            RequestError, EngineError: As `ServedLLM.generate`.
+        """
+        state = self.state
+        state.pending += self.sequences
+        finished = False
+        try:
+            async with aclosing(merge([self._start(index) for index in range(len(self.prompts))])) as merged:
+                async for index, output in merged:
+                    self._observe(index, output)
+                    yield index, output
+            finished = True
+        finally:
+            state.pending -= self.sequences - len(self._last)
+            self._close(finished)
+
+    def _start(self, index: int) -> AsyncIterator[RequestOutput]:
+        return self.state.llm.generate(
+            self.prompts[index],
+            self.params,
+            request_id=f"{self.id}-{index}" if len(self.prompts) > 1 else self.id,
+            priority=self.priority,
+            cache_salt=self.cache_salt,
+            delta=True,
+        )
+
+    def _observe(self, index: int, output: RequestOutput) -> None:
+        now = time.perf_counter()
+        if index not in self._cached:
+            self.usage.prompt += len(output.prompt_token_ids)
+        cached = self._cached.get(index, 0)
+        self._cached[index] = max(cached, output.num_cached_tokens)
+        self.usage.cached += self._cached[index] - cached
+        for sequence in output.outputs:
+            self._observe_sequence((index, sequence.index), sequence, now)
+
+    def _observe_sequence(self, key: tuple[int, int], sequence: CompletionOutput, now: float) -> None:
+        metrics, count = self.state.metrics, len(sequence.token_ids)
+        last = self._last.get(key)
+        if last is None:
+            self.state.pending -= 1
+            metrics.time_to_first_token.observe(now - self.arrived)
+        elif count:
+            metrics.inter_token_latency.observe((now - last) / count)
+        self._last[key] = now
+        if count and not self.prompt_only:
+            self.usage.completion += count
+            metrics.generation_tokens.inc(count)
+        if sequence.finish_reason is not None:
+            metrics.finished(sequence.finish_reason)
+            if sequence.finish_reason == "error":
+                raise ApiError(500, f"The request failed in the engine: {sequence.error}", code="engine_request_error")
+
+    def _close(self, finished: bool) -> None:
+        metrics = self.state.metrics
+        metrics.prompt_tokens.inc(self.usage.prompt)
+        metrics.cached_tokens.inc(self.usage.cached)
+        if finished:
+            metrics.e2e_latency.observe(time.perf_counter() - self.arrived)
+            metrics.request_prompt_tokens.observe(self.usage.prompt)
+            metrics.request_generation_tokens.observe(self.usage.completion)
+
+
+def new_id(prefix: str) -> str:
+    """Return an id that nobody else has."""
+    return f"{prefix}-{uuid.uuid4().hex}"
+
+
+async def merge(streams: Sequence[AsyncIterator[T]]) -> AsyncGenerator[tuple[int, T], None]:
+    """Yield the items of all streams with the index of their stream, as they come; closing closes every stream."""
+    if len(streams) == 1:
+        async with aclosing(cast(AsyncGenerator[T, None], streams[0])) as only:
+            async for item in only:
+                yield 0, item
+        return
+    # Small, so that a slow reader holds the streams back instead of filling memory.
+    queue: asyncio.Queue[tuple[int, T] | BaseException | None] = asyncio.Queue(maxsize=len(streams))
+    tasks = [asyncio.create_task(_pump(queue, index, stream)) for index, stream in enumerate(streams)]
+    try:
+        left = len(tasks)
+        while left:
+            entry = await queue.get()
+            if entry is None:
+                left -= 1
+            elif isinstance(entry, BaseException):
+                raise entry
+            else:
+                yield entry
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump(
+    queue: asyncio.Queue[tuple[int, T] | BaseException | None], index: int, stream: AsyncIterator[T]
+) -> None:
+    end: BaseException | None = None
+    async with aclosing(cast(AsyncGenerator[T, None], stream)) as items:
+        try:
+            async for item in items:
+                await queue.put((index, item))
+        except Exception as error:
+            end = error
+    await queue.put(end)

@@ -1,0 +1,100 @@
+"""One request's answer. Whole answers are folded from the very pieces that a stream sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import orjson
+
+from core.frontend.results import RequestOutput
+from core.server.openai.generation import Generation
+from core.server.openai.protocol import StreamOptions
+
+Piece = dict[str, Any]
+"""An entry of a chunk's `choices`."""
+
+
+class Format(Protocol):
+    """Turns outputs into pieces, and pieces into a whole answer.
+
+    Attributes:
+        chunk_object, whole_object: Values of `object`.
+    """
+
+    chunk_object: str
+    whole_object: str
+
+    def pieces(self, prompt: int, output: RequestOutput) -> list[Piece]:
+        """Return what is new, per sequence."""
+        ...
+
+    def head(self) -> dict[str, Any]:
+        """Return top-level fields of a whole answer, and of a stream's first event."""
+        ...
+
+    def fold(self, piece: Piece) -> None:
+        """Add a piece to the whole answer."""
+        ...
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return the whole answer's choices, by index."""
+        ...
+
+
+@dataclass(slots=True)
+class ApiJob:
+    """A generation in a format."""
+
+    generation: Generation
+    format: Format
+    options: StreamOptions = field(default_factory=StreamOptions)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    async def collect(self) -> bytes:
+        """Return the whole answer as JSON."""
+        async with aclosing(self.generation.outputs()) as outputs:
+            async for prompt, output in outputs:
+                for piece in self.format.pieces(prompt, output):
+                    self.format.fold(piece)
+        answer = {
+            **self._base(self.format.whole_object),
+            "choices": self.format.choices(),
+            "usage": self.generation.usage.to_dict(),
+            **self.format.head(),
+        }
+        return orjson.dumps(answer)
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Yield the answer as server-sent events; what one engine output brings is one write."""
+        # The fields that never change are encoded once; per event only the choice is.
+        start = b"data: " + orjson.dumps(self._base(self.format.chunk_object))[:-1] + b',"choices":['
+        first = True
+        async with aclosing(self.generation.outputs()) as outputs:
+            async for prompt, output in outputs:
+                pieces = self.format.pieces(prompt, output)
+                if not pieces:
+                    continue
+                end = self._end(self.format.head() if first else {})
+                first = False
+                yield b"".join([start + orjson.dumps(piece) + end for piece in pieces])
+        if self.options.include_usage:
+            yield start + b'],"usage":' + orjson.dumps(self.generation.usage.to_dict()) + b"}\n\n"
+
+    def _base(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": self.generation.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.generation.state.llm.model_name,
+        }
+
+    def _end(self, head: dict[str, Any]) -> bytes:
+        if self.options.continuous_usage_stats:
+            head["usage"] = self.generation.usage.to_dict()
+        elif self.options.include_usage:
+            head["usage"] = None
+        return b"]," + orjson.dumps(head)[1:] + b"\n\n" if head else b"]}\n\n"

@@ -1,0 +1,59 @@
+"""The four forms of a completion's `prompt`, bounded before anything is tokenized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.server.errors import ApiError
+from core.server.interface import Prompt, ServedLLM
+
+MAX_PROMPTS = 1024
+
+
+def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True) -> list[Prompt]:
+    """Return the prompts of a request. Raises `ApiError` 400."""
+    if isinstance(value, str):
+        return [_text(value, llm, add_special_tokens)]
+    if not isinstance(value, list) or not value:
+        raise _wrong("prompt must be a text, a list of texts, token ids, or a list of token-id lists; not empty.")
+    if _is_id(value[0]):
+        return [_ids(value, llm)]
+    if len(value) > MAX_PROMPTS:
+        raise _wrong(f"prompt has {len(value)} entries; at most {MAX_PROMPTS}.")
+    if isinstance(value[0], str) and all(isinstance(item, str) for item in value):
+        return [_text(item, llm, add_special_tokens) for item in value]
+    if all(isinstance(item, list) for item in value):
+        return [_ids(item, llm) for item in value]
+    raise _wrong("prompt must not mix texts, token ids and lists.")
+
+
+def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
+    """Refuse ids that the model does not have. Raises `ApiError` 400."""
+    if not all(map(_is_id, ids)) or min(ids, default=0) < 0 or max(ids, default=0) >= vocab_size:
+        raise ApiError(400, f"{param}: token ids must be integers from 0 to {vocab_size - 1}.", param=param)
+
+
+def _text(text: str, llm: ServedLLM, add_special_tokens: bool) -> Prompt:
+    if not text:
+        raise _wrong("prompt must not be empty.")
+    if add_special_tokens:
+        return text
+    return _ids(llm.tokenizer.encode(text, add_special_tokens=False), llm)
+
+
+def _ids(ids: list[int], llm: ServedLLM) -> Prompt:
+    if not ids:
+        raise _wrong("prompt must not be empty.")
+    if len(ids) > llm.max_model_len:
+        message = f"The prompt has {len(ids)} tokens; the model's length is {llm.max_model_len}."
+        raise ApiError(400, message, param="prompt", code="context_length_exceeded")
+    check_ids(ids, llm.tokenizer.vocab_size, "prompt")
+    return {"prompt_token_ids": ids}
+
+
+def _is_id(value: object) -> bool:
+    return type(value) is int
+
+
+def _wrong(message: str) -> ApiError:
+    return ApiError(400, message, param="prompt")

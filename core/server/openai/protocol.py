@@ -1,0 +1,142 @@
+"""Request bodies. Types are strict; ranges are checked by `SamplingParams`, whoever the front end is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.engine.sampling import MAX_BAD_WORDS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
+from core.server.errors import ApiError
+
+MAX_MESSAGES = 16384
+MAX_TOOLS = 128
+MAX_ALLOWED_TOKENS = 2**18
+MAX_TEXT_IDS = 2**20
+
+TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+TokenKey = Annotated[int, Field(strict=False, ge=0, le=MAX_TOKENS)]
+Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Salt = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Body(BaseModel):
+    """A request body: unknown fields are let through and reported, wrong types refused, null means not given."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+    model: str | None = None
+
+
+class StreamOptions(BaseModel):
+    """What a stream says about usage."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class GenerationBody(Body):
+    """Fields that chat and plain completions share."""
+
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: Annotated[dict[TokenKey, float], Field(max_length=MAX_TOKEN_LIST)] | None = None
+    allowed_token_ids: Annotated[list[TokenId], Field(max_length=MAX_ALLOWED_TOKENS)] | None = None
+    bad_words: Annotated[list[str], Field(max_length=MAX_BAD_WORDS)] | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_TOKEN_LIST)] | None = None
+    include_stop_str_in_output: bool | None = None
+    ignore_eos: bool | None = None
+    seed: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special_tokens: bool | None = None
+
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    echo: bool | None = None
+    return_token_ids: bool | None = None
+    priority: Priority | None = None
+    cache_salt: Salt | None = None
+
+
+class ChatBody(GenerationBody):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)]
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    max_completion_tokens: int | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    documents: Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class CompletionBody(GenerationBody):
+    """`POST /v1/completions`. `prompt` is a text, a list of texts, token ids, or a list of token-id lists."""
+
+    prompt: Any = None
+    logprobs: int | None = None
+    add_special_tokens: bool | None = None
+
+
+class TokenizeBody(Body):
+    """`POST /tokenize`: a text or a conversation."""
+
+    prompt: str | None = None
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    documents: Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(Body):
+    """`POST /detokenize`."""
+
+    tokens: Annotated[list[TokenId], Field(max_length=MAX_TEXT_IDS)]
+
+
+# Fields that would change the answer if they were ignored, and what to say about each.
+_REFUSED = {
+    "response_format": "structured output is not available",
+    "structured_outputs": "structured output is not available",
+    "guided_json": "structured output is not available",
+    "guided_regex": "structured output is not available",
+    "guided_choice": "structured output is not available",
+    "guided_grammar": "structured output is not available",
+    "chat_template": "templates of requests are not run; the server's own is set with --chat-template",
+    "prompt_embeds": "embeddings as a prompt are not accepted",
+    "use_beam_search": "beam search is not available",
+    "best_of": "best_of is not available; use n",
+    "suffix": "insertion before a suffix is not available",
+    "functions": "functions were replaced by tools",
+    "function_call": "function_call was replaced by tool_choice",
+    "truncate_prompt_tokens": "prompts are never cut; shorten it",
+}
+_PLAIN = ("text", {"type": "text"})
+
+
+def refuse_unsupported(fields: dict[str, Any]) -> None:
+    """Refuse fields that ask for something this server cannot do. Raises `ApiError` 400."""
+    for name in _REFUSED.keys() & fields.keys():
+        value = fields[name]
+        harmless = not value or (name == "response_format" and value in _PLAIN)
+        harmless = harmless or (name == "best_of" and value == fields.get("n", 1))
+        if not harmless:
+            raise ApiError(400, f"{name}: {_REFUSED[name]}.", param=name, code="unsupported_parameter")

@@ -1,0 +1,94 @@
+"""What the routes of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.api.parsers import OutputParser
+from core.config.resolved import Options
+from core.server.errors import ApiError
+from core.server.interface import ServedLLM
+from core.server.metrics import Metrics
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Where the server is between start and exit.
+
+    Attributes:
+        draining: New generations are refused, running ones go on.
+        stopped: Running ones are being ended too.
+        work: Tasks of the generations in flight.
+        failure: The error that a generation saw when the engine went away.
+    """
+
+    draining: bool = False
+    stopped: bool = False
+    work: set[asyncio.Task[Any]] = field(default_factory=set)
+    failure: BaseException | None = None
+
+    async def idle(self, timeout: float) -> bool:
+        """Wait until no generation is in flight; False after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self.work and (left := deadline - time.monotonic()) > 0:
+            await asyncio.wait(set(self.work), timeout=left)
+        return not self.work
+
+    def stop(self) -> None:
+        """End the generations in flight; their clients get an error."""
+        self.draining = self.stopped = True
+        for task in list(self.work):
+            task.cancel()
+
+
+@dataclass(slots=True)
+class ServerState:
+    """What the routes of one server share.
+
+    Attributes:
+        parser: Class that reads tool calls and reasoning in chat output, if one was chosen.
+        defaults: Sampling parameters used where a request leaves them out.
+        reports: How the plugins were selected, as plain data.
+        pending: Sequences handed to the engine that have not produced a token.
+    """
+
+    llm: ServedLLM
+    options: Options
+    metrics: Metrics
+    parser: type[OutputParser] | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    reports: Sequence[Any] = ()
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    created: int = field(default_factory=lambda: int(time.time()))
+    pending: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether new generations are taken."""
+        return self.llm.healthy and not self.lifecycle.draining
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a model that is not served. Raises `ApiError` 404."""
+        if name is not None and name != self.llm.model_name:
+            message = f"The model '{name[:200]}' does not exist here; this server has '{self.llm.model_name}'."
+            raise ApiError(404, message, param="model", code="model_not_found")
+
+    def admit(self, sequences: int) -> None:
+        """Refuse what cannot be taken now, before any work is done for it. Raises `ApiError` 503."""
+        scheduler = self.options.scheduler
+        if self.lifecycle.draining:
+            self._reject("draining", "The server is shutting down.")
+        if not self.llm.healthy:
+            self._reject("engine", "The engine is not available.")
+        # The engine's figure lags behind a burst, so that what was handed over in between counts as well.
+        full = self.llm.stats.waiting >= scheduler.max_waiting
+        if full or self.pending + sequences > scheduler.max_waiting + scheduler.max_num_seqs:
+            self._reject("queue_full", "Too many requests are waiting; try again soon.")
+
+    def _reject(self, reason: str, message: str) -> None:
+        self.metrics.rejections.labels(reason).inc()
+        raise ApiError(503, message, code=reason)

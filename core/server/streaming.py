@@ -1,0 +1,130 @@
+"""Answers that take a while: whole or as server-sent events, cancelled as soon as nobody listens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from core.api.errors import EngineError
+from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
+from core.server.state import Lifecycle
+
+DONE = b"data: [DONE]\n\n"
+_EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+class Job(Protocol):
+    """Work whose result can be had at once or bit by bit."""
+
+    async def collect(self) -> bytes:
+        """Do all of it and return the JSON answer."""
+        ...
+
+    def events(self) -> AsyncGenerator[bytes, None]:
+        """Yield encoded events as they come, without the final `[DONE]`."""
+        ...
+
+
+class JobResponse(Response):
+    """Runs a job while it watches the connection; the job is cancelled when the client goes or the server stops.
+
+    Errors before the first byte are raised (and become an HTTP status); later ones become an `error` event.
+    """
+
+    def __init__(self, lifecycle: Lifecycle, job: Job, *, stream: bool, headers: Mapping[str, str]) -> None:
+        # No `super().__init__`: it would announce the length of a body that does not exist yet.
+        self.status_code = 200
+        self.media_type = "text/event-stream" if stream else "application/json"
+        self.background = None
+        self.init_headers({**headers, **(_EVENT_HEADERS if stream else {})})
+        self._lifecycle = lifecycle
+        self._job = job
+        self._streams = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = self._stream(send) if self._streams else self._whole(send)
+        await until_gone(self._lifecycle, receive, work)
+
+    async def _whole(self, send: Send) -> None:
+        try:
+            body = await self._job.collect()
+        except EngineError as error:
+            self._lifecycle.failure = error
+            raise
+        headers = [*self.raw_headers, (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _stream(self, send: Send) -> None:
+        async with aclosing(self._job.events()) as events:
+            try:
+                data = await anext(events)
+            except EngineError as error:
+                self._lifecycle.failure = error
+                raise
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            try:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                async for data in events:
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                last = DONE
+            except asyncio.CancelledError:
+                if not self._lifecycle.stopped:
+                    raise
+                last = error_event(_stopping()) + DONE
+            except Exception as error:
+                last = self._failed(error) + DONE
+        await send({"type": "http.response.body", "body": last})
+
+    def _failed(self, error: Exception) -> bytes:
+        if isinstance(error, EngineError):
+            self._lifecycle.failure = error
+        log_unexpected(error)
+        return error_event(as_api_error(error))
+
+
+async def until_gone(lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until it ends, the client disconnects, or the server stops.
+
+    Raises:
+        ClientGoneError: The client disconnected; the work was cancelled and has ended.
+        ApiError: 503, the server stops.
+    """
+    task = asyncio.create_task(work)
+    watch = asyncio.create_task(_disconnect(receive))
+    lifecycle.work.add(task)
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        if task.cancelled():
+            raise _stopping()
+        task.result()
+    finally:
+        watch.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()
+        lifecycle.work.discard(task)
+
+
+def error_event(error: ApiError) -> bytes:
+    """Return an error as a server-sent event, which clients raise."""
+    return b"event: error\ndata: " + orjson.dumps(error.body()) + b"\n\n"
+
+
+def _stopping() -> ApiError:
+    return ApiError(503, "The server is shutting down.", code="draining")
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue

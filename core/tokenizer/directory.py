@@ -1,0 +1,116 @@
+"""Tokenizer files in Hugging Face's layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken
+
+from core.api.errors import CheckpointError
+
+_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFiles:
+    """What the files of a directory say together."""
+
+    backend: tokenizers.Tokenizer
+    special: dict[str, str | list[str]]
+    chat_template: str | None
+    eos_ids: tuple[int, ...]
+
+
+def read_directory(path: Path) -> TokenizerFiles:
+    """Read `tokenizer.json` and, where present, its companions.
+
+    Raises:
+        CheckpointError: CORE-M110 `tokenizer.json` is missing, CORE-M111 a file cannot be read.
+    """
+    backend = _backend(path)
+    config = _json(path / "tokenizer_config.json")
+    _add_tokens(backend, config)
+    special = _special(_json(path / "special_tokens_map.json")) | _special(config)
+    return TokenizerFiles(backend, special, _template(path, config), _eos_ids(path, backend, special))
+
+
+def _backend(path: Path) -> tokenizers.Tokenizer:
+    file = path / "tokenizer.json"
+    if not file.is_file():
+        raise CheckpointError(
+            "CORE-M110",
+            f"there is no tokenizer.json in {path}.",
+            hint="Download it with the model, or convert a sentencepiece model with transformers' save_pretrained.",
+        )
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exception
+        raise CheckpointError("CORE-M111", f"{file} is not a tokenizer: {error}.", hint="Download it again.") from error
+
+
+def _json(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError("CORE-M111", f"{file} cannot be read: {error}.", hint="Download it again.") from error
+    if not isinstance(found, dict):
+        raise CheckpointError("CORE-M111", f"{file} does not hold a JSON object.", hint="Download it again.")
+    return found
+
+
+def _add_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
+    """Add the tokens that only the configuration knows, where their ids come out as it says."""
+    entries = config.get("added_tokens_decoder") or {}
+    for token_id, entry in sorted((int(key), value) for key, value in entries.items()):
+        if backend.id_to_token(token_id) is None and token_id == backend.get_vocab_size(with_added_tokens=True):
+            flags = {name: bool(entry.get(name)) for name in _TOKEN_FLAGS}
+            token = AddedToken(_text(entry), **flags)
+            (backend.add_special_tokens if flags["special"] else backend.add_tokens)([token])
+
+
+def _special(config: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """Return every named token; a name that is present but null names none."""
+    found: dict[str, str | list[str]] = {}
+    for name, value in config.items():
+        if name.endswith("_token") and (text := _text(value)):
+            found[name] = text
+        elif name == "additional_special_tokens" and isinstance(value, list):
+            found[name] = [text for item in value if (text := _text(item))]
+    return found
+
+
+def _text(value: Any) -> str | None:
+    """Return a token's text from its text or from its `AddedToken` form."""
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def _template(path: Path, config: Mapping[str, Any]) -> str | None:
+    file = path / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    template = config.get("chat_template") or _json(path / "chat_template.json").get("chat_template")
+    if isinstance(template, list):  # several named ones
+        named = {entry["name"]: entry["template"] for entry in template}
+        template = named.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _eos_ids(path: Path, backend: tokenizers.Tokenizer, special: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the tokenizer's end of sequence and those of the generation defaults (chat models have several)."""
+    named = special.get("eos_token")
+    ids = [backend.token_to_id(named)] if isinstance(named, str) else []
+    for name in ("generation_config.json", "config.json"):
+        given = _json(path / name).get("eos_token_id")
+        if given is not None:
+            ids += given if isinstance(given, list) else [given]
+            break
+    return tuple(dict.fromkeys(token for token in ids if isinstance(token, int)))

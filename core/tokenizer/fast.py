@@ -1,0 +1,119 @@
+"""Tokenizers of the `tokenizers` library behind `core.api.tokenizer.Tokenizer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from core.api.tokenizer import TokenStream
+from core.tokenizer.limits import max_token_chars
+from core.tokenizer.pieces import DecoderKind, byte_level_bytes, decoder_kind
+from core.tokenizer.streams import ByteStream, WindowStream
+
+
+class FastTokenizer:
+    """A `tokenizers.Tokenizer` with the facts that serving needs. Safe to use from several threads.
+
+    Args:
+        backend: Owned from here on: its truncation and padding are switched off.
+        special: Named special tokens by text, as chat templates read them.
+        chat_template: Jinja source, or None.
+        eos_ids: Ids that end a generation; doubles are dropped.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        special: Mapping[str, str | list[str]],
+        chat_template: str | None,
+        eos_ids: Sequence[int],
+    ) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._special = dict(special)
+        self._kind = decoder_kind(backend)
+        self._bytes: dict[int, bytes | None] = {}
+        self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
+        self.eos_ids = tuple(dict.fromkeys(int(token) for token in eos_ids))
+        self.chat_template = chat_template
+        added = backend.get_added_tokens_decoder()
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        bos = self._special.get("bos_token")
+        self.bos_id: int | None = backend.token_to_id(bos) if isinstance(bos, str) else None
+
+    @classmethod
+    def from_directory(cls, path: str | Path) -> FastTokenizer:
+        """Read `tokenizer.json` and its companions (Hugging Face's layout).
+
+        Raises:
+            CheckpointError: CORE-M110 a file is missing, CORE-M111 a file cannot be read.
+        """
+        from core.tokenizer.directory import read_directory
+
+        files = read_directory(Path(path))
+        return cls(files.backend, special=files.special, chat_template=files.chat_template, eos_ids=files.eos_ids)
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the ids of `text`, with special tokens in front and behind as the tokenizer defines them.
+
+        Raises:
+            UnicodeEncodeError: The text holds lone surrogates.
+        """
+        return self.encode_batch([text], add_special_tokens=add_special_tokens)[0]
+
+    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+        """Return the ids of each text."""
+        try:
+            batch = self._backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        except TypeError:
+            for text in texts:
+                text.encode()  # says which character the library could not take
+            raise
+        return [encoding.ids for encoding in batch]
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Return the text of a whole sequence; ids outside the vocabulary have none."""
+        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return text
+
+    def token(self, token_id: int) -> str:
+        """Return the text of one id alone, as it reads in the middle of a text (a leading space is kept)."""
+        if self._kind is DecoderKind.BYTES:
+            return (self.token_bytes(token_id) or b"").decode("utf-8", "replace")
+        stream = self.stream(self._anchor, skip_special_tokens=False)
+        return stream.step(token_id) + stream.flush()
+
+    def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> TokenStream:
+        """Return the incremental detokenization of what follows `prompt_ids`."""
+        skip = self.special_ids if skip_special_tokens else frozenset()
+        if self._kind is DecoderKind.BYTES:
+            return ByteStream(self.token_bytes, prompt_ids, skip)
+        return WindowStream(self._backend, prompt_ids, skip, byte_fallback=self._kind is DecoderKind.BYTE_FALLBACK)
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """Return the bytes that a byte-level tokenizer's id stands for; None outside the vocabulary."""
+        try:
+            return self._bytes[token_id]
+        except KeyError:
+            text = self._backend.id_to_token(token_id) if token_id >= 0 else None
+            found = self._bytes[token_id] = None if text is None else byte_level_bytes(text)
+            return found
+
+    def special_tokens(self) -> dict[str, Any]:
+        """Return the named special tokens by text."""
+        return dict(self._special)
+
+    @cached_property
+    def max_token_chars(self) -> int | None:
+        """Most characters of text that one token can stand for; None where there is no bound (see `limits`)."""
+        return max_token_chars(self._backend)
+
+    @cached_property
+    def _anchor(self) -> list[int]:
+        return self.encode("a", add_special_tokens=False)

@@ -1,0 +1,109 @@
+"""From a resolved configuration to a model that is ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from core.api.attention import AttentionContext
+from core.api.errors import ConfigError
+from core.api.quantization import QuantContext
+from core.layers.builder import Builder
+from core.worker.loading.fill import WeightFiller
+from core.worker.loading.names import NameMap
+
+if TYPE_CHECKING:
+    from core.api.attention import AttentionBackend
+    from core.api.models import Model
+    from core.api.weights import WeightTensor
+    from core.config.resolved import EngineConfig
+    from core.layers.attention import AttentionModule
+    from core.plugins.boot import ActivePlugins
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class LoadedModel:
+    """A model with its weights.
+
+    Attributes:
+        model: Ready for `forward` and `logits`, once each attention's `kv` is bound.
+        attentions: Its attention layers, by layer.
+        backend: The attention backend that made them.
+        num_parameters: Values read from the checkpoint.
+    """
+
+    def __init__(
+        self, model: Model, attentions: list[AttentionModule], backend: AttentionBackend, filler: WeightFiller
+    ) -> None:
+        self.model = model
+        self.attentions = attentions
+        self.backend = backend
+        self.num_parameters = 0
+        self._filler = filler
+
+    def reload(self, tensors: Iterator[WeightTensor]) -> None:
+        """Replace all weights between two steps; the old ones stay in use until all of `tensors` was read and checked.
+
+        Raises:
+            CheckpointError: `tensors` is not exactly what the model needs; the old weights stay.
+        """
+        self.num_parameters = self._filler.fill(tensors)
+
+
+def load_model(
+    config: EngineConfig, active: ActivePlugins, device: torch.device, progress: Callable[[int, int], None]
+) -> LoadedModel:
+    """Build the model on `device` and stream its weights in; at most one checkpoint tensor is held besides the model.
+
+    Args:
+        progress: Called with bytes read so far and in all.
+
+    Raises:
+        CheckpointError: The checkpoint is not what its configuration says (see `LoadedModel.reload`).
+    """
+    loaded = build_model(config, active, device)
+    reader = active.impl("core.weight_loaders")()
+    meter = _Meter(config.checkpoint.num_bytes, progress)
+    loaded.reload(reader.tensors(Path(config.checkpoint.path), meter.add))
+    return loaded
+
+
+def build_model(config: EngineConfig, active: ActivePlugins, device: torch.device) -> LoadedModel:
+    """Build the model without weights: nothing can be run before the first `reload`."""
+    dtype = torch_dtype(config.dtype)
+    context = AttentionContext(device, dtype, torch_dtype(config.kv_dtype), config.block_size)
+    backend = active.impl("core.attention_backends")(context)
+    checkpoint = config.checkpoint
+    scheme = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config))
+    builder = Builder(scheme, backend, device=device, dtype=dtype, max_positions=config.max_model_len)
+    model_class = active.impl("core.models")
+    # Formats without a config.json know the architecture, but keep it out of the configuration.
+    settings = {"architectures": [checkpoint.architecture], **checkpoint.config}
+    model = model_class(settings, builder)
+    names = NameMap(model_class.weight_rules(settings), builder.tied)
+    filler = WeightFiller(builder.groups, names, device)
+    return LoadedModel(model, sorted(builder.attentions, key=lambda one: one.site.layer), backend, filler)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return the dtype of this name. Raises `ConfigError` CORE-C150 for a name that is no compute dtype."""
+    if name not in _DTYPES:
+        raise ConfigError("CORE-C150", f"dtype '{name}' is not one of {', '.join(_DTYPES)}.")
+    return _DTYPES[name]
+
+
+class _Meter:
+    """Adds up the bytes of single tensors for the caller's progress display."""
+
+    def __init__(self, total: int, progress: Callable[[int, int], None]) -> None:
+        self._done = 0
+        self._total = total
+        self._progress = progress
+
+    def add(self, num_bytes: int) -> None:
+        self._done += num_bytes
+        self._progress(self._done, self._total)

@@ -1,0 +1,1 @@
+"""Filling a model's parameters from a stream of checkpoint tensors."""

@@ -1,0 +1,33 @@
+"""A model's weight rules, applied to checkpoint names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from core.api.models import WeightRules
+
+
+class NameMap:
+    """Checkpoint name -> parameter name.
+
+    Args:
+        rules: Renames (prefixes, first match wins) and globs of checkpoint names that are left out.
+        tied: Parameter names that are left out because their layer shares another's parameters.
+    """
+
+    def __init__(self, rules: WeightRules, tied: Collection[str]) -> None:
+        self._rules = rules
+        self._tied = frozenset(tied)
+
+    def __call__(self, name: str) -> str | None:
+        """Return the parameter name, or None when the tensor is left out on purpose."""
+        if any(fnmatchcase(name, pattern) for pattern in self._rules.skip):
+            return None
+        for old, new in self._rules.rename:
+            if name.startswith(old):
+                name = new + name.removeprefix(old)
+                break
+        return None if name in self._tied else name

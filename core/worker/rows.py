@@ -1,0 +1,71 @@
+"""State that lives as long as a request: its row in the token pool and in the block tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.engine.step import BlockUpdate, NewRow
+
+
+class RowTable:
+    """Fixed tables with one row per request that may run at once. A request keeps its row for life.
+
+    Attributes:
+        tokens: `(max_rows, max_model_len + 1)` int32 on the device: prompt and sampled tokens. The next step reads its
+            inputs here, so that the host never needs to know a token to run it.
+        block_tables: `(max_rows, blocks per request)` int32 on the device.
+        prompt_lens: `(max_rows,)` int32 on the host.
+    """
+
+    def __init__(self, max_rows: int, max_model_len: int, block_size: int, device: torch.device) -> None:
+        columns = -(-max_model_len // block_size)
+        # Zeroed memory is committed page by page when it is first written: idle rows cost address space only.
+        self.tokens = torch.zeros(max_rows, max_model_len + 1, dtype=torch.int32, device=device)
+        self.block_tables = torch.zeros(max_rows, columns, dtype=torch.int32, device=device)
+        self.prompt_lens = np.zeros(max_rows, dtype=np.int32)
+        self.block_size = block_size
+        self.device = device
+
+    def admit(self, new_rows: Sequence[NewRow]) -> None:
+        """Give each new request its row.
+
+        What the row's previous owner left past the prompt stays, unread: every reader stops at the known tokens.
+        """
+        for new in new_rows:
+            prompt = torch.from_numpy(np.array(new.prompt, dtype=np.int32))
+            self.tokens[new.row, : len(prompt)] = prompt.to(self.device)
+            self.block_tables[new.row] = 0
+            self.prompt_lens[new.row] = len(prompt)
+
+    def update_blocks(self, update: BlockUpdate) -> None:
+        """Apply a ragged diff of block tables with one scatter."""
+        if len(update.blocks) == 0:
+            return
+        places = tuple(self.to_device(index) for index in scattered(update))
+        blocks = np.array(update.blocks, dtype=np.int32)
+        self.block_tables.index_put_(places, torch.from_numpy(blocks).to(self.device))
+
+    def write_tokens(self, rows: np.ndarray, positions: np.ndarray, tokens: Tensor) -> None:
+        """Store one token per entry: `tokens (n,)` at `positions (n,)` of `rows (n,)`."""
+        places = (self.to_device(rows.astype(np.int64)), self.to_device(positions))
+        self.tokens.index_put_(places, tokens.to(torch.int32))
+
+    def blocks_of(self, row: int, num_tokens: int) -> np.ndarray:
+        """Return the blocks that hold a row's first `num_tokens` tokens."""
+        return self.block_tables[row, : -(-num_tokens // self.block_size)].cpu().numpy()
+
+    def to_device(self, array: np.ndarray) -> Tensor:
+        """Return index data as an int64 tensor on the device."""
+        return torch.from_numpy(array.astype(np.int64, copy=False)).to(self.device)
+
+
+def scattered(update: BlockUpdate) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row and the column of every block of a ragged update, each `(blocks,)` int64."""
+    counts = np.diff(update.offsets)
+    within = np.arange(len(update.blocks)) - np.repeat(update.offsets[:-1], counts)
+    rows = np.repeat(update.rows, counts).astype(np.int64)
+    return rows, np.repeat(update.starts, counts).astype(np.int64) + within

@@ -1,0 +1,97 @@
+"""The runner: one step from plan to result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.api.attention import AttentionBackend
+from core.api.models import Model
+from core.engine.step import StepPlan, StepResult
+from core.worker.inputs import StepInputs, build_inputs
+from core.worker.participants import Participant
+from core.worker.rows import RowTable
+from core.worker.sampling.batch import SampleBatch
+from core.worker.sampling.prompt import PromptScorer
+from core.worker.sampling.sampler import Sampled, Sampler
+from core.worker.tainted import TaintedBlocks
+
+NO_TOKEN = -1
+
+
+class Runner:
+    """Executes plans in order, on one thread.
+
+    Args:
+        caches: KV cache of each layer, `(num_blocks, ...)`.
+
+    Attributes:
+        participants: Take part in every step, in order.
+    """
+
+    def __init__(
+        self, model: Model, backend: AttentionBackend, caches: Sequence[Tensor], rows: RowTable, sampler: Sampler
+    ) -> None:
+        self._model = model
+        self._backend = backend
+        self._rows = rows
+        self._sampler = sampler
+        self._tainted = TaintedBlocks(caches, rows.block_size)
+        self._scorer = PromptScorer(model.logits, rows, sampler.params)
+        self.participants: list[Participant] = []
+
+    @torch.inference_mode()
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Run one step. A row that fails numerically is reported in `errors`; the others are not touched by it."""
+        self._apply(plan)
+        for participant in self.participants:
+            participant.begin(plan)
+        result = StepResult(plan.number, np.zeros(0, dtype=np.int32))
+        if len(plan.rows):
+            self._run(plan, result)
+        for participant in self.participants:
+            participant.end(result)
+        return result
+
+    def _apply(self, plan: StepPlan) -> None:
+        self._rows.admit(plan.new_rows)
+        self._sampler.admit(plan.new_rows)
+        for new in plan.new_rows:
+            self._scorer.admit(new.row)
+        self._tainted.clean(plan)
+        self._rows.update_blocks(plan.blocks)
+
+    def _run(self, plan: StepPlan, result: StepResult) -> None:
+        inputs = build_inputs(plan, self._rows, self._backend)
+        hidden = self._model.forward(inputs)
+        prompt = self._scorer.score(plan, inputs.batch.query_starts, hidden)
+        result.prompt_logprobs, result.errors = prompt.logprobs, prompt.errors
+        sampling = np.flatnonzero(plan.samples)
+        if len(sampling):
+            self._sample(plan, inputs, hidden, sampling, result)
+        for i in result.errors:
+            self._tainted.mark(self._rows.blocks_of(int(plan.rows[i]), int(plan.starts[i] + plan.counts[i])))
+
+    def _sample(
+        self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, sampling: np.ndarray, result: StepResult
+    ) -> None:
+        # A pure decode step samples from every token as it is.
+        every = len(sampling) == len(hidden)
+        logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
+        rows, known = plan.rows[sampling].astype(np.int64), (plan.starts + plan.counts)[sampling].astype(np.int64)
+        flags, outputs = self._sampler.params.flags[rows], plan.output_counts[sampling].astype(np.int64)
+        sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens))
+        self._rows.write_tokens(rows, known, sampled.tokens)
+        self._collect(sampled, sampling, result)
+
+    def _collect(self, sampled: Sampled, sampling: np.ndarray, result: StepResult) -> None:
+        for index, message in sampled.errors.items():
+            result.errors[int(sampling[index])] = message
+        tokens = sampled.tokens.cpu().numpy().astype(np.int32)
+        failed = np.isin(sampling, list(result.errors))
+        tokens[failed] = NO_TOKEN
+        result.tokens = tokens
+        result.logprobs = {index: entry for index, entry in sampled.logprobs.items() if not failed[index]}

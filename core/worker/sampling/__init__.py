@@ -1,0 +1,1 @@
+"""Sampling: from logits to tokens, one noun per file; `sampler` puts them in order."""

@@ -1,0 +1,67 @@
+"""The rows that sample in one step, as every stage of the sampler sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+
+class Feature:
+    """Bits of what a row asks for. A step whose rows lack a bit never enters the code behind it."""
+
+    RANDOM = 1 << 0
+    TRUNCATED = 1 << 1
+    SEEDED = 1 << 2
+    LOGPROBS = 1 << 3
+    PROMPT_LOGPROBS = 1 << 4
+    ALLOWED = 1 << 5
+    BAD_WORDS = 1 << 6
+    MIN_TOKENS = 1 << 7
+    BIAS = 1 << 8
+    PENALTIES = 1 << 9
+
+    LOGITS = ALLOWED | BAD_WORDS | MIN_TOKENS | BIAS | PENALTIES
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """Entry `i` of every array is the i-th sampled row.
+
+    Attributes:
+        rows: `(n,)` permanent rows.
+        flags: `(n,)` `Feature` bits.
+        output_counts: `(n,)` output tokens before this one.
+        known: `(n,)` prompt and output tokens before this one.
+        pool: The token pool, `(max_rows, tokens)` int32.
+    """
+
+    rows: np.ndarray
+    flags: np.ndarray
+    output_counts: np.ndarray
+    known: np.ndarray
+    pool: Tensor
+
+    @property
+    def features(self) -> int:
+        """Bits that at least one row has."""
+        return int(np.bitwise_or.reduce(self.flags)) if len(self.flags) else 0
+
+    def using(self, feature: int) -> np.ndarray:
+        """Return the indices of the rows that have any of these bits."""
+        return np.flatnonzero(self.flags & feature)
+
+    def without(self, feature: int) -> np.ndarray:
+        """Return the indices of the rows that have none of these bits."""
+        return np.flatnonzero((self.flags & feature) == 0)
+
+    def parts(self, size: int) -> Iterator[tuple[slice, SampleBatch]]:
+        """Yield the batch in runs of at most `size` rows, each with its place in the whole."""
+        for begin in range(0, len(self.rows), size):
+            part = slice(begin, begin + size)
+            yield (
+                part,
+                SampleBatch(self.rows[part], self.flags[part], self.output_counts[part], self.known[part], self.pool),
+            )

@@ -1,0 +1,38 @@
+"""Logit bias: numbers added to the logits of chosen tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from core.engine.sampling import SamplingParams
+from core.worker.sampling.batch import Feature, SampleBatch
+
+
+class LogitBias:
+    """Adds `logit_bias`."""
+
+    feature = Feature.BIAS
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self._device = device
+        self._rows: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
+        """Take the row's biases."""
+        self._rows.pop(row, None)
+        bias = {token: value for token, value in (params.logit_bias or {}).items() if 0 <= token < self._vocab_size}
+        if not bias:
+            return False
+        values = torch.tensor(list(bias.values()), dtype=torch.float32, device=self._device)
+        self._rows[row] = (torch.tensor(list(bias), device=self._device), values)
+        return True
+
+    def apply(self, logits: Tensor, batch: SampleBatch) -> None:
+        """Add each row's biases."""
+        for i in batch.using(self.feature).tolist():
+            ids, values = self._rows[int(batch.rows[i])]
+            logits[i].index_add_(0, ids, values)

@@ -1,0 +1,59 @@
+"""Numbers that each row samples with, as host arrays indexed by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.engine.sampling import SamplingParams
+from core.worker.sampling.batch import Feature
+
+MIN_TEMPERATURE = 1e-6
+"""Below this the division leaves float32; the distribution is a point long before."""
+
+
+class RowParams:
+    """Temperature, truncation, seeds and log-probability counts of all rows.
+
+    Attributes:
+        flags: `(max_rows,)` `Feature` bits, those of the logits processors included.
+    """
+
+    def __init__(self, max_rows: int) -> None:
+        self.flags = np.zeros(max_rows, dtype=np.uint32)
+        self.temperature = np.ones(max_rows, dtype=np.float32)
+        self.top_k = np.zeros(max_rows, dtype=np.int64)
+        self.top_p = np.ones(max_rows, dtype=np.float32)
+        self.min_p = np.zeros(max_rows, dtype=np.float32)
+        self.seeds = np.zeros(max_rows, dtype=np.int64)
+        self.logprobs = np.zeros(max_rows, dtype=np.int32)
+        self.prompt_logprobs = np.zeros(max_rows, dtype=np.int32)
+
+    def admit(self, row: int, params: SamplingParams) -> None:
+        """Give a row its numbers; every array entry of the previous owner is overwritten."""
+        self.temperature[row] = max(params.temperature, MIN_TEMPERATURE)
+        self.top_k[row] = max(params.top_k, 0)
+        self.top_p[row] = params.top_p
+        self.min_p[row] = params.min_p
+        self.seeds[row] = params.seed or 0
+        self.logprobs[row] = params.logprobs or 0
+        self.prompt_logprobs[row] = params.prompt_logprobs or 0
+        self.flags[row] = _flags(params)
+
+
+def column(values: np.ndarray, device: torch.device) -> Tensor:
+    """Return `(n,)` numbers as an `(n, 1)` tensor on the device."""
+    return torch.from_numpy(values).to(device)[:, None]
+
+
+def _flags(params: SamplingParams) -> int:
+    truncated = params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0
+    bits = 0
+    if not params.greedy:
+        bits |= Feature.RANDOM
+        bits |= Feature.TRUNCATED if truncated else 0
+        bits |= Feature.SEEDED if params.seed is not None else 0
+    bits |= Feature.LOGPROBS if params.logprobs is not None else 0
+    bits |= Feature.PROMPT_LOGPROBS if params.prompt_logprobs is not None else 0
+    return bits

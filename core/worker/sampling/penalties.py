@@ -1,0 +1,92 @@
+"""Repetition, frequency and presence penalties over token counts that exist only for the rows that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.engine.sampling import SamplingParams
+from core.worker.sampling.batch import Feature, SampleBatch
+
+
+class Penalties:
+    """Applies `repetition_penalty`, `frequency_penalty` and `presence_penalty`.
+
+    Rows with a penalty get a slot in `counts (slots, vocab)` and `prompt (slots, vocab)`; both grow on demand. Counts
+    follow the token pool: one token per step in the ordinary case, a recount whenever a row is not where it was.
+    """
+
+    feature = Feature.PENALTIES
+
+    def __init__(self, max_rows: int, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self._device = device
+        self._slots = np.full(max_rows, -1, dtype=np.int64)
+        self._counted = np.full(max_rows, -1, dtype=np.int64)
+        self._strengths = np.zeros((3, max_rows), dtype=np.float32)
+        self._free: list[int] = []
+        self._counts = torch.zeros(0, vocab_size, dtype=torch.int32, device=device)
+        self._prompt = torch.zeros(0, vocab_size, dtype=torch.bool, device=device)
+
+    def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
+        """Take the row's strengths; its tokens are counted when it first samples."""
+        if self._slots[row] >= 0:
+            self._free.append(int(self._slots[row]))
+            self._slots[row] = -1
+        strengths = (params.repetition_penalty, params.frequency_penalty, params.presence_penalty)
+        if strengths == (1.0, 0.0, 0.0):
+            return False
+        self._strengths[:, row] = strengths
+        self._counted[row] = -1
+        self._slots[row] = self._take_slot()
+        return True
+
+    def apply(self, logits: Tensor, batch: SampleBatch) -> None:
+        """Penalise what the rows have said so far."""
+        chosen = batch.using(self.feature)
+        rows = batch.rows[chosen]
+        self._count(batch, chosen)
+        slots = torch.from_numpy(self._slots[rows]).to(self._device)
+        counts = self._counts[slots]
+        repetition, frequency, presence = torch.from_numpy(self._strengths[:, rows]).to(self._device)[:, :, None]
+        index = torch.from_numpy(chosen).to(self._device)
+        values = logits[index]
+        factor = torch.where(values > 0, 1.0 / repetition, repetition)
+        values = torch.where(self._prompt[slots] | (counts > 0), values * factor, values)
+        logits[index] = values - frequency * counts - presence * (counts > 0)
+
+    def _take_slot(self) -> int:
+        if not self._free:
+            used = len(self._counts)
+            more = max(used, 4)
+            self._free = list(range(used, used + more))
+            self._counts = torch.cat((self._counts, self._counts.new_zeros(more, self._vocab_size)))
+            self._prompt = torch.cat((self._prompt, self._prompt.new_zeros(more, self._vocab_size)))
+        return self._free.pop()
+
+    def _count(self, batch: SampleBatch, chosen: np.ndarray) -> None:
+        rows, outputs = batch.rows[chosen], batch.output_counts[chosen]
+        behind = outputs - self._counted[rows]
+        behind[self._counted[rows] < 0] = -1
+        self._count_last(batch.pool, rows[behind == 1], batch.known[chosen][behind == 1])
+        for i in chosen[(behind != 0) & (behind != 1)].tolist():
+            self._recount(batch.pool, int(batch.rows[i]), int(batch.known[i]), int(batch.output_counts[i]))
+        self._counted[rows] = outputs
+
+    def _count_last(self, pool: Tensor, rows: np.ndarray, known: np.ndarray) -> None:
+        if len(rows) == 0:
+            return
+        places = (torch.from_numpy(rows).to(self._device), torch.from_numpy(known - 1).to(self._device))
+        slots = torch.from_numpy(self._slots[rows]).to(self._device)
+        one = torch.ones((), dtype=torch.int32, device=self._device)
+        self._counts.index_put_((slots, pool[places].long()), one, accumulate=True)
+
+    def _recount(self, pool: Tensor, row: int, known: int, outputs: int) -> None:
+        slot = int(self._slots[row])
+        prompt, output = pool[row, : known - outputs].long(), pool[row, known - outputs : known].long()
+        self._prompt[slot] = False
+        self._prompt[slot, prompt] = True
+        self._counts[slot] = torch.bincount(output, minlength=self._vocab_size).to(torch.int32)

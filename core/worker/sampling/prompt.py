@@ -1,0 +1,74 @@
+"""Log-probabilities of prompt tokens, for the rows that asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from core.engine.step import StepPlan, TopLogprobs
+from core.worker.rows import RowTable
+from core.worker.sampling.batch import Feature
+from core.worker.sampling.logprobs import joined, top_logprobs
+from core.worker.sampling.params import RowParams
+
+CHUNK = 256
+"""Positions scored at a time: `CHUNK x vocab` logits in float32 exist at once."""
+
+NOT_FINITE = "CORE-E121 The model produced logits that are not finite numbers for this request's prompt."
+
+
+@dataclass(slots=True)
+class PromptScores:
+    """By index into the plan's rows: the positions scored in this step, and what went wrong."""
+
+    logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+class PromptScorer:
+    """Scores each prompt position once: position `p` scores token `p + 1`.
+
+    Args:
+        project: Hidden states to logits.
+    """
+
+    def __init__(self, project: Callable[[Tensor], Tensor], rows: RowTable, params: RowParams) -> None:
+        self._project = project
+        self._rows = rows
+        self._params = params
+        self._next = np.zeros(len(params.flags), dtype=np.int64)
+
+    def admit(self, row: int) -> None:
+        """Begin a new request's prompt."""
+        self._next[row] = 0
+
+    def score(self, step: StepPlan, query_starts: np.ndarray, hidden: Tensor) -> PromptScores:
+        """Score the prompt positions of this step; a prompt computed again after a preemption is not scored again."""
+        scores = PromptScores()
+        for i in np.flatnonzero(self._params.flags[step.rows] & Feature.PROMPT_LOGPROBS).tolist():
+            row, start = int(step.rows[i]), int(step.starts[i])
+            begin = max(start, int(self._next[row]))
+            end = min(start + int(step.counts[i]), int(self._rows.prompt_lens[row]) - 1)
+            if begin >= end:
+                continue
+            first = int(query_starts[i]) + begin - start
+            table = self._table(hidden[first : first + end - begin], row, begin)
+            self._next[row] = end
+            if np.isfinite(table.values[:, 0]).all():
+                scores.logprobs[i] = table
+            else:
+                scores.errors[i] = NOT_FINITE
+        return scores
+
+    def _table(self, hidden: Tensor, row: int, position: int) -> TopLogprobs:
+        alternatives = int(self._params.prompt_logprobs[row])
+        targets = self._rows.tokens[row, position + 1 : position + 1 + len(hidden)].long()
+        parts = []
+        for begin in range(0, len(hidden), CHUNK):
+            part = slice(begin, begin + CHUNK)
+            logprobs = self._project(hidden[part]).float().log_softmax(-1)
+            parts.append(top_logprobs(logprobs, targets[part], alternatives))
+        return joined(parts)

@@ -1,0 +1,46 @@
+"""Blocks that failed rows may have left with numbers that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.engine.step import StepPlan
+from core.worker.rows import scattered
+
+
+class TaintedBlocks:
+    """Cleans a failed row's blocks when another row is about to write them.
+
+    Attention masks places that are not written yet, but zero times infinity is not zero. A block that is handed on with
+    its content (a cached prefix) stays as it is: its reader must fail too, rather than read numbers nobody computed.
+
+    Args:
+        caches: KV cache of each layer, `(num_blocks, ...)`.
+    """
+
+    def __init__(self, caches: Sequence[Tensor], block_size: int) -> None:
+        self._caches = caches
+        self._block_size = block_size
+        self._tainted = np.zeros(len(caches[0]), dtype=bool)
+
+    def mark(self, blocks: np.ndarray) -> None:
+        """Remember the blocks of a failed row."""
+        self._tainted[blocks] = True
+
+    def clean(self, plan: StepPlan) -> None:
+        """Clean the tainted blocks that this plan gives out to be written. Costs nothing while no row has failed."""
+        if not self._tainted.any() or len(plan.blocks.blocks) == 0:
+            return
+        rows, columns = scattered(plan.blocks)
+        computed = np.zeros(int(max(rows.max(), plan.rows.max(initial=0))) + 1, dtype=np.int64)
+        computed[plan.rows] = plan.starts
+        fresh = plan.blocks.blocks[columns * self._block_size >= computed[rows]]
+        dirty = fresh[self._tainted[fresh]].astype(np.int64)
+        for cache in self._caches:
+            places = torch.from_numpy(dirty).to(cache.device)
+            cache[places] = cache[places].nan_to_num_(0.0, 0.0, 0.0)
+        self._tainted[dirty] = False

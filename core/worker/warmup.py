@@ -1,0 +1,50 @@
+"""A short run through the ordinary step path, so that the first request does not pay for first-time work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from core.engine.sampling import SamplingParams
+from core.engine.step import BlockUpdate, NewRow, StepPlan, StepResult
+
+PROMPT_TOKENS = 16
+DECODE_STEPS = 2
+
+
+def warm_up(execute: Callable[[StepPlan], StepResult], *, block_size: int, num_blocks: int, max_model_len: int) -> None:
+    """Run one small prompt and a few decode steps in row 0, and leave nothing behind that a request could see.
+
+    Rows are reset when a request takes them, and a request's blocks are written before they are read.
+    """
+    room = min(max_model_len, (num_blocks - 1) * block_size)
+    for plan in _plans(max(1, min(PROMPT_TOKENS, room - DECODE_STEPS)), room, block_size):
+        execute(plan)
+
+
+def _plans(prompt: int, room: int, block_size: int) -> Iterator[StepPlan]:
+    new = NewRow(0, np.zeros(prompt, dtype=np.int32), SamplingParams(temperature=0.0), ())
+    columns = -(-min(prompt + DECODE_STEPS, room) // block_size)
+    blocks = _update(np.arange(1, columns + 1, dtype=np.int32))
+    yield _plan(0, [new], blocks, start=0, count=prompt, outputs=0)
+    for step in range(1, min(DECODE_STEPS, room - prompt) + 1):
+        yield _plan(step, [], _update(np.zeros(0, dtype=np.int32)), start=prompt + step - 1, count=1, outputs=step)
+
+
+def _plan(number: int, new: list[NewRow], blocks: BlockUpdate, *, start: int, count: int, outputs: int) -> StepPlan:
+    return StepPlan(
+        number=number,
+        new_rows=new,
+        blocks=blocks,
+        rows=np.zeros(1, dtype=np.int32),
+        starts=np.array([start], dtype=np.int32),
+        counts=np.array([count], dtype=np.int32),
+        samples=np.ones(1, dtype=bool),
+        output_counts=np.array([outputs], dtype=np.int32),
+    )
+
+
+def _update(blocks: np.ndarray) -> BlockUpdate:
+    one = np.zeros(1 if len(blocks) else 0, dtype=np.int32)
+    return BlockUpdate(one, one, np.array([0, len(blocks)] if len(blocks) else [0], dtype=np.int32), blocks)

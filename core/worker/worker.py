@@ -1,0 +1,183 @@
+"""The worker: owns the device, the model, the KV cache and the rows, and executes plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from core.api.errors import EngineError
+from core.api.platform import Platform, Stream
+from core.config.resolved import EngineConfig
+from core.engine.step import StepPlan, StepResult, WorkerInfo
+from core.worker.loader import LoadedModel, load_model
+from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
+from core.worker.participants import ConnectorParticipant
+from core.worker.rows import RowTable
+from core.worker.runner import Runner
+from core.worker.sampling.sampler import Sampler
+from core.worker.warmup import warm_up
+
+if TYPE_CHECKING:
+    from core.api.descriptors import KVConnectorSpec
+    from core.api.weights import WeightManifest, WeightReceiver
+    from core.plugins.boot import ActivePlugins
+
+
+class Worker:
+    """One device's share of an engine.
+
+    Args:
+        active: The plan's plugins, loaded in this process.
+        on_progress: Called with `(done, total)` bytes while weights load.
+
+    `start` comes first and `close` last; in between, `execute` and `call` are for one thread at a time.
+    """
+
+    def __init__(self, config: EngineConfig, active: ActivePlugins, on_progress: Callable[[int, int], None]) -> None:
+        self._config = config
+        self._active = active
+        self._on_progress = on_progress
+        self._timeline: list[tuple[str, float]] = []
+        self._platform: Platform = active.impl("core.platforms")()
+        self._loaded: LoadedModel
+        self._runner: Runner
+        self._budget: KVBudget
+        self._weights_version = "initial"
+        self._methods: Mapping[str, Callable[..., Any]] = {
+            "memory": self._memory,
+            "update_weights": self._update_weights,
+            "weight_version": lambda: self._weights_version,
+        }
+
+    @torch.inference_mode()
+    def start(self) -> WorkerInfo:
+        """Open the device, load the model, allocate the KV cache and run once.
+
+        Raises:
+            CoreError: With the cause; the worker must then be closed.
+        """
+        options = self._config.options
+        with self._phase("device"):
+            device = self._platform.open(threads=options.runtime.threads, seed=options.model.seed)
+        with self._phase("weights"):
+            self._loaded = load_model(self._config, self._active, device, self._on_progress)
+        with self._phase("kv cache"):
+            caches = self._allocate(device)
+        with self._phase("warm-up"):
+            self._runner = self._make_runner(caches, device)
+            warm_up(
+                self._runner.execute,
+                block_size=self._config.block_size,
+                num_blocks=self._budget.num_blocks,
+                max_model_len=self._config.max_model_len,
+            )
+        with self._phase("connectors"):
+            self._runner.participants.extend(self._connectors(caches))
+        return WorkerInfo(self._budget.num_blocks, self._budget.bytes_per_block, self._facts(), self._timeline)
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Run one step."""
+        return self._runner.execute(plan)
+
+    def stream(self) -> Stream:
+        """Return a stream of the platform on which to execute steps."""
+        return self._platform.stream()
+
+    @torch.inference_mode()
+    def call(self, method: str, *args: Any) -> Any:
+        """Call one of the named methods between steps.
+
+        Raises:
+            EngineError: There is no such method (CORE-E124).
+        """
+        known = self._methods.get(method)
+        if known is None:
+            raise EngineError("CORE-E124", f"A worker has no method {method!r}; it has {', '.join(self._methods)}.")
+        return known(*args)
+
+    def close(self) -> None:
+        """Close connectors and the platform. Harmless on a worker that did not start, or twice."""
+        runner = getattr(self, "_runner", None)
+        while runner is not None and runner.participants:
+            runner.participants.pop().close()
+        self._platform.close()
+
+    def _allocate(self, device: torch.device) -> list[Tensor]:
+        """Size the cache, allocate it layer by layer, and bind each layer to its own."""
+        attentions = sorted(self._loaded.attentions, key=lambda attention: attention.site.layer)
+        layouts = [self._loaded.backend.kv_layout(attention.site) for attention in attentions]
+        demand = KVDemand(
+            sum(layout.bytes_per_block for layout in layouts),
+            self._config.block_size,
+            self._config.max_model_len,
+            self._config.options.scheduler.max_num_seqs,
+        )
+        self._budget = plan_kv(self._config.options.kv, demand, self._platform.memory())
+        caches = []
+        # Ordinary tensors, not inference tensors: a connector may write them from a thread of its own.
+        with torch.inference_mode(False):
+            for attention, layout in zip(attentions, layouts):
+                shape = (self._budget.num_blocks, *layout.block_shape)
+                attention.kv = torch.zeros(shape, dtype=layout.dtype, device=device)
+                caches.append(attention.kv)
+        return caches
+
+    def _make_runner(self, caches: list[Tensor], device: torch.device) -> Runner:
+        config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
+        rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
+        sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed)
+        return Runner(self._loaded.model, self._loaded.backend, caches, rows, sampler)
+
+    def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
+        for planned, spec, _ in self._active.impls("core.kv_connectors"):
+            path = cast("KVConnectorSpec", spec).worker_impl
+            worker = self._active.load(planned, path)(planned.options)
+            worker.bind(caches)
+            yield ConnectorParticipant(planned.name, worker)
+
+    def _facts(self) -> dict[str, str]:
+        attention = self._config.plan.one("core.attention_backends")
+        return {
+            **self._platform.describe(),
+            "checkpoint": gib(self._config.checkpoint.num_bytes),
+            "attention": attention.name if attention else "",
+            "kv cache": self._budget.describe(),
+        }
+
+    def _memory(self) -> dict[str, int]:
+        """Return total and free memory of the device, and the KV cache's size, in bytes."""
+        memory = self._platform.memory()
+        return {"total": memory.total, "free": memory.free, "kv": self._budget.num_bytes}
+
+    def _update_weights(self, info: Mapping[str, Any]) -> str:
+        """Load new weights into the model and return their version.
+
+        Raises:
+            EngineError: The engine was started without a weight-transfer engine (CORE-E123).
+        """
+        if self._config.plan.one("core.weight_transfer") is None:
+            raise EngineError(
+                "CORE-E123",
+                "Weights cannot be updated: no weight-transfer engine was chosen.",
+                hint="Start with --weight-transfer; `core plugins` lists the installed ones.",
+            )
+        options = self._active.options("core.weight_transfer")
+        receiver: WeightReceiver = self._active.impl("core.weight_transfer")(options)
+        try:
+            manifest: WeightManifest = receiver.begin(info)
+            self._loaded.reload(receiver.stream())
+        finally:
+            receiver.end()
+        self._weights_version = manifest.version
+        return manifest.version
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        begin = perf_counter()
+        yield
+        self._timeline.append((name, perf_counter() - begin))

@@ -1,0 +1,115 @@
+"""The backend: cache layout, plans, and attention of one layer by `scaled_dot_product_attention`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
+from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
+
+
+class TorchSdpaBackend:
+    """Paged attention in plain torch. Block `b` has its keys in `cache[b, 0]`, its values in `cache[b, 1]`."""
+
+    def __init__(self, ctx: AttentionContext) -> None:
+        self._ctx = ctx
+        self._planner = Planner(ctx.block_size, ctx.dtype)
+        self._kinds: list[LayerKind] = []
+
+    def kv_layout(self, site: AttentionSite) -> KVLayout:
+        """Return blocks of `(2, block_size, kv_heads, head_dim)`."""
+        return KVLayout((2, self._ctx.block_size, site.num_kv_heads, site.head_dim), self._ctx.kv_dtype)
+
+    def plan(self, batch: BatchView) -> SdpaPlan:
+        """Prepare a step for the layers made so far."""
+        return self._planner.plan(batch, self._kinds)
+
+    def layer(self, site: AttentionSite) -> TorchSdpaLayer:
+        """Return the attention of one layer; later plans cover it."""
+        kind = LayerKind(site.window, fused=site.softcap is None)
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        return TorchSdpaLayer(site, self._ctx, self._kinds.index(kind))
+
+
+class TorchSdpaLayer:
+    """Attention of one layer.
+
+    Args:
+        variant: Place of the layer's kind among the plan's variants.
+    """
+
+    def __init__(self, site: AttentionSite, ctx: AttentionContext, variant: int) -> None:
+        self._site = site
+        self._dtype = ctx.dtype
+        self._kv_dtype = ctx.kv_dtype
+        self._variant = variant
+        self._group = site.num_heads // site.num_kv_heads
+        self._attend = self._fused if site.softcap is None else self._explicit
+
+    def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
+        """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
+        flat = kv.view(-1, *kv.shape[3:])
+        flat.index_copy_(0, plan.key_slots, k.to(self._kv_dtype))
+        flat.index_copy_(0, plan.value_slots, v.to(self._kv_dtype))
+
+    def forward(self, q: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
+        """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
+        variant = plan.variants[self._variant]
+        halves = kv.view(kv.shape[0] * 2, -1)
+        if len(variant.decodes) == 1 and variant.decodes[0].tokens is None:
+            return self._decode(q, halves, variant.decodes[0]).view(q.shape[0], -1)
+        out = q.new_empty(q.shape)
+        for decode in variant.decodes:
+            if decode.tokens is None:
+                out.copy_(self._decode(q, halves, decode))
+            else:
+                out.index_copy_(0, decode.tokens, self._decode(q[decode.tokens], halves, decode))
+        for prefill in variant.prefills:
+            out[prefill.begin : prefill.end] = self._prefill(q[prefill.begin : prefill.end], halves, prefill)
+        return out.view(q.shape[0], -1)
+
+    def _decode(self, q: Tensor, halves: Tensor, decode: Decode) -> Tensor:
+        """`(rows, heads, head_dim)` -> the same; the heads that share a kv head take the place of query positions."""
+        site, rows = self._site, decode.rows
+        k, v = self._gather(halves, decode.halves, rows)
+        grouped = q.reshape(rows, site.num_kv_heads, self._group, site.head_dim)
+        return self._attend(grouped, k, v, decode.mask).reshape(q.shape)
+
+    def _prefill(self, q: Tensor, halves: Tensor, prefill: Prefill) -> Tensor:
+        """`(queries, heads, head_dim)` -> the same."""
+        k, v = self._gather(halves, prefill.halves, 1)
+        seen = slice(prefill.skip, prefill.skip + prefill.length)
+        heads_first, k, v = q.transpose(0, 1)[None], k[:, :, seen], v[:, :, seen]
+        if prefill.mask is None:
+            out = self._fused(heads_first, k, v, None, causal=True)
+        else:
+            out = self._attend(heads_first, k, v, prefill.mask)
+        return out[0].transpose(0, 1)
+
+    def _gather(self, halves: Tensor, index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values, each `(rows, kv_heads, positions, head_dim)`."""
+        site = self._site
+        both = halves.index_select(0, index).view(2, rows, -1, site.num_kv_heads, site.head_dim)
+        both = both.to(self._dtype).transpose(2, 3)
+        return both[0], both[1]
+
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+        shared = q.shape[1] != k.shape[1]
+        return scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=causal, scale=self._site.scale, enable_gqa=shared
+        )
+
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Scores in float32, because a soft cap bends them between the two products."""
+        site = self._site
+        rows, heads, queries, dim = q.shape
+        split = q.reshape(rows, site.num_kv_heads, -1, queries, dim)
+        scores = (split @ k[:, :, None].transpose(3, 4)).float() * site.scale
+        scores = torch.tanh(scores / site.softcap) * site.softcap
+        if mask is not None:
+            scores += mask if mask.dim() == 2 else mask[:, :, None]
+        out = torch.softmax(scores, -1).to(q.dtype) @ v[:, :, None]
+        return out.reshape(rows, heads, queries, dim)

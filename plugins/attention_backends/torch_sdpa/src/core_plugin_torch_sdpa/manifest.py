@@ -1,0 +1,20 @@
+"""What the reference attention backend declares about itself; imports neither torch nor the implementation."""
+
+from __future__ import annotations
+
+from core.api.descriptors import AttentionSpec
+
+DTYPES = frozenset({"float32", "bfloat16", "float16"})
+
+TORCH_SDPA = AttentionSpec(
+    name="torch_sdpa",
+    impl="core_plugin_torch_sdpa.backend:TorchSdpaBackend",
+    api=1,
+    summary="Paged attention in plain torch; runs wherever torch runs",
+    band=1,
+    maturity="reference",
+    devices=frozenset({"cpu", "cuda", "xpu"}),
+    dtypes=DTYPES,
+    kv_dtypes=DTYPES,
+    features=frozenset({"sliding_window", "softcap"}),
+)

@@ -1,0 +1,165 @@
+"""What is prepared once per step and read in every layer: gather indices and masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.api.attention import BatchView
+from core_plugin_torch_sdpa.partition import DecodeGroup, PrefillTile, decode_groups, prefill_tiles
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """What makes layers need different plans.
+
+    Attributes:
+        fused: Whether the kernel knows the plain causal square by itself, without a mask.
+    """
+
+    window: int | None
+    fused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """A decode group on the device.
+
+    Attributes:
+        tokens: `(rows,)` places of the rows' tokens in the step; None when they are the whole step in order.
+        halves: `(2 * rows * blocks,)` half-blocks to gather: all keys, then all values.
+        mask: `(rows, 1, 1, blocks * block_size)` additive, or None when nothing is padding.
+    """
+
+    tokens: Tensor | None
+    halves: Tensor
+    mask: Tensor | None
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """A prefill tile on the device.
+
+    Attributes:
+        halves: `(2 * blocks,)` half-blocks to gather: keys, then values.
+        skip, length: The tile's keys are `skip .. skip + length - 1` of the gathered positions.
+        mask: `(queries, length)` additive, or None for the plain causal square.
+    """
+
+    begin: int
+    end: int
+    halves: Tensor
+    skip: int
+    length: int
+    mask: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The work of every layer of one kind."""
+
+    decodes: list[Decode]
+    prefills: list[Prefill]
+
+
+@dataclass(frozen=True, slots=True)
+class SdpaPlan:
+    """One step.
+
+    Attributes:
+        key_slots, value_slots: `(tokens,)` rows of the cache seen as `(num_blocks * 2 * block_size, ...)`.
+        variants: One per kind of layer that the backend has.
+    """
+
+    key_slots: Tensor
+    value_slots: Tensor
+    variants: list[Variant]
+
+
+class Planner:
+    """Builds plans for one cache geometry.
+
+    Args:
+        dtype: Dtype of the queries, hence of additive masks.
+    """
+
+    def __init__(self, block_size: int, dtype: torch.dtype) -> None:
+        self._block_size = block_size
+        self._dtype = dtype
+
+    def plan(self, batch: BatchView, kinds: list[LayerKind]) -> SdpaPlan:
+        """Prepare one step for layers of each kind."""
+        size = self._block_size
+        # Block b holds its keys at half-block 2 * b and its values right after.
+        keys = batch.slots + torch.div(batch.slots, size, rounding_mode="floor") * size
+        return SdpaPlan(keys, keys + size, [self._variant(batch, kind) for kind in kinds])
+
+    def _variant(self, batch: BatchView, kind: LayerKind) -> Variant:
+        counts = np.diff(batch.query_starts)
+        single = np.flatnonzero(counts == 1)
+        groups = decode_groups(batch.seq_lens, single, kind.window, self._block_size) if len(single) else []
+        decodes = [self._decode(batch, group, kind.window) for group in groups]
+        tiles = [tile for row in np.flatnonzero(counts > 1).tolist() for tile in _tiles(batch, row, kind)]
+        return Variant(decodes, [self._prefill(batch, tile, kind) for tile in tiles])
+
+    def _decode(self, batch: BatchView, group: DecodeGroup, window: int | None) -> Decode:
+        table, size = batch.block_tables, self._block_size
+        device, rows = table.device, len(group.rows)
+        columns = group.first_blocks[:, None] + np.arange(group.num_blocks)
+        # A row that is shorter than its group may point past its table: any block will do, the mask hides it.
+        columns = np.minimum(columns, table.shape[1] - 1)
+        picked = table[_tensor(group.rows, device)[:, None], _tensor(columns, device)].long()
+        whole = rows == len(batch.seq_lens)
+        tokens = None if whole else _tensor(batch.query_starts[group.rows].astype(np.int64), device)
+        positions = group.first_blocks[:, None] * size + np.arange(group.num_blocks * size)
+        lengths = batch.seq_lens[group.rows].astype(np.int64)[:, None]
+        hidden = positions >= lengths
+        if window is not None:
+            hidden |= positions < lengths - window
+        mask = self._mask(hidden, device)[:, None, None] if hidden.any() else None
+        return Decode(tokens, _halves(picked), mask, rows)
+
+    def _prefill(self, batch: BatchView, tile: PrefillTile, kind: LayerKind) -> Prefill:
+        size, device = self._block_size, batch.block_tables.device
+        begin, end = tile.tokens
+        first, last = tile.keys[0] // size, -(-tile.keys[1] // size)
+        halves = _halves(batch.block_tables[tile.row, first:last].long())
+        length = tile.keys[1] - tile.keys[0]
+        mask = None
+        if length != end - begin or not _causal_square(kind, length):
+            query = tile.first_query + np.arange(end - begin)[:, None]
+            key = np.arange(*tile.keys)
+            hidden = key > query
+            if kind.window is not None:
+                hidden |= key <= query - kind.window
+            mask = self._mask(hidden, device)
+        return Prefill(begin, end, halves, tile.keys[0] - first * size, length, mask)
+
+    def _mask(self, hidden: np.ndarray, device: torch.device) -> Tensor:
+        mask = torch.zeros(hidden.shape, dtype=self._dtype, device=device)
+        return mask.masked_fill_(_tensor(hidden, device), float("-inf"))
+
+
+def _tiles(batch: BatchView, row: int, kind: LayerKind) -> list[PrefillTile]:
+    begin, end, length = int(batch.query_starts[row]), int(batch.query_starts[row + 1]), int(batch.seq_lens[row])
+    if length == end - begin and _causal_square(kind, length):
+        return [PrefillTile(row, (begin, end), 0, (0, length))]
+    return prefill_tiles(row, (begin, end), length, kind.window)
+
+
+def _causal_square(kind: LayerKind, length: int) -> bool:
+    """Whether as many queries as keys need no mask: the fused kernel then skips what is hidden."""
+    return kind.fused and (kind.window is None or kind.window >= length)
+
+
+def _halves(blocks: Tensor) -> Tensor:
+    keys = (blocks * 2).flatten()
+    return torch.cat((keys, keys + 1))
+
+
+def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device)

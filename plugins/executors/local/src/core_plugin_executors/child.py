@@ -1,0 +1,120 @@
+"""The worker's process: `python -m core_plugin_executors.child`.
+
+Standard input brings two lines, the socket's address and the engine configuration as JSON, and then stays open: its
+end means that the parent is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zmq
+from core.api import CoreError
+from core.config.resolved import EngineConfig
+from core.engine.wire import Decoder, encode
+
+from core_plugin_executors.messages import (
+    Call,
+    Failed,
+    Launch,
+    Loading,
+    Returned,
+    Started,
+    Stepped,
+    Stop,
+    ToChild,
+    describe,
+)
+from core_plugin_executors.workers import make_worker
+
+if TYPE_CHECKING:
+    from core_plugin_executors.workers import Worker
+
+
+class Link:
+    """This side of the socket; any thread may send."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._socket = socket
+        self._decoder: Decoder[ToChild] = Decoder(ToChild)
+        self._lock = threading.Lock()
+
+    def receive(self) -> ToChild:
+        """Wait for the next message."""
+        return self._decoder.decode(self._socket.recv())
+
+    def send(self, data: bytes) -> None:
+        """Queue an encoded message."""
+        with self._lock:
+            self._socket.send(data)
+
+    def progress(self, done: int, total: int) -> None:
+        """Report loaded bytes."""
+        self.send(encode(Loading(done, total)))
+
+
+def answer(worker: Worker, message: Launch | Call) -> bytes:
+    """Do what a message asks; an error of it is the answer, not the end."""
+    try:
+        if isinstance(message, Launch):
+            return encode(Stepped(worker.execute(message.plan)))
+        return encode(Returned(worker.call(message.method, *message.args)))
+    except Exception as error:
+        return failure(error, "a step" if isinstance(message, Launch) else f"call {message.method}")
+
+
+def failure(error: Exception, doing: str) -> bytes:
+    """Return the message about `error`; one that nobody foresaw also leaves its traceback on standard error."""
+    if not isinstance(error, CoreError):
+        traceback.print_exc()
+    return encode(Failed(describe(error, doing)))
+
+
+def serve(config: EngineConfig, link: Link) -> int:
+    """Start the worker and answer until `Stop`. Returns the exit status."""
+    try:
+        worker = make_worker(config, link.progress)
+        started = encode(Started(worker.start()))
+    except Exception as error:
+        link.send(failure(error, "its start"))
+        return 1
+    link.send(started)
+    try:
+        while not isinstance(message := link.receive(), Stop):
+            link.send(answer(worker, message))
+    finally:
+        worker.close()
+    return 0
+
+
+def watch_parent(folder: Path) -> None:
+    """End this process, in the middle of a step if need be, when the parent's end of standard input is closed."""
+    while os.read(0, 4096):
+        pass
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+    os._exit(1)
+
+
+def main() -> int:
+    """Connect, serve, and return the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides when to stop.
+    address, config = sys.stdin.readline().rstrip("\n"), sys.stdin.readline()
+    folder = Path(address.removeprefix("ipc://")).parent
+    threading.Thread(target=watch_parent, args=(folder,), name="watch-parent", daemon=True).start()
+    with zmq.Context() as context, context.socket(zmq.PAIR) as socket:
+        socket.connect(address)
+        return serve(EngineConfig.model_validate_json(config), Link(socket))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

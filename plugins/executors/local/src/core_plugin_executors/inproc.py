@@ -1,0 +1,75 @@
+"""The worker in this process: a step is submitted to the platform's stream, nothing is copied or encoded."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from core.api import EngineError
+
+from core_plugin_executors.workers import make_worker
+
+if TYPE_CHECKING:
+    from core.api import Pending, Stream
+    from core.config.resolved import EngineConfig
+    from core.engine.step import StepPlan, StepResult, WorkerInfo
+
+    from core_plugin_executors.workers import Progress, Worker
+
+
+class InprocExecutor:
+    """One worker on a stream of this process.
+
+    Args:
+        on_progress: Called with `(done, total)` bytes while weights are loaded.
+    """
+
+    def __init__(self, config: EngineConfig, on_progress: Progress | None = None) -> None:
+        self._config = config
+        self._on_progress = on_progress or _ignore
+        self._worker: Worker | None = None
+        self._stream: Stream | None = None
+
+    def start(self) -> WorkerInfo:
+        """Start the worker in the calling thread. Raises what the worker raised, after closing it."""
+        worker = make_worker(self._config, self._on_progress)
+        try:
+            info = worker.start()
+            self._stream = worker.stream()
+        except BaseException:
+            worker.close()
+            raise
+        self._worker = worker
+        return info
+
+    def launch(self, plan: StepPlan) -> Pending[StepResult]:
+        """Submit a step to the stream and return at once."""
+        worker, stream = self._running()
+        return stream.submit(partial(worker.execute, plan))
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Call a worker method on the stream, after every step launched so far."""
+        worker, stream = self._running()
+        return stream.submit(partial(worker.call, method, *args)).result()
+
+    def healthy(self) -> bool:
+        """Whether the worker is started and not closed: it shares this process's fate."""
+        return self._stream is not None
+
+    def close(self) -> None:
+        """Finish the steps on the stream, then close the worker. Closing twice is harmless."""
+        stream, self._stream = self._stream, None
+        worker, self._worker = self._worker, None
+        if stream is not None:
+            stream.close()
+        if worker is not None:
+            worker.close()
+
+    def _running(self) -> tuple[Worker, Stream]:
+        if self._worker is None or self._stream is None:
+            raise EngineError("CORE-E133", "The inproc executor has no running worker: it is not started, or closed.")
+        return self._worker, self._stream
+
+
+def _ignore(done: int, total: int) -> None:
+    """Stand in for a progress callback that nobody gave."""

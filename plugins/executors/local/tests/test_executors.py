@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from core_plugin_executors.inproc import InprocExecutor
+from core_plugin_executors.manifest import INPROC, SUBPROCESS
+from core_plugin_executors.process import SubprocessExecutor
+
+from core.api import CheckpointError, CoreError, EngineError
+from core.engine.step import BlockUpdate, StepPlan
+
+BOTH = pytest.mark.parametrize("kind", [InprocExecutor, SubprocessExecutor])
+EMPTY = np.zeros(0, np.int32)
+
+
+def plan(number: int, *counts: int) -> StepPlan:
+    values = np.array(counts, np.int32)
+    update = BlockUpdate(EMPTY, EMPTY, EMPTY, EMPTY)
+    return StepPlan(number, [], update, values, values, values, values > 0, values, {"store": b"\x00go"})
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Sockets go to a folder of the test, which must be empty in the end."""
+    root = Path(tempfile.mkdtemp(prefix="t-"))
+    monkeypatch.setattr(tempfile, "tempdir", str(root))
+    yield root
+    root.rmdir()
+
+
+@pytest.fixture
+def start(make_config: Any) -> Iterator[Callable[..., Any]]:
+    opened: list[Any] = []
+
+    def open_one(kind: Any, mode: str = "", **options: Any) -> Any:
+        executor = kind(make_config(mode, **options))
+        opened.append(executor)
+        executor.start()
+        return executor
+
+    yield open_one
+    for executor in opened:
+        executor.close()
+
+
+def gone(pid: int) -> bool:
+    """Whether no process `pid` runs (one that nobody has waited for yet counts as gone)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@BOTH
+def test_steps_come_back_in_the_order_of_their_launches(kind: Any, start: Any) -> None:
+    executor = start(kind)
+    pending = [executor.launch(plan(number, number, 1)) for number in range(5)]
+    results = [item.result() for item in pending]
+    assert [result.number for result in results] == [0, 1, 2, 3, 4]
+    assert [result.tokens.tolist() for result in results] == [[2 * number, 2] for number in range(5)]
+    assert results[0].connector == {"store": b"\x00go"}
+    assert executor.call("steps") == [0, 1, 2, 3, 4]
+
+
+@BOTH
+def test_results_may_be_asked_for_late_twice_and_out_of_order(kind: Any, start: Any) -> None:
+    executor = start(kind)
+    first, second = executor.launch(plan(1, 1)), executor.launch(plan(2, 2))
+    assert executor.call("steps") == [1, 2]
+    assert [second.result().number, first.result().number, first.result().number] == [2, 1, 1]
+
+
+@BOTH
+def test_an_error_of_one_step_is_raised_by_that_step_alone(kind: Any, start: Any) -> None:
+    executor = start(kind)
+    bad, good = executor.launch(plan(99, 1)), executor.launch(plan(1, 1))
+    with pytest.raises(EngineError, match="CORE-E199 step 99 fails"):
+        bad.result()
+    assert good.result().number == 1
+    assert executor.healthy()
+
+
+@BOTH
+def test_progress_and_worker_facts_are_passed_on(kind: Any, make_config: Any) -> None:
+    seen: list[tuple[int, int]] = []
+    executor = kind(make_config("hello"), on_progress=lambda done, total: seen.append((done, total)))
+    assert not executor.healthy()
+    info = executor.start()
+    assert executor.healthy()
+    executor.close()
+    executor.close()
+    assert not executor.healthy()
+    assert seen == [(1, 2), (2, 2)]
+    assert (info.num_blocks, info.bytes_per_block, info.facts["mode"]) == (4, 64, "hello")
+    assert (info.facts["pid"] == str(os.getpid())) == (kind is InprocExecutor)
+
+
+@BOTH
+def test_an_error_at_start_is_raised_as_it_is(kind: Any, make_config: Any) -> None:
+    executor = kind(make_config("bad checkpoint"))
+    with pytest.raises(CheckpointError) as caught:
+        executor.start()
+    assert (caught.value.code, caught.value.hint) == ("CORE-M199", "Download it again.")
+    assert not executor.healthy()
+
+
+@BOTH
+def test_an_executor_that_does_not_run_says_so(kind: Any, make_config: Any) -> None:
+    with pytest.raises(EngineError, match="CORE-E133"):
+        kind(make_config()).launch(plan(0, 1))
+
+
+@BOTH
+def test_close_closes_the_worker(kind: Any, start: Any, tmp_path: Path) -> None:
+    executor = start(kind)
+    executor.call("mark", str(tmp_path / "mark"))
+    executor.close()
+    assert (tmp_path / "mark").read_text() == "closed"
+    with pytest.raises(EngineError, match="CORE-E133"):
+        executor.launch(plan(0, 1))
+
+
+def test_unforeseen_errors_get_a_code(start: Any, make_config: Any) -> None:
+    with pytest.raises(EngineError, match=r"CORE-E132 .* in its start: ZeroDivisionError: by nought"):
+        SubprocessExecutor(make_config("bug at start")).start()
+    executor = start(SubprocessExecutor)
+    with pytest.raises(EngineError, match=r"CORE-E132 .* in a step: KeyError: 'step 98'"):
+        executor.launch(plan(98, 1)).result()
+    with pytest.raises(CoreError, match="CORE-E131"):
+        executor.call("unplain")
+    assert executor.call("echo", 1, "two") == ["echo", 1, "two"]
+
+
+def test_a_child_that_dies_at_start_is_reported_with_its_status(make_config: Any) -> None:
+    with pytest.raises(EngineError, match=r"CORE-E130 .* exit status 3"):
+        SubprocessExecutor(make_config("exit at start")).start()
+
+
+def test_a_child_that_does_not_get_ready_in_time_is_killed(make_config: Any) -> None:
+    executor = SubprocessExecutor(make_config("slow start", start_timeout=0.5, close_timeout=0.2))
+    with pytest.raises(EngineError, match=r"CORE-E134 .* 0.5 seconds"):
+        executor.start()
+    assert executor.pid is None
+
+
+@pytest.mark.parametrize(("method", "args", "how"), [("die", (), "SIGKILL"), ("exit", (7,), "exit status 7")])
+def test_pending_and_later_launches_fail_when_the_child_dies(start: Any, method: str, args: Any, how: str) -> None:
+    executor = start(SubprocessExecutor)
+    before = executor.launch(plan(1, 1))
+    with pytest.raises(EngineError, match=f"CORE-E130 .*{how}"):
+        executor.call(method, *args)
+    assert before.result().number == 1
+    assert not executor.healthy()
+    with pytest.raises(EngineError, match=f"CORE-E130 .*{how}"):
+        executor.launch(plan(2, 2))
+
+
+def test_a_kill_from_outside_fails_the_step_that_waits(start: Any) -> None:
+    executor = start(SubprocessExecutor, "sleepy")
+    first, second = executor.launch(plan(1, 1)), executor.launch(plan(2, 1))
+    os.kill(executor.pid, signal.SIGKILL)
+    for pending in (first, second):
+        with pytest.raises(EngineError, match="CORE-E130"):
+            pending.result()
+
+
+def test_close_kills_a_child_that_hangs(start: Any) -> None:
+    executor = start(SubprocessExecutor, "sleepy", close_timeout=0.2)
+    pending, pid = executor.launch(plan(1, 1)), executor.pid
+    executor.close()
+    assert gone(pid)
+    with pytest.raises(EngineError, match="CORE-E133"):
+        pending.result()
+
+
+PARENT = """
+import sys
+from core.config.resolved import EngineConfig
+from core_plugin_executors.process import SubprocessExecutor
+from core.engine.step import StepPlan
+if __name__ == "__main__":
+    executor = SubprocessExecutor(EngineConfig.model_validate_json(sys.argv[1]))
+    executor.start()
+    print(executor.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_death_of_the_parent_ends_the_child(
+    make_config: Any, folders: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folders))
+    command = [sys.executable, "-c", PARENT, make_config().model_dump_json()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        child = int(parent.stdout.readline())
+        assert not gone(child)
+        parent.send_signal(number)
+    assert wait_until(lambda: gone(child))
+    assert wait_until(lambda: not list(folders.iterdir()))
+
+
+def test_the_socket_folder_is_private(start: Any, folders: Path) -> None:
+    start(SubprocessExecutor)
+    (folder,) = folders.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_socket_path_that_is_too_long_is_explained(make_config: Any, monkeypatch: Any, folders: Path) -> None:
+    deep = folders / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(EngineError, match=r"CORE-E134 .*TMPDIR"):
+        SubprocessExecutor(make_config()).start()
+    deep.rmdir()
+
+
+def test_importing_both_is_free_of_torch() -> None:
+    modules = {spec.impl.partition(":")[0] for spec in (INPROC, SUBPROCESS)}
+    code = f"import sys, {', '.join(sorted(modules))}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_inproc_is_preferred() -> None:
+    assert (INPROC.band, INPROC.priority) > (SUBPROCESS.band, SUBPROCESS.priority)

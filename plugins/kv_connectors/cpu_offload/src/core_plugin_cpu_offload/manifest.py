@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import KVConnectorSpec
+
+CPU_OFFLOAD = KVConnectorSpec(
+    name="cpu_offload",
+    impl="core_plugin_cpu_offload.store:HostStore",
+    worker_impl="core_plugin_cpu_offload.mover:HostMover",
+    api=1,
+    summary="Keeps KV blocks in host memory after they leave the device cache, least recently used first out",
+    options="core_plugin_cpu_offload.options:OffloadOptions",
+)

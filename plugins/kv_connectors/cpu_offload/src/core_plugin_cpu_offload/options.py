@@ -1,0 +1,13 @@
+"""Options of the connector."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ByteSize, ConfigDict, Field
+
+
+class OffloadOptions(BaseModel):
+    """What a user may set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    capacity: ByteSize = Field(ByteSize(2**30), gt=0, description="Host memory for KV blocks: 4GiB, 512MiB or bytes.")

@@ -1,0 +1,168 @@
+"""Engine side: which block hashes are in which host slots."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from core.api import ConfigError, EngineError
+from pydantic import ValidationError
+
+from core_plugin_cpu_offload.options import OffloadOptions
+from core_plugin_cpu_offload.transfer import Report, Transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from core.api import BlockRef
+
+
+@dataclass(slots=True)
+class Entry:
+    """A host slot in use; `ready` once the worker reported that its bytes are there."""
+
+    slot: int
+    ready: bool = False
+
+
+class HostStore:
+    """An LRU of full blocks in host memory.
+
+    A block goes through `save` -> message (its slot is taken, the entry not ready) -> report (ready: `match` counts
+    it). Slots change hands in `plan_step` only, so that what `match` promised is still there when `load` comes, and a
+    slot that a message loads from is not written by the saves of the same message.
+
+    Args:
+        options: See `OffloadOptions`.
+        bytes_per_block: Bytes of one block over all layers.
+
+    Raises:
+        ConfigError: The options are wrong, or the capacity holds no block (code `CORE-C150`).
+    """
+
+    def __init__(self, options: Mapping[str, Any], *, block_size: int, bytes_per_block: int) -> None:
+        self.slots = _capacity(options) // bytes_per_block
+        if self.slots == 0:
+            raise ConfigError(
+                "CORE-C150",
+                f"cpu_offload: the capacity is less than one KV block of {block_size} tokens ({bytes_per_block} bytes).",
+                hint="Raise the option capacity of cpu_offload.",
+            )
+        self._number = 0
+        self._counts = dict.fromkeys(("loaded", "saved", "evicted", "declined", "load_us", "save_us"), 0)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every block, those on their way included: what they hold was computed with other weights."""
+        self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # least recently used first
+        self._free = deque(range(self.slots))
+        self._loads: list[tuple[int, int]] = []
+        self._wanted: dict[bytes, int] = {}
+        self._pinned: set[bytes] = set()
+        self._unconfirmed: deque[tuple[int, list[bytes]]] = deque()
+
+    def match(self, hashes: Sequence[bytes], local_blocks: int) -> int:
+        """Count the ready blocks that follow the first `local_blocks`, up to the first gap."""
+        for index in range(local_blocks, len(hashes)):
+            entry = self._entries.get(hashes[index])
+            if entry is None or not entry.ready:
+                return index - local_blocks
+        return max(len(hashes) - local_blocks, 0)
+
+    def load(self, blocks: Sequence[BlockRef]) -> None:
+        """Schedule copies into device blocks and keep their slots until the step is planned.
+
+        Raises:
+            EngineError: A block is not stored, so `match` did not promise it (code `CORE-E136`).
+        """
+        for block in blocks:
+            entry = self._entries.get(block.hash)
+            if entry is None or not entry.ready:
+                raise EngineError("CORE-E136", f"cpu_offload was asked for block {block.index}, which it does not hold.")
+            self._loads.append((entry.slot, block.block))
+            self._pinned.add(block.hash)
+        self._touch([block.hash for block in blocks])
+
+    def save(self, blocks: Sequence[BlockRef]) -> None:
+        """Schedule copies of the blocks that are not stored yet."""
+        for block in blocks:
+            if block.hash not in self._entries:
+                self._wanted.setdefault(block.hash, block.block)
+        self._touch([block.hash for block in blocks if block.hash in self._entries])
+
+    def plan_step(self) -> bytes | None:
+        """Give slots to the blocks to save and return this step's copies."""
+        saves = self._place()
+        loads, self._loads = self._loads, []
+        self._pinned.clear()
+        if not loads and not saves:
+            return None
+        self._number += 1
+        self._unconfirmed.append((self._number, [block_hash for block_hash, _, _ in saves]))
+        self._counts["loaded"] += len(loads)
+        pairs = [(slot, block) for _, slot, block in saves]
+        return msgspec.msgpack.encode(Transfer(self._number, self.slots, loads, pairs))
+
+    def observe(self, report: bytes) -> None:
+        """Make the blocks of a finished message ready; forget those of earlier messages that were never reported."""
+        done = msgspec.msgpack.decode(report, type=Report)
+        while self._unconfirmed and self._unconfirmed[0][0] <= done.number:
+            number, hashes = self._unconfirmed.popleft()
+            for block_hash in hashes:
+                if number == done.number:
+                    self._entries[block_hash].ready = True
+                    self._counts["saved"] += 1
+                else:
+                    self._free.append(self._entries.pop(block_hash).slot)
+        self._counts["load_us"] += done.load_us
+        self._counts["save_us"] += done.save_us
+
+    def stats(self) -> dict[str, int]:
+        """Return slots and used slots, and what was moved, evicted or declined (no slot to be had) so far."""
+        return {"slots": self.slots, "used": len(self._entries), **self._counts}
+
+    def _touch(self, hashes: Sequence[bytes]) -> None:
+        # Last block first: a prefix is of no use without its head, so heads stay longest.
+        for block_hash in reversed(hashes):
+            self._entries.move_to_end(block_hash)
+
+    def _place(self) -> list[tuple[bytes, int, int]]:
+        """Take slots for the wanted blocks, in their order, while there are slots: `(hash, slot, device block)`."""
+        wanted, self._wanted = self._wanted, {}
+        victims = iter(self._victims(len(wanted) - len(self._free)))
+        placed: list[tuple[bytes, int, int]] = []
+        for block_hash, block in wanted.items():
+            slot = self._free.popleft() if self._free else self._evict(next(victims, None))
+            if slot is None:
+                break
+            placed.append((block_hash, slot, block))
+        self._counts["declined"] += len(wanted) - len(placed)
+        for block_hash, slot, _ in reversed(placed):
+            self._entries[block_hash] = Entry(slot)
+        return placed
+
+    def _victims(self, count: int) -> list[bytes]:
+        """Return up to `count` of the least recently used hashes that nothing depends on now."""
+        victims: list[bytes] = []
+        for block_hash, entry in self._entries.items():
+            if len(victims) >= count:
+                break
+            if entry.ready and block_hash not in self._pinned:
+                victims.append(block_hash)
+        return victims
+
+    def _evict(self, block_hash: bytes | None) -> int | None:
+        if block_hash is None:
+            return None
+        self._counts["evicted"] += 1
+        return self._entries.pop(block_hash).slot
+
+
+def _capacity(options: Mapping[str, Any]) -> int:
+    try:
+        return int(OffloadOptions.model_validate(dict(options)).capacity)
+    except ValidationError as error:
+        reasons = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ConfigError("CORE-C150", f"cpu_offload: its options cannot be used: {reasons}.") from error

@@ -1,0 +1,78 @@
+"""Headers of safetensors files, checked without reading any tensor.
+
+Layout: header length (8 bytes, little endian), header (JSON: name -> dtype, shape, data_offsets), tensor data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core_plugin_huggingface.faults import damaged
+
+MAX_HEADER = 100 * 2**20
+"""The format's own limit, in bytes."""
+
+_BITS = {
+    "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32,
+    "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor: its shape, and where its bytes begin and end in the data section."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tensor's data."""
+        return self.end - self.begin
+
+
+def read_header(path: Path) -> list[Entry]:
+    """Return a file's tensors in the order of their data.
+
+    Raises:
+        CheckpointError: CORE-M130, naming the file, and the tensor if it is about one.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, MAX_HEADER):
+            raise damaged(path, f"its header should be {length} bytes long, but the file has {size} bytes")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+    except ValueError as error:
+        raise damaged(path, f"its header is not valid JSON ({error})") from error
+    if not isinstance(header, dict):
+        raise damaged(path, "its header is not a JSON object")
+    room = size - 8 - length
+    entries = [_entry(path, name, fields, room) for name, fields in header.items() if name != "__metadata__"]
+    return sorted(entries, key=lambda entry: entry.begin)
+
+
+def _entry(path: Path, name: str, fields: Any, room: int) -> Entry:
+    try:
+        begin, end = fields["data_offsets"]
+        entry = Entry(name, str(fields["dtype"]), tuple(fields["shape"]), begin, end)
+        sane = 0 <= begin <= end and all(dim >= 0 for dim in entry.shape)
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(path, f"the header's entry for tensor '{name}' is not understood") from error
+    if not sane:
+        raise damaged(path, f"the header gives tensor '{name}' impossible offsets or an impossible shape")
+    if end > room:
+        raise damaged(path, f"tensor '{name}' ends at byte {end} of the data, but the file has only {room} bytes of it")
+    bits = _BITS.get(entry.dtype)
+    if bits is not None and math.prod(entry.shape) * bits != entry.num_bytes * 8:
+        raise damaged(path, f"tensor '{name}' of shape {entry.shape} in {entry.dtype} has {entry.num_bytes} bytes")
+    return entry

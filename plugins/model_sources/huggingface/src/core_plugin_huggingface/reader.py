@@ -1,0 +1,63 @@
+"""The reader of checkpoints in Hugging Face's layout. Importing it loads no torch; `tensors` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.api import CheckpointInfo
+from core_plugin_huggingface.faults import bad_json
+from core_plugin_huggingface.files import open_shards, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from core.api import Tokenizer
+    from core_plugin_huggingface.tensors import SafeTensor
+
+
+class SafetensorsReader:
+    """Reads a directory with `config.json` and safetensors files. Code that a checkpoint brings is never run."""
+
+    def recognises(self, path: Path) -> bool:
+        """Say whether `path` is such a directory; one that holds only another format's weights is not."""
+        if not (path / "config.json").is_file():
+            return False
+        return any(path.glob("*.safetensors*")) or not any(path.glob("*.gguf"))
+
+    def inspect(self, path: Path) -> CheckpointInfo:
+        """Read the facts and check every weight file's header.
+
+        Raises:
+            CheckpointError: CORE-M131 a JSON file is wrong, or what `open_shards` raises.
+        """
+        config = read_json(path / "config.json")
+        names = config.get("architectures")
+        if not isinstance(names, list) or not names or not isinstance(names[0], str):
+            raise bad_json(path / "config.json", "has no 'architectures', so nobody knows which model this is")
+        quantization = config.get("quantization_config") or {}
+        if not isinstance(quantization, dict):
+            raise bad_json(path / "config.json", "'quantization_config' is not a JSON object")
+        generation = path / "generation_config.json"
+        return CheckpointInfo(
+            path=str(path),
+            format="safetensors",
+            architecture=names[0],
+            config=config,
+            quantization=str(quantization.get("quant_method", "unknown")) if quantization else "none",
+            quantization_config=quantization,
+            generation_config=read_json(generation) if generation.is_file() else {},
+            num_bytes=sum(entry.num_bytes for shard in open_shards(path) for entry in shard.entries),
+        )
+
+    def tokenizer(self, path: Path) -> Tokenizer:
+        """Return the directory's tokenizer. Raises `CheckpointError` when its files are missing or wrong."""
+        from core.api.tokenizer import tokenizer_from_directory
+
+        return tokenizer_from_directory(path)
+
+    def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[SafeTensor]:
+        """Yield every tensor once, file by file in natural order, in each file by place."""
+        from core_plugin_huggingface.tensors import read_tensors
+
+        return read_tensors(open_shards(path), progress)

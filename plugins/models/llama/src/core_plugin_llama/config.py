@@ -1,0 +1,134 @@
+"""A checkpoint's configuration as this family reads it. Torch-free.
+
+What the four architectures do differently is decided here, so that the model itself has no architecture in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.api import CheckpointError, ModelShape, RopeConfig, features_of
+
+_BY_TYPE = {"mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """Everything that the model needs to build itself.
+
+    Attributes:
+        windows: Sliding window of each layer, None for full attention.
+        qkv_bias, output_bias, mlp_bias: Which linears have a bias; `output_bias` is that of `o_proj`.
+        qk_norm: Whether queries and keys are normalised per head.
+        tied: Whether the output projection is the embedding.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    activation: str
+    rope: RopeConfig
+    windows: tuple[int | None, ...]
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    tied: bool
+
+    @staticmethod
+    def read(config: Mapping[str, Any]) -> DecoderConfig:
+        """Read a configuration with Hugging Face's keys, in the form of transformers 4 or 5.
+
+        Raises:
+            CheckpointError: CORE-M111 when a value is missing or is no positive integer.
+        """
+        name = architecture(config)
+        hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
+        bias = bool(config.get("attention_bias")) and name in ("LlamaForCausalLM", "Qwen3ForCausalLM")
+        head_dim = _size(config, "head_dim", 128 if name == "Qwen3ForCausalLM" else hidden // heads)
+        return DecoderConfig(
+            vocab_size=_size(config, "vocab_size"),
+            hidden_size=hidden,
+            intermediate_size=_size(config, "intermediate_size"),
+            num_heads=heads,
+            num_kv_heads=_size(config, "num_key_value_heads", heads),
+            head_dim=head_dim,
+            norm_eps=float(config.get("rms_norm_eps") or 1e-6),
+            activation=str(config.get("hidden_act") or "silu"),
+            rope=_rope(config, head_dim),
+            windows=_windows(config, name),
+            qkv_bias=bias or name == "Qwen2ForCausalLM",
+            output_bias=bias,
+            mlp_bias=bool(config.get("mlp_bias")) and name == "LlamaForCausalLM",
+            qk_norm=name == "Qwen3ForCausalLM",
+            tied=bool(config.get("tie_word_embeddings", False)),
+        )
+
+
+def shape(config: dict[str, Any]) -> ModelShape:
+    """Return the facts that the engine needs before any weight is read."""
+    decoder = DecoderConfig.read(config)
+    return ModelShape(
+        vocab_size=decoder.vocab_size,
+        max_positions=decoder.rope.max_positions,
+        num_layers=len(decoder.windows),
+        hidden_size=decoder.hidden_size,
+        num_heads=decoder.num_heads,
+        num_kv_heads=decoder.num_kv_heads,
+        head_dim=decoder.head_dim,
+        features=features_of(decoder.windows, None),
+        dtype=str(config.get("dtype") or config.get("torch_dtype") or "bfloat16").removeprefix("torch."),
+    )
+
+
+def architecture(config: Mapping[str, Any]) -> str:
+    """Return the architecture's name, from `model_type` where `architectures` is missing."""
+    names = config.get("architectures") or ()
+    return str(names[0]) if names else _BY_TYPE.get(str(config.get("model_type")), "LlamaForCausalLM")
+
+
+def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = config.get(key)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise CheckpointError("CORE-M111", f"the model configuration needs a positive integer '{key}', got {value!r}.")
+    return value
+
+
+def _windows(config: Mapping[str, Any], name: str) -> tuple[int | None, ...]:
+    layers = _size(config, "num_hidden_layers")
+    if config.get("sliding_window") is None:
+        return (None,) * layers
+    if name == "MistralForCausalLM":
+        return (_size(config, "sliding_window"),) * layers
+    if not name.startswith("Qwen") or not config.get("use_sliding_window"):
+        return (None,) * layers
+    window, kinds = _size(config, "sliding_window"), config.get("layer_types")
+    if kinds is None:
+        full = int(config.get("max_window_layers", 28))
+        kinds = ["full_attention" if layer < full else "sliding_attention" for layer in range(layers)]
+    if len(kinds) != layers:
+        raise CheckpointError("CORE-M111", f"'layer_types' names {len(kinds)} layers, 'num_hidden_layers' {layers}.")
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+def _rope(config: Mapping[str, Any], head_dim: int) -> RopeConfig:
+    """Read `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (transformers 4)."""
+    scaling = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
+    theta = scaling.pop("rope_theta", None) or config.get("rope_theta") or 10000.0
+    for key, value in scaling.items():
+        if isinstance(value, Mapping):
+            raise CheckpointError("CORE-M111", f"rotary parameters by kind of layer ('{key}') are not supported.")
+    return RopeConfig(
+        head_dim=head_dim,
+        rotary_dim=head_dim,
+        theta=float(theta),
+        max_positions=_size(config, "max_position_embeddings", 2048),
+        scaling={key: value for key, value in scaling.items() if value is not None},
+    )

@@ -1,0 +1,120 @@
+"""A model configuration with Hugging Face's keys, from GGUF metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gguf.constants import GGMLQuantizationType
+
+from core_plugin_gguf.faults import damaged, unsupported
+from core_plugin_gguf.names import ARCHITECTURES, KNOWN_ARCHITECTURES
+from core_plugin_gguf.rope import rope_scaling
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from core_plugin_gguf.header import Header, TensorInfo
+
+_SAMPLING = {
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "penalty_repeat": "repetition_penalty",
+}
+_DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
+
+
+def architecture(header: Header) -> str:
+    """Return GGUF's name of the architecture, or refuse one that cannot be translated (`CORE-M140`)."""
+    name = header.text("general.architecture")
+    if not name:
+        raise damaged(header.path, "the key general.architecture is missing")
+    if name in ARCHITECTURES and not header.integer(f"{name}.expert_count"):
+        return name
+    what = f"{name} with experts" if name in ARCHITECTURES else name
+    known = f" ({KNOWN_ARCHITECTURES[name]})" if name in KNOWN_ARCHITECTURES else ""
+    raise unsupported(
+        header.path,
+        f"GGUF architecture {what}{known} is not supported",
+        f"Supported: {', '.join(ARCHITECTURES)}. Serve the model from a safetensors checkpoint instead.",
+    )
+
+
+def model_config(header: Header, tensors: Sequence[TensorInfo]) -> dict[str, Any]:
+    """Return the configuration of the model in `tensors`, described by `header`.
+
+    Raises:
+        CheckpointError: `CORE-M140` or `CORE-M141`, naming the key or tensor that is missing or not understood.
+    """
+    arch = architecture(header)
+    by_name = {tensor.name: tensor for tensor in tensors}
+    embedding = by_name.get("token_embd.weight")
+    if embedding is None:
+        raise damaged(header.path, "tensor token_embd.weight is missing")
+    config: dict[str, Any] = {"architectures": [ARCHITECTURES[arch]], "model_type": arch, "hidden_act": "silu"}
+    config |= _sizes(header, arch, embedding, by_name)
+    config |= {
+        "vocab_size": embedding.shape[0],
+        "rms_norm_eps": header.positive_number(f"{arch}.attention.layer_norm_rms_epsilon"),
+        "rope_theta": header.positive_number(f"{arch}.rope.freq_base", 10000.0),
+        "rope_scaling": rope_scaling(header, arch, by_name),
+        "tie_word_embeddings": "output.weight" not in by_name,
+        "attention_bias": "blk.0.attn_q.bias" in by_name,
+        "mlp_bias": "blk.0.ffn_gate.bias" in by_name,
+        "torch_dtype": _DTYPES.get(embedding.kind, "bfloat16"),
+    }
+    rotary = header.positive_integer(f"{arch}.rope.dimension_count", config["head_dim"])
+    if rotary != config["head_dim"]:
+        what = f"only {rotary} of the {config['head_dim']} dimensions of a head rotate, which is not supported"
+        raise unsupported(header.path, what, "Serve the model from a safetensors checkpoint instead.")
+    window = header.integer(f"{arch}.attention.sliding_window")
+    if window and arch == "llama":
+        # Llama with a window is Mistral; Qwen's converters write the key for models that do not use it.
+        config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": window}
+    return config | special_ids(header, config["vocab_size"])
+
+
+def generation_config(header: Header, vocab_size: int) -> dict[str, Any]:
+    """Return sampling defaults that the file recommends, and the ids that end a generation."""
+    values: dict[str, Any] = {name: header.number(f"general.sampling.{key}") for key, name in _SAMPLING.items()}
+    values["bos_token_id"] = special_ids(header, vocab_size).get("bos_token_id")
+    values["eos_token_id"] = eos_ids(header, vocab_size) or None
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def special_ids(header: Header, vocab_size: int) -> dict[str, int]:
+    """Return `bos_token_id`, `eos_token_id`, `pad_token_id`, `unk_token_id`, where named and in the vocabulary."""
+    keys = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
+    ids = {f"{name}_token_id": header.integer(f"tokenizer.ggml.{key}_token_id") for name, key in keys.items()}
+    return {name: value for name, value in ids.items() if value is not None and 0 <= value < vocab_size}
+
+
+def eos_ids(header: Header, vocab_size: int) -> list[int]:
+    """Return the ids that end a generation: end of sequence, of turn, of message."""
+    ids = [header.integer(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
+    return list(dict.fromkeys(value for value in ids if value is not None and 0 <= value < vocab_size))
+
+
+def _sizes(header: Header, arch: str, embedding: TensorInfo, names: Container[str]) -> dict[str, int]:
+    hidden = header.positive_integer(f"{arch}.embedding_length")
+    layers = header.positive_integer(f"{arch}.block_count")
+    heads = header.positive_integer(f"{arch}.attention.head_count")
+    kv_heads = header.positive_integer(f"{arch}.attention.head_count_kv", heads)
+    head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // heads)
+    if head_dim % 2 or heads % kv_heads:
+        raise damaged(header.path, f"{heads} heads of {head_dim} do not go with {kv_heads} key-value heads")
+    if embedding.shape != (embedding.shape[0], hidden):
+        raise damaged(header.path, f"tensor {embedding.name} has shape {embedding.shape}, not {hidden} columns")
+    last = f"blk.{layers - 1}.attn_norm.weight"
+    if last not in names:
+        raise damaged(header.path, f"{arch}.block_count is {layers}, but tensor {last} is missing")
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": header.positive_integer(f"{arch}.feed_forward_length"),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "max_position_embeddings": header.positive_integer(f"{arch}.context_length"),
+    }

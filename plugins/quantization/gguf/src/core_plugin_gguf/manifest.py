@@ -1,0 +1,22 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import QuantSpec, WeightLoaderSpec
+
+GGUF = QuantSpec(
+    name="gguf",
+    impl="core_plugin_gguf.scheme:GGUFScheme",
+    api=1,
+    summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ), decoded to the compute dtype at load",
+    band=1,
+    methods=frozenset({"gguf"}),
+)
+
+GGUF_READER = WeightLoaderSpec(
+    name="gguf",
+    impl="core_plugin_gguf.reader:GGUFReader",
+    api=1,
+    summary="GGUF files, single or split: configuration, tokenizer, chat template, tensors",
+    patterns=("*.gguf",),
+)

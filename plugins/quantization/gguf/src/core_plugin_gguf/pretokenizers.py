@@ -1,0 +1,69 @@
+"""How byte-level vocabularies split text before merging, by the name in `tokenizer.ggml.pre`.
+
+A split is a fact of the vocabulary: merges were learned inside its pieces. A name that is not listed is refused,
+because a wrong split gives plausible, worse tokens without any error.
+"""
+
+from __future__ import annotations
+
+from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers.normalizers import Normalizer
+from tokenizers.pre_tokenizers import PreTokenizer
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_HEAD = r"[^\r\n\p{L}\p{N}]?"
+_SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
+_SYMBOLS_SLASH = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
+_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+
+LLAMA3 = rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}{{1,3}}|{_SYMBOLS}|{_SPACES}"
+QWEN2 = rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_SYMBOLS}|{_SPACES}"
+TEKKEN = rf"{_HEAD}{_UPPER}*{_LOWER}+|{_HEAD}{_UPPER}+{_LOWER}*|\p{{N}}|{_SYMBOLS_SLASH}|{_SPACES}"
+GPT4O = (
+    rf"{_HEAD}{_UPPER}*{_LOWER}+{_CONTRACTIONS}?|{_HEAD}{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+    rf"|\p{{N}}{{1,3}}|{_SYMBOLS_SLASH}|{_SPACES}"
+)
+
+GPT2_NAMES = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat"})
+DIGIT_NAMES = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
+"""GPT-2's split after every digit was set apart."""
+SPLITS = {
+    "llama-bpe": LLAMA3,
+    "llama3": LLAMA3,
+    "llama-v3": LLAMA3,
+    "falcon3": LLAMA3,
+    "lfm2": LLAMA3,
+    "smaug-bpe": LLAMA3,
+    "dbrx": LLAMA3,
+    "qwen2": QWEN2,
+    "deepseek-r1-qwen": QWEN2,
+    "megrez": QWEN2,
+    "stablelm2": QWEN2,
+    "hunyuan": QWEN2,
+    "tekken": TEKKEN,
+    "gpt-4o": GPT4O,
+    "llama4": GPT4O,
+}
+WHOLE_WORDS = frozenset({"llama-bpe", "llama3", "llama-v3", "falcon3", "lfm2", "tekken"})
+"""Vocabularies in which a piece that is a token is never taken apart, whatever the merges say; they add BOS."""
+COMPOSED = frozenset({"qwen2", "deepseek-r1-qwen", "megrez"})
+"""Vocabularies of composed characters: text is brought to Unicode's form NFC first."""
+NAMES = GPT2_NAMES | DIGIT_NAMES | frozenset(SPLITS)
+
+
+def splitter(name: str) -> PreTokenizer:
+    """Return the pre-tokenizer `name`, one of `NAMES`; it also turns bytes into the vocabulary's letters."""
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    if name in GPT2_NAMES:
+        return gpt2
+    if name in DIGIT_NAMES:
+        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2])
+    split = pre_tokenizers.Split(Regex(SPLITS[name]), behavior="isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def normalizer(name: str) -> Normalizer | None:
+    """Return what a vocabulary does to text before it is split, or None."""
+    return normalizers.NFC() if name in COMPOSED else None

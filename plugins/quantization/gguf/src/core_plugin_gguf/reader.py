@@ -1,0 +1,94 @@
+"""The reader of GGUF checkpoints. Importing it loads no torch; `tensors` does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from core.api.weights import CheckpointInfo
+from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
+from core_plugin_gguf.faults import bad_tensor_type
+from core_plugin_gguf.files import is_gguf, open_parts
+from core_plugin_gguf.formats import DECODABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from core.api.tokenizer import Tokenizer
+    from core_plugin_gguf.header import Header
+    from core_plugin_gguf.tensors import GGUFTensor
+
+
+class GGUFReader:
+    """Reads a `.gguf` file, the first of several split files, or a directory with exactly one checkpoint."""
+
+    def recognises(self, path: Path) -> bool:
+        """Say whether `path` is a GGUF checkpoint of a version that can be read."""
+        return is_gguf(path)
+
+    def inspect(self, path: Path) -> CheckpointInfo:
+        """Read the facts.
+
+        Raises:
+            CheckpointError: `CORE-M140` model not supported, `CORE-M141` damaged file, `CORE-M142` tensor type that
+                cannot be decoded.
+        """
+        parts = open_parts(path)
+        _check_types(parts)
+        header = parts[0]
+        tensors = [tensor for part in parts for tensor in part.tensors]
+        config = model_config(header, tensors)
+        types = Counter(tensor.kind.name for tensor in tensors)
+        return CheckpointInfo(
+            path=str(path),
+            format="gguf",
+            architecture=config["architectures"][0],
+            config=config,
+            quantization="gguf",
+            quantization_config={"types": dict(types)},
+            generation_config=generation_config(header, config["vocab_size"]),
+            num_bytes=sum(tensor.num_bytes for tensor in tensors),
+        )
+
+    def tokenizer(self, path: Path) -> Tokenizer:
+        """Build the tokenizer from the file's vocabulary.
+
+        Raises:
+            CheckpointError: `CORE-M143`, naming what the vocabulary lacks or what is not understood.
+        """
+        from core.api.tokenizer import fast_tokenizer
+        from core_plugin_gguf.vocabulary import Vocabulary, build_backend
+
+        header = open_parts(path)[0]
+        vocabulary = Vocabulary.of(header)
+        ids = special_ids(header, len(vocabulary.tokens))
+        return fast_tokenizer(
+            build_backend(vocabulary),
+            special={name.removesuffix("_id"): vocabulary.tokens[number] for name, number in ids.items()},
+            chat_template=header.text("tokenizer.chat_template") or None,
+            eos_ids=eos_ids(header, len(vocabulary.tokens)),
+        )
+
+    def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[GGUFTensor]:
+        """Yield every tensor of the model once, in file order, under Hugging Face's names."""
+        from core_plugin_gguf.tensors import read_tensors
+
+        parts = open_parts(path)
+        _check_types(parts)
+        return read_tensors(parts, _interleaved_heads(parts[0]), progress)
+
+
+def _check_types(parts: list[Header]) -> None:
+    for part in parts:
+        for tensor in part.tensors:
+            if tensor.kind not in DECODABLE:
+                raise bad_tensor_type(part.path, tensor.name, tensor.kind.name)
+
+
+def _interleaved_heads(header: Header) -> dict[str, int]:
+    """Return the heads of the projections whose rows are interleaved: those of the llama architecture."""
+    if architecture(header) != "llama":
+        return {}
+    heads = header.positive_integer("llama.attention.head_count")
+    return {"attn_q": heads, "attn_k": header.positive_integer("llama.attention.head_count_kv", heads)}

@@ -1,0 +1,97 @@
+"""Tensors of a GGUF file under Hugging Face's names."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from gguf.constants import GGML_QUANT_SIZES
+
+from core_plugin_gguf.blocks import decode
+from core_plugin_gguf.faults import damaged
+from core_plugin_gguf.formats import PLAIN
+from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from torch import Tensor
+
+    from core_plugin_gguf.header import Header, TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFTensor:
+    """One tensor; a `WeightTensor`.
+
+    Attributes:
+        heads: Heads whose rows are stored interleaved (see `_halves_first`); 0 for rows in plain order.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    encoding: str
+    heads: int
+    header: Header
+    info: TensorInfo
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """Return the values in `dtype`, in memory of their own."""
+        columns = self.shape[-1] if self.heads == 0 or len(self.shape) > 1 else 1
+        return decode(self._bytes(), self.info.kind, columns, dtype).view(self.shape)
+
+    def raw(self) -> Tensor:
+        """Return what is stored: `(rows, bytes per row)` uint8 if encoded, else the values in their own dtype.
+
+        The tensor shares memory with the file and must not be written to, except where rows had to be reordered.
+        """
+        stored = self._bytes()
+        if self.encoding != "plain":
+            return stored
+        return stored.view(getattr(torch, PLAIN[self.info.kind])).view(self.shape)
+
+    def _bytes(self) -> Tensor:
+        """Return the stored rows as bytes, a row being a head's unit where heads are interleaved."""
+        info = self.info
+        with warnings.catch_warnings():
+            # torch warns of memory that it cannot write to; nobody writes to weights.
+            warnings.simplefilter("ignore")
+            flat = torch.frombuffer(self.header.data, dtype=torch.uint8, offset=info.offset, count=info.num_bytes)
+        if self.heads:
+            return _halves_first(flat.view(self.shape[0], -1), self.heads)
+        block, block_bytes = GGML_QUANT_SIZES[info.kind]
+        return flat.view(-1, self.shape[-1] // block * block_bytes)
+
+
+def read_tensors(
+    parts: Sequence[Header], heads: Mapping[str, int], progress: Callable[[int], None]
+) -> Iterator[GGUFTensor]:
+    """Yield the tensors of all files in order.
+
+    Args:
+        heads: Number of heads of the projections that are stored interleaved: `attn_q` and `attn_k` -> heads.
+    """
+    for header in parts:
+        for info in header.tensors:
+            if info.name != ROPE_FREQUENCIES:
+                yield _tensor(header, info, heads)
+            progress(info.num_bytes)
+
+
+def _tensor(header: Header, info: TensorInfo, heads: Mapping[str, int]) -> GGUFTensor:
+    encoding = "plain" if info.kind in PLAIN else f"gguf:{info.kind.name}"
+    count = next((number for module, number in heads.items() if f".{module}." in info.name), 0)
+    if count and info.shape[0] % (2 * count):
+        raise damaged(header.path, f"the {info.shape[0]} rows of tensor {info.name} are not pairs for {count} heads")
+    return GGUFTensor(hugging_face_name(info.name), info.shape, encoding, count, header, info)
+
+
+def _halves_first(rows: Tensor, heads: int) -> Tensor:
+    """Undo the row order of interleaved rotary embedding.
+
+    Llama's converter stores the rows of a head as 0, d/2, 1, d/2 + 1, ... so that the two that rotate together are
+    neighbours; Hugging Face's models rotate row i with row i + d/2.
+    """
+    return rows.view(heads, -1, 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)

@@ -1,0 +1,191 @@
+"""A tokenizer from a GGUF file's vocabulary: byte-level BPE ("gpt2") or SentencePiece BPE ("llama")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gguf.constants import TokenType
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+
+from core_plugin_gguf.config import special_ids
+from core_plugin_gguf.faults import bad_tokenizer
+from core_plugin_gguf.pretokenizers import NAMES, WHOLE_WORDS, normalizer, splitter
+
+if TYPE_CHECKING:
+    from core_plugin_gguf.header import Header
+
+_KINDS = ("gpt2", "llama")
+_SPACE = "\u2581"
+_LONGEST_PIECE = 1024
+"""Characters of the longest token that merges are sought for: the search is quadratic, real pieces are far shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What a file says about its tokenizer.
+
+    Attributes:
+        kind: `gpt2` or `llama`.
+        pre: Name of the pre-tokenizer of a `gpt2` vocabulary.
+        types: `gguf.TokenType` of every token; empty if the file does not say.
+        scores: Of a `llama` vocabulary: the higher, the earlier two pieces are merged into the token.
+        bos, eos: Ids put before and after a text, or None.
+        named: Ids that the file gives a role (`bos_token_id`, ...).
+    """
+
+    path: Path
+    kind: str
+    pre: str
+    tokens: Sequence[str]
+    types: Sequence[int]
+    scores: Sequence[float]
+    merges: Sequence[str]
+    bos: int | None
+    eos: int | None
+    add_space: bool
+    named: dict[str, int]
+
+    @staticmethod
+    def of(header: Header) -> Vocabulary:
+        """Read the vocabulary of a file. Raises `CheckpointError` `CORE-M143` if it is not complete."""
+        kind = header.text("tokenizer.ggml.model")
+        tokens = header.strings("tokenizer.ggml.tokens") or []
+        if not tokens or kind not in _KINDS:
+            what = f"the vocabulary kind is {kind!r}; supported: {', '.join(_KINDS)}" if tokens else "it has no tokens"
+            raise bad_tokenizer(header.path, what)
+        named = special_ids(header, len(tokens))
+        pre = header.text("tokenizer.ggml.pre", "default")
+        # Files without the flag follow what the converters of their time assumed.
+        add_bos = header.flag("tokenizer.ggml.add_bos_token")
+        wants_bos = add_bos if add_bos is not None else kind == "llama" or pre in WHOLE_WORDS
+        vocabulary = Vocabulary(
+            path=header.path,
+            kind=kind,
+            pre=pre,
+            tokens=tokens,
+            types=[int(number) for number in header.numbers("tokenizer.ggml.token_type") or ()],
+            scores=header.numbers("tokenizer.ggml.scores") or (),
+            merges=header.strings("tokenizer.ggml.merges") or (),
+            bos=named.get("bos_token_id") if wants_bos else None,
+            eos=named.get("eos_token_id") if header.flag("tokenizer.ggml.add_eos_token") else None,
+            add_space=header.flag("tokenizer.ggml.add_space_prefix") is not False,
+            named=named,
+        )
+        vocabulary.check()
+        return vocabulary
+
+    def check(self) -> None:
+        """Refuse what no tokenizer can be built from."""
+        size = len(self.tokens)
+        for name, values in (("token types", self.types), ("scores", self.scores)):
+            if values and len(values) != size:
+                raise bad_tokenizer(self.path, f"it has {size} tokens, but {len(values)} {name}")
+        if self.kind == "gpt2" and self.pre not in NAMES:
+            raise bad_tokenizer(
+                self.path, f"the pre-tokenizer {self.pre!r} is not known; known: {', '.join(sorted(NAMES))}"
+            )
+        if self.kind == "gpt2" and not self.merges:
+            raise bad_tokenizer(self.path, "it has no merges")
+        if self.kind == "llama" and not (self.scores or self.merges):
+            raise bad_tokenizer(self.path, "it has neither scores nor merges")
+
+    def of_type(self, *kinds: TokenType) -> list[int]:
+        """Return the ids of the tokens of some types."""
+        return [number for number, kind in enumerate(self.types) if kind in kinds]
+
+
+def build_backend(vocabulary: Vocabulary) -> Tokenizer:
+    """Return a tokenizer of the `tokenizers` library that encodes as the vocabulary's makers meant it."""
+    ids = {token: number for number, token in enumerate(vocabulary.tokens)}
+    tokenizer = _byte_level(vocabulary, ids) if vocabulary.kind == "gpt2" else _sentencepiece(vocabulary, ids)
+    _add_tokens(tokenizer, vocabulary)
+    _add_ends(tokenizer, vocabulary)
+    return tokenizer
+
+
+def _pairs(vocabulary: Vocabulary, ids: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the file's merges as pairs. The library would panic on one whose tokens are not in the vocabulary."""
+    pairs = []
+    for merge in vocabulary.merges:
+        left, _, right = merge.partition(" ")
+        if left not in ids or right not in ids or left + right not in ids:
+            raise bad_tokenizer(vocabulary.path, f"the merge {merge!r} is not one of two tokens into a third")
+        pairs.append((left, right))
+    return pairs
+
+
+def _byte_level(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
+    model = models.BPE(
+        vocab=ids, merges=_pairs(vocabulary, ids), ignore_merges=vocabulary.pre in WHOLE_WORDS, fuse_unk=False
+    )
+    tokenizer = Tokenizer(model)
+    change = normalizer(vocabulary.pre)
+    if change is not None:
+        tokenizer.normalizer = change
+    tokenizer.pre_tokenizer = splitter(vocabulary.pre)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _sentencepiece(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
+    unknown = vocabulary.named.get("unk_token_id")
+    model = models.BPE(
+        vocab=ids,
+        merges=_pairs(vocabulary, ids) if vocabulary.merges else _merges_from_scores(vocabulary, ids),
+        unk_token=None if unknown is None else vocabulary.tokens[unknown],
+        fuse_unk=True,
+        byte_fallback=True,
+    )
+    tokenizer = Tokenizer(model)
+    spaces = normalizers.Replace(" ", _SPACE)
+    steps = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if vocabulary.add_space:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), spaces])
+        steps.append(decoders.Strip(content=" ", left=1))
+    else:
+        tokenizer.normalizer = spaces
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
+
+
+def _merges_from_scores(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
+    """Return merges that do what SentencePiece does: join the neighbours whose union has the highest score."""
+    normal = set(vocabulary.of_type(TokenType.NORMAL)) if vocabulary.types else set(ids.values())
+    merges = []
+    for token, number in ids.items():
+        if number not in normal or len(token) > _LONGEST_PIECE:
+            continue
+        for cut in range(1, len(token)):
+            left, right = ids.get(token[:cut]), ids.get(token[cut:])
+            if left is not None and right is not None:
+                merges.append((-vocabulary.scores[number], number, left, right))
+    merges.sort()
+    return [(vocabulary.tokens[left], vocabulary.tokens[right]) for _, _, left, right in merges]
+
+
+def _add_tokens(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+    """Make special and user-defined tokens match as a whole."""
+    special = set(vocabulary.of_type(TokenType.CONTROL, TokenType.UNKNOWN))
+    if not vocabulary.types:
+        special.update(vocabulary.named.values())
+    plain = vocabulary.of_type(TokenType.USER_DEFINED)
+    tokenizer.add_special_tokens(
+        [AddedToken(vocabulary.tokens[i], special=True, normalized=False) for i in sorted(special)]
+    )
+    tokenizer.add_tokens([AddedToken(vocabulary.tokens[i], special=False, normalized=False) for i in plain])
+
+
+def _add_ends(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+    """Put the file's tokens before and after a text."""
+    ends = {name: number for name, number in (("bos", vocabulary.bos), ("eos", vocabulary.eos)) if number is not None}
+    if not ends:
+        return
+    single = [*(["bos"] if "bos" in ends else []), "$A", *(["eos"] if "eos" in ends else [])]
+    second = [part.replace("$A", "$B") + ":1" for part in single]
+    tokens = [{"id": name, "ids": [number], "tokens": [vocabulary.tokens[number]]} for name, number in ends.items()]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=[*single, *second], special_tokens=tokens
+    )

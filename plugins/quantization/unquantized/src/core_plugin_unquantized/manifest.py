@@ -1,0 +1,13 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import QuantSpec
+
+NONE = QuantSpec(
+    name="none",
+    impl="core_plugin_unquantized.scheme:Plain",
+    api=1,
+    summary="Plain weights in the compute dtype",
+    methods=frozenset({"none"}),
+)

@@ -1,0 +1,155 @@
+"""Failures, log-probabilities and connectors: what belongs to one row stays with it."""
+
+import numpy as np
+import pytest
+import torch
+
+from core.worker.participants import ConnectorParticipant
+from core.worker.sampling import prompt as prompt_module
+
+
+@pytest.mark.covers("PLAT-09")
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.7, "top_p": 0.9, "seed": 1, "logprobs": 1}])
+def test_a_numerical_failure_stays_in_its_row(make_bench, params):
+    healthy, poisoned = np.arange(1, 8), np.array([3, 60, 5])
+    clean = make_bench()
+    clean.add(0, healthy, **params)
+    wanted = clean.generate(0, 3)
+    bench = make_bench(poison=60)
+    bench.add(1, poisoned, **params)
+    bench.add(0, healthy, **params)
+    first = bench.step({1: None, 0: None})
+    assert list(first.errors) == [0]
+    assert "CORE-E121" in first.errors[0]
+    assert first.tokens.tolist() == [-1, wanted[0]]
+    assert set(first.logprobs) <= {1}
+    second = bench.step({1: None, 0: None})
+    assert second.errors and second.tokens.tolist() == [-1, wanted[1]]
+
+
+def test_blocks_of_a_failed_row_do_not_hurt_their_next_owner(make_bench):
+    bench = make_bench(poison=60)
+    bench.add(0, [60, 60, 60])
+    assert bench.step({0: None}).errors
+    assert not all(cache.isfinite().all() for cache in bench.caches)
+    left = bench.blocks[0][0]
+    bench.preempt(0)
+    bench.free.append(left)
+    bench.add(1, [7])
+    assert not bench.step({1: None}).errors
+    assert bench.blocks[1] == [left]
+
+
+def test_a_prefix_of_a_failed_row_fails_its_readers_too(make_bench):
+    bench = make_bench(poison=60)
+    bench.add(0, [60, 1, 2, 3])
+    assert bench.step({0: None}).errors
+    bench.add(1, [60, 1, 2, 3, 4])
+    bench.blocks[1], bench.computed[1] = [], 4
+    bench.free += [bench.free.pop(0), bench.blocks[0][0]]
+    plan = bench.plan({1: None})
+    assert plan.blocks.blocks.tolist()[0] == bench.blocks[0][0] and plan.num_tokens == 1
+    assert bench.runner.execute(plan).errors
+
+
+def test_a_row_that_excludes_every_token_fails_alone(bench, prompt):
+    bench.add(0, prompt(4), allowed_token_ids=[5], bad_token_ids=[[5]])
+    bench.add(1, prompt(4), allowed_token_ids=[5])
+    result = bench.step({0: None, 1: None})
+    assert "CORE-E122" in result.errors[0]
+    assert result.tokens.tolist() == [-1, 5]
+
+
+def test_no_stop_token_before_min_tokens(bench, prompt):
+    bench.add(0, prompt(5), stop_ids=(7,), min_tokens=2, logit_bias={7: 90.0})
+    tokens = bench.generate(0, 4)
+    assert tokens[0] != 7 and tokens[1] != 7
+    assert tokens[2:] == [7, 7]
+
+
+def dense_logprobs(bench, ids):
+    """Log-probabilities after every position, from one prefill of a fresh bench."""
+    bench.add(0, ids)
+    plan = bench.plan({0: None})
+    seen = []
+    project = bench.model.logits
+    forward = bench.model.forward
+
+    def spy(step):
+        seen.append(forward(step))
+        return seen[-1]
+
+    bench.model.forward = spy
+    bench.runner.execute(plan)
+    return project(seen[0]).log_softmax(-1)
+
+
+@pytest.mark.covers("PLAT-09")
+@pytest.mark.parametrize("chunks", [(11,), (4, 7), (1, 1, 9), (10, 1)])
+@pytest.mark.parametrize("positions", [256, 3])
+def test_prompt_logprobs_come_chunk_by_chunk(make_bench, prompt, chunks, positions, monkeypatch):
+    monkeypatch.setattr(prompt_module, "CHUNK", positions)
+    ids = prompt(11)
+    wanted = dense_logprobs(make_bench(), ids)
+    bench = make_bench()
+    bench.add(3, ids, prompt_logprobs=2)
+    tables = [bench.step({3: chunk}).prompt_logprobs.get(0) for chunk in chunks]
+    tables = [table for table in tables if table is not None]
+    got = np.concatenate([table.ids for table in tables])
+    values = np.concatenate([table.values for table in tables])
+    ranks = np.concatenate([table.ranks for table in tables])
+    assert got.shape == (10, 3)
+    assert got[:, 0].tolist() == ids[1:].tolist()
+    expected = wanted[:10].gather(1, torch.from_numpy(ids[1:, None]))
+    np.testing.assert_allclose(values[:, 0], expected[:, 0], atol=1e-4)
+    assert got[:, 1:].tolist() == wanted[:10].topk(2).indices.tolist()
+    assert ranks.tolist() == ((wanted[:10] > expected).sum(1) + 1).tolist()
+
+
+def test_a_recomputed_prompt_is_not_scored_twice(bench, prompt):
+    bench.add(0, prompt(10), prompt_logprobs=0)
+    assert bench.step({0: 6}).prompt_logprobs[0].ids.shape == (6, 1)
+    bench.preempt(0)
+    assert 0 not in bench.step({0: 4}).prompt_logprobs
+    assert bench.step({0: 6}).prompt_logprobs[0].ids[:, 0].tolist() == prompt(10)[7:].tolist()
+    bench.preempt(0)
+    assert not bench.step({0: None}).prompt_logprobs
+
+
+def test_a_prompt_of_one_token_has_nothing_to_score(bench):
+    bench.add(0, [4], prompt_logprobs=1)
+    assert not bench.step({0: None}).prompt_logprobs
+
+
+def test_a_poisoned_prompt_fails_while_it_is_scored(make_bench):
+    bench = make_bench(poison=60)
+    bench.add(0, [1, 60, 2, 3, 4], prompt_logprobs=1)
+    result = bench.step({0: 3})
+    assert "prompt" in result.errors[0] and not result.prompt_logprobs
+
+
+class Store:
+    """A connector that notes what it is told."""
+
+    def __init__(self):
+        self.calls = []
+
+    def begin(self, message):
+        self.calls.append(message)
+
+    def end(self):
+        self.calls.append("end")
+        return b"saved" if len(self.calls) > 2 else None
+
+    def close(self):
+        self.calls.append("close")
+
+
+@pytest.mark.covers("KV-01")
+def test_a_connector_acts_around_the_forward_pass(bench, prompt):
+    store = Store()
+    bench.runner.participants.append(ConnectorParticipant("disk", store))
+    bench.add(0, prompt(4))
+    assert bench.step({0: None}).connector == {}
+    assert bench.step({0: None}, connector={"disk": b"load", "other": b"x"}).connector == {"disk": b"saved"}
+    assert store.calls == ["end", b"load", "end"]

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from core.api.errors import EngineError
+from core.cli.bench import startup
+from core.cli.main import main
+
+FAST = ["--num-prompts", "6", "--random-input-len", "5", "--random-output-len", "4"]
+
+
+def bench(stub, tmp_path, *argv: str) -> tuple[int, dict]:
+    path = tmp_path / "result.json"
+    result = ["--save-result", "--result-dir", str(tmp_path), "--result-filename", path.name]
+    status = main(["bench", "serve", "--base-url", stub.url, *FAST, *result, *argv])
+    return status, json.loads(path.read_text())
+
+
+@pytest.mark.covers("BENCH-01")
+def test_serve(stub, tmp_path, capsys):
+    status, result = bench(
+        stub,
+        tmp_path,
+        *("--model", "org/m", "--max-concurrency", "2", "--ignore-eos", "--extra-body", '{"top_k": 3}'),
+        *("--goodput", "ttft:5000", "tpot:5000", "--metric-percentiles", "50,99", "--metadata", "run=7"),
+    )
+    assert status == 0
+    assert (result["completed"], result["failed"]) == (6, 0)
+    assert (result["total_input_tokens"], result["total_output_tokens"]) == (30, 24)
+    assert (result["model_id"], result["tokenizer_id"], result["backend"]) == ("org/m", "org/m", "openai")
+    assert (result["request_rate"], result["burstiness"], result["max_concurrency"]) == ("inf", 1.0, 2)
+    assert (result["num_prompts"], result["run"]) == (6, "7")
+    assert result["request_goodput"] == pytest.approx(result["request_throughput"])
+    assert 0 < result["mean_ttft_ms"] <= result["p99_ttft_ms"] <= result["p99_e2el_ms"]
+    # Four events, two milliseconds apart.
+    assert result["mean_itl_ms"] >= 1.5 and result["mean_tpot_ms"] >= 1.5
+    assert "itls" not in result
+    assert stub.most_open <= 2 and result["max_concurrent_requests"] <= 2
+    body = stub.bodies[0]
+    assert len(body["prompt"]) == 5 and body["max_tokens"] == 4
+    assert (body["ignore_eos"], body["top_k"], body["temperature"]) == (True, 3, 0.0)
+    out = capsys.readouterr().out
+    assert "mean ttft ms" in out and "output throughput" in out
+
+
+def test_serve_chat_without_usage(stub, tmp_path):
+    stub.usage = False
+    status, result = bench(stub, tmp_path, "--backend", "openai-chat", "--save-detailed", "--num-warmups", "2")
+    assert status == 0 and len(stub.bodies) == 8
+    assert stub.bodies[0]["messages"][0]["role"] == "user"
+    assert result["model_id"] == "stub-model"
+    # The event that only names the role is no token, and neither is the last one.
+    assert result["output_lens"] == [4] * 6 and {len(gaps) for gaps in result["itls"]} == {3}
+    assert set(result["generated_texts"]) == {"w0 w1 w2 w3 "}
+    assert result["total_output_tokens"] == 24
+
+
+@pytest.mark.covers("BENCH-01")
+def test_failures_are_counted_and_ten_are_shown(stub, tmp_path, capsys):
+    stub.failures = 12
+    status, result = bench(stub, tmp_path, "--num-prompts", "14", "--max-concurrency", "1")
+    out = capsys.readouterr().out
+    assert status == 0
+    assert (result["completed"], result["failed"]) == (2, 12)
+    assert out.count("failed: status 500: broken") == 10
+    assert not any("broken" in str(value) for value in result.values())
+
+
+def test_all_requests_failed(stub, tmp_path):
+    stub.break_after = 1
+    status, result = bench(stub, tmp_path)
+    assert status == 1 and result["completed"] == 0 and result["failed"] == 6
+
+
+def test_no_server_is_a_failure_of_every_request(tmp_path, capsys):
+    assert main(["bench", "serve", "--base-url", "http://127.0.0.1:9", "--model", "m", *FAST]) == 1
+    assert "failed: ConnectError" in capsys.readouterr().out
+
+
+def test_open_loop_takes_its_time(stub, tmp_path):
+    _, result = bench(stub, tmp_path, "--request-rate", "100", "--burstiness", "2", "--seed", "3")
+    assert result["request_rate"] == 100.0 and result["duration"] >= 0.06
+    assert result["completed"] == 6
+
+
+def test_the_seed_makes_prompts_reproducible(stub, tmp_path):
+    for _ in range(2):
+        bench(stub, tmp_path, "--seed", "5", "--max-concurrency", "1")
+    prompts = [body["prompt"] for body in stub.bodies]
+    assert prompts[:6] == prompts[6:]
+
+
+def test_the_default_name_of_the_result(stub, tmp_path):
+    argv = ["bench", "serve", "--base-url", stub.url, *FAST, "--save-result", "--result-dir", str(tmp_path / "new")]
+    assert main([*argv, "--model", "org/m", "--max-concurrency", "3"]) == 0
+    (path,) = (tmp_path / "new").iterdir()
+    assert path.name.startswith("openai-infqps-concurrency3-m-") and path.suffix == ".json"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--percentile-metrics", "ttft,xyz"],
+        ["--metric-percentiles", "101"],
+        ["--metric-percentiles", "a"],
+        ["--request-rate", "0"],
+        ["--random-range-ratio", "1"],
+        ["--num-prompts", "0"],
+        ["--extra-body", "[]"],
+        ["--extra-body", "{"],
+    ],
+)
+def test_bad_flags_are_refused_before_any_load(stub, capsys, argv):
+    assert main(["bench", "serve", "--base-url", stub.url, *argv]) == 2
+    err = capsys.readouterr().err
+    assert argv[0] in err or argv[0].lstrip("-") in err
+    assert stub.requests == []
+
+
+class FakeLLM:
+    """Generates as asked; remembers what it saw."""
+
+    instances: list[FakeLLM]
+
+    def __init__(self, **options):
+        self.options, self.batches, self.closed = options, [], False
+        type(self).instances.append(self)
+
+    def generate(self, prompts, params):
+        assert all(param.ignore_eos and param.greedy for param in params)
+        self.batches.append([prompt["prompt_token_ids"] for prompt in prompts])
+        return [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[1] * param.max_tokens)]) for param in params]
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def llm(monkeypatch):
+    FakeLLM.instances = []
+    monkeypatch.setitem(sys.modules, "core.frontend.llm", SimpleNamespace(LLM=FakeLLM))
+    return FakeLLM.instances
+
+
+@pytest.mark.covers("BENCH-01")
+def test_latency(llm, tmp_path, capsys):
+    path = tmp_path / "a.json"
+    argv = ["--model", "tiny", "--batch-size", "3", "--input-len", "5", "--output-len", "2", "--num-iters", "4"]
+    assert main(["bench", "latency", *argv, "--warmup", "2", "--block-size", "8", "--output-json", str(path)]) == 0
+    (model,) = llm
+    assert model.options == {"model": "tiny", "block_size": 8} and model.closed
+    assert len(model.batches) == 6 and all(len(batch) == 3 for batch in model.batches)
+    # No prompt comes twice: a prefix cache has nothing to find.
+    seen = [tuple(ids) for batch in model.batches for ids in batch]
+    assert len(set(seen)) == len(seen) and {len(ids) for ids in seen} == {5}
+    result = json.loads(path.read_text())
+    assert set(result) == {"avg_latency", "latencies", "percentiles"}
+    assert len(result["latencies"]) == 4
+    assert result["avg_latency"] == pytest.approx(sum(result["latencies"]) / 4)
+    assert list(result["percentiles"]) == ["10", "25", "50", "75", "90", "99"]
+    assert "average latency" in capsys.readouterr().out
+
+
+@pytest.mark.covers("BENCH-01")
+def test_throughput(llm, tmp_path):
+    path = tmp_path / "a.json"
+    argv = ["--num-prompts", "5", "--input-len", "6", "--output-len", "3", "--prefix-len", "2", "--num-iters", "3"]
+    assert main(["bench", "throughput", *argv, "--output-json", str(path)]) == 0
+    (model,) = llm
+    assert [len(batch) for batch in model.batches] == [4, 5, 5, 5]
+    result = json.loads(path.read_text())
+    assert (result["num_requests"], result["total_num_tokens"], result["total_output_tokens"]) == (5, 5 * (8 + 3), 15)
+    assert result["tokens_per_second"] == pytest.approx(result["total_num_tokens"] / result["elapsed_time"])
+    assert result["requests_per_second"] == pytest.approx(5 / result["elapsed_time"])
+
+
+def test_the_model_is_released_when_a_run_fails(llm, monkeypatch):
+    monkeypatch.setattr(FakeLLM, "generate", lambda self, prompts, params: 1 / 0)
+    assert main(["bench", "throughput", "--num-prompts", "1"]) == 1
+    assert llm[0].closed
+
+
+SERVER = """
+import http.server, signal, sys, time
+port = int(sys.argv[sys.argv.index("--port") + 1])
+ready = time.monotonic() + 0.15
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if time.monotonic() > ready and self.path == "/ready" else 503)
+        self.end_headers()
+    def log_message(self, *args): pass
+signal.signal(signal.SIGTERM, lambda *_: (open(sys.argv[1], "a").write("ended "), sys.exit(0)))
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+@pytest.mark.covers("BENCH-02")
+def test_startup(monkeypatch, tmp_path, capsys):
+    mark, path = tmp_path / "mark", tmp_path / "a.json"
+    flags: list[list[str]] = []
+
+    def command(given):
+        flags.append(given)
+        return [sys.executable, "-c", SERVER, str(mark)]
+
+    monkeypatch.setattr(startup, "_command", command)
+    argv = ["--num-iters", "2", "--warmup", "1", "--model", "tiny", "--api-key", "hunter2"]
+    assert main(["bench", "startup", *argv, "--output-json", str(path)]) == 0
+    result = json.loads(path.read_text())
+    assert len(result["startup_times"]) == 2 and all(0.15 <= seconds < 30 for seconds in result["startup_times"])
+    assert result["avg_startup_time"] == pytest.approx(sum(result["startup_times"]) / 2)
+    assert mark.read_text() == "ended ended ended "
+    assert flags == [["--model=tiny"]] * 3
+
+
+def test_startup_command_is_the_server():
+    assert startup._command(["--port=1"])[1:] == ["-m", "core.cli", "serve", "--port=1"]
+
+
+def test_a_server_that_dies(tmp_path):
+    command = [sys.executable, "-c", "import sys; sys.exit('CORE-M101 no such model')"]
+    with pytest.raises(EngineError, match=r"CORE-E190 .*status 1.*CORE-M101 no such model"):
+        startup.measure(command, {}, 20.0)
+
+
+def test_a_server_that_never_gets_ready():
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with pytest.raises(EngineError, match="did not get ready in time"):
+        startup.measure(command, {}, 0.3)

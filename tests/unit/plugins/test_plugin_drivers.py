@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+
+import pytest
+
+from core.api.errors import PluginError
+from core.api.versions import API_VERSIONS
+from core.plugins.catalog import Catalogue
+from core.plugins.drivers import _manager, describe, instantiate, load_descriptors, load_impl, unmet
+
+GROUP = "core.schedulers"
+
+
+def manifest(**changes):
+    fields = {"name": "a", "impl": "acme_impl:Policy", "api": 1, "summary": "", **changes}
+    return f"from core.api import SchedulerPolicySpec\nA = SchedulerPolicySpec(**{fields!r})\n"
+
+
+GOOD = manifest(name="good").replace("A =", "GOOD =")
+
+
+def load(site, source):
+    """Install a good plugin and one of `source`, and load the group."""
+    site.install("good", {GROUP: {"good": "good_mod:GOOD"}}, {"good_mod": GOOD})
+    site.install("acme", {GROUP: {"a": "acme_mod:A"}}, {"acme_mod": source}, version="4.2")
+    return load_descriptors(site.catalogue(), GROUP)
+
+
+def test_descriptors_are_loaded_and_implementations_are_not(site):
+    candidates, failures = load(site, manifest())
+    assert [one.descriptor.name for one in candidates] == ["a", "good"]
+    assert candidates[0].entry.dist == "acme"
+    assert not failures
+    assert "acme_impl" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "reason"),
+    [
+        ("import no_such_library", "CORE-P103", "No module named 'no_such_library' ("),
+        ("B = 1", "CORE-P103", "AttributeError"),
+        ("assert 1 == 2, 'sums'", "CORE-P103", "AssertionError: sums"),
+        ("raise SystemExit(3)", "CORE-P103", "SystemExit"),
+        ("A = (", "CORE-P103", "SyntaxError"),
+        (manifest(colour="red"), "CORE-P103", "colour"),
+        ("A = 'a string'", "CORE-P106", "acme_mod:A is a str, not a SchedulerPolicySpec"),
+        (manifest().replace("SchedulerPolicySpec", "ExecutorSpec"), "CORE-P106", "is a ExecutorSpec"),
+        (manifest(name="b"), "CORE-P106", "its descriptor is named 'b'"),
+        (manifest(api=API_VERSIONS[GROUP] + 1), "CORE-P104", "needs scheduling policy API 2; this core offers 1"),
+        (manifest(api=API_VERSIONS[GROUP] - 2), "CORE-P104", "needs scheduling policy API -1"),
+        (
+            manifest(requires=("no-such-library>=2",)),
+            "CORE-P105",
+            "it needs no-such-library>=2, which is not installed",
+        ),
+        (manifest(requires=("pluggy>=999",)), "CORE-P105", "it needs pluggy>=999, "),
+    ],
+)
+def test_a_bad_plugin_is_recorded_and_the_good_one_lives(site, source, code, reason):
+    candidates, failures = load(site, source)
+    assert [one.entry.name for one in candidates] == ["good"]
+    (failure,) = failures
+    assert (failure.entry.dist, failure.code) == ("acme", code)
+    assert reason in failure.reason
+    error = failure.error("--scheduling-policy a")
+    assert "scheduling policy 'a' (acme 4.2)" in error.message
+    assert "requested by --scheduling-policy a" in error.hint
+
+
+def test_too_new_a_plugin_asks_for_a_newer_core(site):
+    _, (failure,) = load(site, manifest(api=9))
+    assert failure.hint == "Upgrade core."
+
+
+def test_requirements_hold_or_say_what_is_there_instead():
+    version = importlib.metadata.version("pluggy")
+    found = unmet(("pluggy>=1", "pluggy<0.1", "nothing-like-this; python_version < '3'", "not a requirement!"))
+    assert found == [
+        ("pluggy<0.1", f"{version} is installed"),
+        ("not a requirement!", "which is not a valid requirement"),
+    ]
+
+
+def test_the_manager_refuses_to_pick_between_two_owners_of_a_name(site):
+    for dist in ("acme", "bolt"):
+        site.install(dist, {GROUP: {"a": f"{dist}_mod:A"}}, {f"{dist}_mod": manifest()})
+    manager, failures = _manager(GROUP, site.catalogue().entries(GROUP))
+    assert not failures
+    with pytest.raises(PluginError, match=r"acme 1\.0 and bolt 1\.0"):
+        manager["a"]
+
+
+def test_load_impl_returns_nested_attributes(entry):
+    assert load_impl("os:path.join", entry()) is __import__("os").path.join
+
+
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [
+        ("no_such_module:A", "No module named 'no_such_module'"),
+        ("os:no_such_thing", "AttributeError"),
+        ("broken_mod:A", "OSError: libamd.so: not found (broken_mod.py:4)"),
+    ],
+)
+def test_load_impl_names_the_plugin_and_the_innermost_cause(site, entry, path, cause):
+    source = """\
+        def load():
+            # the library is loaded by hand
+
+            raise OSError("libamd.so: not found")
+        try:
+            load()
+        except OSError as error:
+            raise RuntimeError("cannot load") from error
+        """
+    site.install("x", {}, {"broken_mod": source})
+    with pytest.raises(PluginError) as caught:
+        load_impl(path, entry("rocm", dist="core-plugin-rocm", version="0.4"))
+    assert caught.value.code == "CORE-P103"
+    assert "'rocm' (core-plugin-rocm 0.4)" in caught.value.message
+    assert cause in caught.value.message.replace(f"{site.root.name}/", "")
+    assert caught.value.__cause__ is not None
+
+
+def test_instantiate_attributes_a_constructor_that_raises(site, entry):
+    site.install("x", {}, {"ctor_mod": "class A:\n    def __init__(self):\n        raise KeyError('k')\n"})
+    with pytest.raises(PluginError, match="ctor_mod:A raised KeyError: 'k'") as caught:
+        instantiate("ctor_mod:A", entry())
+    assert caught.value.code == "CORE-P108"
+
+
+def test_a_cause_is_told_in_one_line():
+    try:
+        try:
+            raise ValueError("two\nlines")
+        except ValueError as error:
+            raise RuntimeError("outer") from error
+    except RuntimeError as error:
+        text = describe(error)
+    assert text.startswith("RuntimeError: outer, caused by ValueError: two lines (plugins/test_plugin_drivers.py:")
+
+
+def test_failures_do_not_depend_on_the_order(site, entry):
+    entries = [entry("x", value="missing_x:A"), entry("y", value="missing_y:A")]
+    _, failures = load_descriptors(Catalogue(reversed(entries)), GROUP)
+    assert [one.entry.name for one in failures] == ["x", "y"]
