@@ -101,6 +101,14 @@ def setup(
         logging.getLogger(name).setLevel(level.upper())
 
 
+def in_force() -> tuple[str, str]:
+    """Return the level and format that `setup` put in force, so that a child process can do the same."""
+    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, CoreHandler)]
+    form = "json" if handlers and isinstance(handlers[0].formatter, JsonFormatter) else "text"
+    level = logging.getLevelName(logging.getLogger("core").getEffectiveLevel()).lower()
+    return level if level in LEVELS else "warning", form
+
+
 def use_colour(stream: TextIO) -> bool:
     """Whether `stream` is a terminal and the user has not asked for plain text (`NO_COLOR`)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

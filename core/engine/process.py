@@ -39,11 +39,14 @@ class Bootstrap(msgspec.Struct):
         inbox: Address the engine pulls messages from.
         outbox: Address it pushes messages to.
         config: `EngineConfig` as JSON.
+        log_level, log_format: As in the parent.
     """
 
     inbox: str
     outbox: str
     config: str
+    log_level: str
+    log_format: str
 
 
 class Sender(threading.Thread):
@@ -130,8 +133,8 @@ def _serve(core: EngineCore, sender: Sender, receiver: Receiver) -> None:
 def main() -> int:
     """Run the engine process; the exit status is 0 after an orderly shutdown."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
-    logs.setup_child("engine")
     bootstrap = msgspec.json.decode(sys.stdin.buffer.readline(), type=Bootstrap)
+    logs.setup(bootstrap.log_level, bootstrap.log_format, process="engine")
     threading.Thread(target=_watch_parent, name="engine-parent", daemon=True).start()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     sender = Sender(context, bootstrap.outbox)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import msgspec
 import zmq
 import zmq.asyncio
 
+from core import logs
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
 from core.engine.core import EngineCore
@@ -66,7 +68,8 @@ class ProcessEngine:
 
     def _spawn(self, config: EngineConfig) -> subprocess.Popen[bytes]:
         process = subprocess.Popen([sys.executable, "-P", "-m", "core.engine.process"], stdin=subprocess.PIPE)
-        bootstrap = Bootstrap(f"ipc://{self._folder}/in", f"ipc://{self._folder}/out", config.model_dump_json())
+        addresses = f"ipc://{self._folder}/in", f"ipc://{self._folder}/out"
+        bootstrap = Bootstrap(*addresses, config.model_dump_json(), *logs.in_force())
         if process.stdin is not None:
             process.stdin.write(msgspec.json.encode(bootstrap) + b"\n")
             process.stdin.flush()
@@ -120,8 +123,7 @@ class ProcessEngine:
         if self._closing:
             return
         self._closing = True
-        if self._process.poll() is None:
-            self._inbox.send(self._encoder.encode(Shutdown()), zmq.NOBLOCK)
+        self._ask_to_stop()
         try:
             await asyncio.wait_for(asyncio.shield(self._death), STOP_SECONDS)
         except TimeoutError:
@@ -130,11 +132,23 @@ class ProcessEngine:
         self._watch.cancel()
         if self._receiving is not None:
             self._receiving.cancel()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._context.destroy(linger=0)
-        self._inbox.close(linger=0)
+        self._close_stdin()
+        for socket in (self._inbox, self._outbox):
+            socket.close(linger=0)
+        self._context.term()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _ask_to_stop(self) -> None:
+        """Send `Shutdown`, or close the child's standard input if it does not listen yet."""
+        try:
+            self._inbox.send(self._encoder.encode(Shutdown()), zmq.NOBLOCK)
+        except zmq.Again:
+            self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
 
 
 class ThreadEngine:

@@ -196,6 +196,7 @@ class AsyncLLM:
         """Check a request and hand it to the engine; like `generate`, but refusals come before the first read."""
         self._check_alive()
         prepared = await self._prepare(prompt, params or self.default_params)
+        self._check_alive()
         self._check_room(prepared.params.n)
         request, messages = self._outputs.add(prepared, request_id=request_id, priority=priority, cache_salt=cache_salt)
         stream = self._streams[id(request)] = OutputStream(self, request, delta=delta)

@@ -116,7 +116,8 @@ class InputProcessor:
                 )
             params = params.replace(max_tokens=room)
         elif asked > room:
-            said = f"you requested {len(prompt.ids) + asked} tokens ({len(prompt.ids)} in the prompt, {asked} in the output)"
+            size = len(prompt.ids)
+            said = f"you requested {size + asked} tokens ({size} in the prompt, {asked} in the output)"
             raise _too_long(self.max_model_len, said, "max_tokens", "prompt or max_tokens")
         return Prepared(prompt, params, self.stop_ids(params))
 
@@ -170,7 +171,8 @@ def _split(prompt: Any) -> tuple[str | None, Any]:
 
 def _too_long(limit: int, said: str, param: str, remedy: str) -> RequestError:
     return RequestError(
-        f"This model's maximum context length is {limit} tokens. However, {said}. Please reduce the length of the {remedy}.",
+        f"This model's maximum context length is {limit} tokens. However, {said}. "
+        f"Please reduce the length of the {remedy}.",
         param=param,
         code="context_length_exceeded",
     )

@@ -147,9 +147,7 @@ class OutputProcessor:
         try:
             self._push(sequence, outputs, position, token, end)
         except Exception as error:
-            logger.exception("output of request %s cannot be processed", request.request_id)
-            sequence.error = f"the output cannot be processed: {type(error).__name__}"
-            sequence.finish_reason = "error"
+            _break(request, sequence, error)
         if sequence.finish_reason is not None:
             if end is None:
                 done.aborts.append(handle)
@@ -176,10 +174,18 @@ class OutputProcessor:
 
     def _end(self, handle: int, reason: str, *, stop_id: int | None = None, error: str | None = None) -> None:
         request, sequence = self._live.pop(handle)
-        sequence.finish(reason, stop_id=stop_id, error=error)
+        try:
+            sequence.finish(reason, stop_id=stop_id, error=error)
+        except Exception as failure:
+            _break(request, sequence, failure)
         if request.finished:
             request.metrics["finished_time"] = time.monotonic()
             del self._requests[request.request_id]
+
+
+def _break(request: RequestState, sequence: SequenceState, error: Exception) -> None:
+    logger.error("the output of request %s cannot be processed", request.request_id, exc_info=error)
+    sequence.fail(f"the output cannot be processed: {type(error).__name__}")
 
 
 def _tokens(outputs: Outputs) -> Iterator[tuple[int, int, int, bool]]:

@@ -34,7 +34,7 @@ def _named(overrides: Mapping[str, Any]) -> Iterator[tuple[Key, Setting]]:
     for name, value in overrides.items():
         if name not in known:
             close = get_close_matches(name, known, n=1)
-            hint = f"Did you mean {close[0]}?" if close else "See `core config` for all options."
+            hint = f"Did you mean {close[0]}?" if close else "`core config show` lists all options."
             raise ConfigError("CORE-C120", f"there is no option '{name}'.", hint=hint)
         yield from Setting(known[name], value, "argument", f"argument {name}").spread()
 

@@ -48,6 +48,11 @@ class SequenceState:
         if self.finish_reason is None:
             self.finish_reason, self.stop_reason, self.error = reason, stop_id, error
 
+    def fail(self, error: str) -> None:
+        """End the sequence for an error of the front end's own."""
+        self.finish_reason, self.stop_reason, self.error = "error", None, error
+        self._text = None
+
     @property
     def fresh(self) -> bool:
         """Whether there is anything that was not taken yet."""

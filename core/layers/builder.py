@@ -61,9 +61,7 @@ class Builder:
         """Return the token embedding."""
         return Embedding(*self._store("embedding", prefix, hidden_size, [("", vocab_size)]))
 
-    def lm_head(
-        self, vocab_size: int, hidden_size: int, prefix: str, tied_to: api.Embedding | None = None
-    ) -> Linear:
+    def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: api.Embedding | None = None) -> Linear:
         """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
         parts = [("", vocab_size)]
         if tied_to is None:
@@ -100,10 +98,10 @@ class Builder:
         return rope
 
     def gated_activation(self, name: str) -> api.Activation:
-        """Return `act(gate) * up`. Raises `CheckpointError` CORE-M112 for a name that is not known."""
+        """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
         if name not in _ACTIVATIONS:
             known = ", ".join(sorted(_ACTIVATIONS))
-            raise CheckpointError("CORE-M112", f"gated activation '{name}' is not supported; supported: {known}.")
+            raise CheckpointError("CORE-M127", f"gated activation '{name}' is not supported; supported: {known}.")
         return _ACTIVATIONS[name]
 
     def attention(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.layers.params import ParamGroup, Parameterised
+from core.layers.params import Parameterised, ParamGroup
 from core.ops.norm import add_rms_norm, rms_norm
 
 if TYPE_CHECKING:

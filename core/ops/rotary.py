@@ -13,14 +13,13 @@ import torch
 from core.api.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import Tensor
 
     from core.api.models import RopeConfig
 
     Frequencies = tuple[Tensor, float]
-    Scaling = Mapping[str, float | str | list[float]]
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -52,12 +51,12 @@ def inverse_frequencies(config: RopeConfig) -> Frequencies:
     `dynamic` gives the frequencies of positions inside the original context.
 
     Raises:
-        CheckpointError: CORE-M110 when the rule is unknown or one of its parameters is missing.
+        CheckpointError: CORE-M125 when the rule is unknown or one of its parameters is missing.
     """
     rule = str(config.scaling.get("rope_type", config.scaling.get("type", "default")))
     if rule not in _RULES:
         known = ", ".join(sorted(_RULES))
-        raise CheckpointError("CORE-M110", f"rotary scaling '{rule}' is not supported; supported: {known}.")
+        raise CheckpointError("CORE-M125", f"rotary scaling '{rule}' is not supported; supported: {known}.")
     return _RULES[rule](config, _plain(config.theta, config.rotary_dim))
 
 
@@ -105,15 +104,15 @@ def _llama3(config: RopeConfig, plain: Tensor) -> Frequencies:
 def _yarn(config: RopeConfig, plain: Tensor) -> Frequencies:
     """YaRN: dimensions that turn often keep their frequency, the others are interpolated, with a ramp between."""
     original = _original_length(config)
-    factor = float(config.scaling.get("factor") or config.max_positions / original)
-    fast, slow = float(config.scaling.get("beta_fast") or 32), float(config.scaling.get("beta_slow") or 1)
+    factor = _number(config, "factor", config.max_positions / original)
+    fast, slow = _number(config, "beta_fast", 32.0), _number(config, "beta_slow", 1.0)
     low, high = (_turning_dim(config, turns, original) for turns in (fast, slow))
     if config.scaling.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, config.rotary_dim - 1)
     ramp = (torch.arange(len(plain), dtype=torch.float32) - low) / (high - low if high != low else 0.001)
     interpolated = ramp.clamp(0.0, 1.0)
-    return plain / factor * interpolated + plain * (1 - interpolated), _yarn_factor(config.scaling, factor)
+    return plain / factor * interpolated + plain * (1 - interpolated), _yarn_factor(config, factor)
 
 
 def _turning_dim(config: RopeConfig, turns: float, length: float) -> float:
@@ -121,14 +120,12 @@ def _turning_dim(config: RopeConfig, turns: float, length: float) -> float:
     return config.rotary_dim * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(config.theta))
 
 
-def _yarn_factor(scaling: Scaling, factor: float) -> float:
-    given = scaling.get("attention_factor")
-    if given is not None:
-        return float(given)
-    scale, scale_all = scaling.get("mscale"), scaling.get("mscale_all_dim")
+def _yarn_factor(config: RopeConfig, factor: float) -> float:
+    scale, scale_all = _number(config, "mscale", 0.0), _number(config, "mscale_all_dim", 0.0)
+    usual = _magnitude(factor, 1.0)
     if scale and scale_all:
-        return _magnitude(factor, float(scale)) / _magnitude(factor, float(scale_all))
-    return _magnitude(factor, 1.0)
+        usual = _magnitude(factor, scale) / _magnitude(factor, scale_all)
+    return _number(config, "attention_factor", usual)
 
 
 def _magnitude(factor: float, scale: float) -> float:
@@ -136,14 +133,14 @@ def _magnitude(factor: float, scale: float) -> float:
 
 
 def _original_length(config: RopeConfig) -> float:
-    return float(config.scaling.get("original_max_position_embeddings") or config.max_positions)
+    return _number(config, "original_max_position_embeddings", float(config.max_positions))
 
 
-def _number(config: RopeConfig, key: str) -> float:
-    value = config.scaling.get(key)
+def _number(config: RopeConfig, key: str, default: float | None = None) -> float:
+    value = config.scaling.get(key, default)
     if not isinstance(value, (int, float)):
         rule = config.scaling.get("rope_type", config.scaling.get("type"))
-        raise CheckpointError("CORE-M110", f"rotary scaling '{rule}' needs a number '{key}'; the model says {value!r}.")
+        raise CheckpointError("CORE-M125", f"rotary scaling '{rule}' needs a number '{key}'; the model says {value!r}.")
     return float(value)
 
 

@@ -74,9 +74,25 @@ def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint, body: type[Ba
     """Add a route that reads its own body (bounded, strict); the schema is told to clients all the same."""
     extra = None
     if body is not None:
-        content = {"application/json": {"schema": body.model_json_schema()}}
+        content = {"application/json": {"schema": inline_refs(body.model_json_schema())}}
         extra = {"requestBody": {"required": True, "content": content}}
     app.add_api_route(path, endpoint, methods=[method], openapi_extra=extra, response_class=Response)
+
+
+def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
+    """Put definitions where they are referred to: `#/$defs/` means nothing inside an OpenAPI document."""
+    definitions = schema.pop("$defs", {})
+
+    def resolved(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolved(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return resolved(definitions[node["$ref"].rpartition("/")[2]])
+        return {name: resolved(value) for name, value in node.items()}
+
+    return {name: resolved(value) for name, value in schema.items()}
 
 
 async def _render(request: Request, error: Exception) -> Response:

@@ -28,9 +28,7 @@ class KeyCheck:
             return None
         key = _presented(headers)
         if key is None:
-            return _refusal(
-                "This server needs a key: send Authorization: Bearer <key>, or x-api-key.", "missing_api_key"
-            )
+            return _refusal("A key is needed: send Authorization: Bearer <key>, or x-api-key.", "missing_api_key")
         if not hmac.compare_digest(_digest(key), self._digest):
             return _refusal("The API key is wrong.", "invalid_api_key")
         return None

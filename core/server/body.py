@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from core.server.errors import ApiError, ClientGoneError
 M = TypeVar("M", bound=BaseModel)
 
 MAX_DEPTH = 64
+BODY_SECONDS = 120.0
 _MAX_LISTED = 32
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
@@ -35,22 +37,29 @@ async def read_bytes(request: Request, limit: int) -> bytes:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         # A browser sends other types across origins without asking first; JSON it does not.
-        raise ApiError(
-            415, "The body must be JSON: send Content-Type: application/json.", code="unsupported_media_type"
-        )
+        message = "The body must be JSON: send Content-Type: application/json."
+        raise ApiError(415, message, code="unsupported_media_type")
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            chunks.append(chunk)
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _read(request, limit)
     except ClientDisconnect:
         raise ClientGoneError from None
+    except TimeoutError:
+        message = f"The body did not arrive within {BODY_SECONDS:g} s."
+        raise ApiError(408, message, code="body_too_slow", headers={"connection": "close"}) from None
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
     return b"".join(chunks)
 
 

@@ -57,17 +57,15 @@ class ServedLLM(Protocol):
         """
         ...
 
-    def render_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        continue_final_message: bool = False,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Return the prompt's token ids. Raises `RequestError` when the template refuses the messages."""
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
+        """Return the prompt's token ids.
+
+        Args:
+            kwargs: `tools`, `add_generation_prompt`, `continue_final_message`, `documents`, and the template's own.
+
+        Raises:
+            RequestError: The template refuses the messages, or they are too long.
+        """
         ...
 
     async def call(self, method: str, *args: Any) -> Any: ...

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.api.errors import EngineError
 from core.api.parsers import OutputParser
 from core.config.resolved import Options
 from core.server.errors import ApiError
@@ -29,7 +30,7 @@ class Lifecycle:
     draining: bool = False
     stopped: bool = False
     work: set[asyncio.Task[Any]] = field(default_factory=set)
-    failure: BaseException | None = None
+    failure: EngineError | None = None
 
     async def idle(self, timeout: float) -> bool:
         """Wait until no generation is in flight; False after `timeout` seconds."""

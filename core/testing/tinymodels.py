@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,7 @@ def tiny_model(
         overrides: Configuration values to change.
     """
     import torch
-    from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()
     model = reference_model(family, seed=seed, **overrides)
     model.to(getattr(torch, dtype)).save_pretrained(directory, max_shard_size=shard_size)
     tiny_tokenizer(directory)
@@ -89,14 +88,15 @@ def tiny_llama(directory: Path, *, seed: int = 0, **overrides: Any) -> Path:
 def reference_model(family: str = "llama", *, seed: int = 0, **overrides: Any) -> Any:
     """Return transformers' model of a tiny configuration with random weights, in float32 and evaluation mode."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+
+    transformers: Any = import_module("transformers")
 
     kind, changes = FAMILIES[family]
-    config = AutoConfig.for_model(kind, **json.loads(json.dumps({**_BASE, **changes, **overrides})))
+    config = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps({**_BASE, **changes, **overrides})))
     config._attn_implementation = "eager"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config).to(torch.float32).eval()
+        model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32).eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 # Wide enough for attention and logits that are far from uniform, so that errors are seen.

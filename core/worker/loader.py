@@ -90,9 +90,9 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """Return the dtype of this name. Raises `ConfigError` CORE-C150 for a name that is no compute dtype."""
+    """Return the dtype of this name. Raises `ConfigError` CORE-C160 for a name that is no compute dtype."""
     if name not in _DTYPES:
-        raise ConfigError("CORE-C150", f"dtype '{name}' is not one of {', '.join(_DTYPES)}.")
+        raise ConfigError("CORE-C160", f"dtype '{name}' is not one of {', '.join(_DTYPES)}.")
     return _DTYPES[name]
 
 

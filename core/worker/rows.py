@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.engine.step import BlockUpdate, NewRow
+from core.worker.allocate import zeros
 
 
 class RowTable:
@@ -23,9 +24,8 @@ class RowTable:
 
     def __init__(self, max_rows: int, max_model_len: int, block_size: int, device: torch.device) -> None:
         columns = -(-max_model_len // block_size)
-        # Zeroed memory is committed page by page when it is first written: idle rows cost address space only.
-        self.tokens = torch.zeros(max_rows, max_model_len + 1, dtype=torch.int32, device=device)
-        self.block_tables = torch.zeros(max_rows, columns, dtype=torch.int32, device=device)
+        self.tokens = zeros((max_rows, max_model_len + 1), torch.int32, device)
+        self.block_tables = zeros((max_rows, columns), torch.int32, device)
         self.prompt_lens = np.zeros(max_rows, dtype=np.int32)
         self.block_size = block_size
         self.device = device

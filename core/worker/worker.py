@@ -14,6 +14,7 @@ from core.api.errors import EngineError
 from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.step import StepPlan, StepResult, WorkerInfo
+from core.worker.allocate import zeros
 from core.worker.loader import LoadedModel, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants import ConnectorParticipant
@@ -123,7 +124,7 @@ class Worker:
         with torch.inference_mode(False):
             for attention, layout in zip(attentions, layouts):
                 shape = (self._budget.num_blocks, *layout.block_shape)
-                attention.kv = torch.zeros(shape, dtype=layout.dtype, device=device)
+                attention.kv = zeros(shape, layout.dtype, device)
                 caches.append(attention.kv)
         return caches
 

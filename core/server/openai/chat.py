@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from core.api.parsers import ParserContext
 from core.server.body import ignored_fields, read_model
+from core.server.errors import ApiError
 from core.server.openai.chat_format import ChatFormat
 from core.server.openai.generation import Generation, new_id
 from core.server.openai.job import ApiJob
 from core.server.openai.messages import chosen_tools, normalise_messages, template_kwargs
 from core.server.openai.params import chat_params, check_stream
 from core.server.openai.protocol import ChatBody, StreamOptions, TokenizeBody, refuse_unsupported
-from core.server.errors import ApiError
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
@@ -88,7 +88,7 @@ async def render(
             add_generation_prompt=not continued and body.add_generation_prompt is not False,
             continue_final_message=continued,
             documents=body.documents,
-            chat_template_kwargs=kwargs,
+            **kwargs,
         )
 
     size = sum(len(message["content"] or "") for message in messages)

@@ -10,8 +10,7 @@ from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning,
 from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
-from core.server.openai.logprobs import chat_logprobs, prompt_logprobs
-from core.server.openai.prompt_scores import PromptScores
+from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
 
 
 class ChatFormat:
@@ -45,12 +44,13 @@ class ChatFormat:
         self._deltas: dict[int, Deltas] = {}
         self._folds: dict[int, Fold] = {}
         self._prompt_ids: list[int] = []
-        self._scores = PromptScores()
+        self._scores: list[Position | None] | None = None
 
     def pieces(self, prompt: int, output: RequestOutput) -> list[Piece]:
         """Return the deltas; a sequence's first is the role alone."""
         self._prompt_ids = output.prompt_token_ids
-        self._scores.add(output)
+        if output.prompt_logprobs is not None:
+            self._scores = output.prompt_logprobs
         found: list[Piece] = []
         for sequence in output.outputs:
             deltas = self._deltas.get(sequence.index)
@@ -65,8 +65,8 @@ class ChatFormat:
     def head(self) -> dict[str, Any]:
         """Return prompt ids and log-probabilities, if asked for."""
         head: dict[str, Any] = {"prompt_token_ids": self._prompt_ids} if self._return_ids else {}
-        if self._scores.positions is not None:
-            head["prompt_logprobs"] = prompt_logprobs(self._scores.positions)
+        if self._scores is not None:
+            head["prompt_logprobs"] = prompt_logprobs(self._scores)
         return head
 
     def fold(self, piece: Piece) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
-from core.server.openai.logprobs import CompletionLogprobs, join_lists, prompt_logprobs
-from core.server.openai.prompt_scores import PromptScores
+from core.server.openai.logprobs import CompletionLogprobs, Position, join_lists, prompt_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,15 @@ class CompletionFormat:
         self._tokenizer = tokenizer
         self._n = n
         self._wanted = wanted
-        self._scores: dict[int, PromptScores] = {}
+        self._scores: dict[int, list[Position | None]] = {}
         self._logprobs: dict[int, CompletionLogprobs] = {}
         self._folds: dict[int, Fold] = {}
 
     def pieces(self, prompt: int, output: RequestOutput) -> list[Piece]:
         """Return what is new; a sequence's first piece brings what belongs to the prompt."""
-        scores = self._scores.setdefault(prompt, PromptScores())
-        scores.add(output)
+        if output.prompt_logprobs is not None:
+            self._scores[prompt] = output.prompt_logprobs
+        scores = self._scores.get(prompt)
         found: list[Piece] = []
         for sequence in output.outputs:
             index = prompt * self._n + sequence.index
@@ -77,16 +77,16 @@ class CompletionFormat:
         """Return the choices, by index."""
         return [self._folds[index].choice() for index in sorted(self._folds)]
 
-    def _open(self, piece: Piece, output: RequestOutput, scores: PromptScores) -> None:
+    def _open(self, piece: Piece, output: RequestOutput, scores: list[Position | None] | None) -> None:
         wanted, ids = self._wanted, output.prompt_token_ids
         if wanted.echo:
             text = output.prompt
             piece["text"] = self._tokenizer.decode(ids, skip_special_tokens=False) if text is None else text
             if wanted.logprobs:
-                positions = scores.positions or [None] * len(ids)
-                piece["logprobs"] = self._logprobs[piece["index"]].piece(ids, positions)
+                builder = self._logprobs[piece["index"]]
+                piece["logprobs"] = builder.piece(ids, scores or [None] * len(ids))
         if wanted.prompt_logprobs:
-            piece["prompt_logprobs"] = prompt_logprobs(scores.positions)
+            piece["prompt_logprobs"] = prompt_logprobs(scores)
         if wanted.token_ids:
             piece["prompt_token_ids"] = ids
 

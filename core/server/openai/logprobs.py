@@ -77,7 +77,11 @@ def prompt_logprobs(positions: Sequence[Position | None] | None) -> list[dict[st
     """Return the prompt's log-probabilities keyed by token id."""
     if positions is None:
         return None
-    return [position and {str(token): _entry(entry) for token, entry in position.items()} for position in positions]
+    return [None if position is None else _by_id(position) for position in positions]
+
+
+def _by_id(position: Position) -> dict[str, Any]:
+    return {str(token): _entry(entry) for token, entry in position.items()}
 
 
 def _entry(entry: Logprob) -> dict[str, Any]:

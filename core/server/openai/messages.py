@@ -24,6 +24,7 @@ _RESERVED = frozenset(
         "chat_template",
         "return_tensors",
         "return_dict",
+        "self",
     }
 )
 
@@ -37,13 +38,13 @@ def normalise_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
-def template_kwargs(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def template_kwargs(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the request's own template variables; names that core sets itself are refused."""
     for name in given or ():
         if name in _RESERVED or not name.isidentifier() or name.startswith("_"):
             message = f"chat_template_kwargs must not set '{name[:64]}'."
             raise ApiError(400, message, param="chat_template_kwargs")
-    return dict(given) if given else None
+    return dict(given or {})
 
 
 def chosen_tools(body: ChatBody) -> list[dict[str, Any]]:

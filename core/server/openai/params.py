@@ -35,10 +35,9 @@ _SAME_NAME = (
 _FROM_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
-def model_defaults(generation_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling parameters that a model's makers recommend, as far as they are usable."""
-    found = {name: generation_config[name] for name in _FROM_MODEL if generation_config.get(name) is not None}
-    return {name: value for name, value in found.items() if _usable(name, value)}
+def model_defaults(params: SamplingParams) -> dict[str, Any]:
+    """Return what a model's makers recommend where a request says nothing."""
+    return {name: getattr(params, name) for name in _FROM_MODEL}
 
 
 def chat_params(body: ChatBody, defaults: Mapping[str, Any], max_model_len: int) -> SamplingParams:
@@ -83,11 +82,3 @@ def _params(body: GenerationBody, defaults: Mapping[str, Any], max_model_len: in
         message = f"min_tokens ({params.min_tokens}) is greater than the model's length ({max_model_len})."
         raise ApiError(400, message, param="min_tokens")
     return params
-
-
-def _usable(name: str, value: Any) -> bool:
-    try:
-        SamplingParams(**{name: value})
-    except (ValueError, TypeError):
-        return False
-    return True

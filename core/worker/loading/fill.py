@@ -75,8 +75,8 @@ def _copy(tensor: WeightTensor, target: Target, storage: Storage) -> None:
     if value.shape != slot.shape:
         raise CheckpointError(
             "CORE-M122",
-            f"the checkpoint tensor '{tensor.name}' has shape {tuple(value.shape)}, but the model that its configuration "
-            f"describes needs {tuple(slot.shape)}.",
+            f"the checkpoint tensor '{tensor.name}' has shape {tuple(value.shape)}, but the model that its "
+            f"configuration describes needs {tuple(slot.shape)}.",
             hint="The weights and config.json do not belong together.",
         )
     slot.copy_(value)

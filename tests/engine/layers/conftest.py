@@ -73,15 +73,14 @@ class DenseBackend:
 class Active:
     """What the loader asks of `ActivePlugins`."""
 
-    impls: dict[str, Any] = {
-        "core.models": CausalLM,
-        "core.quantization": Plain,
-        "core.weight_loaders": SafetensorsReader,
-        "core.attention_backends": DenseBackend,
-    }
-
     def __init__(self, **changes: Any) -> None:
-        self._impls = {**self.impls, **{f"core.{group}": impl for group, impl in changes.items()}}
+        self._impls = {
+            "core.models": CausalLM,
+            "core.quantization": Plain,
+            "core.weight_loaders": SafetensorsReader,
+            "core.attention_backends": DenseBackend,
+            **{f"core.{group}": impl for group, impl in changes.items()},
+        }
 
     def impl(self, group):
         return self._impls[group]

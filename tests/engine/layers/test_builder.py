@@ -93,7 +93,7 @@ def test_equal_rotary_configurations_share_one_table(build):
 
 
 def test_unknown_activation_is_refused_with_the_known_ones(build):
-    with pytest.raises(CheckpointError, match=r"CORE-M112 .*'relu9'.*silu"):
+    with pytest.raises(CheckpointError, match=r"CORE-M127 .*'relu9'.*silu"):
         build.gated_activation("relu9")
 
 

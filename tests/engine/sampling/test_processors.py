@@ -14,7 +14,7 @@ def test_allowed_tokens_are_all_that_is_left(bench, logits):
     bench.add(1)
     values = logits(2)
     after = bench.logits_after([0, 1], values)
-    assert np.flatnonzero(np.isfinite(after[0])).tolist() == [3, 9]
+    assert after[0].isfinite().nonzero().flatten().tolist() == [3, 9]
     assert torch.equal(after[0, [3, 9]], values[0, [3, 9]])
     assert torch.equal(after[1], values[1])
 

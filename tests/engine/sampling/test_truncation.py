@@ -81,10 +81,14 @@ def test_equal_values_at_the_boundary_all_stay():
 
 
 def test_masked_tokens_stay_masked_without_a_full_sort(monkeypatch):
+    widths = []
+    select = truncation._selected
+    monkeypatch.setattr(truncation, "_selected", lambda *args: widths.append(args[-1]) or select(*args))
     logits = torch.full((1, 5000), float("-inf"))
     logits[0, [5, 9]] = torch.tensor([1.0, 2.0])
     low = cutoffs(logits, torch.tensor([[50]]), torch.tensor([[0.99999]]), torch.tensor([[0.0]]))
     assert (logits.softmax(-1).masked_fill(logits < low, 0) > 0).nonzero()[:, 1].tolist() == [5, 9]
+    assert widths == [truncation.WIDTHS[0]]
 
 
 def test_a_row_without_truncation_keeps_everything():

@@ -116,6 +116,14 @@ def test_a_recomputed_prompt_is_not_scored_twice(bench, prompt):
     assert not bench.step({0: None}).prompt_logprobs
 
 
+def test_the_next_owner_of_a_row_is_scored_from_its_beginning(bench, prompt):
+    bench.add(0, prompt(10), prompt_logprobs=0)
+    bench.step({0: None})
+    bench.preempt(0)
+    bench.add(0, prompt(6, 1), prompt_logprobs=0)
+    assert bench.step({0: None}).prompt_logprobs[0].ids[:, 0].tolist() == prompt(6, 1)[1:].tolist()
+
+
 def test_a_prompt_of_one_token_has_nothing_to_score(bench):
     bench.add(0, [4], prompt_logprobs=1)
     assert not bench.step({0: None}).prompt_logprobs

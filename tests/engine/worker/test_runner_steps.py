@@ -119,6 +119,16 @@ def test_tables_left_by_an_earlier_life_read_as_zero(bench, prompt):
     assert bench.model.batches[-1].block_tables[0].tolist() == [bench.blocks[0][0], 0, 0, 0]
 
 
+def test_a_new_owner_cannot_reach_the_blocks_of_the_last(bench, prompt):
+    bench.add(0, prompt(16))
+    bench.step({0: None})
+    assert bench.rows.block_tables[0, :4].all()
+    bench.preempt(0)
+    bench.add(0, prompt(2))
+    bench.step({0: None})
+    assert bench.rows.block_tables[0].tolist() == [bench.blocks[0][0]] + [0] * 11
+
+
 def test_a_step_without_rows_still_serves_participants(bench):
     class Spy:
         seen: ClassVar = []

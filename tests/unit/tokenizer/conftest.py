@@ -33,7 +33,7 @@ def byte_level() -> Tokenizer:
 
 def _byte_fallback_vocab(words: list[str]) -> dict[str, int]:
     tokens = ["<unk>", *SPECIAL, *[f"<0x{byte:02X}>" for byte in range(256)]]
-    tokens += sorted({char for char in "▁" + "".join(words)}) + ["▁the", "▁he", "lo", "▁▁"]
+    tokens += [*sorted(set("▁" + "".join(words))), "▁the", "▁he", "lo", "▁▁"]
     return {token: i for i, token in enumerate(dict.fromkeys(tokens))}
 
 

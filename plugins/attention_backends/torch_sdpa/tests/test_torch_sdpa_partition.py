@@ -8,12 +8,13 @@ import pytest
 from core_plugin_torch_sdpa import partition
 from core_plugin_torch_sdpa.manifest import TORCH_SDPA
 from core_plugin_torch_sdpa.partition import decode_groups, prefill_tiles
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.descriptors import AttentionRequest
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=40), st.sampled_from([None, 1, 100]))
 def test_every_row_is_in_one_group_that_covers_it(lengths, window):
     seq_lens, rows = np.array(lengths, dtype=np.int32), np.arange(len(lengths))
@@ -28,6 +29,7 @@ def test_every_row_is_in_one_group_that_covers_it(lengths, window):
         assert len(group.rows) == 1 or len(group.rows) * group.num_blocks * 16 <= partition.GATHER_TOKENS
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=40))
 def test_padding_is_bounded(lengths):
     seq_lens = np.array(lengths, dtype=np.int32)
@@ -37,6 +39,7 @@ def test_padding_is_bounded(lengths):
 
 
 @pytest.mark.covers("ATTN-03")
+@settings(derandomize=True, deadline=None)
 @given(st.integers(0, 3000), st.integers(1, 2000), st.sampled_from([None, 1, 64, 4096]))
 def test_tiles_cover_the_queries_and_their_keys(context, queries, window):
     tiles = prefill_tiles(0, (7, 7 + queries), context + queries, window)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import zmq
+
 from core.api import CoreError
 from core.config.resolved import EngineConfig
 from core.engine.wire import Decoder, encode
-
 from core_plugin_executors.messages import (
     Call,
     Failed,

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import zmq
+
 from core.api import EngineError
 
 _POLL_MS = 200

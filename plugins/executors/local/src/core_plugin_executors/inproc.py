@@ -6,14 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.api import EngineError
-
 from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
     from core.api import Pending, Stream
     from core.config.resolved import EngineConfig
     from core.engine.step import StepPlan, StepResult, WorkerInfo
-
     from core_plugin_executors.workers import Progress, Worker
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
 from core.api import CoreError, EngineError
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from core.api import CoreError, EngineError
 from core.engine.wire import Decoder, encode
-
 from core_plugin_executors.host import Host
 from core_plugin_executors.messages import Call, Failed, FromChild, Launch, Loading, Returned, Started, Stop
 from core_plugin_executors.options import options_of
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from core.api import Pending
     from core.config.resolved import EngineConfig
     from core.engine.step import StepPlan, StepResult, WorkerInfo
-
     from core_plugin_executors.workers import Progress
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from core.api import ConfigError, EngineError
 from pydantic import ValidationError
 
+from core.api import ConfigError, EngineError
 from core_plugin_cpu_offload.options import OffloadOptions
 from core_plugin_cpu_offload.transfer import Report, Transfer
 
@@ -80,7 +80,9 @@ class HostStore:
         for block in blocks:
             entry = self._entries.get(block.hash)
             if entry is None or not entry.ready:
-                raise EngineError("CORE-E136", f"cpu_offload was asked for block {block.index}, which it does not hold.")
+                raise EngineError(
+                    "CORE-E136", f"cpu_offload was asked for block {block.index}, which it does not hold."
+                )
             self._loads.append((entry.slot, block.block))
             self._pinned.add(block.hash)
         self._touch([block.hash for block in blocks])

@@ -64,15 +64,20 @@ def read_header(path: Path) -> list[Entry]:
 def _entry(path: Path, name: str, fields: Any, room: int) -> Entry:
     try:
         begin, end = fields["data_offsets"]
-        entry = Entry(name, str(fields["dtype"]), tuple(fields["shape"]), begin, end)
-        sane = 0 <= begin <= end and all(dim >= 0 for dim in entry.shape)
+        entry = Entry(name, str(fields["dtype"]), tuple(map(_count, fields["shape"])), _count(begin), _count(end))
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, f"the header's entry for tensor '{name}' is not understood") from error
-    if not sane:
-        raise damaged(path, f"the header gives tensor '{name}' impossible offsets or an impossible shape")
+    if begin > end:
+        raise damaged(path, f"the header says that tensor '{name}' ends before it begins")
     if end > room:
         raise damaged(path, f"tensor '{name}' ends at byte {end} of the data, but the file has only {room} bytes of it")
     bits = _BITS.get(entry.dtype)
     if bits is not None and math.prod(entry.shape) * bits != entry.num_bytes * 8:
         raise damaged(path, f"tensor '{name}' of shape {entry.shape} in {entry.dtype} has {entry.num_bytes} bytes")
     return entry
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, int) and value >= 0:
+        return value
+    raise ValueError(f"{value!r} is not a count")

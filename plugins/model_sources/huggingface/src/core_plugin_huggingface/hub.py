@@ -21,7 +21,7 @@ class HubSource:
         """Return the cached snapshot of `organisation/name`, fetching what is missing; None for any other reference.
 
         Raises:
-            CheckpointError: CORE-M105 the hub cannot be reached and the cache does not hold the model, CORE-M106 the
+            CheckpointError: CORE-M105 the hub cannot be reached and the cache does not hold the model, CORE-M107 the
                 hub refuses (no such model or revision, or no permission).
         """
         if not reference or not _HUB_ID.fullmatch(reference):
@@ -43,7 +43,9 @@ def _download(model: str, revision: str | None) -> Path:
     except GatedRepoError as error:
         raise _refused(model, "the hub gives it only to accounts that accepted its terms.", _LOGIN) from error
     except RevisionNotFoundError as error:
-        raise _refused(model, f"it has no revision '{revision}'.", "Give a branch, tag or commit that exists.") from error
+        raise _refused(
+            model, f"it has no revision '{revision}'.", "Give a branch, tag or commit that exists."
+        ) from error
     except RepositoryNotFoundError as error:
         raise _refused(model, "the hub has no such model, or it is private.", _LOGIN) from error
     except Exception as error:
@@ -56,7 +58,7 @@ _LOGIN = "Check the spelling, or log in with an account that has access (`hf aut
 
 
 def _refused(model: str, why: str, hint: str) -> CheckpointError:
-    return CheckpointError("CORE-M106", f"the model '{model}' cannot be fetched: {why}", hint=hint)
+    return CheckpointError("CORE-M107", f"the model '{model}' cannot be fetched: {why}", hint=hint)
 
 
 def _unreachable(model: str, error: Exception) -> CheckpointError:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
+
+from core_plugin_huggingface.faults import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     import torch
     from torch import Tensor
@@ -31,13 +34,21 @@ class SafeTensor:
 
     def raw(self) -> Tensor:
         """Return the tensor as stored."""
-        return self._file.get_tensor(self.name)
+        stored: Tensor = self._file.get_tensor(self.name)
+        return stored
 
 
 def read_tensors(shards: Sequence[Shard], progress: Callable[[int], None]) -> Iterator[SafeTensor]:
     """Yield every tensor of all files in order, each file mapped when its turn comes."""
     for shard in shards:
-        file = safe_open(shard.path, framework="pt")
+        file = _open(shard.path)
         for entry in shard.entries:
             yield SafeTensor(entry.name, entry.shape, file)
             progress(entry.num_bytes)
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise damaged(path, f"the safetensors library refuses it ({error})") from error

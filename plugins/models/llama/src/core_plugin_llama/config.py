@@ -46,7 +46,7 @@ class DecoderConfig:
         """Read a configuration with Hugging Face's keys, in the form of transformers 4 or 5.
 
         Raises:
-            CheckpointError: CORE-M111 when a value is missing or is no positive integer.
+            CheckpointError: CORE-M126 when a value is missing or is no positive integer.
         """
         name = architecture(config)
         hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
@@ -97,7 +97,7 @@ def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> in
     value = config.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CheckpointError("CORE-M111", f"the model configuration needs a positive integer '{key}', got {value!r}.")
+        raise CheckpointError("CORE-M126", f"the model configuration needs a positive integer '{key}', got {value!r}.")
     return value
 
 
@@ -114,7 +114,7 @@ def _windows(config: Mapping[str, Any], name: str) -> tuple[int | None, ...]:
         full = int(config.get("max_window_layers", 28))
         kinds = ["full_attention" if layer < full else "sliding_attention" for layer in range(layers)]
     if len(kinds) != layers:
-        raise CheckpointError("CORE-M111", f"'layer_types' names {len(kinds)} layers, 'num_hidden_layers' {layers}.")
+        raise CheckpointError("CORE-M126", f"'layer_types' names {len(kinds)} layers, 'num_hidden_layers' {layers}.")
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
 
 
@@ -124,7 +124,7 @@ def _rope(config: Mapping[str, Any], head_dim: int) -> RopeConfig:
     theta = scaling.pop("rope_theta", None) or config.get("rope_theta") or 10000.0
     for key, value in scaling.items():
         if isinstance(value, Mapping):
-            raise CheckpointError("CORE-M111", f"rotary parameters by kind of layer ('{key}') are not supported.")
+            raise CheckpointError("CORE-M126", f"rotary parameters by kind of layer ('{key}') are not supported.")
     return RopeConfig(
         head_dim=head_dim,
         rotary_dim=head_dim,

@@ -70,9 +70,9 @@ class SelfAttention:
     def __init__(self, c: DecoderConfig, build: LayerBuilder, index: int, rope: Rope) -> None:
         prefix = f"model.layers.{index}.self_attn"
         q_size, kv_size = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-        self.sizes = [q_size, kv_size, kv_size]
-        self.head_dim = c.head_dim
-        parts = dict(zip(("q_proj", "k_proj", "v_proj"), self.sizes, strict=True))
+        self.heads = [c.num_heads, c.num_kv_heads, c.num_kv_heads]
+        self.view = (-1, sum(self.heads), c.head_dim)
+        parts = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
         self.qkv = build.merged_linear(c.hidden_size, parts, prefix, bias=c.qkv_bias)
         self.output = build.linear(q_size, c.hidden_size, f"{prefix}.o_proj", bias=c.output_bias)
         self.q_norm = build.rms_norm(c.head_dim, c.norm_eps, f"{prefix}.q_norm") if c.qk_norm else None
@@ -89,8 +89,8 @@ class SelfAttention:
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
-        heads = (part.unflatten(1, (-1, self.head_dim)) for part in self.qkv(hidden).split(self.sizes, dim=1))
-        q, k, v = heads  # (T, heads, head_dim), (T, kv_heads, head_dim) twice
+        heads = self.qkv(hidden).view(self.view)
+        q, k, v = heads.split_with_sizes(self.heads, dim=1)  # (T, heads, head_dim), twice (T, kv_heads, head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = self.rope(step.positions, q, k)

@@ -20,7 +20,7 @@ class CPUPlatform:
 
     def open(self, *, threads: int | None, seed: int) -> torch.device:
         """Set torch's compute threads (default: the physical cores this process may use) and seed its generators."""
-        self._threads = threads or self._threads
+        self._threads = threads or available_cores()
         torch.set_num_threads(self._threads)
         torch.manual_seed(seed)
         return torch.device("cpu")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from enum import Enum, auto
-from typing import Any
 
-from core.api import ParseEvent, ToolArguments, ToolEnd, ToolStart
-
+from core.api import ToolArguments, ToolEnd, ToolStart
+from core.api.parsers import ParseEvent
 from core_plugin_hermes.scanner import JsonScanner
 
 _SPACE = " \t\r\n"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Expect(Enum):
@@ -76,7 +77,7 @@ class Call:
         return [*events, ToolEnd(self._index)]
 
     def _token(self, char: str, position: int) -> int:
-        expect, self._scanner = self._expect, None
+        expect = self._expect
         if expect is _Expect.OPEN and char == "{":
             self._expect = _Expect.KEY
         elif (expect is _Expect.KEY and char == '"') or expect is _Expect.VALUE:
@@ -125,12 +126,12 @@ class Call:
             return
         self._expect = _Expect.NEXT
         if self._key == "name":
-            self._named(json.loads(text))
+            self._named(_as_text(text))
         elif self._key == "arguments" and not self.started:
             self._argued(text)
 
-    def _named(self, name: Any) -> None:
-        if not isinstance(name, str) or not name or self._name is not None:
+    def _named(self, name: str | None) -> None:
+        if not name or self._name is not None:
             self.failed = True
             return
         self._name = name
@@ -164,13 +165,21 @@ class Call:
         self.done = True
 
 
+def _as_text(text: str) -> str | None:
+    """Return the text that a JSON string stands for; None for other values and for text that UTF-8 cannot hold."""
+    if not text.startswith('"'):
+        return None
+    value: str = json.loads(text)
+    return value if value.isascii() or not _SURROGATE.search(value) else None
+
+
 def _as_object(text: str) -> str | None:
     """Return the JSON object that `text` is, or that the JSON string `text` holds; `{}` for null; else None."""
     if text == "null":
         return "{}"
     if text.startswith("{"):
         return text
-    inner = json.loads(text).strip()
+    inner = (_as_text(text) or "").strip()
     scanner = JsonScanner()
     end = scanner.feed(inner, 0)
     return scanner.take() if inner.startswith("{") and scanner.done and end == len(inner) else None

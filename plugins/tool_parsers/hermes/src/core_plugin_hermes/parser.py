@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from core.api import ParseEvent, ParserContext, Reasoning, Text
-
+from core.api import ParserContext, Reasoning, Text
+from core.api.parsers import ParseEvent
 from core_plugin_hermes.call import Call
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class _State(Enum):
 
 
 _TAGS = {_State.TEXT: (_THINK, _CALL), _State.REASONING: (_THINK_END,)}
+_TAG = {state: re.compile("|".join(map(re.escape, tags))) for state, tags in _TAGS.items()}
+_SPACES = re.compile(f"[{_SPACE}]*")
 
 
 class HermesParser:
@@ -68,8 +71,8 @@ class HermesParser:
             self._give_up()
         elif self._state is not _State.AFTER_CALL:
             self._emit(rest)
-            if not self._at_block_start:
-                self._put("".join(self._space))
+        if not self._at_block_start:
+            self._put("".join(self._space))
         return self._take()
 
     def _take(self) -> list[ParseEvent]:
@@ -78,14 +81,13 @@ class HermesParser:
 
     def _prose(self, data: str, position: int) -> int:
         """Pass on text or reasoning up to the next tag."""
-        tags = _TAGS[self._state]
-        found = [(at, tag) for tag in tags if (at := data.find(tag, position)) >= 0]
-        if not found:
-            end = _tag_may_begin(data, position, tags)
+        found = _TAG[self._state].search(data, position)
+        if found is None:
+            end = _tag_may_begin(data, position, _TAGS[self._state])
             self._emit(data[position:end])
             return end
-        at, tag = min(found)
-        self._emit(data[position:at])
+        tag = found[0]
+        self._emit(data[position : found.start()])
         if tag == _CALL:
             self._state, self._call = _State.CALL, Call(self._calls)
             self._raw = [*self._space, tag]
@@ -93,7 +95,7 @@ class HermesParser:
             self._state = _State.REASONING if tag == _THINK else _State.TEXT
             self._at_block_start = True
         self._space.clear()
-        return at + len(tag)
+        return found.end()
 
     def _in_call(self, data: str, position: int) -> int:
         call, end = self._call, self._call.feed(data, position)
@@ -103,7 +105,7 @@ class HermesParser:
         if call.failed:
             self._give_up()
         elif call.done:
-            self._state = _State.AFTER_CALL
+            self._state, self._at_block_start = _State.AFTER_CALL, True
             self._calls += 1
         return end
 
@@ -119,12 +121,13 @@ class HermesParser:
 
     def _after_call(self, data: str, position: int) -> int:
         """Step over the closing tag; one that is missing is not missed."""
-        start = position + len(data[position:]) - len(data[position:].lstrip(_SPACE))
-        if data.startswith(_CALL_END, start):
+        start = _SPACES.match(data, position).end()  # type: ignore[union-attr]
+        next_text = data[start : start + len(_CALL_END)]
+        if next_text == _CALL_END:
             start += len(_CALL_END)
-        elif _CALL_END.startswith(data[start:]):
+        elif _CALL_END.startswith(next_text):
             return start
-        self._state, self._at_block_start = _State.TEXT, True
+        self._state = _State.TEXT
         return start
 
     def _emit(self, text: str) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.api import CheckpointError, EngineError, WeightManifest
-
 from core_plugin_weight_disk.tensors import FileTensor, find_files, fingerprint, open_file
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.api import CheckpointError
 from safetensors import SafetensorError, safe_open
+
+from core.api import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,0 +1,51 @@
+"""The HTTP server process: uvicorn with our limits, without its own ideas about signals."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+from fastapi import FastAPI
+
+from core.server.limits import LimitedHttpProtocol
+
+KEEP_ALIVE_SECONDS = 30
+GRACE_SECONDS = 2
+BACKLOG = 2048
+
+
+class HttpServer(uvicorn.Server):
+    """Serves an application; leaves signals to the supervisor.
+
+    Args:
+        app: What to serve.
+        on_started: Called once connections are accepted.
+    """
+
+    def __init__(self, app: FastAPI, on_started: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            app,
+            http=LimitedHttpProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            backlog=BACKLOG,
+        )
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections, and say so."""
+        await super().startup(sockets=sockets)
+        self._on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Take no signals."""
+        yield

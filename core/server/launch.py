@@ -1,0 +1,135 @@
+"""`core serve`: claim the address, start the engine, serve until the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from fastapi import FastAPI
+
+from core.api.errors import EngineError
+from core.config.resolved import Options
+from core.server.app import create_app
+from core.server.http import HttpServer
+from core.server.interface import ServedLLM
+from core.server.listen import Listener, bind
+from core.server.openai.params import model_defaults
+from core.server.supervisor import Supervisor, signals_to
+
+if TYPE_CHECKING:
+    from core.boot import Resolution
+
+CLOSE_SECONDS = 15.0
+FORCED_CLOSE_SECONDS = 1.0
+TOOL_PARSERS = "core.tool_parsers"
+FORCED = 128
+"""Plus the signal's number: status of a process that a signal ended."""
+
+
+@dataclass(slots=True)
+class Started:
+    """A front end that is ready, its application, and how long what took."""
+
+    llm: ServedLLM
+    app: FastAPI
+    timeline: list[tuple[str, float]] = field(default_factory=list)
+    on_draining: Callable[[], None] | None = None
+
+
+def run(resolution: Resolution, options: Options) -> int:
+    """Serve a resolved configuration; return the exit status (0 after a drain).
+
+    Raises:
+        CoreError: The address is taken (before anything is loaded), the engine cannot start, or it died.
+    """
+    from core.cli.ui import print_choices
+
+    listener = bind(options.server)
+    try:
+        print_choices(resolution)
+        return serve(options, listener, lambda: start(resolution, options))
+    finally:
+        listener.close()
+
+
+def serve(options: Options, listener: Listener, starter: Callable[[], Awaitable[Started]]) -> int:
+    """Start with `starter` and serve on `listener`; return the exit status. Raises `CoreError`."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_main(options, listener, starter))
+
+
+async def start(resolution: Resolution, options: Options) -> Started:
+    """Start the engine and what stands in front of it. Raises `CoreError`."""
+    from core.cli.ui import WeightProgress
+    from core.engine.client import open_async
+    from core.frontend.async_llm import AsyncLLM
+    from core.plugins.boot import enter
+
+    config = resolution.config
+    plugins = enter(config.plan)
+    parser = plugins.impl(TOOL_PARSERS) if plugins.has(TOOL_PARSERS) else None
+    began = time.perf_counter()
+    with WeightProgress() as progress:
+        engine = await open_async(config, on_progress=lambda step: progress.update(step.done, step.total))
+    llm = AsyncLLM(resolution, engine)
+    app = create_app(
+        llm,
+        options,
+        parser=parser,
+        reports=resolution.reports,
+        defaults=model_defaults(llm.default_params),
+    )
+    timeline = list(engine.ready.timeline)
+    timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
+    return Started(llm, app, timeline, lambda: plugins.events("draining", {}))
+
+
+async def _main(options: Options, listener: Listener, starter: Callable[[], Awaitable[Started]]) -> int:
+    starting = asyncio.ensure_future(starter())
+    interrupts: list[int] = []
+
+    def interrupted(number: int) -> None:
+        interrupts.append(number)
+        starting.cancel()
+
+    with signals_to(interrupted):
+        try:
+            started = await starting
+        except asyncio.CancelledError:
+            if not interrupts:
+                raise
+            return FORCED + interrupts[0]
+    return await _serve(options, listener, started)
+
+
+async def _serve(options: Options, listener: Listener, started: Started) -> int:
+    from core.cli.ui import print_ready, print_timeline
+
+    def ready() -> None:
+        print_timeline(started.timeline)
+        print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None)
+
+    server = HttpServer(started.app, ready)
+    supervisor = Supervisor(server, started.app.state.core, started.on_draining)
+    watch = asyncio.create_task(supervisor.watch())
+    try:
+        with signals_to(supervisor.signalled):
+            await server.serve(sockets=[listener.socket])
+    except OSError as error:
+        raise EngineError("CORE-S104", f"cannot accept connections on {listener.url}: {error.strerror}.") from None
+    finally:
+        watch.cancel()
+        await _close(started.llm, FORCED_CLOSE_SECONDS if supervisor.forced else CLOSE_SECONDS)
+    if supervisor.error is not None:
+        raise supervisor.error
+    return 0 if supervisor.forced is None else FORCED + supervisor.forced
+
+
+async def _close(llm: Any, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(llm.close(), seconds)

@@ -1,0 +1,109 @@
+"""Limits on the head of a request, enforced while its bytes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from core.server.errors import ApiError
+
+MAX_HEAD_BYTES = 64 * 2**10
+MAX_HEADERS = 128
+HEAD_SECONDS = 30.0
+_LINE_OVERHEAD = 4  # colon, space, line end
+
+
+class HeadTooLargeError(Exception):
+    """Raised inside the parser to stop it."""
+
+
+class LimitedHttpProtocol(HttpToolsProtocol):
+    """uvicorn's protocol; refuses heads that are too large or too slow, and answers in the API's error shape."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._in_head = False
+        self._began = False
+        self._refused = False
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Give the client a while to say what it wants."""
+        super().connection_made(transport)
+        self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, and count what it keeps to itself: a header that has not ended yet."""
+        if self._refused:
+            return
+        self._began = False
+        super().data_received(data)
+        if self._in_head and not self._began and not self._refused:
+            self._size += len(data)
+            if self._size > MAX_HEAD_BYTES:
+                self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        """Start counting."""
+        super().on_message_begin()
+        self._in_head = self._began = True
+        self._size = 0
+        self._arm()
+
+    def on_url(self, url: bytes) -> None:
+        """Count the target."""
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        self._grow(len(name) + len(value) + _LINE_OVERHEAD)
+        super().on_header(name, value)
+        if len(self.headers) > MAX_HEADERS:
+            self._size = MAX_HEAD_BYTES + 1
+            raise HeadTooLargeError
+
+    def on_headers_complete(self) -> None:
+        """Stop counting."""
+        self._in_head = False
+        self._disarm()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, and close."""
+        self._refused = True
+        self._disarm()
+        if self._size > MAX_HEAD_BYTES:
+            error = ApiError(431, "The head of the request is too large.", code="head_too_large")
+            status = b"431 Request Header Fields Too Large"
+        else:
+            error, status = ApiError(400, "This is not an HTTP request.", code="invalid_http"), b"400 Bad Request"
+        body = bytes(error.response().body)
+        head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (status, len(body)) + body)
+        self.transport.close()
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_HEAD_BYTES:
+            raise HeadTooLargeError
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._late)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self.transport.close()

@@ -1,0 +1,126 @@
+"""The engine in a process of its own: life, death, and what its client learns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from core.api.errors import CoreError, EngineError
+from core.boot import resolve
+from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
+from core.engine.client import open_async
+from core.engine.messages import Add, Call, CallResult, Outputs
+from core.engine.sampling import SamplingParams
+from core.testing.tinymodels import tiny_llama
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    checkpoint = tiny_llama(tmp_path_factory.mktemp("models") / "llama")
+    options = Options(model=ModelOptions(model=str(checkpoint), dtype="float32"), kv=KVOptions(num_blocks=32))
+    return resolve(options).config
+
+
+def _add(handle: int, count: int) -> Add:
+    prompt = np.arange(3, 20, dtype="<i4").tobytes()
+    return Add(handle=handle, prompt=prompt, params=SamplingParams(temperature=0.0, max_tokens=count))
+
+
+async def _collect(engine, handle: int) -> list[int]:
+    tokens: list[int] = []
+    while True:
+        message = await engine.receive()
+        if not isinstance(message, Outputs):
+            continue
+        handles = np.frombuffer(message.handles, "<i8").tolist()
+        tokens += [t for h, t in zip(handles, np.frombuffer(message.tokens, "<i4").tolist(), strict=True) if h == handle]
+        if any(finished.handle == handle for finished in message.finished):
+            return tokens
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_requests_calls_and_orderly_end(config, in_process):
+    async def scenario():
+        engine = await open_async(config, in_process=in_process)
+        assert engine.ready.num_blocks == 31
+        engine.send(_add(1, 6))
+        first = await _collect(engine, 1)
+        engine.send(_add(2, 6))
+        second = await _collect(engine, 2)
+        assert len(first) == 6
+        assert first == second
+        engine.send(Call(7, "check"))
+        while not isinstance(message := await engine.receive(), CallResult):
+            pass
+        assert (message.number, message.value, message.error) == (7, True, None)
+        engine.send(Call(8, "no_such_method"))
+        while not isinstance(message := await engine.receive(), CallResult):
+            pass
+        assert message.error["code"] == "CORE-E140"
+        assert engine.alive()
+        await engine.close()
+        assert not engine.alive()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_a_killed_engine_is_noticed_and_named(config):
+    async def scenario():
+        engine = await open_async(config)
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match=r"CORE-E110 .* signal 9"):
+            while True:
+                await engine.receive()
+        assert not engine.alive()
+        with pytest.raises(EngineError):
+            engine.send(_add(1, 2))
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_a_start_that_fails_raises_the_childs_own_error(tmp_path):
+    checkpoint = tiny_llama(tmp_path / "llama")
+    config = resolve(Options(model=ModelOptions(model=str(checkpoint)), kv=KVOptions(num_blocks=32))).config
+    (weights,) = checkpoint.glob("*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-64])  # cut off after the parent had looked at it
+
+    async def scenario():
+        with pytest.raises(CoreError) as caught:
+            await open_async(config)
+        assert caught.value.code.startswith("CORE-M")
+        assert weights.name in str(caught.value)
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_a_start_that_takes_too_long_is_given_up(config):
+    runtime = RuntimeOptions(start_timeout=0.05)
+    slow = config.model_copy(update={"options": config.options.model_copy(update={"runtime": runtime})})
+
+    async def scenario():
+        with pytest.raises(EngineError, match="CORE-E112"):
+            await open_async(slow)
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_the_engine_ends_when_its_parent_does(config):
+    async def scenario():
+        engine = await open_async(config)
+        process = psutil.Process(engine.pid)
+        engine._process.stdin.close()  # what the kernel does when the parent dies
+        for _ in range(100):
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                break
+            time.sleep(0.05)
+        assert engine._process.poll() is not None or process.status() == psutil.STATUS_ZOMBIE
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))

@@ -1,0 +1,27 @@
+"""Lazily committed, aligned, zeroed host memory."""
+
+import psutil
+import pytest
+import torch
+
+from core.worker.allocate import ALIGNMENT, zeros
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
+@pytest.mark.parametrize("shape", [(3, 5), (7,), (2, 0), (1, 2, 3, 4)])
+def test_zeros_of_any_shape_and_dtype(shape, dtype):
+    tensor = zeros(shape, dtype, torch.device("cpu"))
+    assert tensor.shape == shape and tensor.dtype == dtype and tensor.is_contiguous()
+    assert not tensor.any()
+    tensor += 1
+    assert tensor.numel() == 0 or tensor.data_ptr() % ALIGNMENT == 0
+    assert int(tensor.sum()) == tensor.numel()
+
+
+def test_pages_are_committed_when_they_are_written():
+    process = psutil.Process()
+    before = process.memory_info().rss
+    tensor = zeros((2**28,), torch.uint8, torch.device("cpu"))
+    assert process.memory_info().rss - before < 2**25
+    tensor[: 2**26] = 1
+    assert process.memory_info().rss - before > 2**25

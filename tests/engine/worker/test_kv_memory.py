@@ -1,0 +1,55 @@
+"""The KV budget: which rule wins, and what the user reads when too little fits."""
+
+import pytest
+
+from core.api.errors import ConfigError, EngineError
+from core.api.platform import MemorySnapshot
+from core.config.resolved import KVOptions
+from core.worker.memory import KVDemand, plan_kv
+
+GIB, MIB = 2**30, 2**20
+DEMAND = KVDemand(bytes_per_block=MIB, block_size=16, max_model_len=1000, max_num_seqs=64)
+MEMORY = MemorySnapshot(total=16 * GIB, free=4 * GIB)
+
+
+def blocks(demand=DEMAND, memory=MEMORY, **options):
+    return plan_kv(KVOptions(**options), demand, memory).num_blocks
+
+
+def test_the_rules_in_their_order():
+    assert blocks() == 2048
+    assert blocks(memory_fraction=0.25) == 1024
+    assert blocks(memory_fraction=0.25, kv_memory="512MiB") == 512
+    assert blocks(kv_memory="512MiB", num_blocks=100) == 100
+    assert blocks(kv_memory=str(200 * MIB + 5)) == 200
+
+
+def test_no_more_than_all_rows_can_use():
+    budget = plan_kv(KVOptions(kv_memory="100GiB"), DEMAND, MEMORY)
+    assert budget.num_blocks == 64 * 63 + 1
+    assert "64 requests of 1000 tokens" in budget.reason
+
+
+def test_the_budget_in_words():
+    budget = plan_kv(KVOptions(), DEMAND, MEMORY)
+    assert budget.num_tokens == 2047 * 16
+    assert budget.describe() == "2.00 GiB, 2048 blocks, 32752 tokens (memory_fraction 0.5 of 4.00 GiB free)"
+
+
+@pytest.mark.covers("PLAT-04")
+def test_one_longest_request_must_fit():
+    assert blocks(num_blocks=64) == 64
+    for options in ({"num_blocks": 63}, {"kv_memory": "63MiB"}, {"memory_fraction": 0.01}):
+        with pytest.raises(EngineError) as failure:
+            blocks(**options)
+        text = str(failure.value)
+        assert failure.value.code == "CORE-E120"
+        assert "needs 0.06 GiB (64 blocks)" in text and "4.00 GiB of 16.00 GiB" in text
+        assert "--max-model-len" in text and "--kv-memory" in text
+
+
+@pytest.mark.parametrize("text", ["lots", "", "-1GiB", "12 parsecs", "GiB", "1e9"])
+def test_a_size_that_is_none_is_refused(text):
+    with pytest.raises(ConfigError, match="CORE-C120") as failure:
+        blocks(kv_memory=text)
+    assert repr(text) in str(failure.value)

@@ -1,0 +1,213 @@
+"""The worker's life: start, execute, named calls, close; with a fake platform and a fake model loader."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from core_plugin_torch_sdpa.backend import TorchSdpaBackend
+
+from core.api.attention import AttentionContext
+from core.api.errors import EngineError
+from core.api.platform import MemorySnapshot
+from core.config.resolved import KVOptions, Options, SchedulerOptions
+from core.engine.sampling import SamplingParams
+from core.engine.step import BlockUpdate, NewRow, StepPlan
+from core.worker import worker as worker_module
+from core.worker.worker import Worker
+
+VOCAB = 61
+LOG = []
+
+
+class FakePlatform:
+    def open(self, *, threads, seed):
+        LOG.append(("open", threads, seed))
+        return torch.device("cpu")
+
+    def memory(self):
+        return MemorySnapshot(2**30, 2**28)
+
+    def stream(self):
+        return "stream"
+
+    def describe(self):
+        return {"device": "abacus"}
+
+    def close(self):
+        LOG.append(("close",))
+
+
+class FakeConnector:
+    def __init__(self, options):
+        self.options = options
+
+    def bind(self, caches):
+        LOG.append(("bind", self.options, [tuple(cache.shape) for cache in caches]))
+        FakeConnector.caches = caches
+
+    def begin(self, message):
+        LOG.append(("begin", message))
+
+    def end(self):
+        return b"report"
+
+    def close(self):
+        LOG.append(("close connector",))
+
+
+class FakeReceiver:
+    def __init__(self, options):
+        self.options = options
+
+    def begin(self, info):
+        LOG.append(("weights", info))
+        if "path" not in info:
+            raise EngineError("CORE-E999", "no path")
+        return SimpleNamespace(version=info["version"])
+
+    def stream(self):
+        return iter(["tensor"])
+
+    def end(self):
+        LOG.append(("end of update",))
+
+
+class FakePlugins:
+    def __init__(self, groups):
+        self._groups = groups
+
+    def impl(self, group):
+        return {"core.platforms": FakePlatform, "core.weight_transfer": FakeReceiver}[group]
+
+    def options(self, group):
+        return {}
+
+    def impls(self, group):
+        planned = SimpleNamespace(name="store", options={"size": 3})
+        spec = SimpleNamespace(worker_impl="store.worker:Worker")
+        return [(planned, spec, object)] if group in self._groups else []
+
+    def load(self, planned, path):
+        return {"store.worker:Worker": FakeConnector}[path]
+
+
+@pytest.fixture
+def make_worker(monkeypatch, make_bench):
+    """`make_worker(groups=..., num_blocks=...)` -> a worker over the tiny model, not started."""
+    LOG.clear()
+
+    def load_model(config, active, device, progress):
+        progress(5, 10)
+        backend = TorchSdpaBackend(AttentionContext(device, torch.float32, torch.float32, config.block_size))
+        model = type(make_bench().model)(backend)
+        reload = lambda tensors: LOG.append(("reload", list(tensors)))  # noqa: E731
+        return SimpleNamespace(model=model, attentions=model.attentions[::-1], backend=backend, reload=reload)
+
+    monkeypatch.setattr(worker_module, "load_model", load_model)
+
+    def make(*, groups=(), num_blocks=40, max_model_len=48):
+        config = SimpleNamespace(
+            options=Options(kv=KVOptions(num_blocks=num_blocks), scheduler=SchedulerOptions(max_num_seqs=4)),
+            block_size=4,
+            max_model_len=max_model_len,
+            shape=SimpleNamespace(vocab_size=VOCAB),
+            checkpoint=SimpleNamespace(num_bytes=2**29),
+            plan=SimpleNamespace(one=lambda group: SimpleNamespace(name="fake") if group in groups else None),
+        )
+        return Worker(config, FakePlugins(groups), lambda done, total: LOG.append(("progress", done, total)))
+
+    return make
+
+
+def plan(row=0, prompt=(1, 2, 3, 4, 5), connector=None):
+    return StepPlan(
+        0,
+        [NewRow(row, np.array(prompt, np.int32), SamplingParams(temperature=0.0), ())],
+        BlockUpdate(*(np.array(array, np.int32) for array in ([row], [0], [0, 2], [3, 9]))),
+        np.array([row], np.int32),
+        np.array([0], np.int32),
+        np.array([len(prompt)], np.int32),
+        np.array([True]),
+        np.array([0], np.int32),
+        connector or {},
+    )
+
+
+def test_start_reports_what_the_engine_needs(make_worker):
+    worker = make_worker(groups={"core.attention_backends"})
+    info = worker.start()
+    assert info.num_blocks == 40
+    assert info.bytes_per_block == 2 * (2 * 4 * 2 * 8 * 4)
+    assert [phase for phase, _ in info.timeline] == ["device", "weights", "kv cache", "warm-up", "connectors"]
+    assert all(seconds >= 0 for _, seconds in info.timeline)
+    assert info.facts["device"] == "abacus" and info.facts["attention"] == "fake"
+    assert info.facts["checkpoint"] == "0.50 GiB" and "40 blocks, 156 tokens" in info.facts["kv cache"]
+    assert LOG == [("open", None, 0), ("progress", 5, 10)]
+    assert worker.stream() == "stream"
+
+
+def test_the_warm_up_leaves_no_trace(make_worker, make_bench):
+    bench = make_bench()
+    bench.add(0, [1, 2, 3, 4, 5])
+    worker = make_worker()
+    worker.start()
+    assert worker.execute(plan()).tokens.tolist() == bench.generate(0, 1)
+
+
+@pytest.mark.parametrize("max_model_len", [1, 2, 3, 7])
+def test_the_warm_up_fits_any_length(make_worker, max_model_len):
+    make_worker(max_model_len=max_model_len, num_blocks=3).start()
+
+
+@pytest.mark.covers("KV-01")
+def test_connectors_are_bound_and_take_part(make_worker):
+    worker = make_worker(groups={"core.kv_connectors"})
+    worker.start()
+    assert LOG[-1] == ("bind", {"size": 3}, [(40, 2, 4, 2, 8)] * 2)
+    FakeConnector.caches[0][1] = 0.0  # from a thread of its own a connector writes outside of inference mode
+    result = worker.execute(plan(connector={"store": b"load 3"}))
+    assert LOG[-1] == ("begin", b"load 3")
+    assert result.connector == {"store": b"report"}
+    worker.close()
+    worker.close()
+    assert LOG[-3:] == [("close connector",), ("close",), ("close",)]
+
+
+@pytest.mark.covers("WT-01")
+def test_weights_are_updated_in_two_phases(make_worker):
+    worker = make_worker(groups={"core.weight_transfer"})
+    worker.start()
+    LOG.clear()
+    assert worker.call("weight_version") == "initial"
+    assert worker.call("update_weights", {"path": "new", "version": "v2"}) == "v2"
+    assert LOG == [("weights", {"path": "new", "version": "v2"}), ("reload", ["tensor"]), ("end of update",)]
+    assert worker.call("weight_version") == "v2"
+
+
+def test_a_failed_update_is_closed_and_keeps_the_version(make_worker):
+    worker = make_worker(groups={"core.weight_transfer"})
+    worker.start()
+    with pytest.raises(EngineError, match="no path"):
+        worker.call("update_weights", {})
+    assert LOG[-1] == ("end of update",)
+    assert worker.call("weight_version") == "initial"
+
+
+@pytest.mark.covers("ENG-07")
+def test_only_named_methods_can_be_called(make_worker):
+    worker = make_worker()
+    worker.start()
+    assert worker.call("memory") == {"total": 2**30, "free": 2**28, "kv": 40 * 1024}
+    with pytest.raises(EngineError, match=r"CORE-E124.*memory, update_weights, weight_version"):
+        worker.call("_allocate")
+    with pytest.raises(EngineError, match="CORE-E123"):
+        worker.call("update_weights", {})
+
+
+def test_a_worker_that_did_not_start_can_be_closed(make_worker):
+    worker = make_worker(num_blocks=4)
+    with pytest.raises(EngineError, match="CORE-E120"):
+        worker.start()
+    worker.close()
+    assert LOG[-1] == ("close",)

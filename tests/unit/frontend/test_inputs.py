@@ -1,0 +1,157 @@
+"""Prompt forms, limits and refusals."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from core.api.errors import RequestError
+from core.engine.sampling import SamplingParams
+from core.frontend.inputs import InputProcessor
+
+
+
+@pytest.fixture
+def inputs(tokenizer):
+    return InputProcessor(tokenizer, vocab_size=300, max_model_len=32)
+
+
+def refused(call, param, code=None, match=""):
+    with pytest.raises(RequestError, match=match) as caught:
+        call()
+    assert (caught.value.param, caught.value.code, caught.value.status) == (param, code, 400)
+    return caught.value
+
+
+@pytest.mark.covers("REND-01", "REND-02")
+def test_every_form_of_a_prompt_gives_the_same_ids(inputs, tokenizer):
+    ids = tokenizer.encode("hello end")
+    forms = ["hello end", {"prompt": "hello end"}, ids, tuple(ids), {"prompt_token_ids": ids}]
+    assert [inputs.prompt(form).ids for form in forms] == [ids] * 5
+    assert [inputs.prompt(form).text for form in forms] == ["hello end", "hello end", None, None, None]
+    both = inputs.prompt({"prompt": "shown", "prompt_token_ids": ids})
+    assert (both.text, both.ids) == ("shown", ids)
+    many = inputs.prompts(["a", ids, {"prompt": "b"}])
+    assert [prompt.ids for prompt in many] == [tokenizer.encode("a"), ids, tokenizer.encode("b")]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        [],
+        {},
+        None,
+        7,
+        b"bytes",
+        1.5,
+        [1.0],
+        ["a", "b"],
+        [True],
+        [[1, 2]],
+        [None],
+        [-1],
+        [300],
+        [10**30],
+        {"prompt": 3},
+        {"prompt": None},
+        {"prompt_token_ids": "abc"},
+        {"prompt_token_ids": 3},
+        {"prompt_embeds": [0.1]},
+        {"prompt": "a", "multi_modal_data": {}},
+        "\ud800",
+        {"a", "b"},
+    ],
+    ids=repr,
+)
+@pytest.mark.covers("REND-01", "API-04")
+def test_malformed_prompts_are_refused(inputs, prompt):
+    refused(lambda: inputs.prompt(prompt), "prompt")
+
+
+def test_prompt_lengths(inputs):
+    assert len(inputs.prompt([5] * 31).ids) == 31
+    error = refused(lambda: inputs.prompt([5] * 32), "prompt", "context_length_exceeded", "maximum context length is 32")
+    assert "32 tokens" in str(error)
+
+
+@pytest.mark.covers("REND-04")
+def test_hopeless_texts_are_refused_before_they_are_tokenised(tokenizer):
+    class Recording:
+        max_token_chars = tokenizer.max_token_chars
+        calls = 0
+
+        def encode_batch(self, texts, *, add_special_tokens=True):
+            self.calls += 1
+            return tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
+
+    recording = Recording()
+    inputs = InputProcessor(recording, vocab_size=300, max_model_len=32)
+    limit = 32 * tokenizer.max_token_chars
+    began = time.perf_counter()
+    refused(lambda: inputs.prompt("x" * 10_000_000), "prompt", "context_length_exceeded", "at least")
+    refused(lambda: inputs.prompt("x" * (limit + 1)), "prompt", "context_length_exceeded")
+    assert recording.calls == 0 and time.perf_counter() - began < 0.5
+    refused(lambda: inputs.prompt("x" * limit), "prompt", "context_length_exceeded", f"{limit} tokens")
+    assert recording.calls == 1
+    recording.max_token_chars = None  # a tokenizer without a bound is asked
+    refused(lambda: inputs.prompt("x" * (limit + 1)), "prompt", "context_length_exceeded", f"{limit + 1} tokens")
+    assert recording.calls == 2
+
+
+def test_long_texts_that_fit_pass(inputs, tokenizer):
+    text = "<|im_start|>" * 31
+    assert len(text) > 32 and len(inputs.prompt(text).ids) == 31
+
+
+@pytest.mark.covers("REND-05")
+def test_max_tokens(inputs):
+    def fit(size, **params):
+        return inputs.prepare([5] * size, SamplingParams(**params)).params.max_tokens
+
+    assert fit(10, max_tokens=None) == 22
+    assert fit(31, max_tokens=None) == 1
+    assert fit(10, max_tokens=22) == 22
+    refused(lambda: fit(10, max_tokens=23), "max_tokens", "context_length_exceeded", "33 tokens")
+    refused(lambda: fit(10, max_tokens=None, min_tokens=23), "min_tokens")
+
+
+def test_stop_ids(inputs):
+    def stop_ids(**params):
+        return inputs.prepare("a", SamplingParams(**params)).stop_ids
+
+    assert stop_ids() == [0]
+    assert stop_ids(stop_token_ids=[7, 0, 7]) == [0, 7]
+    assert stop_ids(stop_token_ids=[7], ignore_eos=True) == [7]
+
+
+def test_bad_words_become_ids_with_and_without_a_blank(inputs, tokenizer):
+    params = inputs.complete(SamplingParams(bad_words=["end", " t"], bad_token_ids=[[9, 9]]))
+    expected = [[9, 9], *(tokenizer.encode(text) for text in ("end", " end", "t", " t"))]
+    assert params.bad_token_ids == expected
+    refused(lambda: inputs.complete(SamplingParams(bad_words=["\ud800"])), "bad_words")
+
+
+@pytest.mark.covers("API-04")
+@pytest.mark.parametrize(
+    ("params", "param"),
+    [
+        ({"stop_token_ids": [300]}, "stop_token_ids"),
+        ({"allowed_token_ids": [5, -1]}, "allowed_token_ids"),
+        ({"allowed_token_ids": ["5"]}, "allowed_token_ids"),
+        ({"logit_bias": {300: 1.0}}, "logit_bias"),
+        ({"logit_bias": {"5": 1.0}}, "logit_bias"),
+        ({"bad_token_ids": [[5, 300]]}, "bad_token_ids"),
+        ({"bad_token_ids": [[]]}, "bad_token_ids"),
+        ({"stop": ["x"], "detokenize": False}, "stop"),
+    ],
+    ids=str,
+)
+def test_parameters_are_held_against_the_vocabulary(inputs, params, param):
+    refused(lambda: inputs.complete(SamplingParams(**params)), param)
+
+
+def test_valid_parameters_are_passed_as_they_are(inputs):
+    params = SamplingParams(logit_bias={5: 1.0}, allowed_token_ids=[1, 299], stop_token_ids=[3])
+    assert inputs.complete(params) is params

@@ -1,0 +1,281 @@
+"""A scripted front end, and three ways to reach the server: in memory, over a socket, and by the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from core.api.errors import EngineError, RequestError
+from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
+from core.engine.messages import Stats
+from core.frontend.results import CompletionOutput, Logprob, RequestOutput
+from core.server.app import create_app
+from core.server.http import HttpServer
+from core.server.listen import bind
+
+MODEL = "acme/tiny"
+BOS = 256
+
+
+class ByteTokenizer:
+    vocab_size = 300
+    eos_ids = (257,)
+    bos_id = BOS
+    chat_template = "yes"
+    special_ids = frozenset({256, 257})
+
+    def encode(self, text, *, add_special_tokens=True):
+        return ([BOS] if add_special_tokens else []) + list(text.encode())
+
+    def encode_batch(self, texts, *, add_special_tokens=True):
+        return [self.encode(text, add_special_tokens=add_special_tokens) for text in texts]
+
+    def decode(self, ids, *, skip_special_tokens=True):
+        text = bytes(token for token in ids if token < 256).decode("utf-8", "replace")
+        return text if skip_special_tokens else "<s>" * (BOS in ids) + text
+
+    def token(self, token_id):
+        return chr(token_id) if token_id < 256 else f"<{token_id}>"
+
+
+@dataclass
+class FakeLLM:
+    """Answers `reply` (a text, or one per sequence) token by token; records what became of each request.
+
+    `hold` stops every sequence before its token number `hold_at` until it is set.
+    """
+
+    reply: str | list[str] = "Hello"
+    model_name: str = MODEL
+    max_model_len: int = 512
+    healthy: bool = True
+    stats: Stats = field(default_factory=lambda: Stats(blocks_total=10))
+    hold_at: int | None = None
+    delay: float = 0.0
+    fail_at: int | None = None
+    failure: Exception | None = None
+    row_error: str | None = None
+    cached: int = 0
+    requests: list[dict] = field(default_factory=list)
+    running: int = 0
+    aborted: list[str] = field(default_factory=list)
+    rendered: list[dict] = field(default_factory=list)
+    closed: bool = False
+
+    def __post_init__(self):
+        self.tokenizer = ByteTokenizer()
+        self.held = threading.Event()
+
+    def render_chat(self, messages, **kwargs):
+        self.rendered.append({"messages": messages, **kwargs})
+        text = "".join(f"[{message['role']}]{message['content']}" for message in messages)
+        ids = [BOS, *text.encode()]
+        if len(ids) >= self.max_model_len:
+            raise RequestError("too long", param="messages", code="context_length_exceeded")
+        return ids
+
+    async def generate(
+        self, prompt, params, *, request_id=None, priority=0, cache_salt=None, delta=False
+    ) -> AsyncIterator[RequestOutput]:
+        assert delta
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt["prompt_token_ids"]
+        if len(ids) >= self.max_model_len:
+            raise RequestError("too long", param="prompt", code="context_length_exceeded")
+        self.requests.append({"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "ids": ids})
+        ended = False
+        self.running += 1
+        try:
+            async for output in self._outputs(prompt, ids, params, request_id):
+                yield output
+            ended = True
+        finally:
+            self.running -= 1
+            if not ended:
+                self.aborted.append(request_id)
+
+    async def _outputs(self, prompt, ids, params, request_id):
+        text = prompt if isinstance(prompt, str) else None
+        replies = [self._reply(index).encode() for index in range(params.n)]
+        scores = None
+        if params.prompt_logprobs is not None:
+            scores = [None, *(self._scores(token, params.prompt_logprobs) for token in ids[1:])]
+        limit = params.max_tokens or self.max_model_len
+        for step in range(max(len(reply) for reply in replies)):
+            await self._wait(step)
+            outputs = [
+                self._output(index, reply, step, limit, params)
+                for index, reply in enumerate(replies)
+                if step < min(len(reply), limit)
+            ]
+            if outputs:
+                yield RequestOutput(
+                    request_id, text, ids, outputs, prompt_logprobs=scores if step == 0 else None,
+                    num_cached_tokens=self.cached,
+                )
+
+    async def _wait(self, step):
+        if self.hold_at == step:
+            while not self.held.is_set():
+                await asyncio.sleep(0.005)
+                self._maybe_fail()
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if self.fail_at == step:
+            self._maybe_fail()
+
+    def _maybe_fail(self):
+        if self.failure is not None:
+            raise self.failure
+
+    def _reply(self, index):
+        return self.reply if isinstance(self.reply, str) else self.reply[index % len(self.reply)]
+
+    def _output(self, index, reply, step, limit, params):
+        token = reply[step]
+        output = CompletionOutput(index, chr(token), [token])
+        if params.logprobs is not None:
+            output.logprobs = [self._scores(token, params.logprobs)]
+        if step + 1 == min(len(reply), limit):
+            output.finish_reason = "stop" if step + 1 == len(reply) else "length"
+            if self.row_error is not None:
+                output.finish_reason, output.error = "error", self.row_error
+        return output
+
+    def _scores(self, token, count):
+        others = [other for other in range(60, 60 + count + 1) if other != token][:count]
+        first = {token: Logprob(-0.5, 1, self.tokenizer.token(token))}
+        return first | {other: Logprob(-1.0 - rank, rank + 2) for rank, other in enumerate(others)}
+
+    async def call(self, method, *args):
+        if not self.healthy and self.failure is not None:
+            raise self.failure
+        return self.stats
+
+    async def close(self):
+        self.closed = True
+
+
+@dataclass
+class Api:
+    """Requests in memory; each call runs the application to the end."""
+
+    app: object
+    headers: dict = field(default_factory=dict)
+
+    def request(self, method, path, **kwargs):
+        async def go():
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=True)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=self.headers) as client:
+                return await client.request(method, path, **kwargs)
+
+        return asyncio.run(go())
+
+    def get(self, path, **kwargs):
+        return self.request("GET", path, **kwargs)
+
+    def post(self, path, body=None, **kwargs):
+        if body is not None:
+            kwargs["json"] = body
+        return self.request("POST", path, **kwargs)
+
+    def raw(self, path, content):
+        return self.post(path, content=content, headers={"content-type": "application/json"})
+
+
+def make_options(*, tool_parser=None, max_waiting=64, max_num_seqs=16, **server):
+    return Options(
+        server=ServerOptions(**{"max_body_bytes": 200_000, "port": 0, **server}),
+        scheduler=SchedulerOptions(max_waiting=max_waiting, max_num_seqs=max_num_seqs),
+        select=SelectOptions(tool_parser=tool_parser),
+    )
+
+
+@pytest.fixture
+def options():
+    return make_options
+
+
+@pytest.fixture
+def fake():
+    return FakeLLM
+
+
+@pytest.fixture
+def llm():
+    return FakeLLM()
+
+
+@pytest.fixture
+def build():
+    """Make an application and return a client of it."""
+
+    def make(llm, *, parser=None, reports=(), defaults=None, **options):
+        app = create_app(llm, make_options(**options), parser=parser, reports=reports, defaults=defaults)
+        return Api(app)
+
+    return make
+
+
+@pytest.fixture
+def api(llm, build):
+    return build(llm)
+
+
+@dataclass
+class Live:
+    """A server on a socket, in a thread with its own event loop."""
+
+    url: str
+    port: int
+    llm: FakeLLM
+    state: object
+    server: HttpServer
+
+
+@contextlib.contextmanager
+def serving(llm, **options) -> Iterator[Live]:
+    settings = make_options(**options)
+    listener = bind(settings.server)
+    app = create_app(llm, settings)
+    started = threading.Event()
+    server = HttpServer(app, started.set)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener.socket])), daemon=True)
+    thread.start()
+    assert started.wait(10)
+    try:
+        yield Live(listener.url, int(listener.url.rpartition(":")[2]), llm, app.state.core, server)
+    finally:
+        llm.held.set()
+        server.should_exit = server.force_exit = True
+        thread.join(10)
+        listener.close()
+
+
+@pytest.fixture
+def live():
+    return serving
+
+
+@pytest.fixture
+def engine_error():
+    return EngineError("CORE-E110", "the engine process ended with status -9 at 0x7f00deadbeef in /opt/x/y.py.")
+
+
+@pytest.fixture
+def until():
+    """Wait for a condition."""
+    import time
+
+    def wait(condition, seconds=5.0):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "condition did not come true"
+            time.sleep(0.005)
+
+    return wait
