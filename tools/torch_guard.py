@@ -26,8 +26,8 @@ _ACCELERATOR = ("nvidia-", "cuda-", "triton", "pytorch-triton", "amd-", "rocm-",
 
 _ADVICE = """\
 pip would install torch {version} together with {count} accelerator packages ({some}), several gigabytes.
-On a machine without such an accelerator choose the CPU build: set TORCH_INDEX to the address of the CPU index that the
-"Get started" selector of PyTorch's site shows, and run the same command again. To accept what pip chose, set TORCH=any."""
+Without such an accelerator choose the CPU build: set TORCH_INDEX to the address of the CPU index that the "Get started"
+selector of PyTorch's site shows, and run the same command again. To accept what pip chose, set TORCH=any."""
 
 
 def accelerator_packages(requires: Iterable[str]) -> list[str]:

@@ -87,7 +87,8 @@ class EngineCore:
         except BaseException:
             executor.close()
             raise
-        core.ready.timeline.append(("engine", time.perf_counter() - began))
+        accounted = sum(seconds for _, seconds in core.ready.timeline)
+        core.ready.timeline.append(("engine", time.perf_counter() - began - accounted))
         return core
 
     # -- messages --------------------------------------------------------------------------------------------------

@@ -132,7 +132,9 @@ def _serve(core: EngineCore, sender: Sender, receiver: Receiver) -> None:
 
 def main() -> int:
     """Run the engine process; the exit status is 0 after an orderly shutdown."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    # Ctrl-C and service managers signal the whole group; the parent decides what it means and when the engine stops.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     bootstrap = msgspec.json.decode(sys.stdin.buffer.readline(), type=Bootstrap)
     logs.setup(bootstrap.log_level, bootstrap.log_format, process="engine")
     threading.Thread(target=_watch_parent, name="engine-parent", daemon=True).start()

@@ -28,14 +28,13 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     Args:
         x: `(tokens, heads, head_dim)`.
         cos: `(tokens, 1, rotary_dim)`, both halves equal.
-        sin: `(tokens, 1, rotary_dim)`, the first half negated, so that one roll replaces split, negate and join.
+        sin: `(tokens, 1, rotary_dim)`, the first half negated, so that `x` needs no negated copy.
     """
     size = cos.shape[-1]
-    if size == x.shape[-1]:
-        return torch.addcmul(x * cos, x.roll(size // 2, -1), sin)
     head = x[..., :size]
-    rotated = torch.addcmul(head * cos, head.roll(size // 2, -1), sin)
-    return torch.cat((rotated, x[..., size:]), dim=-1)
+    first, second = head.chunk(2, dim=-1)
+    rotated = torch.addcmul(head * cos, torch.cat((second, first), dim=-1), sin)
+    return rotated if size == x.shape[-1] else torch.cat((rotated, x[..., size:]), dim=-1)
 
 
 def rotary_table(config: RopeConfig, positions: int) -> Tensor:

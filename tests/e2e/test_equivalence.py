@@ -61,9 +61,10 @@ def test_a_worker_in_its_own_process_gives_the_same_tokens(checkpoint, alone):
 
 
 def test_kv_blocks_that_come_back_from_host_memory_give_the_same_tokens(checkpoint, alone):
-    options = {"kv_connector": ["cpu_offload"], "num_blocks": 24, "max_num_seqs": 2, "max_model_len": 160}
+    blocks = {"num_blocks": 24, "block_size": 8, "max_num_seqs": 2, "max_model_len": 160}
+    options = {"kv_connector": ["cpu_offload"], **blocks}
     with LLM(str(checkpoint), dtype="float32", **options) as llm:
         for _ in range(2):  # the second round finds its prompts in host memory, long evicted from the device
             outputs = llm.generate(_prompts(), GREEDY)
             assert [output.outputs[0].token_ids for output in outputs] == alone
-        assert llm.call("connector_stats")["cpu_offload"]["loaded_blocks"] > 0
+        assert llm.call("connector_stats")["cpu_offload"]["loaded"] > 0

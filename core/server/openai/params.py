@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.engine.sampling import SamplingParams
+from core.engine.sampling import MAX_LOGPROBS, SamplingParams
 from core.server.errors import ApiError
 from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody
 
@@ -44,7 +44,12 @@ def chat_params(body: ChatBody, defaults: Mapping[str, Any], max_model_len: int)
     """Return the parameters of a chat request; without a limit it may run up to the model's length."""
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs to be true.", param="top_logprobs")
+    if not 0 <= (body.top_logprobs or 0) <= MAX_LOGPROBS:
+        raise ApiError(400, f"top_logprobs must be between 0 and {MAX_LOGPROBS}.", param="top_logprobs")
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    if limit is not None and limit < 1:
+        name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+        raise ApiError(400, f"{name} must be at least 1, got {limit}.", param=name)
     return _params(
         body,
         defaults,

@@ -16,6 +16,8 @@ from core.api.models import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Abort, Add, Call, CallResult, Finished, Logprobs, Outputs, Ready, Started, Stats
+from core.frontend.async_llm import AsyncLLM
+from core.frontend.llm import LLM
 from core.plugins.plan import PluginPlan
 from core.tokenizer.fast import FastTokenizer
 
@@ -84,7 +86,7 @@ class FakeCore:
 
     def __init__(self, script: Script, max_model_len: int = 64) -> None:
         self.script = script
-        self.ready = Ready(num_blocks=1000, block_size=16, max_model_len=max_model_len, facts={}, timeline=[])
+        self.ready = Ready(num_blocks=10_000, block_size=16, max_model_len=max_model_len, facts={}, timeline=[])
         self.running: dict[int, Running] = {}
         self.sent: list = []
         self.new: list[int] = []
@@ -200,3 +202,27 @@ class FakeAsync:
 
     async def close(self) -> None:
         self.closed += 1
+
+
+@pytest.fixture
+def offline(tokenizer):
+    """Return a maker of `(LLM, FakeCore)`."""
+
+    def make(default="hello world", *, by_prompt=None, eos=True, max_model_len=64, with_tokenizer=None, **resolution):
+        used = with_tokenizer or tokenizer
+        core = FakeCore(Script(used, default, eos, **(by_prompt or {})), max_model_len)
+        return LLM.from_parts(make_resolution(used, max_model_len=max_model_len, **resolution), FakeSync(core)), core
+
+    return make
+
+
+@pytest.fixture
+def online(tokenizer):
+    """Return a maker of `(AsyncLLM, FakeAsync)`; call it inside a running loop."""
+
+    def make(default="hello world", *, by_prompt=None, eos=True, max_model_len=64, **resolution):
+        core = FakeCore(Script(tokenizer, default, eos, **(by_prompt or {})), max_model_len)
+        engine = FakeAsync(core)
+        return AsyncLLM(make_resolution(tokenizer, max_model_len=max_model_len, **resolution), engine), engine
+
+    return make

@@ -17,7 +17,7 @@ def inputs(tokenizer):
     return InputProcessor(tokenizer, vocab_size=300, max_model_len=32)
 
 
-def refused(call, param, code=None, match=""):
+def refused(call, param, code=None, match=None):
     with pytest.raises(RequestError, match=match) as caught:
         call()
     assert (caught.value.param, caught.value.code, caught.value.status) == (param, code, 400)

@@ -81,11 +81,13 @@ def test_blocks_of_a_step_that_failed_are_forgotten() -> None:
     engine.save(refs("ab"))
     engine.plan_step()
     engine.save(refs("c"))
-    assert engine.plan_step() is None, "both slots wait for the first message"
+    second = msgspec.msgpack.decode(engine.plan_step(), type=Transfer)
+    assert (second.number, second.saves) == (2, []), "both slots wait for the first message"
+    engine.observe(msgspec.msgpack.encode(Report(2, 0, 0)))
+    assert engine.stats()["used"] == 0
+    assert engine.plan_step() is None
     saved(engine, "ab")
-    engine.save(refs("xy"))
-    assert engine.match(hashes("ab"), 0) == 0
-    assert engine.stats()["used"] == 2
+    assert engine.match(hashes("ab"), 0) == 2
 
 
 def test_least_recently_used_blocks_leave_first_and_heads_stay_longest() -> None:
@@ -213,6 +215,18 @@ def test_loads_come_before_the_forward_pass_and_saves_after_it() -> None:
     engine.load(refs("b", first_block=3))
     worker.begin(engine.plan_step())
     assert torch.equal(cache[3], torch.full((2,), 42.0))
+
+
+def test_saves_of_a_step_that_failed_are_called_off() -> None:
+    caches = device(2, torch.float32, [(2,)])
+    engine, worker = store(4), HostMover({})
+    worker.bind(caches)
+    engine.save(refs("a"))
+    worker.begin(engine.plan_step())  # the forward pass fails here: no end
+    worker.begin(engine.plan_step())
+    engine.observe(worker.end())
+    assert engine.match(hashes("a"), 0) == 0
+    assert engine.stats() | {"load_us": 0, "save_us": 0} == dict.fromkeys(engine.stats(), 0) | {"slots": 4}
 
 
 class Offloading(RuleBasedStateMachine):

@@ -79,18 +79,17 @@ def failure(error: Exception, doing: str) -> bytes:
 
 def serve(config: EngineConfig, link: Link) -> int:
     """Start the worker and answer until `Stop`. Returns the exit status."""
-    try:
-        worker = make_worker(config, link.progress)
-        started = encode(Started(worker.start()))
-    except Exception as error:
-        link.send(failure(error, "its start"))
-        return 1
-    link.send(started)
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            worker = make_worker(config, link.progress)
+            stack.callback(worker.close)
+            started = encode(Started(worker.start()))
+        except Exception as error:
+            link.send(failure(error, "its start"))
+            return 1
+        link.send(started)
         while not isinstance(message := link.receive(), Stop):
             link.send(answer(worker, message))
-    finally:
-        worker.close()
     return 0
 
 

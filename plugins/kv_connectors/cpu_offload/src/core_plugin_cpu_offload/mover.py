@@ -33,7 +33,7 @@ class HostMover:
         self._hosts = []
 
     def begin(self, message: bytes) -> None:
-        """Fill device blocks from host slots."""
+        """Fill device blocks from host slots. Saves of a step that never came to its end are called off."""
         transfer = self._transfer = self._decoder.decode(message)
         if not self._hosts:
             shapes = [(transfer.slots, *cache.shape[1:]) for cache in self._caches]

@@ -47,7 +47,7 @@ class HostStore:
         if self.slots == 0:
             raise ConfigError(
                 "CORE-C150",
-                f"cpu_offload: the capacity is less than one KV block of {block_size} tokens ({bytes_per_block} bytes).",
+                f"cpu_offload: the capacity holds not one KV block of {block_size} tokens ({bytes_per_block} bytes).",
                 hint="Raise the option capacity of cpu_offload.",
             )
         self._number = 0
@@ -99,7 +99,8 @@ class HostStore:
         saves = self._place()
         loads, self._loads = self._loads, []
         self._pinned.clear()
-        if not loads and not saves:
+        # An earlier step whose saves nobody confirmed may have failed before them; the message calls them off.
+        if not loads and not saves and not any(hashes for _, hashes in self._unconfirmed):
             return None
         self._number += 1
         self._unconfirmed.append((self._number, [block_hash for block_hash, _, _ in saves]))

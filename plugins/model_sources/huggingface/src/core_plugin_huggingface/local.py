@@ -33,7 +33,7 @@ class LocalSource:
             return None
         raise CheckpointError(
             "CORE-M104",
-            f"the model '{reference}' looks like a path, but there is no file or directory {path}.",
+            f"the model '{reference}' looks like a path, but there is no file or directory {path.absolute()}.",
             hint="Check the spelling and the working directory.",
         )
 

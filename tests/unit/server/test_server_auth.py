@@ -1,0 +1,98 @@
+"""Keys: every route needs one unless it is on the public list, however the path is written."""
+
+import asyncio
+import socket
+
+import pytest
+
+from core.server.auth import PUBLIC_PATHS, KeyCheck
+
+KEY = "sk-secret"
+
+
+def routes(app):
+    found = []
+
+    def walk(items):
+        for route in items:
+            if hasattr(route, "path") and getattr(route, "methods", None):
+                found.extend((method, route.path) for method in route.methods)
+            walk(getattr(getattr(route, "original_router", None), "routes", ()))
+
+    walk(app.routes)
+    return found
+
+
+def test_every_route_is_closed_but_the_public_ones(build, llm):
+    api = build(llm, api_key=KEY)
+    found = routes(api.app)
+    assert len(found) >= 12
+    for method, path in found:
+        path = path.replace("{model:path}", "m")
+        status = api.request(method, path).status_code
+        assert (status == 401) == (path not in PUBLIC_PATHS), (method, path, status)
+    assert {path for _, path in found} >= PUBLIC_PATHS
+    assert llm.requests == []
+
+
+def test_both_ways_to_send_a_key(build, llm):
+    api = build(llm, api_key=KEY)
+    for headers in ({"authorization": f"Bearer {KEY}"}, {"authorization": f"bearer  {KEY} "}, {"x-api-key": KEY}):
+        assert api.get("/v1/models", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"authorization": KEY}, {"authorization": f"Basic {KEY}"}, {"authorization": "Bearer"}, {"x-api-key": ""},
+     {"authorization": "Bearer sk-secre"}, {"authorization": f"Bearer {KEY}x"}, {"x-api-key": "\u00e9"},
+     {"authorization": "Bearer wrong", "x-api-key": KEY}],
+    ids=str,
+)
+def test_wrong_keys(build, llm, headers):
+    response = build(llm, api_key=KEY).get("/v1/models", headers={k: v.encode() for k, v in headers.items()})
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == "Bearer"
+    assert response.json()["error"]["code"] in {"missing_api_key", "invalid_api_key"}
+    assert KEY not in response.text
+
+
+def test_an_open_server_asks_nothing(api):
+    assert api.get("/v1/models").status_code == 200
+
+
+def test_digests_are_compared_not_keys(monkeypatch):
+    seen = []
+    monkeypatch.setattr("core.server.auth.hmac.compare_digest", lambda a, b: seen.append((a, b)) or a == b)
+    check = KeyCheck(KEY)
+    for key in (b"a", b"a" * 1000, KEY.encode()):
+        check.check("/v1/models", [(b"x-api-key", key)])
+    assert [len(mine) for mine, _ in seen] == [32, 32, 32]
+    assert len({theirs for _, theirs in seen}) == 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/v1/models", "//v1/models", "/v1%2fmodels", "/V1/models", "/health/../v1/models", "/health;/../v1/models",
+     "/health%2f..%2fv1%2fmodels", "/v1/models?/health", "http://x/v1/models", "/metrics", "/health/", "//health",
+     "/openapi.json", "/ready/x", "/%68ealth/x"],
+)
+def test_raw_targets_without_a_key(live, llm, target):
+    with live(llm, api_key=KEY) as server, socket.create_connection(("127.0.0.1", server.port), 5) as sock:
+        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: /health\r\nConnection: close\r\n\r\n".encode())
+        answer = b""
+        while data := sock.recv(65536):
+            answer += data
+        assert answer.startswith(b"HTTP/1.1 401"), answer[:100]
+
+
+def test_websockets_are_refused(api):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    asyncio.run(api.app({"type": "websocket", "path": "/v1/realtime", "headers": []}, receive, send))
+    assert sent == [{"type": "websocket.close", "code": 1008}]

@@ -1,0 +1,111 @@
+"""Bodies and heads that are too large, too many or too slow, over a real socket."""
+
+import socket
+import time
+
+import httpx
+import pytest
+
+from core.server import limits
+
+JSON = {"content-type": "application/json"}
+
+
+def talk(server, *parts, seconds=5.0):
+    """Send the parts, and return what comes back until the server closes or falls silent."""
+    with socket.create_connection(("127.0.0.1", server.port), seconds) as sock:
+        sock.settimeout(seconds)
+        answer = b""
+        try:
+            for part in parts:
+                sock.sendall(part)
+            while data := sock.recv(65536):
+                answer += data
+        except (ConnectionResetError, BrokenPipeError, TimeoutError):
+            pass
+        return answer
+
+
+@pytest.fixture
+def server(live, llm):
+    with live(llm, max_body_bytes=10_000) as running:
+        yield running
+        assert httpx.get(f"{running.url}/ready").status_code == 200
+
+
+def test_announced_bodies(server):
+    fits = b'{"prompt": "a"' + b" " * 9000 + b"}"
+    assert httpx.post(f"{server.url}/v1/completions", content=fits, headers=JSON).status_code == 200
+    response = httpx.post(f"{server.url}/v1/completions", content=b"x" * 10_001, headers=JSON)
+    assert response.status_code == 413
+    assert response.json()["error"]["code"] == "body_too_large"
+
+
+def test_the_length_alone_is_enough(server):
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 999999999\r\n\r\n"
+    assert talk(server, head).startswith(b"HTTP/1.1 413")
+
+
+def test_chunked_bodies(server):
+    def endless():
+        for _ in range(200):
+            yield b"x" * 1000
+
+    try:
+        response = httpx.post(f"{server.url}/v1/completions", content=endless(), headers=JSON)
+        assert response.status_code == 413
+    except httpx.WriteError:  # the server may close while the client still sends
+        pass
+
+
+def test_bodies_that_never_end(server, monkeypatch):
+    monkeypatch.setattr("core.server.body.BODY_SECONDS", 0.2)
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"
+    assert talk(server, head).startswith(b"HTTP/1.1 408")
+
+
+def test_huge_header(server):
+    answer = talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\nx-big: ", *[b"y" * 65536] * 80, b"\r\n\r\n")
+    assert not answer or answer.startswith(b"HTTP/1.1 431")
+
+
+def test_many_headers(server):
+    lines = b"".join(b"x-%d: y\r\n" % number for number in range(10_000))
+    assert talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\n", lines, b"\r\n").startswith(b"HTTP/1.1 431")
+
+
+def test_huge_target(server):
+    answer = talk(server, b"GET /" + b"y" * 1_000_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert not answer or answer.startswith(b"HTTP/1.1 431")
+
+
+def test_fair_heads_pass(server):
+    lines = b"".join(b"x-%d: %s\r\n" % (number, b"y" * 400) for number in range(100))
+    answer = talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n", lines, b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("noise", [b"\x00\x01\x02\x03\r\n\r\n", b"GET\r\n\r\n", b"\x80\x04\x95pickle", b"{}\r\n\r\n"])
+def test_noise(server, noise):
+    answer = talk(server, noise, seconds=1.0)
+    assert not answer or answer.startswith(b"HTTP/1.1 400")
+    if answer:
+        assert b'"code":"invalid_http"' in answer
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nx-slow: a"])
+def test_slow_heads_are_cut_off(live, llm, monkeypatch, start):
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.2)
+    with live(llm) as server:
+        began = time.monotonic()
+        talk(server, start)
+        assert time.monotonic() - began < 3
+        assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_pipelined_and_reused_connections(server):
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    one = head % len(body) + b"\r\n" + body
+    last = head % len(body) + b"connection: close\r\n\r\n" + body
+    assert talk(server, one * 3 + last).count(b"HTTP/1.1 200 OK") == 4

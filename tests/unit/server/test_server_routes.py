@@ -1,0 +1,84 @@
+"""Models, tokens, probes and self-description."""
+
+from dataclasses import dataclass
+
+from core import __version__
+
+
+@dataclass
+class Report:
+    def to_dict(self):
+        return {"group": "core.platforms", "chosen": "cpu"}
+
+
+def test_models(api, llm):
+    body = api.get("/v1/models").json()
+    assert [model["id"] for model in body["data"]] == [llm.model_name]
+    assert body["data"][0]["max_model_len"] == 512
+    assert api.get(f"/v1/models/{llm.model_name}").json() == body["data"][0]
+
+
+def test_tokenize_and_back(api):
+    body = api.post("/tokenize", {"prompt": "hé", "return_token_strs": True}).json()
+    assert body["tokens"] == [256, 104, 195, 169]
+    assert (body["count"], body["max_model_len"]) == (4, 512)
+    assert body["token_strs"][:2] == ["<256>", "h"]
+    assert api.post("/tokenize", {"prompt": "a", "add_special_tokens": False}).json()["tokens"] == [97]
+    assert api.post("/detokenize", {"tokens": body["tokens"]}).json() == {"prompt": "<s>hé"}
+    assert api.post("/detokenize", {"tokens": []}).json() == {"prompt": ""}
+
+
+def test_tokenize_of_a_conversation_is_what_chat_sends(api, llm):
+    messages = [{"role": "user", "content": "Hi"}]
+    tokens = api.post("/tokenize", {"messages": messages}).json()["tokens"]
+    api.post("/v1/chat/completions", {"messages": messages})
+    assert llm.requests[0]["ids"] == tokens
+
+
+def test_tokenize_refuses(api):
+    for body in ({}, {"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, {"prompt": 5}):
+        assert api.post("/tokenize", body).status_code == 400
+    for tokens in ([300], [-1], ["a"], None, [1.5], [True]):
+        response = api.post("/detokenize", {"tokens": tokens})
+        assert response.status_code == 400
+        assert response.json()["error"]["param"].startswith("tokens")
+
+
+def test_a_long_text_is_tokenized_beside_the_loop(api):
+    assert api.post("/tokenize", {"prompt": "x" * 60_000}).json()["count"] == 60_001
+
+
+def test_probes(api, llm):
+    assert (api.get("/health").status_code, api.get("/ready").status_code) == (200, 200)
+    llm.healthy = False
+    assert (api.get("/health").status_code, api.get("/ready").status_code) == (200, 503)
+    llm.healthy = True
+    api.app.state.core.lifecycle.draining = True
+    response = api.get("/ready")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "draining")
+    assert response.headers["retry-after"]
+
+
+def test_version_and_plugins(build, llm):
+    api = build(llm, reports=[Report(), {"group": "x"}])
+    assert api.get("/version").json() == {"version": __version__}
+    selections = api.get("/core/plugins").json()["selections"]
+    assert selections == [{"group": "core.platforms", "chosen": "cpu"}, {"group": "x"}]
+
+
+def test_the_schema_names_every_request_field(api):
+    schema = api.get("/openapi.json").json()
+    assert "$ref" not in str(schema)
+    body = schema["paths"]["/v1/chat/completions"]["post"]["requestBody"]
+    fields = body["content"]["application/json"]["schema"]["properties"]
+    assert {"messages", "stream_options", "top_k", "cache_salt"} <= set(fields)
+
+
+def test_request_log(build, llm, caplog):
+    api = build(llm, log_requests=True)
+    with caplog.at_level("INFO", logger="core.server"):
+        api.post("/v1/completions", {"prompt": "secret"}, headers={"x-request-id": "r1"})
+    line = caplog.records[-1].getMessage()
+    assert line.startswith("/v1/completions 200 ")
+    assert line.endswith(" r1")
+    assert "secret" not in caplog.text

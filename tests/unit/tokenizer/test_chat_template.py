@@ -1,0 +1,335 @@
+"""Chat templates, with transformers as the reference."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+
+from core.api.errors import CheckpointError, RequestError
+from core.tokenizer.chat_template import ChatTemplate
+
+os.environ.setdefault("USE_TORCH", "0")  # the reference needs none, and importing it is slow
+
+SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
+
+CHATML = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are helpful<|im_end|>\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+LLAMA3 = """{{- bos_token }}
+{%- if custom_tools is defined %}
+    {%- set tools = custom_tools %}
+{%- endif %}
+{%- if not tools_in_user_message is defined %}
+    {%- set tools_in_user_message = true %}
+{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{%- if tools is not none %}
+    {{- "Environment: ipython\\n" }}
+{%- endif %}
+{{- "Today Date: " + strftime_now("%d %b %Y") + "\\n\\n" }}
+{{- system_message }}
+{{- "<|eot_id|>" }}
+{%- for message in messages %}
+    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
+    {%- elif 'tool_calls' in message %}
+        {%- if not message.tool_calls|length == 1 %}
+            {{- raise_exception("This model only supports single tool-calls at once!") }}
+        {%- endif %}
+        {%- set tool_call = message.tool_calls[0].function %}
+        {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}
+        {{- '{"name": "' + tool_call.name + '", "parameters": ' }}
+        {{- tool_call.arguments | tojson }}
+        {{- "}<|eot_id|>" }}
+    {%- else %}
+        {{- "<|start_header_id|>ipython<|end_header_id|>\\n\\n" }}
+        {%- if message.content is mapping or message.content is iterable %}
+            {{- message.content | tojson }}
+        {%- else %}
+            {{- message.content }}
+        {%- endif %}
+        {{- "<|eot_id|>" }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+{%- endif %}
+"""
+
+MISTRAL = """{%- set loop_messages = messages %}
+{%- set ns = namespace(index=0) %}
+{{- bos_token }}
+{%- for message in loop_messages %}
+    {%- if message.role in ['user', 'assistant'] and (message['role'] == 'user') != (ns.index % 2 == 0) %}
+        {{- raise_exception('After the optional system message, conversation roles must alternate user/assistant') }}
+    {%- endif %}
+    {%- set ns.index = ns.index + 1 %}
+    {%- if message['role'] == 'user' %}
+        {{- '[INST] ' + message['content'] + '[/INST]' }}
+    {%- elif message['role'] == 'assistant' %}
+        {% generation %}
+        {{- ' ' + message['content'].strip() + eos_token }}
+        {% endgeneration %}
+    {%- else %}
+        {%- break %}
+    {%- endif %}
+{%- endfor %}
+"""
+
+QWEN3 = """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}
+        {{- messages[0].content + '\\n\\n' }}
+    {%- endif %}
+    {{- "# Tools\\n\\n<tools>" }}
+    {%- for tool in tools %}
+        {{- "\\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\\n</tools><|im_end|>\\n" }}
+{%- else %}
+    {%- if messages[0].role == 'system' %}
+        {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endif %}
+{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages|length - 1) - loop.index0 %}
+    {%- if ns.multi_step_tool and message.role == "user" and message.content is string %}
+        {%- set ns.multi_step_tool = false %}
+        {%- set ns.last_query_index = index %}
+    {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+    {%- if message.content is string %}
+        {%- set content = message.content %}
+    {%- else %}
+        {%- set content = '' %}
+    {%- endif %}
+    {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
+        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {%- set reasoning_content = '' %}
+        {%- if message.reasoning_content is string %}
+            {%- set reasoning_content = message.reasoning_content %}
+        {%- endif %}
+        {%- if loop.index0 > ns.last_query_index and reasoning_content %}
+            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
+        {%- else %}
+            {{- '<|im_start|>' + message.role + '\\n' + content }}
+        {%- endif %}
+        {%- if message.tool_calls %}
+            {%- for tool_call in message.tool_calls %}
+                {%- if tool_call.function %}
+                    {%- set tool_call = tool_call.function %}
+                {%- endif %}
+                {{- '\\n<tool_call>\\n{"name": "' }}
+                {{- tool_call.name }}
+                {{- '", "arguments": ' }}
+                {%- if tool_call.arguments is string %}
+                    {{- tool_call.arguments }}
+                {%- else %}
+                    {{- tool_call.arguments | tojson }}
+                {%- endif %}
+                {{- '}\\n</tool_call>' }}
+            {%- endfor %}
+        {%- endif %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == "tool" %}
+        {{- '<|im_start|>user\\n<tool_response>\\n' + content + '\\n</tool_response><|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- endif %}
+{%- endif %}"""
+
+TEMPLATES = {"chatml": CHATML, "llama3": LLAMA3, "mistral": MISTRAL, "qwen3": QWEN3}
+
+USER = {"role": "user", "content": "What's <b>up</b> & “über” 你好? "}
+TALK = [USER, {"role": "assistant", "content": " Fine. "}, {"role": "user", "content": "Good"}]
+SYSTEM = [{"role": "system", "content": "Be brief."}, *TALK]
+CALL = {"id": "1", "type": "function", "function": {"name": "get", "arguments": {"city": "Zürich", "n": [1, None, True]}}}
+TOOLS = [{"type": "function", "function": {"name": "get", "description": "<Get> & é", "parameters": {"type": "object"}}}]
+TOOL_TALK = [
+    USER,
+    {"role": "assistant", "content": "", "reasoning_content": "hm\n", "tool_calls": [CALL]},
+    {"role": "tool", "content": '{"t": 3}'},
+]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    def render(template, messages, **kwargs):
+        rendered, _ = render_jinja_template([messages], chat_template=template, **SPECIAL, **kwargs)
+        return rendered[0]
+
+    return render
+
+
+CASES = [
+    ("chatml", TALK, {}),
+    ("chatml", SYSTEM, {"add_generation_prompt": False}),
+    ("llama3", SYSTEM, {}),
+    ("llama3", TOOL_TALK, {"tools": TOOLS}),
+    ("llama3", SYSTEM, {"tools_in_user_message": False, "add_generation_prompt": False}),
+    ("mistral", TALK, {}),
+    ("mistral", [*TALK, {"role": "tool", "content": "x"}, USER], {}),
+    ("qwen3", SYSTEM, {}),
+    ("qwen3", SYSTEM, {"tools": TOOLS, "enable_thinking": False}),
+    ("qwen3", TOOL_TALK, {"tools": TOOLS}),
+    ("qwen3", TOOL_TALK, {"documents": [{"title": "a", "text": "b"}]}),
+]
+
+
+@pytest.mark.covers("REND-07")
+@pytest.mark.parametrize(("name", "messages", "kwargs"), CASES, ids=str)
+def test_equals_transformers(reference, name, messages, kwargs):
+    kwargs = {"add_generation_prompt": True, **kwargs}
+    expected = reference(TEMPLATES[name], messages, **kwargs)
+    assert ChatTemplate(TEMPLATES[name], SPECIAL).render(messages, **kwargs) == expected
+    assert len(expected) > 40
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("tail", ["Once upon", "Once upon ", "a\n\n"])
+def test_continuing_equals_transformers(reference, name, tail):
+    messages = [USER, {"role": "assistant", "content": tail}]
+    expected = reference(TEMPLATES[name], messages, continue_final_message=True)
+    template = ChatTemplate(TEMPLATES[name], SPECIAL)
+    given = template.render(messages, add_generation_prompt=False, continue_final_message=True)
+    assert given == expected and given.endswith(("Once upon", "Once upon ", "a", "a\n\n"))
+
+
+@pytest.mark.covers("REASON-02")
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content", "thinking"])
+def test_reasoning_is_found_under_every_name(key):
+    template = ChatTemplate("{{ messages[0].reasoning }}|{{ messages[0].reasoning_content }}", {})
+    assert template.render([{"role": "assistant", "content": "x", key: "why"}]) == "why|why"
+
+
+def test_text_parts_are_joined():
+    template = ChatTemplate("{{ messages[0].content }}", {})
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, "c"]
+    assert template.render([{"role": "user", "content": parts}]) == "a\nb\nc"
+
+
+def test_tool_arguments_are_read_from_json_text():
+    template = ChatTemplate("{{ messages[0].tool_calls[0].function.arguments | tojson }}", {})
+
+    def render(arguments):
+        calls = [{"function": {"name": "f", "arguments": arguments}}]
+        return template.render([{"role": "assistant", "content": None, "tool_calls": calls}])
+
+    assert render('{"a": "é"}') == render({"a": "é"}) == '{"a": "é"}'
+    assert json.loads(render('{"a": ')) == '{"a": '  # broken JSON of the model's own stays visible
+
+
+def test_the_callers_messages_are_left_alone():
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning": "r"}]
+    before = json.dumps(messages)
+    ChatTemplate(CHATML, {}).render(messages, add_generation_prompt=False, continue_final_message=True)
+    assert json.dumps(messages) == before
+
+
+@pytest.mark.covers("API-04")
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        "hello",
+        None,
+        {"role": "user"},
+        ["hello"],
+        [{"content": "a"}],
+        [{"role": 3, "content": "a"}],
+        [{"role": "user", "content": 3}],
+        [{"role": "user", "content": {"text": "a"}}],
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
+        [{"role": "user", "content": [{"type": "text", "text": 3}]}],
+        [{"role": "user", "content": [7]}],
+        [{"role": "assistant", "tool_calls": ["f"]}],
+        [{"role": "user", "content": "a", "extra": object()}],
+        [{"role": "user"}],
+    ],
+    ids=lambda value: re.sub(" at 0x.*", "", str(value)),
+)
+def test_malformed_messages_are_refused(messages):
+    with pytest.raises(RequestError) as caught:
+        ChatTemplate(CHATML, {}).render(messages)
+    assert (caught.value.param, caught.value.status) == ("messages", 400)
+
+
+def test_deep_nesting_is_refused():
+    deep: list = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(RequestError, match="levels deep"):
+        ChatTemplate(CHATML, {}).render([USER], tools=deep)
+
+
+def test_a_templates_own_refusal_is_the_message():
+    with pytest.raises(RequestError) as caught:
+        ChatTemplate(MISTRAL, SPECIAL).render([USER, USER])
+    assert str(caught.value) == "After the optional system message, conversation roles must alternate user/assistant"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ raise_exception.__globals__ }}{{ raise_exception.__globals__['json'] }}",
+        "{{ 'a' * 10000000000 }}",
+        "{{ 10000000000 * ['a'] }}",
+        "{{ 10 ** 1000000000 }}",
+        "{{ '%1000000000d' % 3 }}",
+        "{% for i in range(10000000000) %}{% endfor %}",
+        "{{ undefined_thing.x }}",
+        "{{ 1 + 'a' }}",
+        "{% include 'x' %}",
+    ],
+)
+def test_hostile_and_broken_templates_fail_as_requests(source):
+    with pytest.raises(RequestError, match="cannot render") as caught:
+        ChatTemplate(source, {}).render([USER])
+    assert caught.value.param == "messages"
+
+
+def test_output_is_bounded():
+    source = "{% for i in range(9999) %}{{ messages[0].content }}{% endfor %}"
+    template = ChatTemplate(source, {}, max_chars=1000)
+    with pytest.raises(RequestError) as caught:
+        template.render([{"role": "user", "content": "x" * 100}])
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_bad_sources_and_bad_combinations():
+    with pytest.raises(CheckpointError) as error:
+        ChatTemplate("{% for %}", {})
+    assert error.value.code == "CORE-M112" and "--chat-template" in error.value.hint
+    template = ChatTemplate(CHATML, {})
+    with pytest.raises(RequestError, match="both"):
+        template.render([USER], continue_final_message=True)
+    quiet = ChatTemplate("{{ messages[0].role }}", {})
+    for messages, chosen in (([USER], quiet), ([{"role": "assistant", "content": None}], template)):
+        with pytest.raises(RequestError) as caught:
+            chosen.render(messages, add_generation_prompt=False, continue_final_message=True)
+        assert caught.value.param == "messages"
