@@ -6,7 +6,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 PIP_FLAGS ?= --quiet --disable-pip-version-check
-INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
 
@@ -27,13 +26,14 @@ $(VENV)/.installed: requirements/cpu.txt requirements/demo.txt constraints.txt $
 	@echo "installing core, the CPU plugins and the demo model into $(VENV) (once; a few minutes)"
 	@$(PIP) install $(PIP_FLAGS) packaging
 	@$(BIN)/python tools/torch_guard.py
-	@$(PIP) install $(PIP_FLAGS) $(INDEX) -c constraints.txt -r requirements/cpu.txt
+	@$(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
+	@$(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/cpu.txt
 	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/demo.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt
 	@echo "installing the test extras into $(VENV)"
-	@$(PIP) install $(PIP_FLAGS) $(INDEX) -c constraints.txt -r requirements/test.txt
+	@$(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/test.txt
 	@touch $@
 
 install: $(VENV)/.installed

@@ -49,6 +49,10 @@ class KVConnector(Protocol):
         """Receive what the worker side reported after a step."""
         ...
 
+    def reset(self) -> None:
+        """Forget every block: what is stored was computed with weights that are being replaced."""
+        ...
+
     def stats(self) -> dict[str, int]: ...
 
 

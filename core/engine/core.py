@@ -172,7 +172,7 @@ class EngineCore:
             return CallResult(message.number, error=failure.to_dict())
 
     def _reset_prefix_cache(self) -> bool:
-        self.pool.forget_all()
+        self.scheduler.forget_cache()
         return True
 
     def _check(self) -> bool:
@@ -196,7 +196,7 @@ class EngineCore:
     def _update_weights(self, info: dict[str, Any]) -> Any:
         """Load new weights between steps; cached prefixes were computed with the old ones and are dropped."""
         version = self.executor.call("update_weights", info)
-        self.pool.forget_all()
+        self.scheduler.forget_cache()
         self.active.events("weights_updated", {"version": version})
         return version
 

@@ -94,6 +94,6 @@ class EngineLoop:
     def _step_failed(self, step: Step, error: Exception) -> Outputs:
         """Fail the requests of a broken step and go on, unless the executor itself is gone."""
         if not self.executor.healthy():
-            raise error if isinstance(error, EngineError) else EngineError("CORE-E131", f"a worker is gone: {error}")
+            raise error if isinstance(error, EngineError) else EngineError("CORE-E113", f"a worker is gone: {error}")
         logger.error("step %d failed; its requests end with an error", step.plan.number, exc_info=error)
         return self.settler.fail(step, f"{type(error).__name__} in the forward pass")

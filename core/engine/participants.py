@@ -39,6 +39,9 @@ class StageParticipant:
     def finish(self, request: Request) -> None:
         """`request` ended, for whatever reason."""
 
+    def reset(self) -> None:
+        """Forget everything that was derived from the model's weights."""
+
 
 class ConnectorParticipant(StageParticipant):
     """Drives the engine side of one KV connector."""
@@ -70,3 +73,7 @@ class ConnectorParticipant(StageParticipant):
         report = result.connector.get(self.name)
         if report is not None:
             self.connector.observe(report)
+
+    def reset(self) -> None:
+        """Make the connector forget its blocks."""
+        self.connector.reset()

@@ -118,6 +118,12 @@ class Scheduler:
         self.preemptions += 1
         self.waiting.push(request)
 
+    def forget_cache(self) -> None:
+        """Drop all cached content, on the device and in every participant. Running requests keep their blocks."""
+        self.pool.forget_all()
+        for participant in self.participants:
+            participant.reset()
+
     def _leave(self, request: Request) -> None:
         self.running.remove(request)
         self._row_cache = None

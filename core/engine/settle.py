@@ -51,7 +51,7 @@ class Settler:
         outputs = Outputs(started=self.take_started())
         for i in np.flatnonzero(self._alive(step)).tolist():
             self._finish_row(int(step.plan.rows[i]), "error", outputs, error=error)
-        self.scheduler.pool.forget_all()
+        self.scheduler.forget_cache()
         return outputs
 
     def take_started(self) -> list[Started]:

@@ -248,7 +248,7 @@ class AsyncLLM:
     async def close(self) -> None:
         """End every request and stop the engine. Harmless when repeated."""
         if self._failure is None:
-            self._fail(EngineError("CORE-E120", "the engine was closed."))
+            self._fail(EngineError("CORE-E150", "the engine was closed."))
         if self._receiver is not None:
             self._receiver.cancel()
             await asyncio.gather(self._receiver, return_exceptions=True)
@@ -306,7 +306,7 @@ class AsyncLLM:
             )
         except Exception as error:
             logger.exception("the front end failed")
-            self._fail(EngineError("CORE-E121", f"the front end failed: {type(error).__name__}: {error}."))
+            self._fail(EngineError("CORE-E151", f"the front end failed: {type(error).__name__}: {error}."))
 
     def _dispatch(self, message: FromEngine) -> None:
         if isinstance(message, Outputs):

@@ -155,7 +155,7 @@ class LLM:
 
     def _running(self) -> SyncEngine:
         if self._engine is None:
-            raise EngineError("CORE-E120", "the engine was closed.", hint="Make a new LLM.")
+            raise EngineError("CORE-E150", "the engine was closed.", hint="Make a new LLM.")
         return self._engine
 
     def _run(self, prepared: list[Prepared], priorities: list[int], advance: Any) -> list[RequestOutput]:
@@ -223,7 +223,7 @@ def _spread(name: str, given: Any, default: Any, size: int) -> list[Any]:
 
 
 def _stuck() -> EngineError:
-    return EngineError("CORE-E122", "the engine has no work left, but requests are open.", hint="Report this as a bug.")
+    return EngineError("CORE-E152", "the engine has no work left, but requests are open.", hint="Report this as a bug.")
 
 
 @contextmanager

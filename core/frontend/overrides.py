@@ -17,7 +17,7 @@ def options_with(base: Options | None, overrides: Mapping[str, Any]) -> Options:
     """Return `base` (or the defaults) with options set by their bare names, or by the names other engines use.
 
     Raises:
-        ConfigError: CORE-C120 an option of that name does not exist, CORE-C101 a value is not allowed.
+        ConfigError: CORE-C130 an option of that name does not exist, CORE-C101 a value is not allowed.
     """
     layers = [dict(_given(base)) if base is not None else {}, dict(_named(overrides))]
     return build(merge(layers)).options
@@ -35,7 +35,7 @@ def _named(overrides: Mapping[str, Any]) -> Iterator[tuple[Key, Setting]]:
         if name not in known:
             close = get_close_matches(name, known, n=1)
             hint = f"Did you mean {close[0]}?" if close else "`core config show` lists all options."
-            raise ConfigError("CORE-C120", f"there is no option '{name}'.", hint=hint)
+            raise ConfigError("CORE-C130", f"there is no option '{name}'.", hint=hint)
         yield from Setting(known[name], value, "argument", f"argument {name}").spread()
 
 

@@ -31,6 +31,7 @@ class HttpServer(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level="error",
             access_log=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,

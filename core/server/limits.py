@@ -25,9 +25,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._in_head = False
-        self._began = False
         self._refused = False
-        self._size = 0
+        self._size = 0  # of what the parser has reported
+        self._held = 0  # of what it has not
+        self._calls = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -44,18 +45,19 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """Feed the parser, and count what it keeps to itself: a header that has not ended yet."""
         if self._refused:
             return
-        self._began = False
+        before = self._calls
         super().data_received(data)
-        if self._in_head and not self._began and not self._refused:
-            self._size += len(data)
-            if self._size > MAX_HEAD_BYTES:
+        if self._in_head and self._calls == before and not self._refused:
+            self._held += len(data)
+            if self._too_large():
                 self.send_400_response("")
 
     def on_message_begin(self) -> None:
         """Start counting."""
         super().on_message_begin()
-        self._in_head = self._began = True
-        self._size = 0
+        self._in_head = True
+        self._size = self._held = 0
+        self._calls += 1
         self._arm()
 
     def on_url(self, url: bytes) -> None:
@@ -81,7 +83,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """Answer what is no request, and close."""
         self._refused = True
         self._disarm()
-        if self._size > MAX_HEAD_BYTES:
+        if self._too_large():
             error = ApiError(431, "The head of the request is too large.", code="head_too_large")
             status = b"431 Request Header Fields Too Large"
         else:
@@ -93,8 +95,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _grow(self, size: int) -> None:
         self._size += size
-        if self._size > MAX_HEAD_BYTES:
+        self._held = 0
+        self._calls += 1
+        if self._too_large():
             raise HeadTooLargeError
+
+    def _too_large(self) -> bool:
+        return self._size + self._held > MAX_HEAD_BYTES
 
     def _arm(self) -> None:
         self._disarm()

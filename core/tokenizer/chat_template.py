@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from core.tokenizer.messages import plain_data, plain_messages
 
 MAX_PROMPT_CHARS = 16 * 2**20
 _MAX_REPEAT = 2**20
+_WIDE_FORMAT = re.compile(r"\d{5}|\*")
 _TAIL_MARK = "\ue000continue-final-message\ue000 "
 """Stands where a continued message ends; the blank shows whether the template trims its content."""
 
@@ -171,8 +173,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**" or (operator == "%" and isinstance(left, str) and len(left) > _MAX_REPEAT):
-            raise SecurityError(f"operator {operator} is not available in chat templates")
+        if operator == "**" or (operator == "%" and isinstance(left, str) and _WIDE_FORMAT.search(left)):
+            raise SecurityError(f"operator {operator} is not available to chat templates in this form")
         if operator == "*":
             for value, times in ((left, right), (right, left)):
                 if hasattr(value, "__len__") and isinstance(times, int) and len(value) * times > _MAX_REPEAT:

@@ -46,7 +46,9 @@ def tokenizer() -> FastTokenizer:
 
 def make_resolution(tokenizer, *, max_model_len: int = 64, generation: dict | None = None, **sections):
     path = str(Path(__file__).parent)
-    checkpoint = CheckpointInfo(path=path, format="fake", architecture="Fake", config={}, generation_config=generation or {})
+    checkpoint = CheckpointInfo(
+        path=path, format="fake", architecture="Fake", config={}, generation_config=generation or {}
+    )
     shape = ModelShape(
         vocab_size=300, max_positions=2048, num_layers=1, hidden_size=8, num_heads=1, num_kv_heads=1, head_dim=8
     )

@@ -168,7 +168,7 @@ def test_engine_death_reaches_everyone(online, how):
                 llm._dispatch = lambda message: 1 / 0
             engine.gate.set()
         results = await asyncio.gather(*tasks, call, return_exceptions=True)
-        code = "CORE-E121" if how == "front end" else "CORE-E101"
+        code = "CORE-E151" if how == "front end" else "CORE-E101"
         assert [(type(result), result.code) for result in results] == [(EngineError, code)] * 4
         assert len({id(result) for result in results}) == 4
         assert not llm.healthy
@@ -280,7 +280,7 @@ def test_close_ends_open_requests_and_is_repeatable(online):
         await until(lambda: engine.core.running)
         engine.gate.clear()
         await llm.close()
-        with pytest.raises(EngineError, match="CORE-E120"):
+        with pytest.raises(EngineError, match="CORE-E150"):
             await task
         await llm.close()
         assert not llm.healthy and engine.closed == 2

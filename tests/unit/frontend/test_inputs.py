@@ -11,7 +11,6 @@ from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
 
 
-
 @pytest.fixture
 def inputs(tokenizer):
     return InputProcessor(tokenizer, vocab_size=300, max_model_len=32)
@@ -72,7 +71,9 @@ def test_malformed_prompts_are_refused(inputs, prompt):
 
 def test_prompt_lengths(inputs):
     assert len(inputs.prompt([5] * 31).ids) == 31
-    error = refused(lambda: inputs.prompt([5] * 32), "prompt", "context_length_exceeded", "maximum context length is 32")
+    error = refused(
+        lambda: inputs.prompt([5] * 32), "prompt", "context_length_exceeded", "maximum context length is 32"
+    )
     assert "32 tokens" in str(error)
 
 

@@ -54,7 +54,9 @@ def test_a_bad_prompt_refuses_all_before_anything_runs(offline):
 
 def test_the_engines_line_is_not_overrun(offline):
     llm, core = offline("xyz", scheduler={"max_waiting": 4})
-    outputs = llm.generate(["a"] * 20 + ["b"], [SamplingParams(max_tokens=9)] * 20 + [SamplingParams(max_tokens=9, n=6)])
+    outputs = llm.generate(
+        ["a"] * 20 + ["b"], [SamplingParams(max_tokens=9)] * 20 + [SamplingParams(max_tokens=9, n=6)]
+    )
     assert [len(output.outputs) for output in outputs] == [1] * 20 + [6]
     assert all(part.text == "xyz" for output in outputs for part in output.outputs)
     assert core.most_running == 6  # one request that is wider than the line still runs, alone
@@ -142,9 +144,9 @@ def test_an_interrupt_leaves_a_usable_engine(offline, monkeypatch):
 def test_an_engine_that_stops_working_is_an_error(offline):
     llm, core = offline()
     core.send = lambda message: []
-    with pytest.raises(EngineError, match="CORE-E122"):
+    with pytest.raises(EngineError, match="CORE-E152"):
         llm.generate("a", LONG)
-    with pytest.raises(EngineError, match="CORE-E122"):
+    with pytest.raises(EngineError, match="CORE-E152"):
         llm.call("stats")
 
 
@@ -173,12 +175,14 @@ def test_options_by_name():
     changed = options_with(base, {"block_size": 8})
     assert (changed.kv.num_blocks, changed.kv.block_size) == (9, 8)
     assert changed.runtime.plugin_options == {"x": {"k": 1}}
-    with pytest.raises(ConfigError, match="CORE-C120.*max_num_seqs"):
+    with pytest.raises(ConfigError, match=r"CORE-C130.*max_num_seqs"):
         options_with(None, {"max_num_seq": 4})
     with pytest.raises(ConfigError, match="CORE-C101"):
         options_with(None, {"max_num_seqs": 0})
 
 
 def test_importing_the_front_end_loads_no_torch():
-    code = "import sys; from core import LLM, AsyncLLM; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
+    code = (
+        "import sys; from core import LLM, AsyncLLM; sys.exit(any(m in sys.modules for m in ('torch', 'transformers')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

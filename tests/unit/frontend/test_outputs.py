@@ -42,7 +42,9 @@ STOPS = st.lists(st.sampled_from(["end", "the e", "🙂", "ab", "a你", "\n\n", 
 
 
 @pytest.mark.covers("REND-06")
-@given(text=TEXT, stop=STOPS, step=st.integers(1, 4), gaps=st.integers(1, 5), include=st.booleans(), low=st.integers(0, 5))
+@given(
+    text=TEXT, stop=STOPS, step=st.integers(1, 4), gaps=st.integers(1, 5), include=st.booleans(), low=st.integers(0, 5)
+)
 @settings(max_examples=200, deadline=None)
 def test_streaming_equals_not_streaming(tokenizer, prepare, text, stop, step, gaps, include, low):
     """Deltas joined, the last cumulative output and the plain search agree for every chunking and every reader."""
@@ -134,29 +136,29 @@ def test_without_detokenization_there_are_only_ids(tokenizer, prepare):
 def test_logprobs(tokenizer, prepare):
     processor = OutputProcessor(tokenizer)
     request, (add,) = processor.add(prepare(logprobs=2, prompt_logprobs=1))
-    l, o = tokenizer.encode("l")[0], tokenizer.encode("o")[0]
+    el, oh = tokenizer.encode("l")[0], tokenizer.encode("o")[0]
     prompt = add.prompt
-    processor.process(Outputs(prompt_logprobs={add.handle: [Logprobs([l, o], [-3.0, -0.5], 9)]}))
-    first = {0: Logprobs([l, o, l], [-2.0, -1.0, -2.0], 2)}
-    processor.process(outputs_of([(add.handle, l)], logprobs=first))
+    processor.process(Outputs(prompt_logprobs={add.handle: [Logprobs([el, oh], [-3.0, -0.5], 9)]}))
+    first = {0: Logprobs([el, oh, el], [-2.0, -1.0, -2.0], 2)}
+    processor.process(outputs_of([(add.handle, el)], logprobs=first))
     delta = request.take(delta=True)
     assert len(np.frombuffer(prompt, dtype="<i4")) == len(delta.prompt_logprobs) == 2
     assert delta.prompt_logprobs[0] is None
     scored = delta.prompt_logprobs[1]
-    assert [(token, one.logprob, one.rank) for token, one in scored.items()] == [(l, -3.0, 9), (o, -0.5, 1)]
-    second = {0: Logprobs([o, o, l], [-0.5, -0.5, -4.0], 1)}
-    processor.process(outputs_of([(add.handle, o)], logprobs=second, finished=[Finished(add.handle, "length")]))
+    assert [(token, one.logprob, one.rank) for token, one in scored.items()] == [(el, -3.0, 9), (oh, -0.5, 1)]
+    second = {0: Logprobs([oh, oh, el], [-0.5, -0.5, -4.0], 1)}
+    processor.process(outputs_of([(add.handle, oh)], logprobs=second, finished=[Finished(add.handle, "length")]))
     delta = request.take(delta=True)
     assert delta.prompt_logprobs is None  # told once
     completion = delta.outputs[0]
     assert [(t, v.logprob, v.rank, v.decoded_token) for t, v in completion.logprobs[0].items()] == [
-        (o, -0.5, 1, "o"),
-        (l, -4.0, 2, "l"),
+        (oh, -0.5, 1, "o"),
+        (el, -4.0, 2, "l"),
     ]
     assert completion.cumulative_logprob == -2.5
     whole = request.take(delta=False)
     assert len(whole.prompt_logprobs) == 2 and len(whole.outputs[0].logprobs) == 2
-    assert list(whole.outputs[0].logprobs[0]) == [l, o]
+    assert list(whole.outputs[0].logprobs[0]) == [el, oh]
 
 
 def test_children_of_n(tokenizer, prepare):
@@ -171,7 +173,10 @@ def test_children_of_n(tokenizer, prepare):
     done = processor.process(outputs_of([(a, x), (c, x)], finished=[Finished(c, "length")]))
     assert list(done.changed.values()) == [request]
     delta = request.take(delta=True)
-    assert [(part.index, part.text, part.finish_reason) for part in delta.outputs] == [(0, "x", None), (2, "x", "length")]
+    assert [(part.index, part.text, part.finish_reason) for part in delta.outputs] == [
+        (0, "x", None),
+        (2, "x", "length"),
+    ]
     assert not delta.finished and delta.num_cached_tokens == 0
     processor.process(outputs_of([], finished=[Finished(a, "length"), Finished(b, "error", None, "broken row")]))
     delta = request.take(delta=True)

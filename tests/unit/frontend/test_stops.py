@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -29,7 +30,7 @@ def scan(text: str, stops: list[str], cuts: list[int], include: bool) -> tuple[s
     scanner = StopScanner(StopTexts(stops), include=include)
     bounds = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     shown = ""
-    for start, end in zip(bounds, bounds[1:]):
+    for start, end in pairwise(bounds):
         safe, found = scanner.scan(text[start:end])
         shown += safe
         if found is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
+import uvloop
 
 from core.api.errors import EngineError, RequestError
 from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
@@ -236,6 +237,7 @@ class Live:
     llm: FakeLLM
     state: object
     server: HttpServer
+    loop: asyncio.AbstractEventLoop
 
 
 @contextlib.contextmanager
@@ -245,11 +247,22 @@ def serving(llm, **options) -> Iterator[Live]:
     app = create_app(llm, settings)
     started = threading.Event()
     server = HttpServer(app, started.set)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener.socket])), daemon=True)
+    loops = []
+
+    async def main():
+        loops.append(asyncio.get_running_loop())
+        await server.serve(sockets=[listener.socket])
+
+    def run():
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert started.wait(10)
+    port = 0 if settings.server.uds else listener.socket.getsockname()[1]
     try:
-        yield Live(listener.url, int(listener.url.rpartition(":")[2]), llm, app.state.core, server)
+        yield Live(listener.url, port, llm, app.state.core, server, loops[0])
     finally:
         llm.held.set()
         server.should_exit = server.force_exit = True

@@ -15,157 +15,117 @@ os.environ.setdefault("USE_TORCH", "0")  # the reference needs none, and importi
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 
-CHATML = (
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nYou are helpful<|im_end|>\n' }}{% endif %}"
-    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-
-LLAMA3 = """{{- bos_token }}
-{%- if custom_tools is defined %}
-    {%- set tools = custom_tools %}
-{%- endif %}
-{%- if not tools_in_user_message is defined %}
-    {%- set tools_in_user_message = true %}
-{%- endif %}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
-{%- if tools is not none %}
-    {{- "Environment: ipython\\n" }}
-{%- endif %}
-{{- "Today Date: " + strftime_now("%d %b %Y") + "\\n\\n" }}
-{{- system_message }}
-{{- "<|eot_id|>" }}
-{%- for message in messages %}
-    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim + '<|eot_id|>' }}
-    {%- elif 'tool_calls' in message %}
-        {%- if not message.tool_calls|length == 1 %}
-            {{- raise_exception("This model only supports single tool-calls at once!") }}
-        {%- endif %}
-        {%- set tool_call = message.tool_calls[0].function %}
-        {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}
-        {{- '{"name": "' + tool_call.name + '", "parameters": ' }}
-        {{- tool_call.arguments | tojson }}
-        {{- "}<|eot_id|>" }}
-    {%- else %}
-        {{- "<|start_header_id|>ipython<|end_header_id|>\\n\\n" }}
-        {%- if message.content is mapping or message.content is iterable %}
-            {{- message.content | tojson }}
-        {%- else %}
-            {{- message.content }}
-        {%- endif %}
-        {{- "<|eot_id|>" }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
-{%- endif %}
+# Written for these tests, in the manner of the families that they are named after.
+CHATML = """{% if messages[0].role != 'system' %}
+<|im_start|>system
+You answer questions.<|im_end|>
+{% endif %}
+{% for turn in messages %}
+{{ '<|im_start|>' ~ turn.role }}
+{{ turn.content + '<|im_end|>' }}
+{% endfor %}
+{% if add_generation_prompt %}
+<|im_start|>assistant
+{% endif %}
 """
 
-MISTRAL = """{%- set loop_messages = messages %}
-{%- set ns = namespace(index=0) %}
-{{- bos_token }}
-{%- for message in loop_messages %}
-    {%- if message.role in ['user', 'assistant'] and (message['role'] == 'user') != (ns.index % 2 == 0) %}
-        {{- raise_exception('After the optional system message, conversation roles must alternate user/assistant') }}
-    {%- endif %}
-    {%- set ns.index = ns.index + 1 %}
-    {%- if message['role'] == 'user' %}
-        {{- '[INST] ' + message['content'] + '[/INST]' }}
-    {%- elif message['role'] == 'assistant' %}
-        {% generation %}
-        {{- ' ' + message['content'].strip() + eos_token }}
-        {% endgeneration %}
+LLAMA3 = """{%- macro head(role) -%}
+    {{- '<|start_header_id|>' ~ role ~ '<|end_header_id|>\\n\\n' -}}
+{%- endmacro -%}
+{{- bos_token ~ head('system') ~ 'Today: ' ~ strftime_now('%d %b %Y') ~ '\\n' }}
+{%- if tools is not none and functions_first | default(true) %}
+    {%- for tool in tools %}
+        {{- tool | tojson(indent=4) ~ '\\n\\n' }}
+    {%- endfor %}
+{%- endif %}
+{%- if messages[0].role == 'system' %}
+    {{- messages[0]['content'] | trim }}
+    {%- set messages = messages[1:] %}
+{%- endif %}
+{{- '<|eot_id|>' }}
+{%- for turn in messages %}
+    {%- if 'tool_calls' in turn %}
+        {%- if turn.tool_calls | length > 1 %}
+            {{- raise_exception('one call at a time') }}
+        {%- endif %}
+        {%- set call = turn.tool_calls[0].function %}
+        {{- head('assistant') ~ {'name': call.name, 'parameters': call.arguments} | tojson }}
+    {%- elif turn.role == 'tool' %}
+        {{- head('ipython') ~ (turn.content | tojson) }}
     {%- else %}
-        {%- break %}
+        {{- head(turn.role) ~ turn.content | trim }}
     {%- endif %}
+    {{- '<|eot_id|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ head('assistant') }}{% endif %}
+"""
+
+MISTRAL = """{%- set seen = namespace(turns=0) %}
+{{- bos_token }}
+{%- for turn in messages %}
+    {%- if turn.role not in ('user', 'assistant') %}{% break %}{% endif %}
+    {%- if (turn.role == 'assistant') != (seen.turns % 2 == 1) %}
+        {{- raise_exception('user and assistant must take turns') }}
+    {%- endif %}
+    {%- set seen.turns = seen.turns + 1 %}
+    {%- if turn.role == 'user' %}
+        {{- '[INST] ' + turn['content'] + ' [/INST]' }}
+        {%- continue %}
+    {%- endif %}
+    {% generation %}
+        {{- ' ' ~ turn.content.strip() ~ eos_token }}
+    {% endgeneration %}
 {%- endfor %}
 """
 
 QWEN3 = """{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0].role == 'system' %}
-        {{- messages[0].content + '\\n\\n' }}
-    {%- endif %}
-    {{- "# Tools\\n\\n<tools>" }}
-    {%- for tool in tools %}
-        {{- "\\n" }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- "\\n</tools><|im_end|>\\n" }}
-{%- else %}
-    {%- if messages[0].role == 'system' %}
-        {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-    {%- endif %}
+    {{- '<|im_start|>system\\n' ~ (messages[0].content ~ '\\n\\n' if messages[0].role == 'system' else '') }}
+    {{- 'Functions:\\n' }}
+    {%- for tool in tools %}{{ tool | tojson }}{{ '\\n' }}{% endfor %}
+    {{- '<|im_end|>\\n' }}
 {%- endif %}
-{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.multi_step_tool and message.role == "user" and message.content is string %}
-        {%- set ns.multi_step_tool = false %}
-        {%- set ns.last_query_index = index %}
-    {%- endif %}
+{%- set last = namespace(user=-1) %}
+{%- for turn in messages[::-1] if last.user < 0 and turn.role == 'user' %}
+    {%- set last.user = messages.index(turn) %}
 {%- endfor %}
-{%- for message in messages %}
-    {%- if message.content is string %}
-        {%- set content = message.content %}
-    {%- else %}
-        {%- set content = '' %}
+{%- for turn in messages if not tools or turn.role != 'system' %}
+    {%- set body = turn.content if turn.content is string else '' %}
+    {%- if turn.role == 'tool' %}
+        {{- '<|im_start|>user\\n<tool_response>\\n' ~ body ~ '\\n</tool_response><|im_end|>\\n' }}
+        {%- continue %}
     {%- endif %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set reasoning_content = '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set reasoning_content = message.reasoning_content %}
-        {%- endif %}
-        {%- if loop.index0 > ns.last_query_index and reasoning_content %}
-            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
-        {%- else %}
-            {{- '<|im_start|>' + message.role + '\\n' + content }}
-        {%- endif %}
-        {%- if message.tool_calls %}
-            {%- for tool_call in message.tool_calls %}
-                {%- if tool_call.function %}
-                    {%- set tool_call = tool_call.function %}
-                {%- endif %}
-                {{- '\\n<tool_call>\\n{"name": "' }}
-                {{- tool_call.name }}
-                {{- '", "arguments": ' }}
-                {%- if tool_call.arguments is string %}
-                    {{- tool_call.arguments }}
-                {%- else %}
-                    {{- tool_call.arguments | tojson }}
-                {%- endif %}
-                {{- '}\\n</tool_call>' }}
-            {%- endfor %}
-        {%- endif %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == "tool" %}
-        {{- '<|im_start|>user\\n<tool_response>\\n' + content + '\\n</tool_response><|im_end|>\\n' }}
+    {{- '<|im_start|>' ~ turn.role ~ '\\n' }}
+    {%- if turn.reasoning_content is string and messages.index(turn) > last.user %}
+        {{- '<think>\\n' ~ turn.reasoning_content.strip('\\n') ~ '\\n</think>\\n\\n' }}
     {%- endif %}
+    {{- body }}
+    {%- for call in turn.tool_calls or [] %}
+        {%- set call = call.function if call.function else call %}
+        {{- '<tool_call>\\n{"name": "' ~ call.name ~ '", "arguments": ' }}
+        {{- call.arguments if call.arguments is string else call.arguments | tojson }}
+        {{- '}\\n</tool_call>' }}
+    {%- endfor %}
+    {{- '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
-{%- endif %}"""
+    {%- if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}
+{%- endif %}
+"""
 
 TEMPLATES = {"chatml": CHATML, "llama3": LLAMA3, "mistral": MISTRAL, "qwen3": QWEN3}
 
 USER = {"role": "user", "content": "What's <b>up</b> & “über” 你好? "}
 TALK = [USER, {"role": "assistant", "content": " Fine. "}, {"role": "user", "content": "Good"}]
 SYSTEM = [{"role": "system", "content": "Be brief."}, *TALK]
-CALL = {"id": "1", "type": "function", "function": {"name": "get", "arguments": {"city": "Zürich", "n": [1, None, True]}}}
-TOOLS = [{"type": "function", "function": {"name": "get", "description": "<Get> & é", "parameters": {"type": "object"}}}]
+CALL = {
+    "id": "1",
+    "type": "function",
+    "function": {"name": "get", "arguments": {"city": "Zürich", "n": [1, None, True]}},
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "get", "description": "<Get> & é", "parameters": {"type": "object"}}}
+]
 TOOL_TALK = [
     USER,
     {"role": "assistant", "content": "", "reasoning_content": "hm\n", "tool_calls": [CALL]},
@@ -189,7 +149,7 @@ CASES = [
     ("chatml", SYSTEM, {"add_generation_prompt": False}),
     ("llama3", SYSTEM, {}),
     ("llama3", TOOL_TALK, {"tools": TOOLS}),
-    ("llama3", SYSTEM, {"tools_in_user_message": False, "add_generation_prompt": False}),
+    ("llama3", SYSTEM, {"functions_first": False, "tools": TOOLS, "add_generation_prompt": False}),
     ("mistral", TALK, {}),
     ("mistral", [*TALK, {"role": "tool", "content": "x"}, USER], {}),
     ("qwen3", SYSTEM, {}),
@@ -200,7 +160,7 @@ CASES = [
 
 
 @pytest.mark.covers("REND-07")
-@pytest.mark.parametrize(("name", "messages", "kwargs"), CASES, ids=str)
+@pytest.mark.parametrize(("name", "messages", "kwargs"), CASES, ids=[f"{case[0]}-{i}" for i, case in enumerate(CASES)])
 def test_equals_transformers(reference, name, messages, kwargs):
     kwargs = {"add_generation_prompt": True, **kwargs}
     expected = reference(TEMPLATES[name], messages, **kwargs)
@@ -288,7 +248,7 @@ def test_deep_nesting_is_refused():
 def test_a_templates_own_refusal_is_the_message():
     with pytest.raises(RequestError) as caught:
         ChatTemplate(MISTRAL, SPECIAL).render([USER, USER])
-    assert str(caught.value) == "After the optional system message, conversation roles must alternate user/assistant"
+    assert str(caught.value) == "user and assistant must take turns"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""Tools: the template sees them, a parser turns text into calls, streams and whole answers agree."""
+
+import json
+
+import pytest
+
+from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+
+PATH = "/v1/chat/completions"
+USER = [{"role": "user", "content": "Hi"}]
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+
+
+class BracketParser:
+    """`(thought)` is reasoning, `<name:json>` is a call, the rest is text. One character at a time."""
+
+    contexts = []
+
+    def __init__(self, ctx):
+        self.contexts.append(ctx)
+        self.mode = "reasoning" if ctx.in_reasoning else "text"
+        self.calls = 0
+        self.name = ""
+
+    def feed(self, text, token_ids=()):
+        return [event for char in text for event in self.char(char)]
+
+    def char(self, char):
+        if self.mode == "text":
+            if char in "(<":
+                self.mode, self.name = ("reasoning", "") if char == "(" else ("name", "")
+                return []
+            return [Text(char)]
+        if self.mode == "reasoning":
+            if char == ")":
+                self.mode = "text"
+                return []
+            return [Reasoning(char)]
+        return self.call(char)
+
+    def call(self, char):
+        if self.mode == "name" and char == ":":
+            self.mode = "arguments"
+            self.calls += 1
+            return [ToolStart(self.calls - 1, self.name)]
+        if self.mode == "name":
+            self.name += char
+            return []
+        if char == ">":
+            self.mode = "text"
+            return [ToolEnd(self.calls - 1)]
+        return [ToolArguments(self.calls - 1, char)]
+
+    def finish(self):
+        return [Text(f"<{self.name}")] if self.mode == "name" else []
+
+
+@pytest.fixture
+def parser():
+    BracketParser.contexts = []
+    return BracketParser
+
+
+def stream(api, body):
+    text = api.post(PATH, {**body, "stream": True}).text
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    return [json.loads(line)["choices"][0] for line in lines[:-1]]
+
+
+def fold(choices):
+    """Do what a client does with deltas."""
+    message, calls = {"content": "", "reasoning": ""}, {}
+    for choice in choices:
+        delta = choice["delta"]
+        message["content"] += delta.get("content", "")
+        message["reasoning"] += delta.get("reasoning", "")
+        for call in delta.get("tool_calls", ()):
+            mine = calls.setdefault(call["index"], {"name": "", "arguments": ""})
+            mine["name"] += call["function"].get("name", "")
+            mine["arguments"] += call["function"]["arguments"]
+            mine.setdefault("id", call.get("id"))
+    return message, [calls[index] for index in sorted(calls)]
+
+
+REPLY = '(hm)ok<add:{"a":1}><add:{"b":2}>'
+
+
+@pytest.mark.covers("API-01")
+def test_calls_and_reasoning(build, fake, parser):
+    api = build(fake(reply=REPLY), parser=parser, tool_parser="brackets")
+    choice = api.post(PATH, {"messages": USER, "tools": TOOLS, "max_tokens": 99}).json()["choices"][0]
+    message = choice["message"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert (message["content"], message["reasoning"]) == ("ok", "hm")
+    assert [call["function"] for call in message["tool_calls"]] == [
+        {"name": "add", "arguments": '{"a":1}'},
+        {"name": "add", "arguments": '{"b":2}'},
+    ]
+    assert len({call["id"] for call in message["tool_calls"]}) == 2
+    assert {call["type"] for call in message["tool_calls"]} == {"function"}
+    assert list(parser.contexts[0].tools) == TOOLS
+
+
+@pytest.mark.parametrize("reply", [REPLY, "plain", "<add:{}>", "(only thought)", "ends in <ad", "a<add:{}>b"])
+def test_streams_agree_with_whole_answers(build, fake, parser, reply):
+    api = build(fake(reply=reply), parser=parser, tool_parser="brackets")
+    body = {"messages": USER, "tools": TOOLS, "max_tokens": 99}
+    whole = api.post(PATH, body).json()["choices"][0]
+    pieces = stream(api, body)
+    message, calls = fold(pieces)
+    assert message["content"] == (whole["message"]["content"] or "")
+    assert message["reasoning"] == whole["message"].get("reasoning", "")
+    known = whole["message"].get("tool_calls", [])
+    assert [{k: call[k] for k in ("name", "arguments")} for call in calls] == [call["function"] for call in known]
+    assert all(call["id"] for call in calls)
+    assert pieces[-1]["finish_reason"] == whole["finish_reason"]
+
+
+def test_a_cut_call_ends_by_length(build, fake, parser):
+    api = build(fake(reply=REPLY), parser=parser, tool_parser="brackets")
+    choice = api.post(PATH, {"messages": USER, "tools": TOOLS, "max_tokens": 12}).json()["choices"][0]
+    assert choice["finish_reason"] == "length"
+
+
+def test_the_prompt_may_open_the_thought(build, fake, parser):
+    api = build(fake(reply="deep)yes"), parser=parser, tool_parser="brackets")
+    messages = [{"role": "user", "content": "Hi<think>\n"}]
+    message = api.post(PATH, {"messages": messages}).json()["choices"][0]["message"]
+    assert (message["reasoning"], message["content"]) == ("deep", "yes")
+
+
+def test_tools_reach_the_template_without_a_parser(build, fake):
+    llm = fake(reply="<add:{}>")
+    choice = build(llm).post(PATH, {"messages": USER, "tools": TOOLS, "tool_choice": "auto"}).json()["choices"][0]
+    assert llm.rendered[0]["tools"] == TOOLS
+    assert choice["message"]["content"] == "<add:{}>"
+    assert choice["finish_reason"] == "stop"
+
+
+def test_no_tools_when_none_may_be_called(build, fake, parser):
+    llm = fake(reply="plain")
+    build(llm, parser=parser).post(PATH, {"messages": USER, "tools": TOOLS, "tool_choice": "none"})
+    assert llm.rendered[0]["tools"] is None
+    assert list(parser.contexts[0].tools) == []
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_calls_cannot_be_enforced(build, llm, parser, choice):
+    for api in (build(llm), build(llm, parser=parser, tool_parser="brackets")):
+        response = api.post(PATH, {"messages": USER, "tools": TOOLS, "tool_choice": choice})
+        assert response.status_code == 400
+        assert response.json()["error"]["param"] == "tool_choice"
+
+
+def test_official_client_reads_calls(live, fake, parser, monkeypatch):
+    import openai
+
+    with live(fake(reply=REPLY)) as server:
+        server.state.parser = parser
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", _strict_response_validation=True) as client:
+            answer = client.chat.completions.create(
+                model=server.llm.model_name, messages=USER, tools=TOOLS, max_completion_tokens=99
+            )
+            assert answer.choices[0].message.tool_calls[1].function.arguments == '{"b":2}'
+            with client.chat.completions.stream(
+                model=server.llm.model_name, messages=USER, tools=TOOLS, max_completion_tokens=99
+            ) as events:
+                final = events.get_final_completion()
+            assert [call.function.name for call in final.choices[0].message.tool_calls] == ["add", "add"]
