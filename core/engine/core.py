@@ -100,7 +100,8 @@ class EngineCore:
         if isinstance(message, Abort):
             self._abort(message.handles)
         elif isinstance(message, Call):
-            return [self._call(message)]
+            settled = self.settle_all()  # calls happen between steps
+            return [*settled, self._call(message)]
         elif isinstance(message, Shutdown):
             self.stopping = True
         return []
@@ -112,6 +113,10 @@ class EngineCore:
             return []
         outputs.stats = self.stats()
         return [outputs]
+
+    def settle_all(self) -> list[FromEngine]:
+        """Wait for every step in flight and return their outputs."""
+        return list(self.loop.drain())
 
     def stats(self) -> Stats:
         """Return counters and gauges of this moment."""
@@ -194,8 +199,9 @@ class EngineCore:
         return self.executor.call(method, *args)
 
     def _update_weights(self, info: dict[str, Any]) -> Any:
-        """Load new weights between steps; cached prefixes were computed with the old ones and are dropped."""
+        """Load new weights between steps. What was computed with the old ones is dropped and computed again."""
         version = self.executor.call("update_weights", info)
+        self.scheduler.restart_running()
         self.scheduler.forget_cache()
         self.active.events("weights_updated", {"version": version})
         return version

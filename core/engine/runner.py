@@ -46,7 +46,8 @@ class CoreRunner:
             if not progressed and self._core.scheduler.has_work and not self._core.loop.inflight:
                 time.sleep(STALL_SECONDS)
             self._beat()
-        self._core.loop.drain()
+        for message in self._core.settle_all():
+            self._emit(message)
 
     def _advance(self) -> bool:
         messages = self._core.advance()

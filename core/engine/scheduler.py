@@ -118,6 +118,11 @@ class Scheduler:
         self.preemptions += 1
         self.waiting.push(request)
 
+    def restart_running(self) -> None:
+        """Preempt everything that runs; the tokens stay, their KV is computed anew. Nothing may be in flight."""
+        for request in list(self.running):
+            self.preempt(request)
+
     def forget_cache(self) -> None:
         """Drop all cached content, on the device and in every participant. Running requests keep their blocks."""
         self.pool.forget_all()

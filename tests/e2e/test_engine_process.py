@@ -39,7 +39,9 @@ async def _collect(engine, handle: int) -> list[int]:
         if not isinstance(message, Outputs):
             continue
         handles = np.frombuffer(message.handles, "<i8").tolist()
-        tokens += [t for h, t in zip(handles, np.frombuffer(message.tokens, "<i4").tolist(), strict=True) if h == handle]
+        tokens += [
+            t for h, t in zip(handles, np.frombuffer(message.tokens, "<i4").tolist(), strict=True) if h == handle
+        ]
         if any(finished.handle == handle for finished in message.finished):
             return tokens
 

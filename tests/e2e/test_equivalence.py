@@ -41,9 +41,7 @@ def alone(checkpoint):
 
 
 @pytest.mark.covers("ENG-01")
-@pytest.mark.parametrize(
-    ("chunk", "prefix", "depth"), list(itertools.product((1, 7, 64, None), (True, False), (0, 1)))
-)
+@pytest.mark.parametrize(("chunk", "prefix", "depth"), list(itertools.product((1, 7, 64, None), (True, False), (0, 1))))
 def test_chunks_prefix_cache_and_overlap_do_not_change_tokens(checkpoint, alone, chunk, prefix, depth):
     tokens, _ = _tokens(checkpoint, max_chunk=chunk, prefix_caching=prefix, overlap_depth=depth)
     assert tokens == alone
