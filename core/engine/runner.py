@@ -33,6 +33,7 @@ class CoreRunner:
         self._core, self._emit, self._fit = core, emit, fit
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._last_beat = 0.0
+        self._was_busy = False
 
     def submit(self, message: ToEngine) -> None:
         """Queue a message; safe from any thread."""
@@ -41,6 +42,9 @@ class CoreRunner:
     def run(self) -> None:
         """Run until told to stop. Raises what the loop cannot survive (a worker is gone)."""
         while not self._core.stopping:
+            if not self._core.loop.busy:
+                self._beat(due=self._was_busy)  # whoever watches sees at once that all work is done
+            self._was_busy = self._core.loop.busy
             self._apply_messages(wait=None if self._core.loop.busy else HEARTBEAT_SECONDS)
             progressed = self._advance() if self._core.loop.busy else False
             if not progressed and self._core.scheduler.has_work and not self._core.loop.inflight:
@@ -67,8 +71,8 @@ class CoreRunner:
         except queue.Empty:
             return
 
-    def _beat(self) -> None:
+    def _beat(self, *, due: bool = False) -> None:
         now = time.monotonic()
-        if now - self._last_beat >= HEARTBEAT_SECONDS and self._fit():
+        if (due or now - self._last_beat >= HEARTBEAT_SECONDS) and self._fit():
             self._last_beat = now
             self._emit(Outputs(stats=self._core.stats()))

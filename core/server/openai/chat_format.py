@@ -6,7 +6,9 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning, Text, ToolArguments, ToolStart
+import orjson
+
+from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
@@ -81,7 +83,7 @@ class ChatFormat:
         return [{"index": index, **self._folds[index].choice()} for index in sorted(self._folds)]
 
     def _open(self) -> Deltas:
-        return Deltas(self._parser(self._context) if self._parser else None)
+        return Deltas(self._parser(self._context) if self._parser else None, calls=bool(self._context.tools))
 
     def _piece(self, sequence: CompletionOutput, deltas: Deltas) -> Piece | None:
         delta = deltas.push(sequence)
@@ -105,12 +107,16 @@ class ChatFormat:
 class Deltas:
     """Turns one sequence's new text into message deltas.
 
+    Args:
+        calls: Whether the request allows calls; if not, what looks like one stays text.
+
     Attributes:
         called: Whether a tool call was seen.
     """
 
-    def __init__(self, parser: OutputParser | None) -> None:
+    def __init__(self, parser: OutputParser | None, *, calls: bool) -> None:
         self._parser = parser
+        self._allowed = calls
         self.called = False
 
     def push(self, sequence: CompletionOutput) -> dict[str, Any]:
@@ -120,7 +126,7 @@ class Deltas:
         events = self._parser.feed(sequence.text, sequence.token_ids)
         if sequence.finish_reason is not None:
             events = [*events, *self._parser.finish()]
-        return self._delta(events)
+        return self._delta(events if self._allowed else [_uncalled(event) for event in events])
 
     def _delta(self, events: Sequence[ParseEvent]) -> dict[str, Any]:
         delta: dict[str, Any] = {}
@@ -193,6 +199,15 @@ class Fold:
 
 def _piece(index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None) -> Piece:
     return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+
+
+def _uncalled(event: ParseEvent) -> ParseEvent:
+    """Write a call that nobody offered as text, so that nothing the model said is lost."""
+    if isinstance(event, ToolStart):
+        return Text(f'{{"name": {orjson.dumps(event.name).decode()}, "arguments": ')
+    if isinstance(event, ToolArguments):
+        return Text(event.json)
+    return Text("}") if isinstance(event, ToolEnd) else event
 
 
 def _call(event: ToolStart) -> dict[str, Any]:

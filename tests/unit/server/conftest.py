@@ -116,7 +116,11 @@ class FakeLLM:
             ]
             if outputs:
                 yield RequestOutput(
-                    request_id, text, ids, outputs, prompt_logprobs=scores if step == 0 else None,
+                    request_id,
+                    text,
+                    ids,
+                    outputs,
+                    prompt_logprobs=scores if step == 0 else None,
                     num_cached_tokens=self.cached,
                 )
 
@@ -202,7 +206,7 @@ def options():
     return make_options
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fake():
     return FakeLLM
 
@@ -270,7 +274,7 @@ def serving(llm, **options) -> Iterator[Live]:
         listener.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def live():
     return serving
 

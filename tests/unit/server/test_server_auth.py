@@ -10,6 +10,12 @@ from core.server.auth import PUBLIC_PATHS, KeyCheck
 KEY = "sk-secret"
 
 
+@pytest.fixture(scope="module")
+def server(live, fake):
+    with live(fake(), api_key=KEY) as running:
+        yield running
+
+
 def routes(app):
     found = []
 
@@ -43,9 +49,17 @@ def test_both_ways_to_send_a_key(build, llm):
 
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"authorization": KEY}, {"authorization": f"Basic {KEY}"}, {"authorization": "Bearer"}, {"x-api-key": ""},
-     {"authorization": "Bearer sk-secre"}, {"authorization": f"Bearer {KEY}x"}, {"x-api-key": "\u00e9"},
-     {"authorization": "Bearer wrong", "x-api-key": KEY}],
+    [
+        {},
+        {"authorization": KEY},
+        {"authorization": f"Basic {KEY}"},
+        {"authorization": "Bearer"},
+        {"x-api-key": ""},
+        {"authorization": "Bearer sk-secre"},
+        {"authorization": f"Bearer {KEY}x"},
+        {"x-api-key": "\u00e9"},
+        {"authorization": "Bearer wrong", "x-api-key": KEY},
+    ],
     ids=str,
 )
 def test_wrong_keys(build, llm, headers):
@@ -72,12 +86,26 @@ def test_digests_are_compared_not_keys(monkeypatch):
 
 @pytest.mark.parametrize(
     "target",
-    ["/v1/models", "//v1/models", "/v1%2fmodels", "/V1/models", "/health/../v1/models", "/health;/../v1/models",
-     "/health%2f..%2fv1%2fmodels", "/v1/models?/health", "http://x/v1/models", "/metrics", "/health/", "//health",
-     "/openapi.json", "/ready/x", "/%68ealth/x"],
+    [
+        "/v1/models",
+        "//v1/models",
+        "/v1%2fmodels",
+        "/V1/models",
+        "/health/../v1/models",
+        "/health;/../v1/models",
+        "/health%2f..%2fv1%2fmodels",
+        "/v1/models?/health",
+        "http://x/v1/models",
+        "/metrics",
+        "/health/",
+        "//health",
+        "/openapi.json",
+        "/ready/x",
+        "/%68ealth/x",
+    ],
 )
-def test_raw_targets_without_a_key(live, llm, target):
-    with live(llm, api_key=KEY) as server, socket.create_connection(("127.0.0.1", server.port), 5) as sock:
+def test_raw_targets_without_a_key(server, target):
+    with socket.create_connection(("127.0.0.1", server.port), 5) as sock:
         sock.sendall(f"GET {target} HTTP/1.1\r\nHost: /health\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while data := sock.recv(65536):

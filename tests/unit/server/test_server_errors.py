@@ -137,8 +137,29 @@ def test_bad_chats(api, fields, param):
 @pytest.mark.covers("API-04")
 @pytest.mark.parametrize(
     "prompt",
-    ["", [], [[]], [""], [[1], []], None, 5, {}, [None], ["a", 1], [1, "a"], [[1], "a"], [1.5], [True], [-1], [300],
-     [[10**30]], "x" * 600, [1] * 600, ["a"] * 1025, [[1]] * 1025],
+    [
+        "",
+        [],
+        [[]],
+        [""],
+        [[1], []],
+        None,
+        5,
+        {},
+        [None],
+        ["a", 1],
+        [1, "a"],
+        [[1], "a"],
+        [1.5],
+        [True],
+        [-1],
+        [300],
+        [[10**30]],
+        "x" * 600,
+        [1] * 600,
+        ["a"] * 1025,
+        [[1]] * 1025,
+    ],
     ids=lambda value: str(value)[:20],
 )
 def test_bad_prompts(api, llm, prompt):
@@ -155,9 +176,22 @@ def test_no_output_needs_echo(api):
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"{", b"[]", b"1", b"null", b'"a"', b"\xff\xfe", b'{"prompt": NaN}', b'{"prompt": "a", "temperature": Infinity}',
-     b'{"prompt": "a", "temperature": -Infinity}', b'{"prompt": "a", "temperature": 1e999}', b'{"prompt": "\\ud800"}',
-     b"[" * 5000, b'{"prompt": ' + b"[" * 900 + b"]" * 900 + b"}"],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"1",
+        b"null",
+        b'"a"',
+        b"\xff\xfe",
+        b'{"prompt": NaN}',
+        b'{"prompt": "a", "temperature": Infinity}',
+        b'{"prompt": "a", "temperature": -Infinity}',
+        b'{"prompt": "a", "temperature": 1e999}',
+        b'{"prompt": "\\ud800"}',
+        b"[" * 5000,
+        b'{"prompt": ' + b"[" * 900 + b"]" * 900 + b"}",
+    ],
     ids=lambda value: repr(value[:24]),
 )
 def test_bad_json(api, raw):

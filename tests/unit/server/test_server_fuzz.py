@@ -27,11 +27,15 @@ scalars = st.one_of(
     st.sampled_from(["", "auto", "none", "required", "user", "a\x00b", "../..", "\u2028", "x" * 5000]),
 )
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4), max_leaves=8
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
 )
 roles = st.sampled_from(["system", "user", "assistant", "tool", "nobody"])
 messages = st.lists(
-    st.fixed_dictionaries({"role": roles, "content": st.text(max_size=5)}, optional={"tool_calls": values, "name": values}),
+    st.fixed_dictionaries(
+        {"role": roles, "content": st.text(max_size=5)}, optional={"tool_calls": values, "name": values}
+    ),
     min_size=1,
     max_size=3,
 )
@@ -49,7 +53,7 @@ cases = st.sampled_from(sorted(ROUTES)).flatmap(lambda path: st.tuples(st.just(p
 
 
 @pytest.mark.covers("API-04")
-@settings(max_examples=250, deadline=5000, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=150, deadline=5000, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(case=cases)
 def test_any_json_body(case, fake, options):
     path, body = case

@@ -131,7 +131,7 @@ def test_a_dead_engine_ends_the_server(api, llm, engine_error):
 
 def test_a_silent_engine_is_waited_for(api, llm, caplog):
     llm.healthy = False
-    supervisor, exits = supervised(api.app.state.core, before=lambda s: None, seconds=0.7)
+    _, exits = supervised(api.app.state.core, before=lambda s: None, seconds=0.7)
     assert not exits.should_exit
     assert caplog.text.count("does not answer") == 1
 
@@ -155,7 +155,7 @@ if mode == "die":
         llm.failure, llm.healthy = EngineError("CORE-E110", "the engine process was ended by signal 9."), False
     threading.Timer(1.0, die).start()
 elif mode == "drain":
-    threading.Timer(1.5, llm.held.set).start()
+    threading.Timer(1.2, llm.held.set).start()
 
 async def start():
     if mode == "slow":

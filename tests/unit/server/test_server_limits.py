@@ -9,6 +9,7 @@ import pytest
 from core.server import limits
 
 JSON = {"content-type": "application/json"}
+HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 
 
 def talk(server, *parts, seconds=5.0):
@@ -26,11 +27,16 @@ def talk(server, *parts, seconds=5.0):
         return answer
 
 
-@pytest.fixture
-def server(live, llm):
-    with live(llm, max_body_bytes=10_000) as running:
+@pytest.fixture(scope="module")
+def shared(live, fake):
+    with live(fake(), max_body_bytes=10_000) as running:
         yield running
-        assert httpx.get(f"{running.url}/ready").status_code == 200
+
+
+@pytest.fixture
+def server(shared):
+    yield shared
+    assert httpx.get(f"{shared.url}/ready").status_code == 200
 
 
 def test_announced_bodies(server):
@@ -42,8 +48,7 @@ def test_announced_bodies(server):
 
 
 def test_the_length_alone_is_enough(server):
-    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 999999999\r\n\r\n"
-    assert talk(server, head).startswith(b"HTTP/1.1 413")
+    assert talk(server, HEAD % 999_999_999).startswith(b"HTTP/1.1 413")
 
 
 def test_chunked_bodies(server):
@@ -60,8 +65,7 @@ def test_chunked_bodies(server):
 
 def test_bodies_that_never_end(server, monkeypatch):
     monkeypatch.setattr("core.server.body.BODY_SECONDS", 0.2)
-    head = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{"
-    assert talk(server, head).startswith(b"HTTP/1.1 408")
+    assert talk(server, HEAD % 50 + b"{").startswith(b"HTTP/1.1 408")
 
 
 def test_huge_header(server):

@@ -1,6 +1,7 @@
 """Tools: the template sees them, a parser turns text into calls, streams and whole answers agree."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -14,7 +15,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type":
 class BracketParser:
     """`(thought)` is reasoning, `<name:json>` is a call, the rest is text. One character at a time."""
 
-    contexts = []
+    contexts: ClassVar[list] = []
 
     def __init__(self, ctx):
         self.contexts.append(ctx)
@@ -142,6 +143,18 @@ def test_no_tools_when_none_may_be_called(build, fake, parser):
     build(llm, parser=parser).post(PATH, {"messages": USER, "tools": TOOLS, "tool_choice": "none"})
     assert llm.rendered[0]["tools"] is None
     assert list(parser.contexts[0].tools) == []
+
+
+@pytest.mark.parametrize("offer", [{}, {"tools": TOOLS, "tool_choice": "none"}])
+def test_a_call_that_nobody_offered_stays_text(build, fake, parser, offer):
+    api = build(fake(reply='(hm)so <add:{"a":1}>'), parser=parser)
+    choice = api.post(PATH, {"messages": USER, "max_tokens": 99, **offer}).json()["choices"][0]
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": 'so {"name": "add", "arguments": {"a":1}}',
+        "reasoning": "hm",
+    }
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
