@@ -27,23 +27,32 @@ from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.hooks import HOOKS_API, Hooks
+from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import (
     ATTENTION,
     EXECUTOR,
     HOOKS_GROUP,
+    KERNEL,
     KV_CONNECTOR,
+    LOGITS,
     PLATFORM,
     QUANTIZATION,
+    ROUTE,
     SCHEDULER,
+    STAT_SINK,
+    STRUCTURED_OUTPUT,
     TOOL_PARSER,
     WEIGHT_TRANSFER,
     kind_of,
 )
+from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, unused_options
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.plugins.report import SelectionReport
+from core.plugins.scope import open_scope
 from core.plugins.select import Selector, reasons_of
+from core.plugins.waivers import settle
 
 D = TypeVar("D", bound=Descriptor)
 
@@ -106,9 +115,8 @@ class Resolver:
     """One resolution. After a failure `reports` holds what was decided until then, the failed selection included."""
 
     def __init__(self, options: Options, catalogue: Catalogue | None = None) -> None:
-        disabled = options.select.disable_plugin
         self.options = options
-        self.catalogue = catalogue.without(disabled) if catalogue is not None else Catalogue.scan(disabled)
+        self.catalogue, self.files = open_scope(options.select, catalogue)
         self.hooks = Hooks(self.catalogue.entries(HOOKS_GROUP))
         self.selector = Selector(self.catalogue, self.hooks)
         self.warnings: list[Problem] = []
@@ -131,6 +139,7 @@ class Resolver:
             derived = self._derive(base)
         self._warn(*notes, code="CORE-P210")
         config = self._config(base, derived)
+        self._check_lock(config.plan)
         self._validate(base, derived)
         self._warn_failures()
         return Resolution(config, self.reports, base.reader, patches, self.warnings)
@@ -173,6 +182,7 @@ class Resolver:
             self.selector.choose(EXECUTOR, select.executor),
             self.selector.choose(SCHEDULER, select.scheduling_policy),
             *self._optional(base),
+            *self._kernels(base, dtype),
         ]
         return Derived(drivers, dtype, kv_dtype, block_size, max_model_len)
 
@@ -182,7 +192,9 @@ class Resolver:
 
         def check(candidate: Candidate) -> Verdict:
             spec = _spec(candidate, QuantSpec)
+            lacking = sorted(feature for feature in spec.needs if not base.probe.has(feature))
             return Verdict.of(
+                f"the platform lacks {', '.join(lacking)}" if lacking else None,
                 None if method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {method}",
                 _device_reason(device, spec.devices),
                 None if dtype == "auto" or dtype in spec.dtypes else f"computes in {', '.join(sorted(spec.dtypes))}",
@@ -216,11 +228,9 @@ class Resolver:
     def _max_model_len(self, shape: ModelShape) -> int:
         wanted = self.options.model.max_model_len
         if wanted is not None and wanted > shape.max_positions:
-            raise ConfigError(
-                "CORE-C110",
-                f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for.",
-                hint=f"Use --max-model-len {shape.max_positions} or less.",
-            )
+            text = f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for."
+            hint = f"Use --max-model-len {shape.max_positions} or less."
+            self._judge([Problem(level="error", code="CORE-C110", message=text, hint=hint)])
         return wanted or shape.max_positions
 
     def _attention(self, base: Foundation, dtype: str, kv_dtype: str, block_size: int) -> Candidate:
@@ -265,7 +275,15 @@ class Resolver:
             chosen.append(self.selector.choose(KV_CONNECTOR, name, check=moves_blocks, subject=device))
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
+        if select.structured_output:
+            chosen.append(self.selector.choose(STRUCTURED_OUTPUT, select.structured_output))
+        for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
+            chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
         return chosen
+
+    def _kernels(self, base: Foundation, dtype: str) -> list[Candidate]:
+        device = _spec(base.platform, PlatformSpec).device_type
+        return plan_kernels(self.selector, self.options.select.kernel, device, dtype, base.probe)
 
     # -- result ----------------------------------------------------------------------------------------------------
 
@@ -292,17 +310,37 @@ class Resolver:
                 for one in drivers
             ),
             hooks=tuple(_planned(entry, HOOKS_API, given.get(entry.name, {})) for entry in self.hooks.entries),
+            files=tuple(self.files),
         )
+
+    def _check_lock(self, plan: PluginPlan) -> None:
+        """Hold the plan against the lock file, if one is given."""
+        select = self.options.select
+        if select.plugins_lock is None:
+            return
+        found = differences(read_lock(select.plugins_lock), plan)
+        if found and select.strict:
+            raise PluginError(
+                "CORE-P310",
+                f"the plugins differ from lock file {select.plugins_lock}: {'; '.join(found)}.",
+                hint="Restore what was locked, or write the file again with `core plugins lock`.",
+            )
+        self._warn(*(f"differs from lock file {select.plugins_lock}: {text}" for text in found), code="CORE-P310")
 
     def _view(self, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:
         """Return the options as nested plain values, with what core decided in place of `auto`."""
-        view: dict[str, dict[str, Any]] = self.options.model_dump(mode="json", exclude={"server": {"api_key"}})
+        secrets = {"server": {"api_key"}, "kv": {"hash_seed"}}
+        view: dict[str, dict[str, Any]] = self.options.model_dump(mode="json", exclude=secrets)
+        view["kv"]["hash_seed"] = None if self.options.kv.hash_seed is None else "(secret)"
         view["model"].update(dtype=derived.dtype, max_model_len=derived.max_model_len)
         view["kv"].update(kv_dtype=derived.kv_dtype, block_size=derived.block_size)
-        chosen = _drivers(base, derived)
-        names = {kind.option: one.entry.name for one in chosen if (kind := kind_of(one.entry.group)).option}
-        connectors = [one.entry.name for one in chosen if one.entry.group == KV_CONNECTOR.group]
-        view["select"].update({**names, "kv_connector": connectors})
+        named = [one for one in _drivers(base, derived) if one.entry.group != KERNEL.group]
+        names: dict[str, Any] = {
+            kind.option: one.entry.name for one in named if (kind := kind_of(one.entry.group)).option
+        }
+        for kind in (KV_CONNECTOR, LOGITS, STAT_SINK, ROUTE):
+            names[kind.option] = [one.entry.name for one in named if one.entry.group == kind.group]
+        view["select"].update(names)
         return view
 
     def _facts(self, base: Foundation) -> dict[str, Any]:
@@ -311,6 +349,7 @@ class Resolver:
             "device": _spec(base.platform, PlatformSpec).device_type,
             "capability": list(base.probe.capability),
             "probe": dict(base.probe.facts),
+            "features": sorted(base.probe.features),
             "model": base.files.name,
             "architecture": base.checkpoint.architecture,
             "quantization": base.checkpoint.quantization,
@@ -319,14 +358,16 @@ class Resolver:
 
     def _validate(self, base: Foundation, derived: Derived) -> None:
         """Let plugins judge the final configuration; their errors stop the start, all of them at once."""
-        problems = self.hooks.validate(self._view(base, derived))
-        errors = [(entry, problem) for entry, problem in problems if problem.level == "error"]
-        self.warnings += [problem for _, problem in problems if problem.level == "warning"]
+        found = self.hooks.validate(self._view(base, derived))
+        self._judge([_signed(entry, problem) for entry, problem in found])
+
+    def _judge(self, problems: list[Problem]) -> None:
+        """Let plugins waive errors; warn of what is left over, and raise if errors are left."""
+        errors, warnings = settle(self.hooks, problems)
+        self.warnings += [warning for warning in warnings if warning not in self.warnings]
         if errors:
-            text = " · ".join(f"{problem.message} (says {entry.name}, {entry.owner})" for entry, problem in errors)
-            raise ConfigError(
-                errors[0][1].code, text, hint=" ".join(problem.hint for _, problem in errors if problem.hint)
-            )
+            text = " · ".join(problem.message for problem in errors)
+            raise ConfigError(errors[0].code, text, hint=" ".join(problem.hint for problem in errors if problem.hint))
 
     # -- warnings --------------------------------------------------------------------------------------------------
 
@@ -336,6 +377,8 @@ class Resolver:
     def _warn_early(self) -> None:
         for name in self.catalogue.useless_disables():
             self._warn(f"'{name}' is disabled, but nothing of that name is installed", code="CORE-P101")
+        for name in self.catalogue.unknown_names():
+            self._warn(f"--plugins names '{name}', but nothing of that name is installed", code="CORE-P101")
         for failure in self.hooks.failures:
             error = failure.error()
             self._warn(error.message, code=error.code)
@@ -371,6 +414,13 @@ def _planned(entry: Entry, api: int, options: dict[str, Any]) -> PlannedPlugin:
         api=api,
         options=options,
     )
+
+
+def _signed(entry: Entry, problem: Problem) -> Problem:
+    """Return an error with its author; a warning stays as it is."""
+    if problem.level == "warning":
+        return problem
+    return problem.model_copy(update={"message": f"{problem.message} (says {entry.name}, {entry.owner})"})
 
 
 def _device_reason(device: str, devices: frozenset[str]) -> str | None:

@@ -1,6 +1,7 @@
 """Everything a plugin may import from core. Torch-free."""
 
 from core.api.attention import (
+    AfterLoad,
     AttentionBackend,
     AttentionContext,
     AttentionLayer,
@@ -8,36 +9,61 @@ from core.api.attention import (
     AttentionSite,
     BatchView,
     KVLayout,
+    ReportsKV,
 )
+from core.api.commands import Command
 from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
 from core.api.descriptors import (
     DESCRIPTORS,
     AttentionRequest,
     AttentionSpec,
+    CommandSpec,
     Descriptor,
+    DrafterSpec,
     ExecutorSpec,
+    KernelSpec,
     KVConnectorSpec,
+    LogitsSpec,
     ModelSourceSpec,
     ModelSpec,
     PlatformSpec,
     QuantSpec,
+    RouteSpec,
     SchedulerPolicySpec,
+    StatSinkSpec,
+    StructuredOutputSpec,
     ToolParserSpec,
     WeightLoaderSpec,
     WeightTransferSpec,
 )
+from core.api.drafters import Drafter, DrafterContext
 from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
 from core.api.executors import Executor
+from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
 from core.api.hooks import hookimpl
+from core.api.kernels import OPS, DimRule, KernelRequest
+from core.api.kvspecs import KVManager, KVSpec
+from core.api.logits import LogitsContext, LogitsProcessor
 from core.api.models import LayerBuilder, Model, ModelShape, RopeConfig, StepInputs, WeightRules, features_of
 from core.api.parsers import OutputParser, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.api.patches import ConfigPatch, Problem
+from core.api.patches import ConfigPatch, Finding, Problem, Waiver
 from core.api.platform import MemorySnapshot, Pending, Platform, Stream
 from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
-from core.api.schedulers import RequestView, SchedulerPolicy
-from core.api.tokenizer import Tokenizer, TokenStream
+from core.api.requests import Reject, RequestDraft, RequestPatch
+from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
+from core.api.sampling import SamplingView
+from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
+from core.api.sinks import EngineStats, FinishedRequest, StatSink
+from core.api.structured import (
+    GRAMMAR_KINDS,
+    CompiledGrammar,
+    GrammarMatcher,
+    StructuredContext,
+    StructuredOutputBackend,
+)
+from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, tokenizer_from_directory
 from core.api.verdict import ProbeResult, Verdict
-from core.api.versions import API_VERSIONS, accepts
+from core.api.versions import API_VERSIONS, ApiVersion, accepts, versions
 from core.api.weights import (
     CheckpointInfo,
     CheckpointReader,
@@ -49,7 +75,11 @@ from core.api.weights import (
 )
 
 __all__ = [
+    "accepts",
+    "AdmissionPolicy",
+    "AfterLoad",
     "API_VERSIONS",
+    "ApiVersion",
     "AttentionBackend",
     "AttentionContext",
     "AttentionLayer",
@@ -62,21 +92,49 @@ __all__ = [
     "CheckpointError",
     "CheckpointInfo",
     "CheckpointReader",
+    "ChunkPolicy",
+    "CollectiveFacet",
+    "Command",
+    "CommandSpec",
+    "CompiledGrammar",
     "ConfigError",
     "ConfigPatch",
     "CoreError",
-    "DESCRIPTORS",
     "Descriptor",
+    "DESCRIPTORS",
+    "DimRule",
+    "Drafter",
+    "DrafterContext",
+    "DrafterSpec",
+    "EngineClient",
     "EngineError",
+    "EngineStats",
     "Executor",
     "ExecutorSpec",
+    "fast_tokenizer",
+    "features_of",
+    "Finding",
+    "FinishedRequest",
+    "GeneratedText",
+    "GRAMMAR_KINDS",
+    "GrammarMatcher",
+    "Graph",
+    "GraphFacet",
+    "hookimpl",
+    "KernelRequest",
+    "KernelSpec",
     "KVConnector",
     "KVConnectorSpec",
     "KVConnectorWorker",
     "KVLayout",
+    "KVManager",
+    "KVSpec",
     "LayerBuilder",
     "LayerQuant",
     "LayerSite",
+    "LogitsContext",
+    "LogitsProcessor",
+    "LogitsSpec",
     "MemorySnapshot",
     "Model",
     "ModelFiles",
@@ -84,6 +142,7 @@ __all__ = [
     "ModelSource",
     "ModelSourceSpec",
     "ModelSpec",
+    "OPS",
     "OutputParser",
     "ParamBuilder",
     "ParserContext",
@@ -97,28 +156,45 @@ __all__ = [
     "QuantScheme",
     "QuantSpec",
     "Reasoning",
+    "Reject",
+    "ReportsKV",
+    "RequestDraft",
     "RequestError",
+    "RequestPatch",
     "RequestView",
     "RopeConfig",
+    "RoutePlugin",
+    "RouteRegistry",
+    "RouteRequest",
+    "RouteResponse",
+    "RouteSpec",
+    "SamplingView",
     "SchedulerPolicy",
     "SchedulerPolicySpec",
+    "SchedulerState",
+    "StatSink",
+    "StatSinkSpec",
     "StepInputs",
+    "StepShape",
     "Stream",
+    "StructuredContext",
+    "StructuredOutputBackend",
+    "StructuredOutputSpec",
     "Text",
-    "TokenStream",
     "Tokenizer",
+    "TokenStream",
+    "tokenizer_from_directory",
     "ToolArguments",
     "ToolEnd",
     "ToolParserSpec",
     "ToolStart",
     "Verdict",
+    "versions",
+    "Waiver",
     "WeightLoaderSpec",
     "WeightManifest",
     "WeightReceiver",
     "WeightRules",
     "WeightTensor",
     "WeightTransferSpec",
-    "accepts",
-    "features_of",
-    "hookimpl",
 ]

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from core.api.kvspecs import KVSpec
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionContext:
@@ -99,8 +101,25 @@ class AttentionLayer(Protocol):
         ...
 
 
+class AfterLoad(Protocol):
+    """Optional part of an attention layer (or a model): a step after weights are in place."""
+
+    def after_load(self) -> None:
+        """All weights were loaded or replaced; nothing has run with them yet. Must be repeatable."""
+        ...
+
+
+class ReportsKV(Protocol):
+    """Optional part of an attention backend: what a layer keeps of the past.
+
+    Without it a layer with a window is `sliding`, any other `full`.
+    """
+
+    def kv_spec(self, site: AttentionSite) -> KVSpec: ...
+
+
 class AttentionBackend(Protocol):
-    """Runtime of an `AttentionSpec`."""
+    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad`."""
 
     def __init__(self, ctx: AttentionContext) -> None: ...
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from core.api.kernels import DimRule, KernelRequest, check_kernel
 from core.api.verdict import Verdict
 
 Band = Literal[1, 2, 3, 4]
@@ -78,6 +79,7 @@ class AttentionSpec(Descriptor):
         block_multiple: The KV block size must be a multiple of this many tokens.
         features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
+        kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """
 
     group: ClassVar[str] = "core.attention_backends"
@@ -89,6 +91,7 @@ class AttentionSpec(Descriptor):
     block_multiple: int = 1
     features: frozenset[str] = frozenset()
     refine: str | None = None
+    kv_managers: dict[str, str] = {}
 
 
 class AttentionRequest(BaseModel):
@@ -132,6 +135,7 @@ class QuantSpec(Descriptor):
         methods: Values of a checkpoint's quantization method that it reads ("none" for plain weights).
         devices: Device types it runs on; `*` means any.
         dtypes: Activation dtypes.
+        needs: Features the platform's probe must report (`ProbeResult.has`).
     """
 
     group: ClassVar[str] = "core.quantization"
@@ -139,6 +143,7 @@ class QuantSpec(Descriptor):
     methods: frozenset[str]
     devices: frozenset[str] = frozenset({"*"})
     dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
+    needs: frozenset[str] = frozenset()
 
 
 class ModelSpec(Descriptor):
@@ -234,6 +239,87 @@ class SchedulerPolicySpec(Descriptor):
     group: ClassVar[str] = "core.schedulers"
 
 
+class KernelSpec(Descriptor):
+    """A faster form of one operation. `impl` is a callable with the signature of the operation's reference form.
+
+    Attributes:
+        op: The operation, one of `core.api.OPS`.
+        devices: Device types it runs on; `*` means any.
+        dtypes: Compute dtypes.
+        dims: Which sizes it takes, by the dimension names of the operation.
+        needs: Features the platform's probe must report (`ProbeResult.has`).
+    """
+
+    group: ClassVar[str] = "core.kernels"
+
+    op: str
+    devices: frozenset[str]
+    dtypes: frozenset[str]
+    dims: dict[str, DimRule] = {}
+    needs: frozenset[str] = frozenset()
+
+    def check(self, request: KernelRequest) -> Verdict:
+        """Hold this kernel against a request for its operation; every reason against it is returned."""
+        return check_kernel(request, self.devices, self.dtypes, self.dims)
+
+
+class LogitsSpec(Descriptor):
+    """A logits processor. `impl` is a `LogitsProcessor`.
+
+    Attributes:
+        args: Names of a request's `extra_args` that it reads; others are refused if no processor reads them.
+        check: Dotted path of a torch-free `(extra_args: Mapping) -> None` that raises `ValueError` for arguments it
+            cannot use; the request is then refused before the engine sees it.
+    """
+
+    group: ClassVar[str] = "core.logits"
+
+    args: tuple[str, ...] = ()
+    check: str | None = None
+
+
+class StatSinkSpec(Descriptor):
+    """A receiver of figures. `impl` is a `StatSink` (torch-free)."""
+
+    group: ClassVar[str] = "core.stat_sinks"
+
+
+class RouteSpec(Descriptor):
+    """Further HTTP endpoints. `impl` is a `RoutePlugin` (torch-free)."""
+
+    group: ClassVar[str] = "core.routes"
+
+
+class CommandSpec(Descriptor):
+    """A sub-command of `core`: `name` is what the user types. `impl` is a `Command` (torch-free to import)."""
+
+    group: ClassVar[str] = "core.commands"
+
+
+class StructuredOutputSpec(Descriptor):
+    """A grammar engine. `impl` is a `StructuredOutputBackend` (torch-free).
+
+    Attributes:
+        grammars: Kinds of grammar it compiles, of `core.api.GRAMMAR_KINDS`.
+    """
+
+    group: ClassVar[str] = "core.structured_output"
+
+    grammars: frozenset[str]
+
+
+class DrafterSpec(Descriptor):
+    """A source of draft tokens. `impl` is a `Drafter` (torch-free).
+
+    Attributes:
+        max_draft: Most tokens it proposes at a time.
+    """
+
+    group: ClassVar[str] = "core.drafters"
+
+    max_draft: int = Field(default=4, ge=1, le=64)
+
+
 DESCRIPTORS: dict[str, type[Descriptor]] = {
     kind.group: kind
     for kind in (
@@ -248,6 +334,13 @@ DESCRIPTORS: dict[str, type[Descriptor]] = {
         WeightTransferSpec,
         ExecutorSpec,
         SchedulerPolicySpec,
+        KernelSpec,
+        LogitsSpec,
+        StatSinkSpec,
+        RouteSpec,
+        CommandSpec,
+        StructuredOutputSpec,
+        DrafterSpec,
     )
 }
 """Descriptor type of every driver group."""

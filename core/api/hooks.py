@@ -13,7 +13,11 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from core.api.patches import ConfigPatch, Problem
+    from core.api.attention import AttentionLayer, AttentionSite
+    from core.api.models import Model
+    from core.api.patches import ConfigPatch, Finding, Problem, Waiver
+    from core.api.quantization import LayerQuant, LayerSite
+    from core.api.requests import Reject, RequestDraft, RequestPatch
 
 hookspec = pluggy.HookspecMarker("core")
 hookimpl = pluggy.HookimplMarker("core")
@@ -45,3 +49,41 @@ def core_select(group: str, candidates: Sequence[str], request: Mapping[str, Any
 @hookspec
 def core_engine_event(event: str, details: Mapping[str, Any]) -> None:
     """Observe `started`, `ready`, `draining`, `stopped`, `failed`, `weights_updated`. Errors are logged, not raised."""
+
+
+@hookspec(firstresult=True)
+def core_waive(problem: Problem) -> Waiver | None:
+    """Downgrade an error of the configuration that this plugin can handle; the reason is shown at every start."""
+
+
+@hookspec
+def core_layer(
+    site: LayerSite | AttentionSite, layer: LayerQuant | AttentionLayer
+) -> LayerQuant | AttentionLayer | None:
+    """Wrap or replace what the layer builder hands out for one place of the model; None leaves it as it is.
+
+    Asked in the worker while the model is built. Several plugins may wrap the same layer; each sees the answer of the
+    one before.
+    """
+
+
+@hookspec
+def core_model_loaded(model: Model, info: Mapping[str, Any]) -> None:
+    """The model's weights are in place, in the worker: at the start, and again after every update.
+
+    Args:
+        info: `architecture`, `version` (of the weights), `num_parameters`, `device`.
+    """
+
+
+@hookspec
+def core_request(request: RequestDraft) -> RequestPatch | Reject | None:
+    """Change or refuse a request in the front end, before the engine sees it. Asked once per request.
+
+    Several plugins may change a request; each sees the changes of the one before. A refusal ends the asking.
+    """
+
+
+@hookspec
+def core_doctor() -> Iterable[Finding]:  # type: ignore[empty-body]
+    """Report what is right and wrong with this machine, when the user asks for it."""

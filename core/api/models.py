@@ -62,7 +62,7 @@ class Linear(Protocol):
 
 
 class Norm(Protocol):
-    """RMS norm. With `residual`, returns `(norm(x + residual), x + residual)`; shapes `(tokens, size)`."""
+    """RMS or layer norm. `add` returns `(norm(x + residual), x + residual)`; shapes `(tokens, size)`."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -91,7 +91,7 @@ class Embedding(Protocol):
 
 
 class Activation(Protocol):
-    """Gated activation: `(tokens, 2 * size)` as `[gate, up]` -> `(tokens, size)`."""
+    """Gated: `(tokens, 2 * size)` as `[gate, up]` -> `(tokens, size)`. Plain: element by element."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -134,10 +134,16 @@ class LayerBuilder(Protocol):
 
     def rms_norm(self, size: int, eps: float, prefix: str) -> Norm: ...
 
+    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm: ...
+
     def rope(self, config: RopeConfig) -> Rope: ...
 
     def gated_activation(self, name: str) -> Activation:
         """Return `act(gate) * up` for `name` in `silu`, `gelu`, `gelu_pytorch_tanh`."""
+        ...
+
+    def activation(self, name: str) -> Activation:
+        """Return `act(x)` for `name` in `relu`, `silu`, `gelu`, `gelu_new`, `gelu_pytorch_tanh`."""
         ...
 
     def attention(
@@ -165,12 +171,14 @@ class WeightRules(BaseModel):
     Attributes:
         rename: Prefix replacements, first match wins.
         skip: Name globs that are left out on purpose (`*.rotary_emb.inv_freq`, a tied `lm_head.weight`).
+        transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`.
     """
 
     model_config = ConfigDict(frozen=True)
 
     rename: tuple[tuple[str, str], ...] = ()
     skip: tuple[str, ...] = ()
+    transpose: tuple[str, ...] = ()
 
 
 class Model(Protocol):

@@ -30,3 +30,27 @@ class Problem(BaseModel):
     code: str
     message: str
     hint: str = ""
+
+
+class Waiver(BaseModel):
+    """A plugin takes responsibility for a problem: an error becomes a warning that carries `reason`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: str
+
+
+class Finding(BaseModel):
+    """What a plugin found when the user asked for a check of this machine (`core plugins doctor`).
+
+    Attributes:
+        level: `error` makes the check fail.
+        message: What was found.
+        hint: What to do about it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    level: Literal["ok", "warning", "error"]
+    message: str
+    hint: str = ""

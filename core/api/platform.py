@@ -38,7 +38,10 @@ class Stream(Protocol):
 
 
 class Platform(Protocol):
-    """Runtime of a `PlatformSpec`."""
+    """Runtime of a `PlatformSpec`.
+
+    A platform may also have the attributes `graphs` and `collectives`, see `core.api.facets`.
+    """
 
     def open(self, *, threads: int | None, seed: int) -> torch.device:
         """Claim the device in this process: set it current, set thread counts, seed generators."""

@@ -31,6 +31,7 @@ class ProbeResult(BaseModel):
         reason: Why not, or what was found ("2 cores, AVX-512 BF16").
         capability: Hardware capability as a comparable tuple, for example `(9, 0)`; empty if it has none.
         facts: Further data for the report and for other plugins' filters.
+        features: What the device can do, by name (`amx`, `fp8_e4m3`); ask with `has`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -39,3 +40,8 @@ class ProbeResult(BaseModel):
     reason: str = ""
     capability: tuple[int, ...] = ()
     facts: dict[str, str | int | float | bool] = {}
+    features: frozenset[str] = frozenset()
+
+    def has(self, feature: str) -> bool:
+        """Say whether the device has a feature: it is named in `features`, or is a fact that is true."""
+        return feature in self.features or self.facts.get(feature) is True

@@ -5,6 +5,8 @@ A plugin states the integer it was written for; core accepts the current one and
 
 from __future__ import annotations
 
+from typing import Literal, NamedTuple
+
 API_VERSIONS: dict[str, int] = {
     "core.platforms": 1,
     "core.attention_backends": 1,
@@ -17,7 +19,30 @@ API_VERSIONS: dict[str, int] = {
     "core.model_sources": 1,
     "core.executors": 1,
     "core.schedulers": 1,
+    "core.kernels": 1,
+    "core.structured_output": 1,
+    "core.drafters": 1,
+    "core.logits": 1,
+    "core.stat_sinks": 1,
+    "core.routes": 1,
+    "core.commands": 1,
 }
+
+HOOKS_API = 1
+"""API integer of the hook specifications (`core.plugins`)."""
+
+STABLE = frozenset(
+    {
+        "core.platforms",
+        "core.attention_backends",
+        "core.quantization",
+        "core.models",
+        "core.weight_transfer",
+        "core.tool_parsers",
+        "core.kv_connectors",
+    }
+)
+"""Kinds that break only with a new integer; the others are provisional and may break with a note in one release."""
 
 WINDOW = 1
 """How many older integers are still accepted."""
@@ -27,3 +52,16 @@ def accepts(group: str, api: int) -> bool:
     """Say whether a plugin of `group` written for integer `api` can be used by this core."""
     current = API_VERSIONS[group]
     return current - WINDOW <= api <= current
+
+
+class ApiVersion(NamedTuple):
+    """A kind's integer and how firm it is."""
+
+    api: int
+    tier: Literal["stable", "provisional"]
+
+
+def versions() -> dict[str, ApiVersion]:
+    """Return the API integer and tier of every kind, hooks included, by entry-point group."""
+    table = {**API_VERSIONS, "core.plugins": HOOKS_API}
+    return {group: ApiVersion(api, "stable" if group in STABLE else "provisional") for group, api in table.items()}

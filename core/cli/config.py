@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError
+from core.cli.help import explain, find_option
 from core.config.fields import OptionField, option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
 from core.config.parser import nearest
+
+if TYPE_CHECKING:
+    from core.boot import Resolution
+
+Row = tuple[str, Any, str]
+"""Path, value, source."""
 
 
 def register(subparsers: Any) -> None:
@@ -20,36 +28,90 @@ def register(subparsers: Any) -> None:
     show = actions.add_parser("show", help="Print every option with its value and source.")
     show.add_argument("--json", action="store_true", help="Print JSON.")
     show.add_argument("--set", action="store_true", dest="only_set", help="Leave out defaults.")
-    add_option_flags(show)
+    _add_resolved(show)
+    add_option_flags(show, positional_model=True)
     show.set_defaults(run=run_show)
-    explain = actions.add_parser("explain", help="Explain one option.")
+    explaining = actions.add_parser(
+        "explain", help="Explain one option, and its value from the environment and the file."
+    )
     # A flag may be given as it is typed elsewhere, dashes included.
-    explain.spellings.update({f"--{name}": name for field in option_fields() for name in field.names})
-    explain.add_argument("name", metavar="NAME", help="A flag, an environment variable or a dotted path.")
-    explain.set_defaults(run=run_explain)
+    explaining.spellings.update({f"--{name}": name for field in option_fields() for name in field.names})
+    explaining.add_argument("name", metavar="NAME", help="A flag, an environment variable or a dotted path.")
+    _add_resolved(explaining)
+    explaining.set_defaults(run=run_explain)
+
+
+def _add_resolved(parser: argparse.ArgumentParser) -> None:
+    text = "Choose plugins as `serve` would, and show what core and the plugins made of the options."
+    parser.add_argument("--resolved", action="store_true", help=text)
 
 
 def run_show(args: argparse.Namespace) -> int:
     """Print the options."""
-    rows = [row for row in _rows(load_options(args)) if row[2] != "default" or not args.only_set]
+    rows = [row for row in _rows(args) if row[2] != "default" or not args.only_set]
     if args.json:
         print(json.dumps({path: {"value": value, "source": source} for path, value, source in rows}, indent=2))
         return 0
     from core.cli.ui import table
 
-    print(
-        table(("option", "value", "source"), [(path, "" if v is None else str(v), source) for path, v, source in rows])
-    )
+    print(table(("option", "value", "source"), [(path, _text(value), source) for path, value, source in rows]))
     return 0
 
 
-def _rows(loaded: LoadedOptions) -> list[tuple[str, Any, str]]:
-    rows = []
+def _rows(args: argparse.Namespace) -> list[Row]:
+    loaded = load_options(args)
+    if not args.resolved:
+        return [_row(loaded, field) for field in option_fields()]
+    from core.boot import resolve
+
+    return resolved_rows(loaded, resolve(loaded.options))
+
+
+def _row(loaded: LoadedOptions, field: OptionField) -> Row:
+    value = getattr(getattr(loaded.options, field.section), field.name)
+    return field.path, _shown(field, value), _source(loaded, field)
+
+
+def resolved_rows(loaded: LoadedOptions, resolution: Resolution) -> list[Row]:
+    """Return every option with the value in force: as set, as a plugin's patch changed it, or as core decided."""
+    patched = {patch.path: f"plugin {patch.owner}: {patch.reason}" for patch in resolution.patches}
+    decided = _decisions(resolution)
+    rows: list[Row] = []
     for field in option_fields():
-        value = getattr(getattr(loaded.options, field.section), field.name)
-        shown = "<hidden>" if field.secret and value is not None else value
-        rows.append((field.path, shown, _source(loaded, field)))
+        value = getattr(getattr(resolution.config.options, field.section), field.name)
+        source = patched.get(field.path) or _source(loaded, field)
+        if field.path in decided and value in (None, "auto", []) and decided[field.path] != value:
+            value, source = decided[field.path], "core"
+        rows.append((field.path, _shown(field, value), source))
     return rows
+
+
+def _decisions(resolution: Resolution) -> dict[str, Any]:
+    """Return what core decided where nobody did."""
+    from core.plugins.kinds import KINDS
+
+    config = resolution.config
+    chosen = {
+        f"select.{kind.option}": plugin.name
+        for group, kind in KINDS.items()
+        if kind.option and (plugin := config.plan.one(group))
+    }
+    return chosen | {
+        "model.dtype": config.dtype,
+        "model.max_model_len": config.max_model_len,
+        "model.model": config.files.reference,
+        "model.served_model_name": config.files.name,
+        "kv.kv_dtype": config.kv_dtype,
+        "kv.block_size": config.block_size,
+    }
+
+
+def _shown(field: OptionField, value: Any) -> Any:
+    return "<hidden>" if field.secret and value is not None else value
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def _source(loaded: LoadedOptions, field: OptionField) -> str:
@@ -58,27 +120,20 @@ def _source(loaded: LoadedOptions, field: OptionField) -> str:
 
 
 def run_explain(args: argparse.Namespace) -> int:
-    """Print what one option means, and every way to set it."""
+    """Print what one option means, every way to set it, and its value with its source."""
     field = _find(args.name)
-    print(f"{field.path}: {field.description}")
-    print(f"  flags        {', '.join(_spellings(field))}")
-    print(f"  environment  {field.env}")
-    print(f"  file         {field.path}")
-    print(f"  allowed      {field.allowed}{', or nothing' if field.optional else ''}")
-    print(f"  default      {'none' if field.default is None else field.default}")
+    print("\n".join(explain(field)))
+    ((_, value, source),) = [row for row in _rows(args) if row[0] == field.path]
+    print(f"  value        {_text(value) or 'none'} ({source})")
     return 0
 
 
-def _spellings(field: OptionField) -> list[str]:
-    return [f"--[no-]{name}" if field.kind == "bool" else f"--{name}" for name in field.names]
-
-
 def _find(name: str) -> OptionField:
-    wanted = name.removeprefix("--").removeprefix("no-").replace("_", "-")
-    for field in option_fields():
-        if wanted in (*field.names, field.path.replace("_", "-"), field.env.replace("_", "-")):
-            return field
-    known = [spelling for field in option_fields() for spelling in (*field.names, field.path)]
+    field = find_option(name)
+    if field is not None:
+        return field
+    known: Sequence[str] = [spelling for field in option_fields() for spelling in (*field.names, field.path)]
+    wanted = name.removeprefix("--").replace("_", "-")
     raise ConfigError(
         "CORE-C104", f"no option is called {name!r}.", hint=nearest(wanted, known) or "See `core config show`."
     )

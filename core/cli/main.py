@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 from core import __version__, logs
 from core.api.errors import ConfigError, CoreError, RequestError
@@ -19,8 +20,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "chat": ("core.cli.chat", "Chat with a running server, or with a model in this process."),
         "complete": ("core.cli.complete", "Complete texts with a running server, or with a model in this process."),
         "bench": ("core.cli.bench", "Measure latency, throughput, a server, or the start-up."),
-        "plugins": ("core.cli.plugins", "List plugins and explain how they are chosen."),
+        "plugins": ("core.cli.plugins", "List, explain, check, make and install plugins."),
         "config": ("core.cli.config", "Show options, their values and where each comes from."),
+        "completion": ("core.cli.completion", "Print a completion script for bash, zsh or fish."),
         "collect-env": ("core.cli.env", "Print what a bug report needs."),
     }
 )
@@ -91,10 +93,8 @@ def _parser(command: str | None) -> CoreParser:
     parser = CoreParser(prog="core", description="An LLM inference and serving framework whose parts are plugins.")
     parser.add_argument("--version", action="store_true", help="Print the version.")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=CoreParser)
-    if command is not None and command not in COMMANDS:
-        raise ConfigError(
-            "CORE-C104", f"unknown command {command!r}.", hint=nearest(command, COMMANDS) or "See `core --help`."
-        )
+    if command not in COMMANDS:
+        _add_plugged(command, commands)
     for name, (module, summary) in COMMANDS.items():
         if name == command:
             import_module(module).register(commands)
@@ -102,6 +102,21 @@ def _parser(command: str | None) -> CoreParser:
             commands.add_parser(name, help=summary, add_help=False)
     _add_common(parser)
     return parser
+
+
+def _add_plugged(command: str | None, commands: Any) -> None:
+    """Add the plugin's command that was typed, or list them all for `core --help`."""
+    from core.cli import plugged
+
+    found = plugged.installed()
+    if command in found:
+        plugged.register(command, commands)
+    elif command is not None:
+        hint = nearest(command, [*COMMANDS, *found]) or "See `core --help`."
+        raise ConfigError("CORE-C104", f"unknown command {command!r}.", hint=hint)
+    else:
+        for name in sorted(found.keys() - COMMANDS.keys()):
+            commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 import logging
 from typing import Any
 
+from core.cli.help import add_help_flag
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 
@@ -18,7 +19,9 @@ def register(subparsers: Any) -> None:
         "serve",
         help="Serve a model over HTTP (OpenAI-compatible).",
         description="Serve a model over HTTP. Every flag is also an environment variable and a key of the file.",
+        add_help=False,
     )
+    add_help_flag(parser)
     add_option_flags(parser, positional_model=True)
     parser.set_defaults(run=run)
 

@@ -30,7 +30,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 )
 """Further flag names, without dashes in front: what users of other servers type."""
 
-SECRETS = frozenset({"server.api_key"})
+SECRETS = frozenset({"server.api_key", "kv.hash_seed"})
 """Options whose values are never printed."""
 
 

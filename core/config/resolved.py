@@ -36,6 +36,9 @@ class KVOptions(_Section):
     num_blocks: int | None = Field(None, ge=2, description="Exact number of KV blocks; overrides the memory options.")
     kv_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Dtype of the KV cache.")
     prefix_caching: bool = Field(True, description="Share the KV blocks of equal prefixes.")
+    hash_seed: str | None = Field(
+        None, description="Secret text that makes block hashes equal in every start, for KV stores that outlive it."
+    )
 
 
 class SchedulerOptions(_Section):
@@ -61,7 +64,16 @@ class SelectOptions(_Section):
     tool_parser: str | None = Field(None, description="Tool-call parser; none by default.")
     kv_connector: list[str] = Field([], description="KV connectors, in the order they are asked.")
     weight_transfer: str | None = Field(None, description="Weight-transfer engine; none by default.")
+    structured_output: str | None = Field(None, description="Structured-output backend; none by default.")
+    logits_processor: list[str] = Field([], description="Logits processors, in the order they are applied.")
+    stat_sink: list[str] = Field([], description="Receivers of the engine's figures.")
+    route: list[str] = Field([], description="Plugins whose HTTP routes are served under /x/NAME/.")
+    kernel: list[str] = Field([], description="Kernels to use: OP=NAME; other operations are left to core.")
     disable_plugin: list[str] = Field([], description="Plugins never to use: name, group:name or distribution.")
+    plugins: list[str] = Field([], description="Plugins that may take part unnamed: all (default), none, or names.")
+    plugin_file: list[str] = Field([], description="Python files that are plugins (__core_drivers__, @hookimpl).")
+    plugins_lock: str | None = Field(None, description="Lock file (`core plugins lock`) that the plugins must match.")
+    strict: bool = Field(False, description="Whether a difference from the lock file stops the start.")
 
 
 class RuntimeOptions(_Section):

@@ -8,14 +8,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
+from core.api.descriptors import AttentionSpec, StructuredOutputSpec
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
+from core.api.structured import StructuredContext
 from core.config.resolved import EngineConfig
 from core.engine.blocks import BlockPool
-from core.engine.hashing import BlockHasher
+from core.engine.hashing import BlockHasher, stable_key
 from core.engine.loop import EngineLoop
+from core.engine.managers import KVManagers, managers_for
 from core.engine.messages import (
     Abort,
     Add,
@@ -36,6 +41,7 @@ from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.scheduler import Limits, Scheduler
 from core.engine.step import WorkerInfo
+from core.engine.structured import StructuredParticipant
 from core.plugins.boot import ActivePlugins, enter
 
 logger = logging.getLogger(__name__)
@@ -52,7 +58,7 @@ class EngineCore:
     def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
         self.config, self.executor, self.active, self.info = config, executor, active, info
         options = config.options
-        self.hasher = BlockHasher(config.block_size)
+        self.hasher = BlockHasher(config.block_size, stable_key(config))
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
         self.pool = BlockPool(info.num_blocks)
         self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching)
@@ -62,6 +68,7 @@ class EngineCore:
             self.cache,
             active.impl("core.schedulers")(),
             _participants(config, info, active),
+            _managers(config, info, active),
         )
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
@@ -133,11 +140,14 @@ class EngineCore:
             prefix_hits=self.cache.hits,
             scheduled_tokens=totals.scheduled_tokens,
             wasted_tokens=totals.wasted_tokens,
+            blocks_freed_early=self.scheduler.blocks_freed_early,
         )
 
     def close(self) -> None:
         """Stop the workers."""
         self.active.events("stopped", {})
+        for participant in self.scheduler.participants:
+            participant.close()
         self.executor.close()
 
     def _add(self, message: Add) -> list[FromEngine]:
@@ -228,10 +238,34 @@ def _limits(config: EngineConfig) -> Limits:
 
 
 def _participants(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> list[StageParticipant]:
-    return [
+    connectors: list[StageParticipant] = [
         ConnectorParticipant(
             planned.name,
             impl(planned.options, block_size=config.block_size, bytes_per_block=info.bytes_per_block),
         )
         for planned, _, impl in active.impls("core.kv_connectors")
     ]
+    return [*connectors, *_structured(config, active)]
+
+
+def _structured(config: EngineConfig, active: ActivePlugins) -> list[StageParticipant]:
+    """Return the participant of the structured-output backend, if one was chosen."""
+    group = "core.structured_output"
+    if not active.has(group):
+        return []
+    spec = cast(StructuredOutputSpec, active.spec(group))
+    path, vocab_size = Path(config.checkpoint.path), config.shape.vocab_size
+    reader = active.impl("core.weight_loaders")()
+    tokenizer = cache(lambda: reader.tokenizer(path))
+    backend = active.impl(group)(StructuredContext(vocab_size, tokenizer, active.options(group)))
+    return [StructuredParticipant(backend, spec.grammars, vocab_size)]
+
+
+def _managers(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> KVManagers:
+    """Return who manages the KV specs that the worker reported; the attention backend may bring its own managers."""
+    planned = config.plan.one("core.attention_backends")
+    if planned is None:
+        return managers_for(info.kv_specs, config.block_size)
+    paths = cast(AttentionSpec, active.spec(planned.group)).kv_managers
+    own = {kind: active.load(planned, path) for kind, path in paths.items()}
+    return managers_for(info.kv_specs, config.block_size, own)

@@ -63,7 +63,7 @@ class EngineLoop:
         launched = len(self._inflight) <= self.depth and self._launch()
         if self._inflight and not (launched and len(self._inflight) <= self.depth):
             return self._settle()
-        return None
+        return Outputs(finished=self.settler.take_refused()) if self.scheduler.refused else None
 
     def drain(self) -> list[Outputs]:
         """Settle everything in flight without launching more."""

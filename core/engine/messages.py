@@ -96,6 +96,7 @@ class Stats(msgspec.Struct, kw_only=True):
     prefix_hits: int = 0
     scheduled_tokens: int = 0
     wasted_tokens: int = 0
+    blocks_freed_early: int = 0
 
 
 class Outputs(msgspec.Struct, tag="outputs", kw_only=True):

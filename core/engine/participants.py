@@ -6,7 +6,9 @@ cares about; what is not configured is not in the list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from core.api.connectors import BlockRef, KVConnector
 from core.engine.request import Request
@@ -16,13 +18,24 @@ from core.engine.step import StepPlan, StepResult
 class StageParticipant:
     """Base of all participants: does nothing at every stage."""
 
+    def arrive(self, request: Request) -> None:
+        """`request` joins the line. Raises `ValueError` to refuse it."""
+
     def admit(self, request: Request) -> bool:
-        """Say whether `request` may be admitted now; False leaves it (and those behind it) waiting."""
+        """Say whether `request` may be admitted now; False leaves it (and those behind it) waiting.
+
+        Raises:
+            ValueError: It can never be admitted; it ends with this error.
+        """
         return True
 
     def supply(self, request: Request, hashes: Sequence[bytes], local_blocks: int) -> int:
         """Return how many blocks right after the first `local_blocks` this participant can fill."""
         return 0
+
+    def enter(self, request: Request) -> bool:
+        """`request` got its row; say whether the row is in lockstep: no token is sampled before the last is known."""
+        return False
 
     def place(self, request: Request, supplied: Sequence[BlockRef]) -> None:
         """`request` got its blocks; `supplied` are those that this participant promised to fill."""
@@ -36,11 +49,21 @@ class StageParticipant:
     def collect(self, result: StepResult) -> None:
         """Read a step's result before it is settled."""
 
+    def settle(self, requests: Sequence[Request | None], tokens: np.ndarray) -> Mapping[int, str]:
+        """These `requests` got these `tokens (n,)` int32; return index -> error for those that must end.
+
+        None stands for a request that has just ended.
+        """
+        return {}
+
     def finish(self, request: Request) -> None:
         """`request` ended, for whatever reason."""
 
     def reset(self) -> None:
         """Forget everything that was derived from the model's weights."""
+
+    def close(self) -> None:
+        """The engine stops."""
 
 
 class ConnectorParticipant(StageParticipant):

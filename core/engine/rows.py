@@ -5,6 +5,9 @@ A request owns one row from its first admission to its end, through preemptions.
     0 <= computed <= known        tokens whose KV is computed or scheduled
     prompt <= settled <= known    tokens whose ids the engine has seen
     known <= limit                settled tokens plus those being sampled by steps in flight
+    dead <= published <= owned    leading blocks given back, blocks with content that is final, blocks in the table
+
+A row in `lockstep` samples a token only when all tokens before it are settled.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ class RowTable:
         self.min_len = np.zeros(capacity, np.int32)
         self.owned = np.zeros(capacity, np.int32)
         self.published = np.zeros(capacity, np.int32)
+        self.dead = np.zeros(capacity, np.int32)
+        self.lockstep = np.zeros(capacity, bool)
         self.stop_ids = np.full((capacity, STOP_WIDTH), -1, np.int32)
         self.many_stops: dict[int, frozenset[int]] = {}
         self.requests: list[Request | None] = [None] * capacity
@@ -61,7 +66,8 @@ class RowTable:
         self.handle[row] = request.handle
         self.tokens[row, :length] = request.prompt
         self.prompt[row] = self.settled[row] = self.known[row] = length
-        self.computed[row] = self.owned[row] = self.published[row] = 0
+        self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = 0
+        self.lockstep[row] = False
         self.limit[row] = request.max_tokens(max_model_len)
         self.min_len[row] = length + params.min_tokens
         self._set_stops(row, request.stop_ids)
@@ -78,8 +84,8 @@ class RowTable:
         request.row = -1
 
     def blocks(self, row: int) -> list[int]:
-        """Return the blocks that the row's table holds, in order."""
-        table: list[int] = self.tables[row, : self.owned[row]].tolist()
+        """Return the blocks that the row holds, in order; those given back are not among them."""
+        table: list[int] = self.tables[row, self.dead[row] : self.owned[row]].tolist()
         return table
 
     def append_blocks(self, row: int, blocks: list[int]) -> None:
@@ -92,7 +98,15 @@ class RowTable:
         """Empty the row's block table, forget what was computed, and return the blocks it held."""
         blocks = self.blocks(row)
         self.tables[row, : self.owned[row]] = 0
-        self.owned[row] = self.computed[row] = self.published[row] = 0
+        self.owned[row] = self.computed[row] = self.published[row] = self.dead[row] = 0
+        return blocks
+
+    def drop_blocks(self, row: int, dead: int) -> list[int]:
+        """Take the leading blocks up to `dead` out of the row's table and return them."""
+        first = int(self.dead[row])
+        blocks: list[int] = self.tables[row, first:dead].tolist()
+        self.tables[row, first:dead] = 0
+        self.dead[row] = dead
         return blocks
 
     def stopped(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,19 @@ MAX_STOP_CHARS = 1024
 MAX_BAD_WORDS = 128
 MAX_TOKEN_LIST = 1024
 MAX_TOKENS = 2**31 - 1
+MAX_EXTRA_ARGS = 64
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """What the output must look like.
+
+    Attributes:
+        kind: One of `core.api.GRAMMAR_KINDS`.
+        value: JSON text, a pattern, a JSON list of texts, or a grammar, as the kind says.
+    """
+
+    kind: str
+    value: str = ""
 
 
 class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -43,6 +57,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         prompt_logprobs: The same for the prompt's tokens.
         skip_special_tokens: Leave special tokens out of the text.
         detokenize: False returns token ids only.
+        extra_args: Arguments for plugins (logits processors), by name; plain data.
+        grammar: Constrains the output; needs a structured-output backend.
 
     Raises:
         RequestError: A value is outside its range; `param` names the field.
@@ -71,6 +87,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
     detokenize: bool = True
+    extra_args: dict[str, Any] | None = None
+    grammar: Grammar | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):  # vLLM's and OpenAI's users pass a bare string
@@ -124,8 +142,16 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         for token in self.stop_token_ids:
             _integer("stop_token_ids", token, 0, MAX_TOKENS)
         self._check_bias()
+        self._check_extra()
         if self.allowed_token_ids is not None and not self.allowed_token_ids:
             raise RequestError("allowed_token_ids must not be empty", param="allowed_token_ids")
+
+    def _check_extra(self) -> None:
+        extra = self.extra_args
+        if extra is None:
+            return
+        if not isinstance(extra, Mapping) or len(extra) > MAX_EXTRA_ARGS or not all(type(key) is str for key in extra):
+            raise RequestError(f"extra_args must map at most {MAX_EXTRA_ARGS} names to values", param="extra_args")
 
     def _check_bias(self) -> None:
         if self.logit_bias is None:

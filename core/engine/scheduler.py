@@ -7,14 +7,16 @@ running rows are handled at once; Python loops only run over rows that need some
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from core.api.connectors import BlockRef
-from core.api.schedulers import SchedulerPolicy
+from core.api.schedulers import SchedulerPolicy, SchedulerState
+from core.engine.blocks import NULL_BLOCK
 from core.engine.draft import PlanDraft
+from core.engine.managers import KVManagers
 from core.engine.participants import StageParticipant
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request, Status
@@ -53,7 +55,9 @@ class Scheduler:
 
     Attributes:
         preemptions: Requests that gave their blocks back, in total.
+        blocks_freed_early: Blocks that running requests gave back because nothing reads them any more, in total.
         first_scheduled: Requests that ran for the first time since the list was last taken.
+        refused: Handles of requests that a participant refused since the list was last taken, and why.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Scheduler:
         cache: PrefixCache,
         policy: SchedulerPolicy,
         participants: Sequence[StageParticipant] = (),
+        managers: KVManagers | None = None,
     ) -> None:
         self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
         self.pool = cache.pool
@@ -71,11 +76,17 @@ class Scheduler:
         self.running: list[Request] = []
         self.requests: dict[int, Request] = {}
         self.preemptions = 0
+        self.blocks_freed_early = 0
         self.first_scheduled: list[Request] = []
+        self.refused: list[tuple[int, str]] = []
         self._number = 0
         self._row_cache: np.ndarray | None = None
         # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
         self._headroom = max(1, self.pool.total // 100)
+        self._managers = managers if managers is not None and managers.frees else None
+        self._may_admit: Callable[[Request, SchedulerState], bool] | None = getattr(policy, "may_admit", None)
+        self._chunk: Callable[[Request, int], int] | None = getattr(policy, "chunk", None)
+        self._any_lockstep = False
 
     # -- requests come and go ------------------------------------------------------------------------------------
 
@@ -89,6 +100,8 @@ class Scheduler:
             )
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
+        for participant in self.participants:
+            participant.arrive(request)
         if request.reusable:
             self.cache.extend(request, request.prompt)
         self.requests[request.handle] = request
@@ -158,6 +171,8 @@ class Scheduler:
         if not self.running:
             return False
         rows, counts = self._running_demand(draft.budget)
+        if self._managers is not None:
+            self._drop_dead(draft, self._managers, rows)
         growth = self._growth(rows, counts)
         if int(growth.sum()) <= self.pool.free:
             for row, blocks in zip(rows[growth > 0].tolist(), growth[growth > 0].tolist(), strict=True):
@@ -172,11 +187,38 @@ class Scheduler:
         rows = self._running_rows()
         need = np.minimum(table.known[rows] - table.computed[rows], self.limits.max_chunk)
         need[table.known[rows] >= table.limit[rows]] = 0  # its last token is being sampled already
+        if self._any_lockstep:
+            need[table.lockstep[rows] & (table.known[rows] > table.settled[rows])] = 0
+        if self._chunk is not None:
+            self._cut(rows, need, budget, self._chunk)
         order = np.argsort(need > 1, kind="stable")
         rows, need = rows[order], need[order]
         counts = np.clip(budget - (np.cumsum(need) - need), 0, need)
         some = counts > 0
         return rows[some], counts[some]
+
+    def _cut(self, rows: np.ndarray, need: np.ndarray, budget: int, chunk: Callable[[Request, int], int]) -> None:
+        """Let the policy shorten the prompts' chunks, in place; decoding rows are not asked for."""
+        for i in np.flatnonzero(need > 1).tolist():
+            request = self.rows.requests[int(rows[i])]
+            if request is not None:
+                request.num_computed = int(self.rows.computed[rows[i]])
+                need[i] = _clamped(chunk(request, min(int(need[i]), budget)), int(need[i]))
+
+    def _drop_dead(self, draft: PlanDraft, managers: KVManagers, rows: np.ndarray) -> None:
+        """Give back blocks that no later query sees. Steps in flight run before whoever gets them writes to them.
+
+        Only of `rows` that this step runs: the worker must learn of it before anybody else gets the blocks.
+        """
+        table = self.rows
+        # What is not published yet will be, from the row's own table.
+        dead = np.minimum(managers.dead_blocks(table.computed[rows]), table.published[rows])
+        due = np.flatnonzero(dead > table.dead[rows])
+        for row, upto in zip(rows[due].tolist(), dead[due].tolist(), strict=True):
+            draft.blocks(row, int(table.dead[row]), [NULL_BLOCK] * (upto - int(table.dead[row])))
+            blocks = table.drop_blocks(row, upto)
+            self.pool.release(blocks)
+            self.blocks_freed_early += len(blocks)
 
     def _running_rows(self) -> np.ndarray:
         """Return the rows of `running`, in its order; rebuilt only when the list changed."""
@@ -230,17 +272,36 @@ class Scheduler:
             request = self.waiting.peek()
             if request is None or not self._may_enter(request):
                 return
-            if not all(participant.admit(request) for participant in self.participants):
+            if self._may_admit is not None and not self._may_admit(request, self._state(draft)):
+                return
+            try:
+                admitted = all(participant.admit(request) for participant in self.participants)
+            except ValueError as error:
+                self.finish(request)
+                self.refused.append((request.handle, str(error)))
+                continue
+            if not admitted:
                 return
             if not self._admit(draft, request):
                 return
+
+    def _state(self, draft: PlanDraft) -> SchedulerState:
+        return SchedulerState(
+            running=len(self.running),
+            waiting=len(self.waiting),
+            blocks_free=self.pool.free,
+            blocks_total=self.pool.total,
+            budget=draft.budget,
+        )
 
     def _may_enter(self, request: Request) -> bool:
         """Whether a row is there for a new request, or a preempted one has anything left to compute."""
         if request.row < 0:
             return self.rows.free > 0
-        # At its limit it only waits for a token that a step in flight is sampling.
-        return bool(self.rows.known[request.row] < self.rows.limit[request.row])
+        # At its limit, or in lockstep, it only waits for a token that a step in flight is sampling.
+        row, table = request.row, self.rows
+        waits = table.lockstep[row] and table.known[row] > table.settled[row]
+        return bool(table.known[row] < table.limit[row] and not waits)
 
     def _admit(self, draft: PlanDraft, request: Request) -> bool:
         """Give `request` its blocks and first chunk; False (without side effects) if blocks are short."""
@@ -251,6 +312,9 @@ class Scheduler:
         size = self.rows.block_size
         cached = (len(shared) + supplied) * size
         count = min(length - cached, draft.budget, self.limits.max_chunk)
+        if self._chunk is not None and count > 1:
+            request.num_computed = cached
+            count = _clamped(self._chunk(request, count), count)
         fresh = -(-(cached + count) // size) - len(shared)
         revived = sum(1 for block in shared if self.pool.is_free(block))
         headroom = self._headroom if self.running else 0
@@ -290,6 +354,9 @@ class Scheduler:
             return
         self.rows.claim(request, self.limits.max_model_len)
         draft.new(request)
+        for participant in self.participants:
+            if participant.enter(request):
+                self.rows.lockstep[request.row] = self._any_lockstep = True
         request.cached_tokens = cached
         self.first_scheduled.append(request)
         if request.reusable and self.cache.enabled:
@@ -321,7 +388,10 @@ class Scheduler:
         due = np.flatnonzero(full > table.published[rows])
         for row, upto in zip(rows[due].tolist(), full[due].tolist(), strict=True):
             request = table.requests[row]
-            if request is None or not request.reusable:
+            if request is None:
+                continue
+            if not request.reusable:
+                table.published[row] = upto  # final, although nobody may share it
                 continue
             self.cache.extend(request, table.tokens[row, : table.settled[row]])
             first = int(table.published[row])
@@ -334,10 +404,15 @@ class Scheduler:
         """Verify blocks, rows and queues against each other. Raises `RuntimeError` naming what is broken."""
         owners = [request.row for request in self.requests.values() if request.row >= 0]
         self.pool.check([self.rows.blocks(row) for row in owners])
-        writable = [block for row in owners for block in self.rows.blocks(row)[self.rows.published[row] :]]
+        table = self.rows
+        writable = [b for row in owners for b in table.tables[row, table.published[row] : table.owned[row]].tolist()]
         if len(set(writable)) != len(writable) or any(self.pool.shared(block) for block in writable):
             raise RuntimeError("a block that is still being written is in two tables")
         if len(self.running) + len(self.waiting) != len(self.requests):
             raise RuntimeError("running + waiting != live requests")
         if self.rows.free + len(owners) != self.rows.capacity:
             raise RuntimeError("free rows + owned rows != rows")
+
+
+def _clamped(wanted: int, most: int) -> int:
+    return max(1, min(int(wanted), most))

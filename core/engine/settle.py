@@ -40,7 +40,7 @@ class Settler:
         for participant in self.scheduler.participants:
             participant.collect(result)
         self._count(step)
-        outputs = Outputs(started=self.take_started())
+        outputs = Outputs(started=self.take_started(), finished=self.take_refused())
         self._fail_rows(step, result, outputs)
         self._settle_prompts(step, result, outputs)
         self._settle_tokens(step, result, outputs)
@@ -48,7 +48,7 @@ class Settler:
 
     def fail(self, step: Step, error: str) -> Outputs:
         """End every request of a step that failed as a whole, and drop the cache, whose content is now unknown."""
-        outputs = Outputs(started=self.take_started())
+        outputs = Outputs(started=self.take_started(), finished=self.take_refused())
         for i in np.flatnonzero(self._alive(step)).tolist():
             self._finish_row(int(step.plan.rows[i]), "error", outputs, error=error)
         self.scheduler.forget_cache()
@@ -59,6 +59,12 @@ class Settler:
         started = [Started(request.handle, request.cached_tokens) for request in self.scheduler.first_scheduled]
         self.scheduler.first_scheduled = []
         return started
+
+    def take_refused(self) -> list[Finished]:
+        """Return and clear the requests that a participant refused while they waited."""
+        refused, self.scheduler.refused = self.scheduler.refused, []
+        self.totals.finished["error"] += len(refused)
+        return [Finished(handle, "error", None, error) for handle, error in refused]
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -98,6 +104,7 @@ class Settler:
         tokens = result.tokens[keep].astype(np.int32)
         table.tokens[rows, table.settled[rows]] = tokens
         table.settled[rows] += 1
+        refused = self._tell(rows, tokens) if self.scheduler.participants else {}
         outputs.handles = table.handle[rows].tobytes()
         outputs.tokens = tokens.tobytes()
         if result.logprobs:
@@ -106,6 +113,17 @@ class Settler:
                 place[index]: _position(scores, 0) for index, scores in result.logprobs.items() if index in place
             }
         self._end_rows(rows, tokens, outputs)
+        for row, error in refused.items():
+            self._finish_row(row, "error", outputs, error=error)
+
+    def _tell(self, rows: np.ndarray, tokens: np.ndarray) -> dict[int, str]:
+        """Tell participants of settled tokens; return row -> error of those that must end."""
+        requests = [self.scheduler.rows.requests[row] for row in rows.tolist()]
+        refused: dict[int, str] = {}
+        for participant in self.scheduler.participants:
+            for index, error in participant.settle(requests, tokens).items():
+                refused.setdefault(int(rows[index]), error)
+        return refused
 
     def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, outputs: Outputs) -> None:
         table = self.scheduler.rows

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from core.api.kvspecs import KVSpec
 from core.engine.sampling import SamplingParams
 
 
@@ -44,6 +45,19 @@ class BlockUpdate:
 
 
 @dataclass(slots=True)
+class TokenMasks:
+    """Which tokens may be sampled, for the rows that are constrained in this step.
+
+    Attributes:
+        rows: `(m,)` int32, rows.
+        bits: `(m, ceil(vocab / 32))` int32; bit `t % 32` of `bits[i, t // 32]` allows token t for row `rows[i]`.
+    """
+
+    rows: np.ndarray
+    bits: np.ndarray
+
+
+@dataclass(slots=True)
 class StepPlan:
     """One step's work. Entry `i` of every array is the i-th scheduled request.
 
@@ -57,6 +71,7 @@ class StepPlan:
         samples: `(n,)` bool, whether its last token is the last known one, so that a token is sampled from it.
         output_counts: `(n,)` int32, output tokens it has before this step, placeholders included.
         connector: Messages for the worker side of each KV connector, by name.
+        masks: Tokens that may be sampled, for the rows that a participant constrains; None if there is none.
     """
 
     number: int
@@ -68,6 +83,7 @@ class StepPlan:
     samples: np.ndarray
     output_counts: np.ndarray
     connector: dict[str, bytes] = field(default_factory=dict)
+    masks: TokenMasks | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -121,9 +137,11 @@ class WorkerInfo:
         bytes_per_block: Bytes of one block over all layers.
         facts: Rows of the start-up table (device, memory budget, ...).
         timeline: `(phase, seconds)` of its start.
+        kv_specs: What the model's layers keep of the past, each kind once.
     """
 
     num_blocks: int
     bytes_per_block: int
     facts: dict[str, str]
     timeline: list[tuple[str, float]]
+    kv_specs: tuple[KVSpec, ...] = (KVSpec(),)

@@ -84,7 +84,7 @@ class AsyncLLM:
         self.engine = engine
         self.stats = Stats()
         self.model = FrontModel(resolution, engine.ready)
-        self._outputs = OutputProcessor(self.model.tokenizer)
+        self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
         self._streams: dict[int, OutputStream] = {}
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
@@ -117,7 +117,7 @@ class AsyncLLM:
         except BaseException:
             await engine.close()
             raise
-        llm._ensure_receiver()
+        llm.listen()
         return llm
 
     # -- facts -----------------------------------------------------------------------------------------------------
@@ -151,6 +151,11 @@ class AsyncLLM:
     def healthy(self) -> bool:
         """Whether the engine lives and moves on."""
         return self._failure is None and self.engine.alive()
+
+    def listen(self) -> None:
+        """Take what the engine sends from now on, its signs of life included. Harmless when repeated."""
+        if self._receiver is None and self._failure is None:
+            self._receiver = asyncio.get_running_loop().create_task(self._receive(), name="core-receive")
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -196,11 +201,12 @@ class AsyncLLM:
         """Check a request and hand it to the engine; like `generate`, but refusals come before the first read."""
         self._check_alive()
         prepared = await self._prepare(prompt, params or self.default_params)
+        prepared, priority = self.model.admit(prepared, priority)
         self._check_alive()
         self._check_room(prepared.params.n)
         request, messages = self._outputs.add(prepared, request_id=request_id, priority=priority, cache_salt=cache_salt)
         stream = self._streams[id(request)] = OutputStream(self, request, delta=delta)
-        self._ensure_receiver()
+        self.listen()
         try:
             for message in messages:
                 self.engine.send(message)
@@ -236,7 +242,7 @@ class AsyncLLM:
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
         self._check_alive()
-        self._ensure_receiver()
+        self.listen()
         number = next(self._numbers)
         future = self._calls[number] = asyncio.get_running_loop().create_future()
         try:
@@ -254,6 +260,7 @@ class AsyncLLM:
             await asyncio.gather(self._receiver, return_exceptions=True)
             self._receiver = None
         await self.engine.close()
+        self.model.plugins.sinks.close()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -291,10 +298,6 @@ class AsyncLLM:
         if request.finished:
             self._streams.pop(id(request), None)
 
-    def _ensure_receiver(self) -> None:
-        if self._receiver is None and self._failure is None:
-            self._receiver = asyncio.get_running_loop().create_task(self._receive(), name="core-receive")
-
     async def _receive(self) -> None:
         try:
             while self._failure is None:
@@ -321,6 +324,7 @@ class AsyncLLM:
     def _distribute(self, outputs: Outputs) -> None:
         if outputs.stats is not None:
             self.stats = outputs.stats
+            self.model.plugins.sinks.observe(outputs.stats)
         done = self._outputs.process(outputs)
         self._abort(done.aborts)
         for request in done.changed.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
 
 PromptInput = str | Sequence[int] | Mapping[str, Any]
-"""A text, token ids, `{"prompt": text}` or `{"prompt_token_ids": ids}` (then `prompt` may give the text to report)."""
+"""A text, token ids, `{"prompt": text}` or `{"prompt_token_ids": ids}` (then `prompt` may give the text to report).
 
-_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids"})
+`{"prompt": text, "add_special_tokens": False}` leaves out what the tokenizer puts around a text.
+"""
+
+_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "add_special_tokens"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,18 @@ class InputProcessor:
     Args:
         vocab_size: Rows of the model's embedding; ids beyond the tokenizer's own may be valid.
         max_model_len: Longest prompt plus output, in tokens.
+        check: Further check of a request's parameters; raises `RequestError`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int, max_model_len: int) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        vocab_size: int,
+        max_model_len: int,
+        check: Callable[[SamplingParams], None] | None = None,
+    ) -> None:
+        self._check = check
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
         self.max_model_len = max_model_len
@@ -59,13 +71,16 @@ class InputProcessor:
     def prompts(self, prompts: Sequence[PromptInput]) -> list[Prompt]:
         """Return the ids of many prompts; their texts are tokenised together."""
         split = [_split(prompt) for prompt in prompts]
-        texts = [text for text, ids in split if ids is None and text is not None]
-        tokenized = iter(self.tokenize(texts, param="prompt"))
-        found = [Prompt(text, next(tokenized) if ids is None else list(ids)) for text, ids in split]
+        tokenized = {special: iter(self._tokenized(split, special)) for special in (True, False)}
+        found = [Prompt(text, next(tokenized[special]) if ids is None else list(ids)) for text, ids, special in split]
         for prompt in found:
             self.check_length(len(prompt.ids), "prompt")
             self.check_ids(prompt.ids, "prompt")
         return found
+
+    def _tokenized(self, split: Sequence[tuple[str | None, Any, bool]], special: bool) -> list[list[int]]:
+        texts = [text for text, ids, flag in split if ids is None and text is not None and flag is special]
+        return self.tokenize(texts, param="prompt", add_special_tokens=special)
 
     def tokenize(self, texts: Sequence[str], *, param: str, add_special_tokens: bool = True) -> list[list[int]]:
         """Return the ids of each text; one that no tokenization can make fit is refused unread."""
@@ -97,6 +112,8 @@ class InputProcessor:
     def complete(self, params: SamplingParams) -> SamplingParams:
         """Return the parameters with bad words as ids. Raises `RequestError` for ids outside the vocabulary."""
         self._check_lists(params)
+        if self._check is not None:
+            self._check(params)
         if params.stop and not params.detokenize:
             raise RequestError("stop texts need detokenize, which is false", param="stop")
         if not params.bad_words:
@@ -152,10 +169,12 @@ class InputProcessor:
                 )
 
 
-def _split(prompt: Any) -> tuple[str | None, Any]:
-    """Return the text and the ids of any form of prompt, either of them None."""
+def _split(prompt: Any) -> tuple[str | None, Any, bool]:
+    """Return text and ids of any form of prompt, either of them None, and whether a text gets special tokens."""
+    special = True
     if isinstance(prompt, Mapping):
         text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
+        special = prompt.get("add_special_tokens") is not False
         unknown = sorted(map(str, set(prompt) - _PROMPT_KEYS))
         if unknown or (text is None and ids is None):
             got = f", not {', '.join(unknown)}" if unknown else ""
@@ -166,7 +185,7 @@ def _split(prompt: Any) -> tuple[str | None, Any]:
         raise RequestError(f"prompt must be a text, got {type(text).__name__}", param="prompt")
     if (text is None or ids is not None) and not isinstance(ids, (list, tuple)):
         raise RequestError(f"prompt must be a text or a list of token ids, got {type(ids).__name__}", param="prompt")
-    return text, ids
+    return text, ids, special
 
 
 def _too_long(limit: int, said: str, param: str, remedy: str) -> RequestError:

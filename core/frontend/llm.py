@@ -61,7 +61,7 @@ class LLM:
     def _connect(self, resolution: Resolved, engine: SyncEngine) -> None:
         self.model = FrontModel(resolution, engine.ready)
         self._engine: SyncEngine | None = engine
-        self._outputs = OutputProcessor(self.model.tokenizer)
+        self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
         self._numbers = count(1)
 
     @property
@@ -106,8 +106,9 @@ class LLM:
             self.model.inputs.fit(prompt, complete[id(one)])
             for prompt, one in zip(self.model.inputs.prompts(many), params, strict=True)
         ]
-        with _progress(len(prepared), shown=use_tqdm) as advance:
-            return self._run(prepared, priorities, advance)
+        admitted = [self.model.admit(one, rank) for one, rank in zip(prepared, priorities, strict=True)]
+        with _progress(len(admitted), shown=use_tqdm) as advance:
+            return self._run(admitted, advance)
 
     def chat(
         self,
@@ -144,6 +145,7 @@ class LLM:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
+            self.model.plugins.sinks.close()
 
     def __enter__(self) -> Self:
         return self
@@ -158,9 +160,9 @@ class LLM:
             raise EngineError("CORE-E150", "the engine was closed.", hint="Make a new LLM.")
         return self._engine
 
-    def _run(self, prepared: list[Prepared], priorities: list[int], advance: Any) -> list[RequestOutput]:
+    def _run(self, admitted: list[tuple[Prepared, int]], advance: Any) -> list[RequestOutput]:
         engine = self._running()
-        queue = deque(zip(prepared, priorities, strict=True))
+        queue = deque(admitted)
         requests: list[RequestState] = []
         try:
             while queue or len(self._outputs):
@@ -191,6 +193,8 @@ class LLM:
             raise CoreError.from_dict(message.error)
         if not isinstance(message, Outputs):
             return 0
+        if message.stats is not None:
+            self.model.plugins.sinks.observe(message.stats)
         done = self._outputs.process(message)
         if done.aborts:
             engine.send(Abort(done.aborts))

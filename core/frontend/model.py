@@ -11,7 +11,8 @@ from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
 from core.engine.sampling import SamplingParams
-from core.frontend.inputs import InputProcessor
+from core.frontend.inputs import InputProcessor, Prepared
+from core.frontend.plugged import FrontPlugins
 from core.tokenizer.chat_template import ChatTemplate
 
 _DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -35,15 +36,30 @@ class FrontModel:
     def __init__(self, resolution: Resolved, ready: Ready) -> None:
         config = resolution.config
         self.config = config
+        self.plugins = FrontPlugins(config.plan)
         self.tokenizer = resolution.reader.tokenizer(Path(config.checkpoint.path))
         self.name = config.options.model.served_model_name or config.files.name
         # A request that could never get its KV blocks is refused here, with the reason, not by the engine.
         self.max_model_len = min(ready.max_model_len, ready.num_blocks * ready.block_size)
         self.inputs = InputProcessor(
-            self.tokenizer, vocab_size=config.shape.vocab_size, max_model_len=self.max_model_len
+            self.tokenizer,
+            vocab_size=config.shape.vocab_size,
+            max_model_len=self.max_model_len,
+            check=self.plugins.check,
         )
         self.default_params = default_params(config.checkpoint)
         self._template = self._load_template(config.options.model.chat_template)
+
+    def admit(self, prepared: Prepared, priority: int) -> tuple[Prepared, int]:
+        """Return a request and its priority after the plugins that change requests.
+
+        Raises:
+            RequestError: A plugin refuses it.
+        """
+        params, priority = self.plugins.request(prepared.prompt.ids, prepared.params, priority)
+        if params is prepared.params:
+            return prepared, priority
+        return self.inputs.fit(prepared.prompt, self.inputs.complete(params)), priority
 
     @property
     def has_chat_template(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -39,9 +39,14 @@ class Processed:
 
 
 class OutputProcessor:
-    """All requests in flight of one front end."""
+    """All requests in flight of one front end.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    Args:
+        on_finished: Told of every request that ends, for whatever reason.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, on_finished: Callable[[RequestState], None] | None = None) -> None:
+        self._on_finished = on_finished
         self._tokenizer = tokenizer
         self._reader = LogprobReader(tokenizer)
         self._handles = count(1)
@@ -181,6 +186,8 @@ class OutputProcessor:
         if request.finished:
             request.metrics["finished_time"] = time.monotonic()
             del self._requests[request.request_id]
+            if self._on_finished is not None:
+                self._on_finished(request)
 
 
 def _break(request: RequestState, sequence: SequenceState, error: Exception) -> None:

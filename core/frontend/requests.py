@@ -54,6 +54,11 @@ class SequenceState:
         self._text = None
 
     @property
+    def num_tokens(self) -> int:
+        """Output tokens so far."""
+        return len(self._tokens)
+
+    @property
     def fresh(self) -> bool:
         """Whether there is anything that was not taken yet."""
         return len(self._tokens) > self._taken or (self.finish_reason is not None and not self._end_taken)

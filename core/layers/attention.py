@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from core.api.attention import AttentionLayer, AttentionSite
@@ -25,6 +27,12 @@ class AttentionModule:
         self.site = site
         self._write = layer.write_kv
         self._forward = layer.forward
+        self._after_load: Callable[[], None] | None = getattr(layer, "after_load", None)
+
+    def after_load(self) -> None:
+        """Let the backend's layer act once weights are in place, if it wants to."""
+        if self._after_load is not None:
+            self._after_load()
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
         """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`."""

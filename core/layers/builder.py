@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError
 from core.api.quantization import LayerSite
 from core.layers.attention import AttentionModule
+from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, QuantLayer
-from core.layers.norm import RMSNorm, norm_group
+from core.layers.norm import LayerNorm, RMSNorm, norm_group
 from core.layers.params import ParamGroup
 from core.layers.rope import RotaryEmbedding
-from core.ops import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
+from core.ops import gelu, gelu_tanh, relu, silu
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
     from core.api.quantization import LayerQuant, QuantScheme
 
-_ACTIVATIONS = {"silu": silu_and_mul, "gelu": gelu_and_mul, "gelu_pytorch_tanh": gelu_tanh_and_mul}
+T = TypeVar("T")
+
+_GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_pytorch_tanh": "gelu_tanh_and_mul"}
+_PLAIN = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh}
 
 
 class Builder:
@@ -31,6 +35,8 @@ class Builder:
     Args:
         scheme: The quantization method, which decides how linears and embeddings are stored.
         max_positions: Longest context that will be used, in tokens; None leaves it to each model's own limit.
+        kernels: Chooses the forms of operations; None takes the reference forms.
+        wrap: `(site, layer) -> layer`, lets plugins wrap what is handed out for a place; None if no plugin does.
 
     Attributes:
         attentions: Attention layers in the order they were built.
@@ -46,6 +52,8 @@ class Builder:
         device: torch.device,
         dtype: torch.dtype,
         max_positions: int | None = None,
+        kernels: KernelTable | None = None,
+        wrap: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         self.attentions: list[AttentionModule] = []
         self.groups: list[ParamGroup] = []
@@ -55,6 +63,8 @@ class Builder:
         self._device = device
         self._dtype = dtype
         self._max_positions = max_positions
+        self._kernels = kernels or KernelTable(device.type, str(dtype).removeprefix("torch."))
+        self._wrap = wrap
         self._ropes: list[tuple[api.RopeConfig, RotaryEmbedding]] = []
 
     def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
@@ -71,7 +81,7 @@ class Builder:
         self.tied.add(f"{prefix}.weight")
         # The site carries the embedding's prefix: that is where the weights are in the checkpoint.
         site = LayerSite("lm_head", tied_to.group.prefix, hidden_size, parts)
-        return Linear(self._scheme.for_site(site), tied_to.group)
+        return Linear(self._wrapped(site, self._scheme.for_site(site)), tied_to.group)
 
     def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
         """Return a linear layer filled from `<prefix>.weight` (and `.bias`)."""
@@ -83,8 +93,15 @@ class Builder:
 
     def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
         """Return an RMS norm filled from `<prefix>.weight`."""
-        layer = RMSNorm(eps)
+        pick = self._kernels.pick
+        layer = RMSNorm(eps, pick("rms_norm", size=size), pick("add_rms_norm", size=size))
         self.groups.append(norm_group(layer, size, prefix, self._dtype))
+        return layer
+
+    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
+        """Return a layer norm filled from `<prefix>.weight` (and `.bias`)."""
+        layer = LayerNorm(eps)
+        self.groups.append(norm_group(layer, size, prefix, self._dtype, bias=bias))
         return layer
 
     def rope(self, config: api.RopeConfig) -> RotaryEmbedding:
@@ -93,16 +110,18 @@ class Builder:
             if known == config:
                 return rope
         positions = self._max_positions or config.max_positions
-        rope = RotaryEmbedding(config, positions, device=self._device, dtype=self._dtype)
+        rotate = self._kernels.pick("apply_rotary", head_dim=config.head_dim, rotary_dim=config.rotary_dim)
+        rope = RotaryEmbedding(config, positions, device=self._device, dtype=self._dtype, rotate=rotate)
         self._ropes.append((config, rope))
         return rope
 
     def gated_activation(self, name: str) -> api.Activation:
         """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
-        if name not in _ACTIVATIONS:
-            known = ", ".join(sorted(_ACTIVATIONS))
-            raise CheckpointError("CORE-M127", f"gated activation '{name}' is not supported; supported: {known}.")
-        return _ACTIVATIONS[name]
+        return self._kernels.pick(_named(_GATED, "gated activation", name))
+
+    def activation(self, name: str) -> api.Activation:
+        """Return `act(x)`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
+        return _named(_PLAIN, "activation", name)
 
     def attention(
         self,
@@ -117,7 +136,7 @@ class Builder:
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`."""
         site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap)
-        module = AttentionModule(site, self._backend.layer(site))
+        module = AttentionModule(site, self._wrapped(site, self._backend.layer(site)))
         self.attentions.append(module)
         return module
 
@@ -129,8 +148,23 @@ class Builder:
         parts: Sequence[tuple[str, int]],
         bias: bool = False,
     ) -> tuple[LayerQuant, ParamGroup]:
-        quant = self._scheme.for_site(LayerSite(kind, prefix, in_features, parts, bias))
+        site = LayerSite(kind, prefix, in_features, parts, bias)
+        quant = self._wrapped(site, self._scheme.for_site(site))
         group = ParamGroup(prefix, quant.decode)
         quant.declare(group)
         self.groups.append(group)
         return quant, group
+
+    def _wrapped(self, site: LayerSite | AttentionSite, layer: T) -> T:
+        """Return `layer`, or what a plugin makes of it."""
+        if self._wrap is None:
+            return layer
+        wrapped: T = self._wrap(site, layer)
+        return wrapped
+
+
+def _named(known: Mapping[str, T], kind: str, name: str) -> T:
+    if name not in known:
+        supported = ", ".join(sorted(known))
+        raise CheckpointError("CORE-M127", f"{kind} '{name}' is not supported; supported: {supported}.")
+    return known[name]

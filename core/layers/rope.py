@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.models import RopeConfig
+    from core.ops.registry import Op
 
 
 class RotaryEmbedding:
@@ -18,12 +19,22 @@ class RotaryEmbedding:
 
     Args:
         positions: Positions that the table holds.
+        rotate: The form of `apply_rotary` to use.
     """
 
-    def __init__(self, config: RopeConfig, positions: int, *, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        config: RopeConfig,
+        positions: int,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        rotate: Op = apply_rotary,
+    ) -> None:
+        self._rotate = rotate
         self._table = rotary_table(config, positions).to(device=device, dtype=dtype)
 
     def __call__(self, positions: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` rotated by position."""
         cos, sin = self._table.index_select(0, positions).unsqueeze(1).chunk(2, dim=-1)
-        return apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+        return self._rotate(q, cos, sin), self._rotate(k, cos, sin)

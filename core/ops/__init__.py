@@ -1,16 +1,21 @@
 """Operations in plain torch: the executable specification that faster forms are held to."""
 
-from core.ops.activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
-from core.ops.norm import add_rms_norm, rms_norm
+from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, relu, silu, silu_and_mul
+from core.ops.norm import add_rms_norm, layer_norm, rms_norm
 from core.ops.rotary import apply_rotary, inverse_frequencies, rotary_table
 
 __all__ = [
     "add_rms_norm",
     "apply_rotary",
+    "gelu",
     "gelu_and_mul",
+    "gelu_tanh",
     "gelu_tanh_and_mul",
     "inverse_frequencies",
+    "layer_norm",
+    "relu",
     "rms_norm",
     "rotary_table",
+    "silu",
     "silu_and_mul",
 ]

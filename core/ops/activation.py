@@ -1,4 +1,7 @@
-"""Gated activations: `(..., 2 * size)` as `[gate, up]` -> `act(gate) * up`, `(..., size)`."""
+"""Activations, plain (element by element) and gated.
+
+Gated: `(..., 2 * size)` as `[gate, up]` -> `act(gate) * up`, `(..., size)`.
+"""
 
 from __future__ import annotations
 
@@ -26,3 +29,23 @@ def gelu_tanh_and_mul(x: Tensor) -> Tensor:
     """GeGLU with the tanh approximation of GELU."""
     gate, up = x.chunk(2, dim=-1)
     return functional.gelu(gate, approximate="tanh").mul_(up)
+
+
+def relu(x: Tensor) -> Tensor:
+    """`max(x, 0)`."""
+    return functional.relu(x)
+
+
+def silu(x: Tensor) -> Tensor:
+    """`x * sigmoid(x)`."""
+    return functional.silu(x)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The exact (erf) GELU."""
+    return functional.gelu(x)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The tanh approximation of GELU."""
+    return functional.gelu(x, approximate="tanh")

@@ -1,4 +1,4 @@
-"""RMS normalisation."""
+"""RMS and layer normalisation."""
 
 from __future__ import annotations
 
@@ -19,3 +19,8 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     """Return `(rms_norm(x + residual), x + residual)`."""
     total = x + residual
     return rms_norm(total, weight, eps), total
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """Return `(x - mean) / sqrt(var + eps) * weight + bias` over the last dimension."""
+    return functional.layer_norm(x, weight.shape, weight, bias, eps)

@@ -9,6 +9,7 @@ from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import Candidate, load_entries, load_impl
+from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
@@ -18,10 +19,10 @@ def enter(plan: PluginPlan, *, catalogue: Catalogue | None = None) -> ActivePlug
     """Verify a plan against what is installed here, load its descriptors and register its hooks.
 
     Raises:
-        PluginError: CORE-P300 when a plugin is missing here or is another version (both are named); the load
-            failure's own code when a descriptor or hook module cannot be loaded.
+        PluginError: CORE-P300 when a plugin is missing here or is another version (both are named), CORE-P302 when
+            a plugin file changed; the load failure's own code when a descriptor or hook module cannot be loaded.
     """
-    here = Catalogue.scan() if catalogue is None else catalogue
+    here = reopen_files(plan, Catalogue.scan() if catalogue is None else catalogue)
     drivers = [(planned, _load(planned, _same(planned, here))) for planned in plan.drivers]
     hooks = Hooks([_same(planned, here) for planned in plan.hooks])
     for failure in hooks.failures:
@@ -50,6 +51,10 @@ class ActivePlugins:
         """Return the implementation of a group's driver, importing it once."""
         candidate = self._one(group)[1]
         return self._load(candidate, candidate.descriptor.impl)
+
+    def specs(self, group: str) -> list[tuple[PlannedPlugin, Descriptor]]:
+        """Return every driver of a group in the plan's order, importing no implementation; empty if there is none."""
+        return [(planned, one.descriptor) for planned, one in self._drivers if planned.group == group]
 
     def impls(self, group: str) -> list[tuple[PlannedPlugin, Descriptor, Any]]:
         """Return every driver of a group in the plan's order, with its implementation; empty if there is none."""

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
+
+FILE_PREFIX = "file:"
+"""Begins the distribution name of a plugin that is a single file."""
+
+FILE_DRIVERS = "__core_drivers__"
+"""Attribute of a plugin file that lists its descriptors."""
+
+LEFT_OUT = "--plugins leaves it out"
+"""Why a plugin that the allow-list does not name takes no part."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,10 +39,33 @@ class Entry:
     def load(self) -> Any:
         """Import the object. Raises whatever the plugin's module raises, but always an `Exception`."""
         try:
-            return importlib.metadata.EntryPoint(self.name, self.value, self.group).load()
+            loaded = importlib.metadata.EntryPoint(self.name, self.value, self.group).load()
+            return self._listed(loaded) if self.value.endswith(f":{FILE_DRIVERS}") else loaded
         except (AssertionError, SystemExit) as error:
             # stevedore lets the first through, everybody the second: neither may take core down with it.
             raise ImportError(f"{type(error).__name__} while importing {self.value}: {error}") from error
+
+    def _listed(self, drivers: Sequence[Any]) -> Any:
+        return next(one for one in drivers if (one.group, one.name) == (self.group, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class AllowList:
+    """Which plugins may take part.
+
+    Attributes:
+        names: Plugins by name, `group:name` or distribution, as for disabling.
+        asked: What selection options name, per group: `name`, `name@distribution`. Asking for a plugin allows it.
+    """
+
+    names: tuple[str, ...]
+    asked: Mapping[str, tuple[str, ...]]
+
+    def allows(self, entry: Entry) -> bool:
+        """Say whether `entry` may take part. A plugin file is given by name, so it may."""
+        if entry.dist.startswith(FILE_PREFIX) or any(_matches(text, entry) for text in self.names):
+            return True
+        return any(_answers(ask, entry) for ask in self.asked.get(entry.group, ()))
 
 
 class Catalogue:
@@ -42,12 +74,16 @@ class Catalogue:
     Args:
         entries: What is installed; equal entries count once.
         disabled: Plugins never to use: a name, `group:name` (with or without the `core.` prefix), or a distribution.
+        allowed: If given, nothing else is used.
     """
 
-    def __init__(self, entries: Iterable[Entry], disabled: Iterable[str] = ()) -> None:
+    def __init__(
+        self, entries: Iterable[Entry], disabled: Iterable[str] = (), allowed: AllowList | None = None
+    ) -> None:
         self._all = sorted(set(entries))
         self.disabled = tuple(disabled)
-        self._enabled = [entry for entry in self._all if not self._disabling(entry)]
+        self.allowed = allowed
+        self._enabled = [entry for entry in self._all if not self._disabling(entry) and self._allows(entry)]
 
     @classmethod
     def scan(cls, disabled: Iterable[str] = ()) -> Catalogue:
@@ -56,7 +92,15 @@ class Catalogue:
 
     def without(self, disabled: Iterable[str]) -> Catalogue:
         """Return this catalogue with further plugins disabled."""
-        return Catalogue(self._all, (*self.disabled, *disabled))
+        return Catalogue(self._all, (*self.disabled, *disabled), self.allowed)
+
+    def including(self, entries: Iterable[Entry]) -> Catalogue:
+        """Return this catalogue with further entries."""
+        return Catalogue((*self._all, *entries), self.disabled, self.allowed)
+
+    def limited(self, allowed: AllowList) -> Catalogue:
+        """Return this catalogue with nothing usable but what `allowed` allows."""
+        return Catalogue(self._all, self.disabled, allowed)
 
     def groups(self) -> list[str]:
         """Return the groups that have an entry, disabled ones included."""
@@ -69,6 +113,15 @@ class Catalogue:
     def disabled_entries(self) -> list[Entry]:
         """Return what the user disabled."""
         return [entry for entry in self._all if self._disabling(entry)]
+
+    def left_out(self, group: str) -> list[Entry]:
+        """Return the entries of a group that the allow-list leaves out."""
+        return [e for e in self._all if e.group == group and not self._allows(e) and not self._disabling(e)]
+
+    def unknown_names(self) -> list[str]:
+        """Return the names of the allow-list that match nothing installed."""
+        names = self.allowed.names if self.allowed else ()
+        return [text for text in names if not any(_matches(text, entry) for entry in self._all)]
 
     def useless_disables(self) -> list[str]:
         """Return the disabled names that match nothing installed: usually a slip of the keyboard."""
@@ -92,6 +145,9 @@ class Catalogue:
         found = (entry for entry in self._all if (entry.group, entry.name) == (group, name))
         return next((entry for entry in found if normalise(entry.dist) == normalise(dist)), None)
 
+    def _allows(self, entry: Entry) -> bool:
+        return self.allowed is None or self.allowed.allows(entry)
+
     def _disabling(self, entry: Entry) -> str | None:
         return next((text for text in self.disabled if _matches(text, entry)), None)
 
@@ -99,7 +155,8 @@ class Catalogue:
         kind = kind_of(group)
         for entry in self._all:
             if entry.group == group and _answers(ask, entry):
-                reason = f"it is disabled by '{self._disabling(entry)}'"
+                disabling = self._disabling(entry)
+                reason = f"it is disabled by '{disabling}'" if disabling else LEFT_OUT
                 return PluginError("CORE-P101", f"{kind.label} '{ask}' ({entry.owner}) cannot be used: {reason}.")
         names = sorted({entry.name for entry in self.entries(group)})
         installed = f"Installed: {', '.join(names)}." if names else "None is installed."
@@ -141,7 +198,7 @@ def _answers(ask: str, entry: Entry) -> bool:
 
 def _matches(text: str, entry: Entry) -> bool:
     group, colon, name = text.rpartition(":")
-    if colon:
+    if colon and not text.startswith(FILE_PREFIX):
         return name == entry.name and entry.group in (group, f"core.{group}")
     return text == entry.name or normalise(text) == normalise(entry.dist)
 

@@ -74,7 +74,8 @@ def _in_order(contest: Contest, reference: str | None) -> list[Candidate]:
 def _unclaimed(contest: Contest, reference: str | None, asked: list[str]) -> CheckpointError:
     rows = contest.rows.values()
     sources = f"Sources asked: {', '.join(asked)}." if asked else "No model source could be asked."
-    broken = [f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in rows if row.code]
+    unused = [row for row in rows if row.code or (row.state == "rejected" and row.name not in asked)]
+    broken = [f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in unused]
     if broken:
         sources += f" Not usable: {' · '.join(broken)}."
     if reference is None:

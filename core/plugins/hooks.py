@@ -16,14 +16,13 @@ import pluggy
 
 from core.api import hooks as specifications
 from core.api.errors import PluginError
-from core.api.patches import ConfigPatch, Problem
+from core.api.patches import ConfigPatch, Finding, Problem, Waiver
+from core.api.requests import Reject, RequestDraft, RequestPatch
+from core.api.versions import HOOKS_API as HOOKS_API
 from core.plugins.catalog import Entry
 from core.plugins.drivers import LoadFailure, describe, guarded, raised, typed
 
 log = logging.getLogger(__name__)
-
-HOOKS_API = 1
-"""API integer of the hook specifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,7 @@ class Hooks:
         self.entries: list[Entry] = []
         self.failures: list[LoadFailure] = []
         self._plugins: dict[str, tuple[Entry, object]] = {}
+        self._callers: dict[tuple[str, str], Callable[..., Any]] = {}
         self._manager = pluggy.PluginManager("core")
         self._manager.add_hookspecs(specifications)
         for entry in entries:
@@ -84,6 +84,81 @@ class Hooks:
             except PluginError as error:
                 log.error("%s", error)
 
+    def listing(self) -> list[dict[str, Any]]:
+        """Return every hook with its parameters and implementers as plain data, wrappers first, then in call order."""
+        rows = []
+        for name in sorted(vars(self._manager.hook)):
+            caller = getattr(self._manager.hook, name)
+            if caller.spec is None:
+                continue
+            implementers = caller.get_hookimpls()[::-1]
+            wrappers = [impl for impl in implementers if impl.wrapper or impl.hookwrapper]
+            ordered = [*wrappers, *(impl for impl in implementers if impl not in wrappers)]
+            rows.append(
+                {
+                    "hook": name,
+                    "parameters": list(caller.spec.argnames),
+                    "result": "first answer" if caller.spec.opts.get("firstresult") else "every answer",
+                    "summary": (caller.spec.function.__doc__ or "").strip().partition("\n")[0],
+                    "implementers": [self._implementer(impl) for impl in ordered],
+                }
+            )
+        return rows
+
+    def _implementer(self, impl: pluggy.HookImpl) -> dict[str, Any]:
+        entry = self._plugins[impl.plugin_name][0]
+        wraps = impl.wrapper or impl.hookwrapper
+        return {"name": entry.name, "distribution": entry.dist, "version": entry.version, "wrapper": wraps}
+
+    def waive(self, problem: Problem) -> tuple[Waiver, Entry] | None:
+        """Return the first plugin's waiver of an error and whose it is, or None if nobody takes it on."""
+        for entry, waiver in self._ask("core_waive", problem=problem):
+            return typed(entry, "hook core_waive", waiver, Waiver), entry
+        return None
+
+    def layer(self, site: object, layer: Any) -> Any:
+        """Return the layer of a place in the model, after every plugin that wraps or replaces it."""
+        for name in self._implementers("core_layer"):
+            answer = self._call("core_layer", name, {"site": site, "layer": layer})
+            layer = layer if answer is None else answer
+        return layer
+
+    def model_loaded(self, model: object, info: Mapping[str, Any]) -> None:
+        """Tell every plugin that a model's weights are in place. Raises `PluginError` for what a plugin raises."""
+        for name in self._implementers("core_model_loaded"):
+            self._call("core_model_loaded", name, {"model": model, "info": info})
+
+    def request(self, draft: RequestDraft, patch: Callable[[RequestDraft, RequestPatch], RequestDraft]) -> Any:
+        """Return a request after every plugin's changes, or the first `Reject`.
+
+        Args:
+            patch: Applies one plugin's changes; what it raises is attributed to the plugin unless it has a code.
+        """
+        for name in self._implementers("core_request"):
+            entry, answer = self._plugins[name][0], self._call("core_request", name, {"request": draft})
+            if isinstance(answer, Reject):
+                return answer
+            if answer is not None:
+                change = typed(entry, "hook core_request", answer, RequestPatch)
+                draft = guarded(entry, "hook core_request: its patch", patch, draft, change)
+        return draft
+
+    def doctor(self) -> list[tuple[Entry, Finding]]:
+        """Ask every plugin what it finds on this machine. A plugin that raises is a finding of its own."""
+        found: list[tuple[Entry, Finding]] = []
+        for name in self._implementers("core_doctor"):
+            entry = self._plugins[name][0]
+            try:
+                answers = _many(entry, "core_doctor", self._call("core_doctor", name, {}) or ())
+                found += [(entry, typed(entry, "hook core_doctor", one, Finding)) for one in answers]
+            except PluginError as error:
+                found.append((entry, Finding(level="error", message=error.message, hint=error.hint)))
+        return found
+
+    def has(self, hook: str) -> bool:
+        """Whether any plugin implements a hook; callers ask once and keep the answer."""
+        return bool(self._implementers(hook))
+
     def _register(self, entry: Entry) -> None:
         name = f"{entry.dist}:{entry.name}"
         try:
@@ -113,16 +188,22 @@ class Hooks:
 
     def _call(self, hook: str, name: str, arguments: Mapping[str, Any]) -> Any:
         """Call one plugin's implementation, inside every wrapper, so that its answer has a known author."""
-        mine = {name, *self._wrappers(hook)}
-        others = [plugin for other, (_, plugin) in self._plugins.items() if other not in mine]
-        caller: Callable[..., Any] = self._manager.subset_hook_caller(hook, others)
         try:
-            answer = caller(**arguments)
+            answer = self._caller(hook, name)(**arguments)
         except Exception as error:
             raise raised(self._culprit(error, name), f"hook {hook}", error) from error
         if isinstance(answer, list):  # collected answers of this one plugin; a first-result hook gives a bare value
             return answer[0] if answer else None
         return answer
+
+    def _caller(self, hook: str, name: str) -> Callable[..., Any]:
+        """Return what calls one plugin's implementation; made once, because plugins only come at the start."""
+        known = self._callers.get((hook, name))
+        if known is None:
+            mine = {name, *self._wrappers(hook)}
+            others = [plugin for other, (_, plugin) in self._plugins.items() if other not in mine]
+            known = self._callers[hook, name] = self._manager.subset_hook_caller(hook, others)
+        return known
 
     def _implementers(self, hook: str) -> list[str]:
         found = getattr(self._manager.hook, hook).get_hookimpls()

@@ -38,6 +38,13 @@ SCHEDULER = Kind("core.schedulers", "scheduling policy", "scheduling_policy")
 TOOL_PARSER = Kind("core.tool_parsers", "tool parser", "tool_parser")
 KV_CONNECTOR = Kind("core.kv_connectors", "KV connector", "kv_connector")
 WEIGHT_TRANSFER = Kind("core.weight_transfer", "weight transfer", "weight_transfer")
+KERNEL = Kind("core.kernels", "kernel", "kernel")
+LOGITS = Kind("core.logits", "logits processor", "logits_processor")
+STAT_SINK = Kind("core.stat_sinks", "stat sink", "stat_sink")
+ROUTE = Kind("core.routes", "route plugin", "route")
+COMMAND = Kind("core.commands", "command")
+STRUCTURED_OUTPUT = Kind("core.structured_output", "structured-output backend", "structured_output")
+DRAFTER = Kind("core.drafters", "drafter")
 HOOKS = Kind(HOOKS_GROUP, "hook plugin")
 
 KINDS: dict[str, Kind] = {
@@ -54,6 +61,13 @@ KINDS: dict[str, Kind] = {
         TOOL_PARSER,
         KV_CONNECTOR,
         WEIGHT_TRANSFER,
+        KERNEL,
+        LOGITS,
+        STAT_SINK,
+        ROUTE,
+        COMMAND,
+        STRUCTURED_OUTPUT,
+        DRAFTER,
         HOOKS,
     )
 }

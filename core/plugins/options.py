@@ -29,6 +29,24 @@ def checked_options(candidate: Candidate, given: Mapping[str, Any]) -> dict[str,
     return values
 
 
+def option_rows(candidate: Candidate) -> list[tuple[str, str, str]]:
+    """Return `(name, default, description)` of every option that the plugin declares.
+
+    Raises:
+        PluginError: CORE-P103 when its options model cannot be imported.
+    """
+    path = candidate.descriptor.options
+    fields = load_impl(path, candidate.entry).model_fields if path else {}
+    return [
+        (
+            name,
+            "required" if field.is_required() else repr(field.get_default(call_default_factory=True)),
+            str(field.description or ""),
+        )
+        for name, field in fields.items()
+    ]
+
+
 def unused_options(given: Mapping[str, object], active: Iterable[str], catalogue: Catalogue) -> list[str]:
     """Return a warning for every plugin that has options but takes no part.
 

@@ -22,6 +22,10 @@ SETTLED = frozenset(
         "select.load_format",
         "select.model_impl",
         "select.disable_plugin",
+        "select.plugins",
+        "select.plugin_file",
+        "select.plugins_lock",
+        "select.strict",
         "runtime.plugin_options",
     }
 )

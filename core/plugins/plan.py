@@ -30,6 +30,15 @@ class PlannedPlugin(BaseModel):
     options: dict[str, Any] = {}
 
 
+class PlannedFile(BaseModel):
+    """A plugin that is a single file: its absolute path and the SHA-256 of its bytes, hexadecimal."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    sha256: str
+
+
 class PluginPlan(BaseModel):
     """Every driver and hook module that takes part, in order. Children verify it and never choose themselves."""
 
@@ -37,6 +46,7 @@ class PluginPlan(BaseModel):
 
     drivers: tuple[PlannedPlugin, ...] = ()
     hooks: tuple[PlannedPlugin, ...] = ()
+    files: tuple[PlannedFile, ...] = ()
 
     def of(self, group: str) -> list[PlannedPlugin]:
         """Return the drivers of a group, in the order chosen."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.api.errors import CoreError, PluginError
 from core.api.verdict import Verdict
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
 from core.plugins.drivers import Candidate, LoadFailure, load_descriptors, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
@@ -82,6 +82,8 @@ class Selector:
         contest = Contest(kind, self.catalogue)
         for failure in failures:
             contest.fail(failure)
+        for entry in self.catalogue.left_out(kind.group):
+            contest.rows[entry] = Row(entry.name, entry.dist, entry.version, "rejected", None, (LEFT_OUT,))
         for candidate in candidates:
             contest.judge(candidate, check, self.score(candidate))
         return contest

@@ -23,6 +23,7 @@ from core.server.openai.completions import CompletionRoute
 from core.server.openai.models import ModelRoutes
 from core.server.openai.protocol import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from core.server.openai.tokenize import TokenizeRoutes
+from core.server.plugged import PluggedEndpoint, PluggedRoute
 from core.server.state import ServerState
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -35,6 +36,7 @@ def create_app(
     parser: type[OutputParser] | None = None,
     reports: Sequence[Any] = (),
     defaults: Mapping[str, Any] | None = None,
+    plugged: Sequence[PluggedRoute] = (),
 ) -> FastAPI:
     """Return the application.
 
@@ -44,12 +46,21 @@ def create_app(
         parser: Reads tool calls and reasoning in chat output.
         reports: How plugins were selected, for `GET /core/plugins`.
         defaults: Sampling parameters used where a request leaves them out.
+        plugged: Routes of plugins.
     """
     state = ServerState(llm, options, Metrics(llm), parser, defaults or {}, reports)
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
     app = FastAPI(title="core", version=__version__, docs_url=None, redoc_url=None)
     app.state.core = state
     _add_routes(app, state)
+    for route in plugged:
+        app.add_api_route(
+            route.path,
+            PluggedEndpoint(route, state).__call__,
+            methods=[route.method],
+            summary=route.summary or None,
+            response_class=Response,
+        )
     app.add_exception_handler(HTTPException, _render)
     app.add_middleware(Gate, state=state)
     return app

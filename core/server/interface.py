@@ -11,7 +11,7 @@ from core.engine.sampling import SamplingParams
 from core.frontend.results import RequestOutput
 
 Prompt = str | dict[str, Any]
-"""A text, or `{"prompt_token_ids": [...]}`."""
+"""A text, `{"prompt": text, "add_special_tokens": False}`, or `{"prompt_token_ids": [...]}`."""
 
 
 class ServedLLM(Protocol):

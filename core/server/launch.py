@@ -19,6 +19,7 @@ from core.server.http import HttpServer
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
 from core.server.openai.params import model_defaults
+from core.server.plugged import RouteTable
 from core.server.supervisor import Supervisor, signals_to
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ FORCED = 128
 
 @dataclass(slots=True)
 class Started:
-    """A front end that is ready, its application, and how long what took."""
+    """A front end that is ready, its application, how long what took, and what the worker found."""
 
     llm: ServedLLM
     app: FastAPI
     timeline: list[tuple[str, float]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
     on_draining: Callable[[], None] | None = None
 
 
@@ -73,20 +75,28 @@ async def start(resolution: Resolution, options: Options) -> Started:
     config = resolution.config
     plugins = enter(config.plan)
     parser = plugins.impl(TOOL_PARSERS) if plugins.has(TOOL_PARSERS) else None
+    routes = RouteTable.declare(plugins)
     began = time.perf_counter()
     with WeightProgress() as progress:
         engine = await open_async(config, on_progress=lambda step: progress.update(step.done, step.total))
     llm = AsyncLLM(resolution, engine)
+    llm.listen()  # an engine that nobody listens to counts as silent, long before the first request
     app = create_app(
         llm,
         options,
         parser=parser,
         reports=resolution.reports,
         defaults=model_defaults(llm.default_params),
+        plugged=routes.routes,
     )
+    try:
+        routes.bind(app.state.core)
+    except BaseException:
+        await llm.close()
+        raise
     timeline = list(engine.ready.timeline)
     timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
-    return Started(llm, app, timeline, lambda: plugins.events("draining", {}))
+    return Started(llm, app, timeline, engine.ready.facts, lambda: plugins.events("draining", {}))
 
 
 async def _main(options: Options, listener: Listener, starter: Callable[[], Awaitable[Started]]) -> int:
@@ -108,9 +118,10 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
 
 
 async def _serve(options: Options, listener: Listener, started: Started) -> int:
-    from core.cli.ui import print_ready, print_timeline
+    from core.cli.ui import print_facts, print_ready, print_timeline
 
     def ready() -> None:
+        print_facts(started.facts)
         print_timeline(started.timeline)
         print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None)
 

@@ -85,13 +85,17 @@ def tiny_llama(directory: Path, *, seed: int = 0, **overrides: Any) -> Path:
     return tiny_model(directory, "llama", seed=seed, **overrides)
 
 
-def reference_model(family: str = "llama", *, seed: int = 0, **overrides: Any) -> Any:
-    """Return transformers' model of a tiny configuration with random weights, in float32 and evaluation mode."""
+def reference_model(family: str = "llama", *, seed: int = 0, model_type: str | None = None, **overrides: Any) -> Any:
+    """Return transformers' model of a tiny configuration with random weights, in float32 and evaluation mode.
+
+    Args:
+        model_type: transformers' model type, for one that no family has; `family` then counts for nothing.
+    """
     import torch
 
     transformers: Any = import_module("transformers")
 
-    kind, changes = FAMILIES[family]
+    kind, changes = FAMILIES[family] if model_type is None else (model_type, {})
     config = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps({**_BASE, **changes, **overrides})))
     config._attn_implementation = "eager"
     with torch.random.fork_rng(devices=[]):

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
 from core.api.attention import AttentionContext
 from core.api.errors import ConfigError
+from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
+from core.layers.kernels import KernelTable, PlannedKernel
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend
+    from core.api.attention import AttentionBackend, AttentionSite
+    from core.api.descriptors import KernelSpec
     from core.api.models import Model
     from core.api.weights import WeightTensor
     from core.config.resolved import EngineConfig
@@ -34,16 +38,24 @@ class LoadedModel:
         attentions: Its attention layers, by layer.
         backend: The attention backend that made them.
         num_parameters: Values read from the checkpoint.
+        kernels: Which forms of operations its layers were given.
     """
 
     def __init__(
-        self, model: Model, attentions: list[AttentionModule], backend: AttentionBackend, filler: WeightFiller
+        self,
+        model: Model,
+        attentions: list[AttentionModule],
+        backend: AttentionBackend,
+        filler: WeightFiller,
+        kernels: KernelTable,
     ) -> None:
         self.model = model
         self.attentions = attentions
         self.backend = backend
         self.num_parameters = 0
+        self.kernels = kernels
         self._filler = filler
+        self._after_load: Callable[[], None] | None = getattr(model, "after_load", None)
 
     def reload(self, tensors: Iterator[WeightTensor]) -> None:
         """Replace all weights between two steps; the old ones stay in use until all of `tensors` was read and checked.
@@ -52,6 +64,15 @@ class LoadedModel:
             CheckpointError: `tensors` is not exactly what the model needs; the old weights stay.
         """
         self.num_parameters = self._filler.fill(tensors)
+        for attention in self.attentions:
+            attention.after_load()
+        if self._after_load is not None:
+            self._after_load()
+
+    def kv_specs(self) -> tuple[KVSpec, ...]:
+        """Return what the layers keep of the past, each kind of spec once, in the layers' order."""
+        report = getattr(self.backend, "kv_spec", _default_spec)
+        return tuple(dict.fromkeys(report(attention.site) for attention in self.attentions))
 
 
 def load_model(
@@ -79,14 +100,38 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     backend = active.impl("core.attention_backends")(context)
     checkpoint = config.checkpoint
     scheme = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config))
-    builder = Builder(scheme, backend, device=device, dtype=dtype, max_positions=config.max_model_len)
+    kernels = _kernels(config, active, device)
+    builder = Builder(
+        scheme,
+        backend,
+        device=device,
+        dtype=dtype,
+        max_positions=config.max_model_len,
+        kernels=kernels,
+        wrap=active.hooks.layer if active.hooks.has("core_layer") else None,
+    )
     model_class = active.impl("core.models")
     # Formats without a config.json know the architecture, but keep it out of the configuration.
     settings = {"architectures": [checkpoint.architecture], **checkpoint.config}
     model = model_class(settings, builder)
     names = NameMap(model_class.weight_rules(settings), builder.tied)
     filler = WeightFiller(builder.groups, names, device)
-    return LoadedModel(model, sorted(builder.attentions, key=lambda one: one.site.layer), backend, filler)
+    return LoadedModel(model, sorted(builder.attentions, key=lambda one: one.site.layer), backend, filler, kernels)
+
+
+def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:
+    """Return the plan's kernels, which are imported when a layer asks for what they do."""
+    group = "core.kernels"
+    planned = [
+        PlannedKernel(cast("KernelSpec", spec), f"{one.dist} {one.version}", partial(active.load, one, spec.impl))
+        for one, spec in active.specs(group)
+    ]
+    commanded = [ask.partition("=")[0] for ask in config.options.select.kernel]
+    return KernelTable(device.type, config.dtype, planned, commanded)
+
+
+def _default_spec(site: AttentionSite) -> KVSpec:
+    return KVSpec() if site.window is None else KVSpec("sliding", site.window)
 
 
 def torch_dtype(name: str) -> torch.dtype:

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionBackend
+from core.api.facets import GraphFacet
 from core.api.models import Model
-from core.engine.step import StepPlan, StepResult
+from core.engine.step import StepPlan, StepResult, TokenMasks
+from core.worker.graphs import GraphedForward
 from core.worker.inputs import StepInputs, build_inputs
 from core.worker.participants import Participant
 from core.worker.rows import RowTable
-from core.worker.sampling.batch import SampleBatch
+from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.prompt import PromptScorer
 from core.worker.sampling.sampler import Sampled, Sampler
 from core.worker.tainted import TaintedBlocks
@@ -27,15 +29,23 @@ class Runner:
 
     Args:
         caches: KV cache of each layer, `(num_blocks, ...)`.
+        graphs: The platform's graph facet, if it has one.
 
     Attributes:
         participants: Take part in every step, in order.
     """
 
     def __init__(
-        self, model: Model, backend: AttentionBackend, caches: Sequence[Tensor], rows: RowTable, sampler: Sampler
+        self,
+        model: Model,
+        backend: AttentionBackend,
+        caches: Sequence[Tensor],
+        rows: RowTable,
+        sampler: Sampler,
+        graphs: GraphFacet | None = None,
     ) -> None:
         self._model = model
+        self._graphed = GraphedForward(graphs, model.forward) if graphs is not None else None
         self._backend = backend
         self._rows = rows
         self._sampler = sampler
@@ -56,6 +66,11 @@ class Runner:
             participant.end(result)
         return result
 
+    def weights_replaced(self) -> None:
+        """Drop what was derived from the old weights."""
+        if self._graphed is not None:
+            self._graphed.forget()
+
     def _apply(self, plan: StepPlan) -> None:
         self._rows.admit(plan.new_rows)
         self._sampler.admit(plan.new_rows)
@@ -66,7 +81,7 @@ class Runner:
 
     def _run(self, plan: StepPlan, result: StepResult) -> None:
         inputs = build_inputs(plan, self._rows, self._backend)
-        hidden = self._model.forward(inputs)
+        hidden = (self._graphed or self._model.forward)(inputs)
         prompt = self._scorer.score(plan, inputs.batch.query_starts, hidden)
         result.prompt_logprobs, result.errors = prompt.logprobs, prompt.errors
         sampling = np.flatnonzero(plan.samples)
@@ -83,7 +98,8 @@ class Runner:
         logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
         rows, known = plan.rows[sampling].astype(np.int64), (plan.starts + plan.counts)[sampling].astype(np.int64)
         flags, outputs = self._sampler.params.flags[rows], plan.output_counts[sampling].astype(np.int64)
-        sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens))
+        masks = {} if plan.masks is None else _masks(plan.masks, rows, flags)
+        sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens, masks))
         self._rows.write_tokens(rows, known, sampled.tokens)
         self._collect(sampled, sampling, result)
 
@@ -95,3 +111,10 @@ class Runner:
         tokens[failed] = NO_TOKEN
         result.tokens = tokens
         result.logprobs = {index: entry for index, entry in sampled.logprobs.items() if not failed[index]}
+
+
+def _masks(masks: TokenMasks, rows: np.ndarray, flags: np.ndarray) -> dict[int, np.ndarray]:
+    """Return each masked row's bits, and mark these rows in `flags`, in place."""
+    found = dict(zip(masks.rows.tolist(), masks.bits))
+    flags[np.isin(rows, masks.rows)] |= Feature.MASKED
+    return found

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from core.api.errors import EngineError
+from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.step import StepPlan, StepResult, WorkerInfo
@@ -20,6 +22,7 @@ from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants import ConnectorParticipant
 from core.worker.rows import RowTable
 from core.worker.runner import Runner
+from core.worker.sampling.plugged import Plugged
 from core.worker.sampling.sampler import Sampler
 from core.worker.warmup import warm_up
 
@@ -49,6 +52,7 @@ class Worker:
         self._runner: Runner
         self._budget: KVBudget
         self._weights_version = "initial"
+        self._device = ""
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
             "update_weights": self._update_weights,
@@ -67,6 +71,8 @@ class Worker:
             device = self._platform.open(threads=options.runtime.threads, seed=options.model.seed)
         with self._phase("weights"):
             self._loaded = load_model(self._config, self._active, device, self._on_progress)
+            self._device = device.type
+            self._tell_loaded()
         with self._phase("kv cache"):
             caches = self._allocate(device)
         with self._phase("warm-up"):
@@ -79,7 +85,13 @@ class Worker:
             )
         with self._phase("connectors"):
             self._runner.participants.extend(self._connectors(caches))
-        return WorkerInfo(self._budget.num_blocks, self._budget.bytes_per_block, self._facts(), self._timeline)
+        return WorkerInfo(
+            self._budget.num_blocks,
+            self._budget.bytes_per_block,
+            self._facts(),
+            self._timeline,
+            self._loaded.kv_specs(),
+        )
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Run one step."""
@@ -131,8 +143,28 @@ class Worker:
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> Runner:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
-        sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed)
-        return Runner(self._loaded.model, self._loaded.backend, caches, rows, sampler)
+        plugged = list(self._logits_processors(rows, max_rows))
+        sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged)
+        graphs = getattr(self._platform, "graphs", None)
+        return Runner(self._loaded.model, self._loaded.backend, caches, rows, sampler, graphs)
+
+    def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
+        """Yield the plan's logits processors, in its order."""
+        vocab_size = self._config.shape.vocab_size
+        for planned, _, make in self._active.impls("core.logits"):
+            context = LogitsContext(rows.device, vocab_size, max_rows, rows.tokens, planned.options)
+            owner = f"'{planned.name}' ({planned.dist} {planned.version})"
+            yield Plugged(owner, make(context), np.zeros(max_rows, dtype=bool))
+
+    def _tell_loaded(self) -> None:
+        """Tell hook plugins that weights are in place."""
+        info = {
+            "architecture": self._config.checkpoint.architecture,
+            "version": self._weights_version,
+            "num_parameters": self._loaded.num_parameters,
+            "device": self._device,
+        }
+        self._active.hooks.model_loaded(self._loaded.model, info)
 
     def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
         for planned, spec, _ in self._active.impls("core.kv_connectors"):
@@ -143,11 +175,14 @@ class Worker:
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")
+        facets = [name for name in ("graphs", "collectives") if getattr(self._platform, name, None) is not None]
+        further = {"kernels": self._loaded.kernels.describe(), "facets": ", ".join(facets)}
         return {
             **self._platform.describe(),
             "checkpoint": gib(self._config.checkpoint.num_bytes),
             "attention": attention.name if attention else "",
             "kv cache": self._budget.describe(),
+            **{name: text for name, text in further.items() if text},
         }
 
     def _memory(self) -> dict[str, int]:
@@ -175,6 +210,8 @@ class Worker:
         finally:
             receiver.end()
         self._weights_version = manifest.version
+        self._runner.weights_replaced()
+        self._tell_loaded()
         return manifest.version
 
     @contextmanager

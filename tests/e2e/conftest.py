@@ -1,10 +1,18 @@
-"""The demo model and transformers' reading of it, for end-to-end tests."""
+"""The demo model, transformers' reading of it, and real `core` processes, for end-to-end tests."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import httpx
+import openai
+import psutil
 import pytest
 
 PROMPTS = [
@@ -52,3 +60,135 @@ def reference(demo_file):
 @pytest.fixture(scope="session")
 def prompts() -> list[str]:
     return PROMPTS
+
+
+CORE = Path(sys.executable).with_name("core")
+# One thread: OpenMP teams that spin for a core which somebody else has make everything ten times slower.
+DEMO_FLAGS = ("--threads", "1", "--dtype", "bfloat16", "--max-model-len", "1024", "--num-blocks", "400")
+TINY_FLAGS = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
+START_SECONDS = 90
+STOP_SECONDS = 20
+
+
+class CoreServer:
+    """One `core serve` process on a free port of 127.0.0.1, and what it has printed.
+
+    Attributes:
+        url: Known once `wait_ready` has returned.
+    """
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self._out, self._err = folder / "stdout", folder / "stderr"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            command = [CORE, "serve", "--host", "127.0.0.1", *words]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=plain_env())
+        self.url = ""
+
+    @property
+    def stdout(self) -> str:
+        return self._out.read_text(encoding="utf-8")
+
+    @property
+    def stderr(self) -> str:
+        return self._err.read_text(encoding="utf-8")
+
+    def wait_ready(self) -> CoreServer:
+        deadline = time.monotonic() + START_SECONDS
+        while (found := re.search(r"^ready: \S+ at (http://\S+)$", self.stdout, re.MULTILINE)) is None:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"the server did not start (status {self.process.poll()}):\n{self.stdout}\n{self.stderr}")
+            time.sleep(0.05)
+        self.url = found[1]
+        return self
+
+    def engine(self) -> psutil.Process:
+        """The one child process."""
+        (child,) = psutil.Process(self.process.pid).children(recursive=True)
+        return child
+
+    def family(self) -> list[psutil.Process]:
+        me = psutil.Process(self.process.pid)
+        return [me, *me.children(recursive=True)]
+
+    def http(self, **options) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **options)
+
+    def openai(self) -> openai.OpenAI:
+        return openai.OpenAI(
+            base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=60, _strict_response_validation=True
+        )
+
+    def gauges(self) -> dict[str, float]:
+        """The samples of /metrics that have no labels."""
+        with self.http() as http:
+            lines = http.get("/metrics").text.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#") and "{" not in line)
+        return {name: float(value) for name, value in pairs}
+
+    def end(self) -> None:
+        """End the process and what it started, whatever state they are in."""
+        family = self.family() if self.process.poll() is None else []
+        if family:
+            self.process.terminate()
+        _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+        for process in alive:
+            process.kill()
+        self.process.wait(STOP_SECONDS)
+
+
+def plain_env() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("CORE_")}
+
+
+@pytest.fixture(scope="module")
+def launch(tmp_path_factory):
+    """`launch(*words)` starts `core serve *words`; everything is ended after the module."""
+    started: list[CoreServer] = []
+
+    def launch(*words: str) -> CoreServer:
+        port = () if "--port" in words else ("--port", "0")
+        started.append(CoreServer(tmp_path_factory.mktemp("server"), *port, *words))
+        return started[-1]
+
+    yield launch
+    for server in started:
+        server.end()
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory) -> Path:
+    """A random checkpoint for which only the machinery around the model matters."""
+    from core.testing.tinymodels import tiny_llama
+
+    return tiny_llama(tmp_path_factory.mktemp("tiny") / "llama", max_position_embeddings=1024)
+
+
+@pytest.fixture(scope="module")
+def server(launch) -> CoreServer:
+    """The demo model."""
+    return launch("smollm2", *DEMO_FLAGS).wait_ready()
+
+
+@pytest.fixture(scope="module")
+def tiny_server(launch, tiny) -> CoreServer:
+    """The random checkpoint in float32, so that batching does not change tokens."""
+    return launch(str(tiny), *TINY_FLAGS).wait_ready()
+
+
+@pytest.fixture
+def core():
+    """`core(*words)` runs the command to its end and returns status, stdout and stderr."""
+
+    def core(*words: str, timeout: float = 60, **options) -> subprocess.CompletedProcess[str]:
+        command = [str(CORE), *map(str, words)]
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=plain_env(),
+            **options,
+        )
+
+    return core

@@ -44,9 +44,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     loaded = load_options(args)
     rng = np.random.default_rng(loaded.options.model.seed)
-    source = RandomPrompts(args.input_len, args.output_len, vocab_size=args.vocab_size)
     latencies = []
     with offline.open_model(loaded) as llm:
+        source = RandomPrompts(args.input_len, args.output_len, vocab_size=offline.vocab_size(llm, args))
         for iteration in range(args.warmup + max(1, args.num_iters)):
             # New prompts every time: a prefix cache must not make later batches faster.
             prompts = source.make(args.batch_size, rng)

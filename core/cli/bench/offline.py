@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from core import LLM
     from core.cli.bench.prompts import Prompt
 
+VOCAB_SIZE = 32000
+"""Few enough for most models, so that figures of different ones come from the same prompts."""
+
 
 def add_flags(parser: CoreParser, *, input_len: int, output_len: int) -> argparse._ArgumentGroup:
     """Add the flags of both cases and return the group for further ones."""
     group = parser.add_argument_group("benchmark")
     group.add_argument("--input-len", type=int, default=input_len, metavar="N", help="Prompt tokens of a request.")
     group.add_argument("--output-len", type=int, default=output_len, metavar="N", help="Tokens to generate.")
-    group.add_argument("--vocab-size", type=int, default=32000, metavar="N", help="Prompt ids are below this.")
+    group.add_argument(
+        "--vocab-size", type=int, default=VOCAB_SIZE, metavar="N", help="Prompt ids are below this and the model's own."
+    )
     group.add_argument("--output-json", metavar="FILE", help="Write the result there.")
     add_option_flags(parser)
     return group
@@ -37,6 +42,12 @@ def open_model(loaded: LoadedOptions) -> Iterator[LLM]:
         yield llm
     finally:
         llm.close()
+
+
+def vocab_size(llm: LLM, args: argparse.Namespace) -> int:
+    """Return the bound of prompt ids: what was asked for, or what the model has if that is less."""
+    asked: int = args.vocab_size
+    return min(asked, llm.config.shape.vocab_size)
 
 
 def generate(llm: LLM, prompts: Sequence[Prompt]) -> int:

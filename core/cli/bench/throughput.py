@@ -43,10 +43,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     loaded = load_options(args)
     rng = np.random.default_rng(loaded.options.model.seed)
-    source = RandomPrompts(args.input_len, args.output_len, args.prefix_len, args.range_ratio, args.vocab_size)
-    warm = RandomPrompts(args.input_len, min(4, args.output_len), vocab_size=args.vocab_size)
     runs = []
     with offline.open_model(loaded) as llm:
+        vocab_size = offline.vocab_size(llm, args)
+        source = RandomPrompts(args.input_len, args.output_len, args.prefix_len, args.range_ratio, vocab_size)
+        warm = RandomPrompts(args.input_len, min(4, args.output_len), vocab_size=vocab_size)
         for _ in range(args.warmup):
             offline.generate(llm, warm.make(min(4, args.num_prompts), rng))
         for _ in range(max(1, args.num_iters)):

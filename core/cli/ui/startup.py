@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from core.cli.ui.tables import clean, table
@@ -78,6 +78,12 @@ def print_timeline(phases: Sequence[tuple[str, float]]) -> None:
     """Print how long each phase of the start took; nothing if there were none."""
     if phases:
         print(timeline(phases), flush=True)
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print what the worker found and allocated: device, threads, memory budget."""
+    if facts:
+        print(table(("resource", "found"), list(facts.items())), flush=True)
 
 
 def ready_text(url: str, model_name: str, *, api_key: bool = False) -> str:

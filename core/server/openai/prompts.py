@@ -13,7 +13,7 @@ MAX_PROMPTS = 1024
 def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True) -> list[Prompt]:
     """Return the prompts of a request. Raises `ApiError` 400."""
     if isinstance(value, str):
-        return [_text(value, llm, add_special_tokens)]
+        return [_text(value, add_special_tokens)]
     if not isinstance(value, list) or not value:
         raise _wrong("prompt must be a text, a list of texts, token ids, or a list of token-id lists; not empty.")
     if _is_id(value[0]):
@@ -21,7 +21,7 @@ def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True
     if len(value) > MAX_PROMPTS:
         raise _wrong(f"prompt has {len(value)} entries; at most {MAX_PROMPTS}.")
     if isinstance(value[0], str) and all(isinstance(item, str) for item in value):
-        return [_text(item, llm, add_special_tokens) for item in value]
+        return [_text(item, add_special_tokens) for item in value]
     if all(isinstance(item, list) for item in value):
         return [_ids(item, llm) for item in value]
     raise _wrong("prompt must not mix texts, token ids and lists.")
@@ -33,12 +33,10 @@ def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
         raise ApiError(400, f"{param}: token ids must be integers from 0 to {vocab_size - 1}.", param=param)
 
 
-def _text(text: str, llm: ServedLLM, add_special_tokens: bool) -> Prompt:
+def _text(text: str, add_special_tokens: bool) -> Prompt:
     if not text:
         raise _wrong("prompt must not be empty.")
-    if add_special_tokens:
-        return text
-    return _ids(llm.tokenizer.encode(text, add_special_tokens=False), llm)
+    return text if add_special_tokens else {"prompt": text, "add_special_tokens": False}
 
 
 def _ids(ids: list[int], llm: ServedLLM) -> Prompt:

@@ -10,6 +10,7 @@ import torch
 
 from core.api.errors import CheckpointError
 from core.layers.params import ParamGroup, Target, targets_of
+from core.worker.loading.transpose import Transposed
 
 if TYPE_CHECKING:
     from core.api.weights import WeightTensor
@@ -59,7 +60,8 @@ class WeightFiller:
                 continue
             target = missing.pop(name, None)
             if target is not None:
-                _copy(tensor, target, storage)
+                source: WeightTensor = Transposed(tensor) if self._names.transposes(tensor.name) else tensor
+                _copy(source, target, storage)
                 count += math.prod(tensor.shape)
             elif name in self._targets:
                 raise CheckpointError("CORE-M124", f"the checkpoint holds the tensor '{tensor.name}' twice.")
@@ -83,12 +85,12 @@ def _copy(tensor: WeightTensor, target: Target, storage: Storage) -> None:
 
 
 def _check_complete(unexpected: list[str], missing: list[str]) -> None:
-    lacks = f"{_tensors(missing)} of the model missing from the checkpoint: {_listing(missing)}."
+    lacks = f"the checkpoint lacks {_tensors(missing)} of the model: {_listing(missing)}."
     if unexpected:
-        also = f" Also {lacks}" if missing else ""
+        also = f" Besides, {lacks}" if missing else ""
         raise CheckpointError(
             "CORE-M120",
-            f"{_tensors(unexpected)} of the checkpoint without a place in the model: {_listing(unexpected)}.{also}",
+            f"the model has no place for {_tensors(unexpected)} of the checkpoint: {_listing(unexpected)}.{also}",
             hint="A model plugin names tensors to leave out in its weight rules.",
         )
     if missing:
@@ -96,7 +98,7 @@ def _check_complete(unexpected: list[str], missing: list[str]) -> None:
 
 
 def _tensors(names: list[str]) -> str:
-    return f"{len(names)} tensor is" if len(names) == 1 else f"{len(names)} tensors are"
+    return "1 tensor" if len(names) == 1 else f"{len(names)} tensors"
 
 
 def _listing(names: list[str]) -> str:

@@ -14,7 +14,8 @@ class NameMap:
     """Checkpoint name -> parameter name.
 
     Args:
-        rules: Renames (prefixes, first match wins) and globs of checkpoint names that are left out.
+        rules: Renames (prefixes, first match wins), globs of checkpoint names that are left out, and of those that
+            are transposed.
         tied: Parameter names that are left out because their layer shares another's parameters.
     """
 
@@ -31,3 +32,7 @@ class NameMap:
                 name = new + name.removeprefix(old)
                 break
         return None if name in self._tied else name
+
+    def transposes(self, name: str) -> bool:
+        """Say whether the checkpoint tensor `name` is stored the other way round."""
+        return any(fnmatchcase(name, pattern) for pattern in self._rules.transpose)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
@@ -22,8 +22,11 @@ class Feature:
     MIN_TOKENS = 1 << 7
     BIAS = 1 << 8
     PENALTIES = 1 << 9
+    MASKED = 1 << 10
+    PLUGGED = 1 << 11
+    PLUGGED_DRAW = 1 << 12
 
-    LOGITS = ALLOWED | BAD_WORDS | MIN_TOKENS | BIAS | PENALTIES
+    LOGITS = ALLOWED | BAD_WORDS | MIN_TOKENS | BIAS | PENALTIES | MASKED | PLUGGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class SampleBatch:
         output_counts: `(n,)` output tokens before this one.
         known: `(n,)` prompt and output tokens before this one.
         pool: The token pool, `(max_rows, tokens)` int32.
+        masks: Row -> bits of the tokens that it may take, for rows with the feature MASKED.
     """
 
     rows: np.ndarray
@@ -43,6 +47,7 @@ class SampleBatch:
     output_counts: np.ndarray
     known: np.ndarray
     pool: Tensor
+    masks: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def features(self) -> int:
@@ -61,7 +66,9 @@ class SampleBatch:
         """Yield the batch in runs of at most `size` rows, each with its place in the whole."""
         for begin in range(0, len(self.rows), size):
             part = slice(begin, begin + size)
-            yield (
-                part,
-                SampleBatch(self.rows[part], self.flags[part], self.output_counts[part], self.known[part], self.pool),
-            )
+            yield part, self.take(part)
+
+    def take(self, part: slice | np.ndarray) -> SampleBatch:
+        """Return some of the rows, in the order of `part`."""
+        arrays = (self.rows[part], self.flags[part], self.output_counts[part], self.known[part])
+        return SampleBatch(*arrays, self.pool, self.masks)

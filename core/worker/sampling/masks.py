@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,3 +115,26 @@ class BadWords:
             hit = ((words.prefixes == tail) | (words.prefixes == _ANY)).all(1)
             # Added, not assigned: several words may end in the same token, and one hit is enough.
             logits[i].index_add_(0, words.last, torch.zeros_like(hit, dtype=logits.dtype).masked_fill_(hit, NEVER))
+
+
+class GrammarMask:
+    """Keeps the tokens that a grammar allows in this step; the masks come with the batch."""
+
+    feature = Feature.MASKED
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self._device = device
+
+    def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
+        """Whether a row is masked is known only in each step."""
+        return False
+
+    def apply(self, logits: Tensor, batch: SampleBatch) -> None:
+        """Leave the allowed tokens as they are and nothing else."""
+        chosen = batch.using(self.feature)
+        bits = np.stack([batch.masks[int(row)] for row in batch.rows[chosen]])
+        allowed = np.unpackbits(bits.astype("<i4").view(np.uint8), axis=1, bitorder="little")[:, : self._vocab_size]
+        index = torch.from_numpy(chosen).to(self._device)
+        forbidden = torch.from_numpy(allowed == 0).to(self._device)
+        logits[index] = logits[index].masked_fill_(forbidden, NEVER)

@@ -1,7 +1,7 @@
 """The sampler: the order in which everything is applied to a step's logits.
 
-float32 logits -> raw log-probabilities -> allowed tokens -> bad words -> min tokens -> bias -> penalties -> greedy
-argmax, or temperature -> top-k -> top-p -> min-p -> a draw.
+float32 logits -> raw log-probabilities -> allowed tokens -> grammar -> bad words -> min tokens -> bias -> penalties ->
+plugins -> greedy argmax, or temperature -> plugins that never change the argmax -> top-k -> top-p -> min-p -> a draw.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from core.engine.step import NewRow, TopLogprobs
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
 from core.worker.sampling.logprobs import split_rows, top_logprobs
-from core.worker.sampling.masks import AllowedTokens, BadWords, MinTokens
+from core.worker.sampling.masks import AllowedTokens, BadWords, GrammarMask, MinTokens
 from core.worker.sampling.params import RowParams, column
 from core.worker.sampling.penalties import Penalties
+from core.worker.sampling.plugged import Plugged, PluggedLogits
 from core.worker.sampling.processors import LogitsProcessor
 from core.worker.sampling.rng import Uniforms
 from core.worker.sampling.truncation import cutoffs
@@ -55,17 +56,24 @@ class Sampler:
         params: Per-row numbers and feature bits.
     """
 
-    def __init__(self, max_rows: int, vocab_size: int, device: torch.device, seed: int = 0) -> None:
+    def __init__(
+        self, max_rows: int, vocab_size: int, device: torch.device, seed: int = 0, plugged: Sequence[Plugged] = ()
+    ) -> None:
         self.params = RowParams(max_rows)
         self._uniforms = Uniforms(seed, device)
         self._part = max(1, PART_ELEMENTS // vocab_size)
         self._processors: tuple[LogitsProcessor, ...] = (
             AllowedTokens(vocab_size, device),
+            GrammarMask(vocab_size, device),
             BadWords(vocab_size, device),
             MinTokens(vocab_size, device),
             LogitBias(vocab_size, device),
             Penalties(max_rows, vocab_size, device),
         )
+        early = [one for one in plugged if not one.processor.is_argmax_invariant]
+        late = [one for one in plugged if one.processor.is_argmax_invariant]
+        self._early = PluggedLogits(Feature.PLUGGED, early)
+        self._late = PluggedLogits(Feature.PLUGGED_DRAW, late)
 
     def admit(self, new_rows: Sequence[NewRow]) -> None:
         """Take the parameters of new rows; what their rows' previous owners asked for is forgotten."""
@@ -74,6 +82,11 @@ class Sampler:
             for processor in self._processors:
                 if processor.admit(new.row, new.params, new.stop_ids):
                     self.params.flags[new.row] |= processor.feature
+            for plugged in (self._early, self._late):
+                if plugged.processors and plugged.admit(new):
+                    # A row that could not be admitted must be met in every step, whatever it samples with.
+                    failed = Feature.PLUGGED if new.row in plugged.failed else 0
+                    self.params.flags[new.row] |= plugged.feature | failed
 
     def sample(self, logits: Tensor, batch: SampleBatch) -> Sampled:
         """Choose from `logits (n, vocab)`, any float dtype."""
@@ -90,7 +103,9 @@ class Sampler:
         else:
             logits = _neutral(logits, _note(logits.amax(-1), begin, out))
             raw, work = self._prepare(logits, batch, features)
+            self._note_plugged(batch, begin, out)  # before `_choose`, whose own notes come second
             tokens = self._choose(work, batch, features, begin, out)
+            self._note_plugged(batch, begin, out)
             if raw is not None:
                 self._report(raw, tokens, batch, begin, out)
         out.tokens[begin : begin + len(tokens)] = tokens
@@ -106,7 +121,14 @@ class Sampler:
         for processor in self._processors:
             if features & processor.feature:
                 processor.apply(work, batch)
+        if features & Feature.PLUGGED:
+            self._early.apply(work, batch)
         return raw, work
+
+    def _note_plugged(self, batch: SampleBatch, begin: int, out: Sampled) -> None:
+        for plugged in (self._early, self._late):
+            for i, message in plugged.errors(batch).items():
+                out.errors.setdefault(begin + i, message)
 
     def _choose(self, logits: Tensor, batch: SampleBatch, features: int, begin: int, out: Sampled) -> Tensor:
         best, tokens = logits.max(-1)
@@ -118,6 +140,8 @@ class Sampler:
         index = _index(random, logits)
         temperature = column(self.params.temperature[batch.rows[random]], logits.device)
         scaled = (_neutral(logits, sound)[index] - best.masked_fill(~sound, 0)[index, None]) / temperature
+        if features & Feature.PLUGGED_DRAW:
+            self._late.apply(scaled, batch.take(random))
         if features & Feature.TRUNCATED:
             self._truncate(scaled, batch.rows[random], batch.flags[random])
         tokens[index] = self._draw(scaled, batch, random)

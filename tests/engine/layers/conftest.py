@@ -16,6 +16,7 @@ from core_plugin_unquantized.scheme import Plain
 
 from core.api import AttentionContext, AttentionSite, KVLayout, ModelFiles
 from core.config.resolved import EngineConfig, Options
+from core.plugins.hooks import Hooks
 from core.plugins.plan import PluginPlan
 from core.testing.tinymodels import tiny_model
 from core.worker.loader import LoadedModel, load_model
@@ -87,6 +88,11 @@ class Active:
 
     def options(self, group):
         return {}
+
+    def specs(self, group):
+        return []
+
+    hooks = Hooks()
 
 
 @dataclass

@@ -9,10 +9,13 @@ from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext
 from core.api.errors import EngineError
+from core.api.kvspecs import KVSpec
 from core.api.platform import MemorySnapshot
 from core.config.resolved import KVOptions, Options, SchedulerOptions
 from core.engine.sampling import SamplingParams
 from core.engine.step import BlockUpdate, NewRow, StepPlan
+from core.layers.kernels import KernelTable
+from core.plugins.hooks import Hooks
 from core.worker import worker as worker_module
 from core.worker.worker import Worker
 
@@ -76,6 +79,7 @@ class FakeReceiver:
 class FakePlugins:
     def __init__(self, groups):
         self._groups = groups
+        self.hooks = Hooks()
 
     def impl(self, group):
         return {"core.platforms": FakePlatform, "core.weight_transfer": FakeReceiver}[group]
@@ -102,7 +106,15 @@ def make_worker(monkeypatch, make_bench):
         backend = TorchSdpaBackend(AttentionContext(device, torch.float32, torch.float32, config.block_size))
         model = type(make_bench().model)(backend)
         reload = lambda tensors: LOG.append(("reload", list(tensors)))  # noqa: E731
-        return SimpleNamespace(model=model, attentions=model.attentions[::-1], backend=backend, reload=reload)
+        return SimpleNamespace(
+            model=model,
+            attentions=model.attentions[::-1],
+            backend=backend,
+            reload=reload,
+            kv_specs=lambda: (KVSpec(),),
+            kernels=KernelTable("cpu", "float32"),
+            num_parameters=7,
+        )
 
     monkeypatch.setattr(worker_module, "load_model", load_model)
 
@@ -112,7 +124,7 @@ def make_worker(monkeypatch, make_bench):
             block_size=4,
             max_model_len=max_model_len,
             shape=SimpleNamespace(vocab_size=VOCAB),
-            checkpoint=SimpleNamespace(num_bytes=2**29),
+            checkpoint=SimpleNamespace(num_bytes=2**29, architecture="Tiny"),
             plan=SimpleNamespace(one=lambda group: SimpleNamespace(name="fake") if group in groups else None),
         )
         return Worker(config, FakePlugins(groups), lambda done, total: LOG.append(("progress", done, total)))

@@ -128,6 +128,7 @@ class FakeLLM:
 
     def __init__(self, **options):
         self.options, self.batches, self.closed = options, [], False
+        self.config = SimpleNamespace(shape=SimpleNamespace(vocab_size=300))
         type(self).instances.append(self)
 
     def generate(self, prompts, params):
@@ -157,6 +158,7 @@ def test_latency(llm, tmp_path, capsys):
     # No prompt comes twice: a prefix cache has nothing to find.
     seen = [tuple(ids) for batch in model.batches for ids in batch]
     assert len(set(seen)) == len(seen) and {len(ids) for ids in seen} == {5}
+    assert max(map(max, seen)) < 300  # the model's own vocabulary
     result = json.loads(path.read_text())
     assert set(result) == {"avg_latency", "latencies", "percentiles"}
     assert len(result["latencies"]) == 4

@@ -185,7 +185,7 @@ def test_engine_death_reaches_everyone(online, how):
 def test_an_engine_that_is_gone_when_a_request_is_sent(online):
     async def main():
         llm, engine = online()
-        llm._ensure_receiver = lambda: None  # nobody has noticed yet
+        llm.listen = lambda: None  # nobody has noticed yet
         engine.die(EngineError("CORE-E101", "gone"))
         with pytest.raises(EngineError, match="gone"):
             await collect(llm, "a", LONG)

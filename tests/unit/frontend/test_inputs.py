@@ -156,3 +156,30 @@ def test_parameters_are_held_against_the_vocabulary(inputs, params, param):
 def test_valid_parameters_are_passed_as_they_are(inputs):
     params = SamplingParams(logit_bias={5: 1.0}, allowed_token_ids=[1, 299], stop_token_ids=[3])
     assert inputs.complete(params) is params
+
+
+class Framed:
+    """A tokenizer that puts a token in front of every text."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def encode_batch(self, texts, *, add_special_tokens=True):
+        found = self._inner.encode_batch(texts, add_special_tokens=False)
+        return [[7, *ids] for ids in found] if add_special_tokens else found
+
+
+def test_special_tokens_are_left_out_of_those_texts_that_say_so(tokenizer):
+    inputs = InputProcessor(Framed(tokenizer), vocab_size=300, max_model_len=32)
+    bare = {"prompt": "a", "add_special_tokens": False}
+    a, b = (tokenizer.encode(text, add_special_tokens=False) for text in "ab")
+    found = inputs.prompts(["b", bare, [1, 2], {"prompt": "a", "add_special_tokens": True}, bare])
+    assert [prompt.ids for prompt in found] == [[7, *b], a, [1, 2], [7, *a], a]
+    assert found[1].text == "a"
+    long = {"prompt": "hello " * 10**6, "add_special_tokens": False}
+    started = time.perf_counter()
+    refused(lambda: inputs.prompt(long), "prompt", "context_length_exceeded")
+    assert time.perf_counter() - started < 0.5

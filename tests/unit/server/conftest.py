@@ -85,7 +85,11 @@ class FakeLLM:
         self, prompt, params, *, request_id=None, priority=0, cache_salt=None, delta=False
     ) -> AsyncIterator[RequestOutput]:
         assert delta
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt["prompt_token_ids"]
+        given = {"prompt": prompt, "add_special_tokens": True} if isinstance(prompt, str) else prompt
+        if "prompt" in given:
+            ids = self.tokenizer.encode(given["prompt"], add_special_tokens=given["add_special_tokens"])
+        else:
+            ids = given["prompt_token_ids"]
         if len(ids) >= self.max_model_len:
             raise RequestError("too long", param="prompt", code="context_length_exceeded")
         self.requests.append({"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "ids": ids})

@@ -29,7 +29,7 @@ def missing_shard(index: Path, shard: str, tensor: str) -> CheckpointError:
 
 def no_weights(directory: Path) -> CheckpointError:
     """A directory without safetensors files."""
-    pickled = sorted(path.name for path in directory.iterdir() if path.suffix in (".bin", ".pt", ".pth"))
+    pickled = sorted(path.name for path in directory.glob("*") if path.suffix in (".bin", ".pt", ".pth"))
     if pickled:
         return CheckpointError(
             "CORE-M133",
@@ -38,5 +38,5 @@ def no_weights(directory: Path) -> CheckpointError:
             hint="Convert the model to safetensors, or take a version that has them.",
         )
     return CheckpointError(
-        "CORE-M134", f"{directory} has a config.json, but no .safetensors files.", hint="Fetch the weights as well."
+        "CORE-M134", f"{directory} holds no .safetensors files.", hint="Fetch the weights as well."
     )

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+
 import psutil
 import torch
 
 from core.api.platform import MemorySnapshot
 from core_plugin_cpu.cgroups import memory_limit
+from core_plugin_cpu.graphs import ProgramGraphs
+from core_plugin_cpu.native import library
 from core_plugin_cpu.processor import available_cores, read_processor
 from core_plugin_cpu.stream import ThreadStream
 
 
+_LOG = logging.getLogger(__name__)
+
+
 class CPUPlatform:
-    """The host processor as a device."""
+    """The host processor as a device.
+
+    Attributes:
+        graphs: Decode steps as programs of native calls; None without the native library.
+    """
 
     def __init__(self) -> None:
+        self.graphs = ProgramGraphs() if library.available() else None
         self._threads = available_cores()
         self._streams: list[ThreadStream] = []
 
@@ -23,6 +35,12 @@ class CPUPlatform:
         self._threads = threads or available_cores()
         torch.set_num_threads(self._threads)
         torch.manual_seed(seed)
+        if not library.available():
+            _LOG.warning(
+                "No native kernels (%s): everything runs in plain torch, several times slower. To change that, %s",
+                library.reason(),
+                library.REMEDY,
+            )
         return torch.device("cpu")
 
     def memory(self) -> MemorySnapshot:
@@ -39,9 +57,14 @@ class CPUPlatform:
         return stream
 
     def describe(self) -> dict[str, str]:
-        """Return processor, compute threads and instruction sets."""
+        """Return processor, compute threads, instruction sets, and the one that the native kernels use."""
         processor = read_processor()
-        return {"device": processor.name, "threads": str(self._threads), "isa": ", ".join(processor.isa)}
+        return {
+            "device": processor.name,
+            "threads": str(self._threads),
+            "isa": ", ".join(processor.isa),
+            "native kernels": library.isa() if library.available() else f"none: {library.reason()}",
+        }
 
     def close(self) -> None:
         """Close the streams that are still open."""

@@ -1,0 +1,150 @@
+"""Time the packed matrix products of the CPU plugin next to `torch.nn.functional.linear`.
+
+    python benchmarks/cpu_gemm.py [--formats bf16 f32 ...] [--rows 1 8 32 512] [--threads N] [--isa LEVEL]
+
+For every shape it prints the best of many short repeats (other processes disturb the slower ones), the rate, and what
+part of the limit that is. The limit is the larger of two times: the bytes of the weights over the bandwidth, and the
+multiply-adds over the peak of the instructions. Both are measured at the start with the library's own kernels: the
+bandwidth on a weight that fits no cache, the peak on a product that fits the L2 cache. Where weights stay in a cache,
+more than 100 % of the memory's bandwidth is possible: `--cold` walks through copies of the weight that fit no cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from core_plugin_cpu.native import blocks, gemm, library
+from core_plugin_cpu.native.gemm import Format, PackedWeight
+
+SHAPES = {"qkv": (960, 576), "o": (576, 576), "gate_up": (3072, 576), "down": (576, 1536), "head": (49152, 576)}
+COLD_BYTES = 600 << 20
+SLICE = 0.12
+
+
+def best_of(run: Callable[[], object], seconds: float = SLICE) -> float:
+    """Return the least seconds of one call, of as many as fit into the time, at least three."""
+    run()
+    least, end, count = float("inf"), time.perf_counter() + seconds, 0
+    while count < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        least, count = min(least, time.perf_counter() - start), count + 1
+    return least
+
+
+def packed(kind: Format, n: int, k: int) -> PackedWeight:
+    """Return a random weight of the format."""
+    if kind in (Format.F32, Format.BF16):
+        return gemm.pack(torch.randn(n, k).to(torch.float32 if kind == Format.F32 else torch.bfloat16))
+    if kind in (Format.W8A8, Format.W8A16):
+        weight = torch.randint(-127, 128, (n, k), dtype=torch.int8)
+        return gemm.pack_int8(weight, torch.rand(n) / 127, activations=8 if kind == Format.W8A8 else 16)
+    layout = blocks.FORMATS[kind.name]
+    return gemm.pack_blocks(torch.randint(0, 100, (n, k // layout.values * layout.stored), dtype=torch.uint8), kind, k)
+
+
+class Rotation:
+    """Copies of one weight, used in turn, so that none is in a cache when its turn comes."""
+
+    def __init__(self, kind: Format, n: int, k: int, *, cold: bool) -> None:
+        first = packed(kind, n, k)
+        copies = max(1, COLD_BYTES // first.nbytes) if cold else 1
+        parts = [
+            (first.data.clone(), None if first.scales is None else first.scales.clone()) for _ in range(copies - 1)
+        ]
+        self.weights = [first, *(PackedWeight(kind, n, k, data, scales, first.sums) for data, scales in parts)]
+        self.turn = 0
+
+    def next(self) -> PackedWeight:
+        """Return the copy whose turn it is."""
+        self.turn = (self.turn + 1) % len(self.weights)
+        return self.weights[self.turn]
+
+
+def time_product(weights: Rotation, m: int, dtype: torch.dtype) -> float:
+    """Return the seconds of one product of `m` rows, buffers made beforehand."""
+    weight = weights.weights[0]
+    x, y = torch.randn(m, weight.k).to(dtype), torch.empty(m, weight.n, dtype=dtype)
+    code = gemm.CODES[dtype]
+    sizes = (m, weight.n, weight.k, weight.k, weight.n, code, code, weight.format, torch.get_num_threads())
+    space = torch.empty(gemm.workspace_bytes(sizes), dtype=torch.uint8)
+
+    def call(weight: PackedWeight) -> bytes:
+        parts = (x, weight.data, weight.scales, weight.sums, None, y, None, space)
+        return gemm.GEMM.pack(*(0 if part is None else part.data_ptr() for part in parts), *sizes)
+
+    calls = [call(weight) for weight in weights.weights]
+    function = gemm.GEMM._function
+
+    def run() -> None:
+        weights.turn = (weights.turn + 1) % len(calls)
+        function(calls[weights.turn])
+
+    return best_of(run)
+
+
+def limits(kind: Format, dtype: torch.dtype) -> tuple[float, float]:
+    """Return bytes per second from memory and multiply-adds per second, both at their best."""
+    large, small = packed(kind, 1 << 14, 1 << 14 if kind != Format.F32 else 1 << 13), packed(kind, 1024, 512)
+    rate = large.nbytes / time_product(_only(large), 1, dtype)
+    peak = 256 * 1024 * 512 / time_product(_only(small), 256, dtype)
+    return rate, peak
+
+
+def _only(weight: PackedWeight) -> Rotation:
+    rotation = Rotation.__new__(Rotation)
+    rotation.weights, rotation.turn = [weight], 0
+    return rotation
+
+
+def shapes_of(kind: Format) -> dict[str, tuple[int, int]]:
+    """Return the shapes; formats of 256 values a block cannot hold 576 of them."""
+    values = blocks.FORMATS[kind.name].values if kind.name in blocks.FORMATS else 1
+    return {name: (n, -(-k // values) * values) for name, (n, k) in SHAPES.items()}
+
+
+def report(kind: Format, rows: list[int], *, cold: bool) -> None:
+    """Print the table of one format."""
+    dtype = torch.float32 if kind == Format.F32 else torch.bfloat16
+    bandwidth, peak = limits(kind, dtype)
+    print(f"\n{kind.name}: {bandwidth / 1e9:.1f} GB/s from memory, {2 * peak / 1e9:.0f} GFLOP/s (measured)")
+    print(f"{'shape':>8} {'n x k':>12} {'m':>5} {'us':>9} {'GB/s':>7} {'GFLOP/s':>8} {'% limit':>8} {'torch us':>9}")
+    for name, (n, k) in shapes_of(kind).items():
+        weights = Rotation(kind, n, k, cold=cold)
+        dense = torch.randn(n, k).to(dtype)
+        for m in rows:
+            seconds = time_product(weights, m, dtype)
+            bound = max(weights.weights[0].nbytes / bandwidth, m * n * k / peak)
+            torch_seconds = best_of(partial(F.linear, torch.randn(m, k).to(dtype), dense), SLICE / 2)
+            print(
+                f"{name:>8} {f'{n} x {k}':>12} {m:>5} {seconds * 1e6:>9.1f} "
+                f"{weights.weights[0].nbytes / seconds / 1e9:>7.1f} {2 * m * n * k / seconds / 1e9:>8.0f} "
+                f"{100 * bound / seconds:>8.0f} {torch_seconds * 1e6:>9.1f}"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--formats", nargs="+", default=["BF16"], type=str.upper, choices=[kind.name for kind in Format])
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 8, 32, 512])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--isa", help="cap of the instruction set")
+    parser.add_argument("--cold", action="store_true", help="weights come from memory in every repeat")
+    options = parser.parse_args()
+    if not library.available():
+        raise SystemExit(f"no native library: {library.reason()}")
+    if options.isa:
+        library.select_isa(options.isa)
+    torch.set_num_threads(options.threads)
+    print(f"{library.isa()}, {options.threads} threads")
+    for name in options.formats:
+        report(Format[name], options.rows, cold=options.cold)
+
+
+if __name__ == "__main__":
+    main()

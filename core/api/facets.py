@@ -1,0 +1,84 @@
+"""Optional facets of a platform: captured graphs, and collectives between devices. Provisional.
+
+A platform that has one offers it as an attribute, `graphs` or `collectives`; without the attribute, or with None, the
+facet is absent and nothing asks for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api.models import StepInputs
+
+Forward = Callable[["StepInputs"], "Tensor"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """Size of a step: what decides which graph can run it."""
+
+    num_tokens: int
+    num_rows: int
+    max_query_len: int
+    max_seq_len: int
+
+
+class Graph(Protocol):
+    """A captured forward pass."""
+
+    def replay(self, step: StepInputs) -> Tensor:
+        """Run the captured work on the inputs of `step`; return the final hidden states, `(tokens, hidden)`."""
+        ...
+
+
+class GraphFacet(Protocol):
+    """Captures forward passes and replays them. Copying inputs into fixed buffers and padding are its own affair."""
+
+    def key(self, shape: StepShape) -> Hashable | None:
+        """Return what identifies the graph for a step of this shape; None runs the step without a graph."""
+        ...
+
+    def capture(self, forward: Forward, step: StepInputs) -> Graph:
+        """Capture `forward` on inputs like those of `step`. The step itself is run by the `replay` that follows.
+
+        Graphs are dropped when weights are replaced, and captured anew.
+        """
+        ...
+
+
+class CollectiveFacet(Protocol):
+    """Exchange between the ranks of a group.
+
+    Attributes:
+        rank, world_size: This process, and how many there are.
+        alignment: Sizes along the exchanged dimension must be a multiple of this many elements.
+    """
+
+    rank: int
+    world_size: int
+    alignment: int
+
+    def all_reduce(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all ranks."""
+        ...
+
+    def all_gather(self, tensor: Tensor, dim: int) -> Tensor:
+        """Return every rank's tensor, concatenated along `dim` in the order of ranks."""
+        ...
+
+    def all_to_all(self, tensor: Tensor, splits: Sequence[int]) -> Tensor:
+        """Send `splits[r]` leading rows to rank r, in order; return what arrived, in the order of ranks."""
+        ...
+
+    def broadcast(self, tensor: Tensor, source: int) -> Tensor:
+        """Return rank `source`'s tensor."""
+        ...
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        ...

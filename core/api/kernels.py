@@ -1,0 +1,65 @@
+"""Kernels: faster forms of functional operations. Provisional.
+
+An operation is specified by its form in plain torch (`core.ops`); a kernel is a callable with the same signature and,
+within its stated precision, the same values. Kernels are chosen once, while a model is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from core.api.verdict import Verdict
+
+OPS = frozenset({"rms_norm", "add_rms_norm", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "apply_rotary"})
+"""Operations that layers ask kernels for; `core.ops.registry` has their reference forms."""
+
+
+class DimRule(BaseModel):
+    """Which sizes of one dimension a kernel takes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    least: int = 1
+    most: int | None = None
+    multiple_of: int = 1
+
+    def against(self, name: str, size: int) -> str | None:
+        """Return why `size` is not taken, or None."""
+        if size < self.least or (self.most is not None and size > self.most):
+            return f"{name} {size} is outside {self.least} to {self.most if self.most is not None else 'any'}"
+        return None if size % self.multiple_of == 0 else f"{name} {size} is not a multiple of {self.multiple_of}"
+
+
+class KernelRequest(BaseModel):
+    """What a layer asks for.
+
+    Attributes:
+        op: Name of the operation.
+        device: torch device type.
+        dtype: Compute dtype.
+        dims: Sizes known while the layer is built (`size` of a norm, `head_dim` of a rotary embedding).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    op: str
+    device: str
+    dtype: str
+    dims: Mapping[str, int] = {}
+
+
+def check_kernel(
+    request: KernelRequest, devices: frozenset[str], dtypes: frozenset[str], dims: Mapping[str, DimRule]
+) -> Verdict:
+    """Hold a kernel's data against a request and return every reason against it."""
+    sizes = [
+        rule.against(name, request.dims[name]) if name in request.dims else f"{name} is not known here"
+        for name, rule in dims.items()
+    ]
+    return Verdict.of(
+        None if {request.device, "*"} & devices else f"device {request.device} not in {{{', '.join(sorted(devices))}}}",
+        None if request.dtype in dtypes else f"dtype {request.dtype} not in {{{', '.join(sorted(dtypes))}}}",
+        *sizes,
+    )

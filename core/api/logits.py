@@ -1,0 +1,70 @@
+"""Logits processors: batch-level changes of logits before a token is chosen. Provisional."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor
+
+    from core.api.sampling import SamplingView
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsContext:
+    """What a processor is made with.
+
+    Attributes:
+        device: Where the logits live.
+        vocab_size: Columns of the logits.
+        max_rows: Rows are numbered `0 .. max_rows - 1`; a request keeps its row for life.
+        tokens: `(max_rows, max_model_len + 1)` int32 on the device: prompt, then output tokens of every row. Read only.
+        options: The plugin's own options.
+    """
+
+    device: torch.device
+    vocab_size: int
+    max_rows: int
+    tokens: Tensor
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LogitsProcessor(Protocol):
+    """Runtime of a `LogitsSpec`, in the worker.
+
+    Attributes:
+        is_argmax_invariant: True when `apply` never changes which token is the most likely: the processor then runs
+            for rows that are drawn at random only, after temperature.
+    """
+
+    is_argmax_invariant: bool
+
+    def __init__(self, ctx: LogitsContext) -> None: ...
+
+    def admit(self, row: int, params: SamplingView, prompt: np.ndarray) -> bool:
+        """A request takes `row`: keep what `apply` needs and say whether this processor concerns it at all.
+
+        Args:
+            prompt: `(prompt,)` int32 token ids.
+
+        Raises:
+            Exception: Ends this request alone, with the message.
+        """
+        ...
+
+    def release(self, row: int) -> None:
+        """The request that `admit` accepted on `row` is gone; told at the latest when the row is given away again."""
+        ...
+
+    def apply(self, logits: Tensor, rows: np.ndarray, output_counts: np.ndarray) -> None:
+        """Change `logits (n, vocab)` float32 in place.
+
+        Args:
+            rows: `(n,)` int64, the row of each line; only rows that `admit` accepted.
+            output_counts: `(n,)` int64, output tokens each row has so far.
+        """
+        ...

@@ -1,0 +1,74 @@
+"""Structured output: grammars that say which token may come next. Provisional.
+
+A backend compiles a grammar once (in a thread, while the request waits) and gives every request a matcher. The engine
+asks the matcher for a mask before each step of its row, and tells it every token that was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from core.api.tokenizer import Tokenizer
+
+GRAMMAR_KINDS = ("json_schema", "json_object", "regex", "choice", "grammar", "structural_tag")
+"""Kinds of grammar a request may carry; `value` is JSON text, a pattern, a JSON list of texts, or EBNF."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredContext:
+    """What a backend is made with.
+
+    Attributes:
+        vocab_size: Bits of a mask.
+        tokenizer: Returns the model's tokenizer (its `eos_ids` are what a matcher allows once the grammar is
+            complete); call it when it is first needed, because loading it takes time.
+        options: The plugin's own options.
+    """
+
+    vocab_size: int
+    tokenizer: Callable[[], Tokenizer]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class GrammarMatcher(Protocol):
+    """Where one sequence stands in a grammar."""
+
+    def fill(self, mask: np.ndarray) -> None:
+        """Set bit `t % 32` of `mask[t // 32]` (int32, all zero before) for every token `t` that may come next."""
+        ...
+
+    def accept(self, token: int) -> bool:
+        """Move on by a chosen token; False if the grammar does not allow it (the sequence then ends with an error).
+
+        Tokens that end the text are not told.
+        """
+        ...
+
+    def rollback(self, count: int) -> None:
+        """Take back the last `count` accepted tokens, for drafts that were refused."""
+        ...
+
+    def is_complete(self) -> bool:
+        """Whether the text so far is a whole sentence of the grammar."""
+        ...
+
+
+class CompiledGrammar(Protocol):
+    """A grammar ready for use, shared by the requests that carry it."""
+
+    def matcher(self) -> GrammarMatcher: ...
+
+
+class StructuredOutputBackend(Protocol):
+    """Runtime of a `StructuredOutputSpec`, in the engine process. Torch-free."""
+
+    def __init__(self, ctx: StructuredContext) -> None: ...
+
+    def compile(self, kind: str, value: str) -> CompiledGrammar:
+        """Compile a grammar; runs in a thread. Raises `ValueError` saying what is wrong with the grammar."""
+        ...

@@ -1,0 +1,195 @@
+"""Help in layers for commands that take every option: a short page, all of it, one section, or one option."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from core.api.errors import ConfigError
+from core.config.fields import OptionField, option_fields, section_help
+from core.config.parser import CoreParser, nearest
+
+COMMON = (
+    *("model.served_model_name", "model.dtype", "model.max_model_len", "kv.kv_memory", "scheduler.max_num_seqs"),
+    *("select.platform", "select.attention_backend", "select.tool_parser", "server.host", "server.port"),
+    "server.api_key",
+)
+"""What the short page shows."""
+
+PLUGINS = "plugins"
+"""Section of the options that plugins declare."""
+
+_INDENT = " " * 6
+
+
+def add_help_flag(parser: CoreParser) -> None:
+    """Add `--help`, `--help=all`, `--help=SECTION` and `--help=FLAG` in the place of argparse's own."""
+    parser.add_argument(
+        "-h",
+        "--help",
+        nargs="?",
+        const="",
+        action=_Help,
+        default=argparse.SUPPRESS,
+        metavar="all|SECTION|FLAG",
+        help="Show the common flags, all of them, a section, or one flag.",
+    )
+
+
+class _Help(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> NoReturn:
+        print(page(parser, str(values)))
+        sys.exit(0)
+
+
+def page(parser: argparse.ArgumentParser, topic: str) -> str:
+    """Return the page for a topic: empty, `all`, a section or a flag, environment variable or path.
+
+    Raises:
+        ConfigError: CORE-C104 with the nearest topic.
+    """
+    wanted = topic.strip().lower()
+    if not wanted:
+        return "\n".join(_short(parser))
+    if wanted == "all":
+        sections = [line for name in section_help() for line in _section(name)]
+        return "\n".join([*_head(parser), *sections, *_plugin_section(), *_general(parser)])
+    if wanted in section_help():
+        return "\n".join(_section(wanted))
+    if wanted == PLUGINS:
+        return "\n".join([*_section("select"), *_plugin_section()])
+    return "\n".join(_one(topic))
+
+
+def find_option(name: str) -> OptionField | None:
+    """Return the option that a flag, environment variable or path names, or None."""
+    wanted = name.removeprefix("--").removeprefix("no-").replace("_", "-").lower()
+    for field in option_fields():
+        if wanted in (*field.names, field.path.replace("_", "-"), field.env.replace("_", "-").lower()):
+            return field
+    return None
+
+
+def explain(field: OptionField) -> list[str]:
+    """Return lines that say what one option means and every way to set it."""
+    return [
+        f"{field.path}: {field.description}",
+        f"  flags        {', '.join(spellings(field))}",
+        f"  environment  {field.env}",
+        f"  file         {field.path}",
+        f"  allowed      {field.allowed}{', or nothing' if field.optional else ''}",
+        f"  default      {_default(field) or 'none'}",
+    ]
+
+
+def spellings(field: OptionField) -> list[str]:
+    """Return an option's flags as help shows them."""
+    return [f"--[no-]{name}" if field.kind == "bool" else f"--{name}" for name in field.names]
+
+
+def _short(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield from _head(parser)
+    yield "common flags:"
+    for field in option_fields():
+        if field.path in COMMON:
+            yield from _entry(field)
+    yield from _general(parser)
+    yield ""
+    yield f"more: --help=all, --help=SECTION ({', '.join((*section_help(), PLUGINS))}), --help=FLAG"
+
+
+def _head(parser: argparse.ArgumentParser) -> list[str]:
+    return [
+        f"usage: {parser.prog} [MODEL] [--FLAG VALUE ...]",
+        "",
+        parser.description or "",
+        "flag > CORE_* environment > --config file > default",
+        "",
+        "  MODEL  alias, file, directory or hub id; none: the default model",
+        "",
+    ]
+
+
+def _general(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the flags that are not options of the engine."""
+    paths = {field.path for field in option_fields()}
+    yield ""
+    yield "general:"
+    for action in parser._actions:
+        if action.option_strings and action.dest not in paths:
+            metavar = f" {action.metavar}" if action.metavar and action.nargs != 0 else ""
+            yield f"  {', '.join(action.option_strings)}{metavar}"
+            yield f"{_INDENT}{action.help or ''}"
+
+
+def _section(name: str) -> Iterator[str]:
+    yield f"{name}: {section_help()[name]}"
+    for field in option_fields():
+        if field.section == name:
+            yield from _entry(field)
+    yield ""
+
+
+def _entry(field: OptionField) -> Iterator[str]:
+    yield f"  {', '.join(spellings(field))} {_value(field)}".rstrip()
+    yield f"{_INDENT}{field.description}"
+    default = _default(field)
+    yield f"{_INDENT}[{field.env}, {field.path}{f', default {default}' if default else ''}]"
+
+
+def _value(field: OptionField) -> str:
+    if field.choices:
+        return "{" + ",".join(field.choices) + "}"
+    return {"bool": "", "int": "N", "float": "X", "list": "NAME[,NAME]", "mapping": "JSON"}.get(field.kind, "TEXT")
+
+
+def _default(field: OptionField) -> str:
+    return "" if field.default in (None, [], {}) else str(field.default)
+
+
+def _plugin_section() -> Iterator[str]:
+    yield f"{PLUGINS}: options that installed plugins declare, as --opt NAME.KEY=VALUE"
+    for _, lines in _plugin_options():
+        yield from lines
+    yield ""
+
+
+def _plugin_options() -> Iterator[tuple[str, list[str]]]:
+    """Yield `NAME.KEY` and its lines for every option of every installed plugin; one that fails says so."""
+    from core.api.descriptors import DESCRIPTORS
+    from core.api.errors import PluginError
+    from core.plugins.catalog import Catalogue
+    from core.plugins.drivers import load_descriptors
+    from core.plugins.options import option_rows
+
+    catalogue = Catalogue.scan()
+    for group in DESCRIPTORS:
+        for candidate in load_descriptors(catalogue, group)[0] if catalogue.entries(group) else []:
+            name, owner = candidate.entry.name, candidate.entry.owner
+            try:
+                rows = option_rows(candidate)
+            except PluginError as error:
+                yield name, [f"  {name}: its options cannot be shown: {error}"]
+                continue
+            for key, default, description in rows:
+                path = f"runtime.plugin_options.{name}.{key}"
+                twins = f"[CORE_PLUGIN_OPTIONS (JSON), {path}, default {default}; plugin {name} of {owner}]"
+                text = [f"{_INDENT}{description}"] if description else []
+                yield f"{name}.{key}", [f"  --opt {name}.{key}=VALUE", *text, f"{_INDENT}{twins}"]
+
+
+def _one(topic: str) -> Iterable[str]:
+    field = find_option(topic)
+    if field is not None:
+        return explain(field)
+    options = dict(_plugin_options())
+    if topic in options:
+        return options[topic]
+    plugin = [line for name, lines in options.items() if name.partition(".")[0] == topic for line in lines]
+    if plugin:
+        return plugin
+    known = [*section_help(), PLUGINS, "all", *options, *(name for field in option_fields() for name in field.names)]
+    hint = nearest(topic.removeprefix("--"), known) or f"Sections: {', '.join((*section_help(), PLUGINS))}."
+    raise ConfigError("CORE-C104", f"there is no help on {topic!r}.", hint=hint)

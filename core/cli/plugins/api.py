@@ -1,0 +1,52 @@
+"""`core plugins api`: the kinds of plugin and the API integers that this core accepts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from core.api.versions import WINDOW, versions
+from core.plugins.kinds import KINDS
+
+HEADER = ("kind", "group", "api", "accepted", "tier", "descriptor", "option")
+
+
+def add(actions: Any) -> None:
+    """Add the action."""
+    parser = actions.add_parser("api", help="Show the kinds of plugin and their API integers.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.set_defaults(run=run_api)
+
+
+def run_api(args: argparse.Namespace) -> int:
+    """Print one row for each kind."""
+    rows = [_row(group) for group in KINDS]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    from core.cli.ui.tables import table
+
+    print(table(HEADER, [tuple(_shown(row[key]) for key in HEADER) for row in rows]))
+    return 0
+
+
+def _row(group: str) -> dict[str, Any]:
+    from core.api.descriptors import DESCRIPTORS
+
+    kind, (current, tier) = KINDS[group], versions()[group]
+    return {
+        "kind": kind.label,
+        "group": group,
+        "api": current,
+        "accepted": [max(1, current - WINDOW), current],
+        "tier": tier,
+        "descriptor": DESCRIPTORS[group].__name__ if group in DESCRIPTORS else "module",
+        "option": kind.flag,
+    }
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return "-".join(map(str, dict.fromkeys(value)))
+    return str(value) or "-"

@@ -1,0 +1,33 @@
+"""`core plugins test`: the conformance kit for one plugin."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from core.api.errors import PluginError
+
+
+def add(actions: Any) -> None:
+    """Add the action."""
+    parser = actions.add_parser(
+        "test",
+        help="Run the conformance kit for a plugin.",
+        description="The same as: python -m pytest --core-plugin-conformance=NAME. Its exit status is pytest's.",
+    )
+    parser.add_argument("name", metavar="NAME", help="Plugin, kind:plugin, or distribution.")
+    parser.add_argument("pytest", nargs="*", metavar="ARG", help="For pytest, after `--`: -- -x -k cpu")
+    parser.set_defaults(run=run_test)
+
+
+def run_test(args: argparse.Namespace) -> int:
+    """Run pytest and return its status."""
+    if find_spec("pytest") is None:
+        raise PluginError(
+            "CORE-P322", "the conformance kit needs pytest, which is not installed.", hint="pip install pytest"
+        )
+    command = [sys.executable, "-m", "pytest", f"--core-plugin-conformance={args.name}", *args.pytest]
+    return subprocess.run(command, check=False).returncode

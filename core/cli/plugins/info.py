@@ -1,0 +1,62 @@
+"""`core plugins info`: what a plugin says of itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from core.cli.plugins.listing import rows_of
+from core.cli.plugins.naming import named
+from core.plugins.catalog import Catalogue, Entry
+
+if TYPE_CHECKING:
+    from core.plugins.drivers import Candidate
+
+
+def add(actions: Any) -> None:
+    """Add the action."""
+    parser = actions.add_parser("info", help="Show what a plugin says of itself.")
+    parser.add_argument("name", metavar="NAME", help="name, name@distribution, or kind:name.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.set_defaults(run=run_info)
+
+
+def run_info(args: argparse.Namespace) -> int:
+    """Print everything that is known of the plugins of one name."""
+    facts = [_facts(entry) for entry in named(Catalogue.scan(), args.name)]
+    if args.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    from core.cli.ui.tables import table
+
+    print("\n\n".join(table((), [(key, _shown(value)) for key, value in one.items()]) for one in facts))
+    return 0
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    facts = {**rows_of(Catalogue([entry]), entry.group)[0], "entry point": f"{entry.group} {entry.value}"}
+    if facts["state"] != "ok":
+        return facts
+    from core.plugins.drivers import load_descriptors
+
+    (candidate,), _ = load_descriptors(Catalogue([entry]), entry.group)
+    described = candidate.descriptor.model_dump(mode="json", exclude={"name", "api", "maturity", "options"})
+    return facts | described | _options(candidate)
+
+
+def _options(candidate: Candidate) -> dict[str, Any]:
+    """Return the plugin's options with their defaults and descriptions."""
+    if candidate.descriptor.options is None:
+        return {"options": "none declared"}
+    from core.plugins.options import option_rows
+
+    return {
+        f"option {name}": f"{default}  {description}".strip() for name, default, description in option_rows(candidate)
+    }
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return "-" if value is None else str(value)

@@ -1,0 +1,74 @@
+"""`core plugins list`: every installed plugin, from metadata and manifests; a broken one is a row, never the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from core.api.errors import ConfigError
+from core.cli.plugins.naming import group_of
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.kinds import HOOKS_GROUP, KINDS, kind_of
+
+HEADER = ("kind", "name", "distribution", "version", "api", "maturity", "state")
+
+
+def add(actions: Any) -> None:
+    """Add the action."""
+    parser = actions.add_parser("list", help="List every installed plugin.")
+    parser.add_argument("--kind", metavar="K", help="Only this kind: its group, with or without `core.`, or its name.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.set_defaults(run=run_list)
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print one row for each installed plugin."""
+    catalogue = Catalogue.scan(_disabled())
+    groups = [group_of(args.kind)] if args.kind else [*KINDS, *sorted(set(catalogue.groups()) - set(KINDS))]
+    rows = [row for group in groups for row in rows_of(catalogue, group)]
+    if args.json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    from core.cli.ui.tables import table
+
+    print(table(HEADER, [tuple(str(row[key]) for key in HEADER) for row in rows]))
+    return 0
+
+
+def rows_of(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
+    """Return a group's plugins as plain rows, in the catalogue's order; hook modules are not imported."""
+    disabled = [_row(entry, "disabled") for entry in catalogue.disabled_entries() if entry.group == group]
+    return [*_usable_rows(catalogue, group), *disabled]
+
+
+def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
+    if group == HOOKS_GROUP:
+        return [_row(entry, "not loaded") for entry in catalogue.entries(group)]
+    if group not in KINDS:
+        return [_row(entry, "unknown kind: this core does not use it") for entry in catalogue.entries(group)]
+    if not catalogue.entries(group):
+        return []
+    from core.plugins.drivers import load_descriptors
+
+    candidates, failures = load_descriptors(catalogue, group)
+    rows = {one.entry: _row(one.entry, "ok", one.descriptor.api, one.descriptor.maturity) for one in candidates}
+    rows |= {one.entry: _row(one.entry, f"failed: {one.reason} ({one.code})") for one in failures}
+    return [rows[entry] for entry in catalogue.entries(group)]
+
+
+def _row(entry: Entry, state: str, api: int | str = "-", maturity: str = "-") -> dict[str, Any]:
+    values = (kind_of(entry.group).label, entry.name, entry.dist, entry.version, api, maturity, state)
+    return dict(zip(HEADER, values))
+
+
+def _disabled() -> list[str]:
+    """Return what the environment and the configuration file disable; a wrong setting must not hide the list."""
+    from core.config.load import load_options
+
+    try:
+        return load_options(argparse.Namespace()).options.select.disable_plugin
+    except ConfigError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return []

@@ -1,0 +1,47 @@
+"""How plugins and kinds are named on the command line."""
+
+from __future__ import annotations
+
+from core.api.errors import PluginError
+from core.plugins.catalog import Catalogue, Entry, normalise, similar
+from core.plugins.kinds import KINDS
+
+
+def group_of(text: str) -> str:
+    """Return the group of a kind: its group with or without `core.`, its label, or its option.
+
+    Raises:
+        PluginError: CORE-P101 naming the kinds.
+    """
+    for group, kind in KINDS.items():
+        if text in (group, group.removeprefix("core."), kind.label, kind.label.replace(" ", "_"), kind.option):
+            return group
+    names = [group.removeprefix("core.") for group in KINDS]
+    hint = similar(text, names) or f"Kinds: {', '.join(names)}."
+    raise PluginError("CORE-P101", f"there is no kind of plugin called '{text}'.", hint=hint)
+
+
+def named(catalogue: Catalogue, ask: str, *, dists: bool = False) -> list[Entry]:
+    """Return the entries that `name`, `name@distribution` or `kind:name` names; several kinds may share a name.
+
+    Args:
+        dists: Whether a distribution's name means all of its plugins.
+
+    Raises:
+        PluginError: CORE-P101 when there is none.
+    """
+    every = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
+    if dists and (owned := [entry for entry in every if normalise(entry.dist) == normalise(ask)]):
+        return owned
+    kind, _, rest = ask.rpartition(":")
+    group = group_of(kind) if kind else None
+    name, _, dist = rest.partition("@")
+    found = [
+        entry
+        for entry in every
+        if entry.name == name and group in (None, entry.group) and normalise(dist) in ("", normalise(entry.dist))
+    ]
+    if not found:
+        hint = similar(name, sorted({entry.name for entry in every})) or "See `core plugins list`."
+        raise PluginError("CORE-P101", f"no plugin named '{rest}' is installed.", hint=hint)
+    return found

@@ -1,0 +1,66 @@
+"""`core plugins why`: choose as `serve` would, and explain every choice."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from core.api.errors import CoreError
+
+if TYPE_CHECKING:
+    from core.boot import Resolver
+    from core.config.resolved import Options
+
+
+def add(actions: Any) -> None:
+    """Add the action; `core.cli.plugins` gives it the flags of `serve`."""
+    parser = actions.add_parser("why", help="Choose as `serve` would, and explain every choice.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.set_defaults(run=run_why)
+
+
+def run_why(args: argparse.Namespace) -> int:
+    """Resolve without starting anything and print every selection, also those before a failure."""
+    from core.boot import Resolver
+    from core.config.load import load_options
+
+    options: Options = load_options(args).options
+    resolver = Resolver(options)
+    try:
+        resolution = resolver.run()
+    except CoreError as error:
+        if not args.json:
+            _print(resolver)
+            raise
+        print(json.dumps({**_explained(resolver), "error": error.to_dict()}, indent=2))
+        return 1
+    if args.json:
+        config = resolution.config.model_dump(mode="json", include={"dtype", "kv_dtype", "max_model_len", "block_size"})
+        plan = {"digest": resolution.config.plan.digest, **resolution.config.plan.model_dump(mode="json")}
+        patches = [str(patch) for patch in resolution.patches]
+        print(json.dumps({**_explained(resolver), "config": config, "patches": patches, "plan": plan}, indent=2))
+        return 0
+    _print(resolver)
+    for patch in resolution.patches:
+        print(f"changed: {patch}")
+    return 0
+
+
+def _explained(resolver: Resolver) -> dict[str, Any]:
+    return {
+        "selections": [report.to_dict() for report in resolver.reports],
+        "warnings": [problem.model_dump() for problem in resolver.warnings],
+    }
+
+
+def _print(resolver: Resolver) -> None:
+    from rich.console import Console
+
+    from core.plugins.report import render
+
+    # Off a terminal nobody wraps lines by hand; a table that is cut at 80 columns is of no use in a report.
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(render(resolver.reports))
+    for problem in resolver.warnings:
+        print(f"warning: {problem.code} {problem.message}")

@@ -1,0 +1,94 @@
+"""What plugins do in the front end: check and change requests, and receive figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from core.api.descriptors import LogitsSpec, StructuredOutputSpec
+from core.api.errors import RequestError
+from core.api.requests import Reject, RequestDraft, RequestPatch
+from core.engine.sampling import SamplingParams
+from core.frontend.sinks import StatSinks
+from core.plugins.boot import ActivePlugins, enter
+from core.plugins.plan import PluginPlan
+
+ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
+HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS})
+"""Kinds of driver that the front end needs."""
+
+
+class FrontPlugins:
+    """The plan's plugins that take part in the front end; nothing is loaded for a plan that has none.
+
+    Attributes:
+        sinks: Receivers of figures.
+    """
+
+    def __init__(self, plan: PluginPlan) -> None:
+        mine = plan.model_copy(update={"drivers": tuple(one for one in plan.drivers if one.group in HERE)})
+        active = enter(mine) if mine.drivers or mine.hooks else None
+        self.sinks = StatSinks(_sinks(active) if active else ())
+        self._hooks = active.hooks if active and active.hooks.has("core_request") else None
+        logits = [cast(LogitsSpec, spec) for _, spec in active.specs(ARGUMENTS)] if active else []
+        self._arguments = frozenset(name for spec in logits for name in spec.args)
+        self._checks = _checks(active) if active else []
+        has_grammars = active is not None and active.has(GRAMMARS)
+        self._grammars = cast(StructuredOutputSpec, active.spec(GRAMMARS)).grammars if active and has_grammars else None
+
+    def check(self, params: SamplingParams) -> None:
+        """Refuse arguments that no plugin reads or that one cannot use. Raises `RequestError`."""
+        if params.extra_args:
+            self._check_arguments(params.extra_args)
+        if params.grammar is not None and params.grammar.kind not in (self._grammars or ()):
+            known = f"supported: {', '.join(sorted(self._grammars))}" if self._grammars else "start with a backend"
+            text = f"grammars of kind '{params.grammar.kind:.40}' are not supported here; {known}"
+            raise RequestError(text, param="grammar", code="unsupported_parameter")
+
+    def request(self, ids: list[int], params: SamplingParams, priority: int) -> tuple[SamplingParams, int]:
+        """Return a request's parameters and priority after every plugin's changes.
+
+        Raises:
+            RequestError: A plugin refuses the request.
+            PluginError: A plugin failed, or changed the request into one that cannot be.
+        """
+        if self._hooks is None:
+            return params, priority
+        answer = self._hooks.request(RequestDraft(ids, params, priority), _patched)
+        if isinstance(answer, Reject):
+            raise RequestError(answer.message, code=answer.code, status=answer.status)
+        return cast(SamplingParams, answer.params), answer.priority
+
+    def _check_arguments(self, given: Mapping[str, Any]) -> None:
+        unknown = sorted(set(given) - self._arguments)
+        if unknown:
+            known = f"known: {', '.join(sorted(self._arguments))}" if self._arguments else "there is none"
+            text = f"extra_args: no logits processor here reads '{unknown[0]:.40}'; {known}"
+            raise RequestError(text, param="extra_args", code="unsupported_parameter")
+        for check in self._checks:
+            try:
+                check(given)
+            except RequestError:
+                raise
+            except ValueError as error:
+                raise RequestError(f"extra_args: {error}", param="extra_args") from error
+
+
+def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:
+    params = cast(SamplingParams, draft.params)
+    if patch.params:
+        params = params.replace(**patch.params)
+    return replace(draft, params=params, priority=draft.priority if patch.priority is None else patch.priority)
+
+
+def _sinks(active: ActivePlugins) -> list[tuple[str, Any]]:
+    return [
+        (f"'{planned.name}' ({planned.dist} {planned.version})", make(planned.options))
+        for planned, _, make in active.impls(SINKS)
+    ]
+
+
+def _checks(active: ActivePlugins) -> list[Callable[[Mapping[str, Any]], None]]:
+    pairs = [(planned, cast(LogitsSpec, spec)) for planned, spec in active.specs(ARGUMENTS)]
+    return [active.load(planned, spec.check) for planned, spec in pairs if spec.check is not None]

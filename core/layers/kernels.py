@@ -1,0 +1,71 @@
+"""Which form of an operation a layer is given: decided once, while the model is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from core.api.errors import PluginError
+from core.api.kernels import KernelRequest
+from core.ops.registry import REGISTRY, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from core.api.descriptors import KernelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedKernel:
+    """A kernel of the plan; `load` imports it when it is first chosen."""
+
+    spec: KernelSpec
+    owner: str
+    load: Callable[[], Op]
+
+
+@dataclass(slots=True)
+class KernelTable:
+    """Chooses among the plan's kernels, in the plan's order; the reference form is what is left.
+
+    Args:
+        device, dtype: What the model is built for.
+        planned: Kernels, best first.
+        commanded: Operations for which the user named the kernel: nothing else may serve.
+
+    Attributes:
+        chosen: Operation -> names of the kernels that layers were given.
+    """
+
+    device: str
+    dtype: str
+    planned: Sequence[PlannedKernel] = ()
+    commanded: Iterable[str] = ()
+    chosen: dict[str, set[str]] = field(default_factory=dict)
+
+    def pick(self, op: str, **dims: int) -> Op:
+        """Return the form of `op` for these sizes.
+
+        Raises:
+            PluginError: CORE-P201, the kernel that the user named does not take these sizes.
+        """
+        request = KernelRequest(op=op, device=self.device, dtype=self.dtype, dims=dims)
+        candidates = [kernel for kernel in self.planned if kernel.spec.op == op]
+        for kernel in candidates:
+            verdict = kernel.spec.check(request)
+            if verdict.ok:
+                self.chosen.setdefault(op, set()).add(kernel.spec.name)
+                return kernel.load()
+            if op in self.commanded:
+                raise PluginError(
+                    "CORE-P201",
+                    f"kernel '{kernel.spec.name}' ({kernel.owner}) cannot serve {op} here: "
+                    f"{'; '.join(verdict.reasons)}.",
+                    hint=f"Use --kernel {op}=reference, or leave --kernel out.",
+                )
+        return REGISTRY[op].reference
+
+    def describe(self) -> str:
+        """Return one line for the start-up table; empty when every form is the reference."""
+        return ", ".join(f"{op}={'/'.join(sorted(names))}" for op, names in sorted(self.chosen.items()))

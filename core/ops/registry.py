@@ -1,0 +1,40 @@
+"""Operations that kernels may implement, with their reference forms: the executable specification of each."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.ops.activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
+from core.ops.norm import add_rms_norm, rms_norm
+from core.ops.rotary import apply_rotary
+
+Op = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """An operation.
+
+    Attributes:
+        reference: Its form in plain torch; a kernel has the same signature and values.
+        dims: Names of the sizes that are known when a layer asks for it.
+    """
+
+    reference: Op
+    dims: tuple[str, ...] = ()
+
+
+REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
+    {
+        "rms_norm": OpSpec(rms_norm, ("size",)),
+        "add_rms_norm": OpSpec(add_rms_norm, ("size",)),
+        "silu_and_mul": OpSpec(silu_and_mul),
+        "gelu_and_mul": OpSpec(gelu_and_mul),
+        "gelu_tanh_and_mul": OpSpec(gelu_tanh_and_mul),
+        "apply_rotary": OpSpec(apply_rotary, ("head_dim", "rotary_dim")),
+    }
+)
+"""Operation -> specification; the same names as `core.api.OPS`."""

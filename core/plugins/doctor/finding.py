@@ -1,0 +1,54 @@
+"""What the doctor has to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from core.plugins.catalog import Entry
+
+Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, or should be known.
+
+    Attributes:
+        plugin: `kind:name`; empty for what concerns a distribution or the environment.
+        dist, version: The distribution; empty for the environment.
+        cause: What is wrong and why.
+        remedy: What to do about it.
+    """
+
+    level: Level
+    code: str
+    cause: str
+    remedy: str = ""
+    plugin: str = ""
+    dist: str = ""
+    version: str = ""
+
+    @staticmethod
+    def of(entry: Entry, level: Level, code: str, cause: str, remedy: str = "") -> Finding:
+        """Return a finding on a plugin."""
+        plugin = f"{entry.group.removeprefix('core.')}:{entry.name}"
+        return Finding(level, code, cause, remedy, plugin, entry.dist, entry.version)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "level": self.level,
+            "code": self.code,
+            "plugin": self.plugin,
+            "distribution": self.dist,
+            "version": self.version,
+            "cause": self.cause,
+            "remedy": self.remedy,
+        }
+
+    def __str__(self) -> str:
+        owner = f"{self.dist} {self.version}".strip()
+        where = f"{self.plugin} ({owner})" if self.plugin and owner else self.plugin or owner or "environment"
+        return f"{self.level}: {self.code} {where}: {self.cause}.{f' {self.remedy}' if self.remedy else ''}"

@@ -1,0 +1,116 @@
+"""The doctor's parent side: one child process per plugin, a few at a time, each within a time limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from pydantic import ValidationError
+
+from core.plugins.catalog import Entry
+from core.plugins.doctor.finding import Finding, Level
+from core.plugins.doctor.messages import Fault, Job, Report
+from core.plugins.kinds import HOOKS_GROUP, KINDS
+
+MANIFEST_MS = 20.0
+"""What a manifest may take, over the import of `core.api`."""
+
+_LIBRARY = re.compile(r"(\S+\.(?:so|dylib|dll)[.\d]*): cannot open shared object file")
+_LAST_LINES = 3
+
+
+def examine(entries: Sequence[Entry], *, timeout: float = 60.0, jobs: int | None = None) -> list[Finding]:
+    """Import every plugin in a process of its own and return what is wrong, in the order of `entries`.
+
+    Args:
+        timeout: Seconds that one plugin's imports may take.
+        jobs: Processes at a time; default: as many as there are processors, at most 4.
+    """
+    with ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1)) as pool:
+        results = list(pool.map(partial(_examine, timeout=timeout), entries))
+    return [finding for findings in results for finding in findings]
+
+
+def _examine(entry: Entry, *, timeout: float) -> list[Finding]:
+    if entry.group not in KINDS:
+        cause = f"this core does not know the kind {entry.group}, so the plugin is never used"
+        return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")]
+    outcome = _run(entry, timeout)
+    if isinstance(outcome, Finding):
+        return [outcome]
+    findings = list(_findings(entry, outcome))
+    if entry.group != HOOKS_GROUP:
+        findings += _manifest_findings(entry, outcome, timeout)
+    return findings
+
+
+def _run(entry: Entry, timeout: float) -> Report | Finding:
+    """Run the child. The working directory never gets on its import path."""
+    job = Job.of(entry, [folder for folder in sys.path if folder])
+    command = [sys.executable, "-P", "-m", "core.plugins.doctor.child"]
+    remedy = f"Import {entry.value.partition(':')[0]} by hand to see where; disable it until then."
+    try:
+        done = subprocess.run(
+            command, input=job.model_dump_json().encode() + b"\n", capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        cause = f"importing it took more than {timeout:g} seconds"
+        return Finding.of(entry, "error", "CORE-P126", cause, remedy)
+    try:
+        return Report.model_validate_json(done.stdout)
+    except ValidationError:
+        last = " / ".join(done.stderr.decode(errors="replace").split("\n")[-_LAST_LINES - 1 :]).strip(" /")
+        cause = f"importing it ended the process with status {done.returncode}{f': {last}' if last else ''}"
+        return Finding.of(entry, "error", "CORE-P126", cause, remedy)
+
+
+def _findings(entry: Entry, report: Report) -> Iterator[Finding]:
+    for fault in report.faults:
+        yield _fault(entry, report, fault)
+    for told in report.told:
+        level: Level = "note" if told.level == "ok" else told.level
+        yield Finding.of(entry, level, "CORE-P129", f"it says: {told.message.rstrip('.')}", told.hint)
+    for text in report.deprecations:
+        remedy = "Tell the plugin's authors; it works until the removal."
+        yield Finding.of(entry, "note", "CORE-P124", f"deprecated: {text}", remedy)
+
+
+def _fault(entry: Entry, report: Report, fault: Fault) -> Finding:
+    if library := _LIBRARY.search(fault.reason):
+        remedy = f"Install the system package that has {library[1]}, or add its folder to LD_LIBRARY_PATH."
+        return Finding.of(entry, "error", "CORE-P120", f"system library missing: {fault.reason}", remedy)
+    if fault.code == "CORE-P106" and not report.descriptor:
+        remedy = f"The group {entry.group} is core's; it is ignored. Uninstall {entry.dist} if it is not a plugin."
+        return Finding.of(entry, "warning", "CORE-P106", f"foreign entry point: {fault.reason}", remedy)
+    return Finding.of(entry, "error", fault.code, fault.reason, fault.hint or _remedy(entry, fault.code))
+
+
+def _remedy(entry: Entry, code: str) -> str:
+    remedies = {
+        "CORE-P103": f"Reinstall {entry.dist} with its dependencies; until then: core plugins disable {entry.dist}.",
+        "CORE-P106": f"Make both names the same in {entry.dist}, or tell its authors.",
+        "CORE-P107": "Upgrade the plugin or core; authors mark hooks of other versions with optionalhook=True.",
+    }
+    return remedies.get(code, f"Tell the authors of {entry.dist}.")
+
+
+def _manifest_findings(entry: Entry, report: Report, timeout: float) -> Iterator[Finding]:
+    if report.heavy:
+        cause = f"its manifest imports {', '.join(report.heavy)}, which every command then pays for"
+        yield Finding.of(
+            entry, "warning", "CORE-P123", cause, "Keep the descriptor apart from the implementation, and import there."
+        )
+    elif report.milliseconds > MANIFEST_MS and (took := _again(entry, report, timeout)) > MANIFEST_MS:
+        cause = f"importing its manifest takes {took:.0f} ms; {MANIFEST_MS:.0f} ms are allowed"
+        yield Finding.of(entry, "warning", "CORE-P122", cause, "Import in the manifest nothing but core.api.")
+
+
+def _again(entry: Entry, first: Report, timeout: float) -> float:
+    """Measure once more: a busy machine must not make a plugin look slow."""
+    second = _run(entry, timeout)
+    return first.milliseconds if isinstance(second, Finding) else min(first.milliseconds, second.milliseconds)

@@ -1,0 +1,95 @@
+"""Kernels of a start: which may serve which operation, in what order. Sizes decide later, in the layer builder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from core.api.descriptors import KernelSpec
+from core.api.errors import ConfigError, CoreError, PluginError
+from core.api.kernels import OPS, KernelRequest
+from core.api.verdict import ProbeResult, Verdict
+from core.plugins.catalog import similar
+from core.plugins.drivers import Candidate
+from core.plugins.kinds import KERNEL
+from core.plugins.report import SelectionReport
+from core.plugins.select import Contest, Selector
+
+REFERENCE = "reference"
+"""Stands for an operation's form in plain torch where a kernel's name is expected."""
+
+
+def plan_kernels(
+    selector: Selector, asks: Iterable[str], device: str, dtype: str, probe: ProbeResult
+) -> list[Candidate]:
+    """Return the kernels that layers may be given, best first for each operation; none is an answer too.
+
+    Raises:
+        ConfigError: CORE-C142, an ask is not `OP=NAME` of an operation that exists.
+        PluginError: A kernel that was asked for cannot be had.
+    """
+    commands = parse_kernels(asks)
+    if not commands and not selector.catalogue.entries(KERNEL.group):
+        return []
+
+    def check(candidate: Candidate) -> Verdict:
+        spec = cast(KernelSpec, candidate.descriptor)
+        request = KernelRequest(op=spec.op, device=device, dtype=dtype)
+        lacking = sorted(feature for feature in spec.needs if not probe.has(feature))
+        return Verdict.of(
+            None if spec.op in OPS else f"core has no operation {spec.op}",
+            *spec.model_copy(update={"dims": {}}).check(request).reasons,
+            f"the device lacks {', '.join(lacking)}" if lacking else None,
+        )
+
+    report = SelectionReport(KERNEL.group, f"{device}, {dtype}", how="per operation, when layers are built")
+    selector.reports.append(report)
+    contest = selector.assess(KERNEL, check)
+    try:
+        chosen = [one for op in sorted(OPS) for one in _for_op(op, commands.get(op), contest, selector)]
+    except CoreError as error:
+        report.error = error
+        raise
+    finally:
+        report.rows = contest.listing()
+    return chosen
+
+
+def parse_kernels(asks: Iterable[str]) -> Mapping[str, str]:
+    """Return operation -> name of its kernel. Raises `ConfigError` CORE-C142."""
+    commands: dict[str, str] = {}
+    for ask in asks:
+        op, equals, name = ask.partition("=")
+        if not (equals and name) or op not in OPS:
+            hint = similar(op, sorted(OPS)) or f"Operations: {', '.join(sorted(OPS))}."
+            raise ConfigError("CORE-C142", f"--kernel {ask!r} is not OP=NAME of an operation of core.", hint=hint)
+        if commands.setdefault(op, name) != name:
+            text = f"--kernel names two kernels for {op}: {commands[op]} and {name}."
+            raise ConfigError("CORE-C142", text, hint="Name one.")
+    return commands
+
+
+def _for_op(op: str, ask: str | None, contest: Contest, selector: Selector) -> list[Candidate]:
+    ranking = [one for one in contest.ranking() if _op(one) == op]
+    if ask == REFERENCE:
+        return []
+    if ask is not None:
+        return [_commanded(op, ask, contest)]
+    answer = selector.hooks.select(KERNEL.group, [one.entry.name for one in ranking], {"op": op}) if ranking else None
+    if answer is not None:
+        ranking.sort(key=lambda one: one.entry.name != answer[0])
+    for one in ranking:
+        selector.catalogue.find(KERNEL.group, one.entry.name)  # refuses a name that two distributions claim
+    return ranking
+
+
+def _commanded(op: str, ask: str, contest: Contest) -> Candidate:
+    found = contest.command(ask, SelectionReport(KERNEL.group))
+    if _op(found) != op:
+        text = f"kernel '{found.entry.name}' ({found.entry.owner}) is one of {_op(found)}, not of {op}."
+        raise PluginError("CORE-P201", text, hint=f"Give --kernel {_op(found)}={found.entry.name}.")
+    return found
+
+
+def _op(candidate: Candidate) -> str:
+    return cast(KernelSpec, candidate.descriptor).op

@@ -1,0 +1,172 @@
+"""Lock files: a start's plugins written down, to be held against later starts and other machines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from core import __version__
+from core.api.errors import PluginError
+from core.plugins.catalog import FILE_PREFIX, Catalogue
+from core.plugins.kinds import kind_of
+from core.plugins.plan import PlannedFile, PlannedPlugin, PluginPlan
+
+
+class LockedPlugin(BaseModel):
+    """One plugin of the plan. Its options stand here as a hash only: they may hold secrets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    group: str
+    name: str
+    dist: str
+    version: str
+    value: str
+    api: int
+    options_sha256: str
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as differences call it."""
+        return f"{kind_of(self.group).label} '{self.name}'"
+
+
+class Lock(BaseModel):
+    """What a lock file holds.
+
+    Attributes:
+        core: Version of core.
+        digest: SHA-256 of the plan.
+        distributions: Version of every distribution that takes part.
+        plugins: Drivers, then hook modules, in the plan's order.
+        files: Plugin files with the hash of their bytes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    core: str
+    digest: str
+    distributions: dict[str, str]
+    plugins: tuple[LockedPlugin, ...]
+    files: tuple[PlannedFile, ...] = ()
+
+
+def lock_of(plan: PluginPlan) -> Lock:
+    """Return the lock of a plan."""
+    plugins = tuple(_locked(plugin) for plugin in (*plan.drivers, *plan.hooks))
+    return Lock(
+        core=__version__,
+        digest=plan.digest,
+        distributions={plugin.dist: plugin.version for plugin in sorted(plugins, key=lambda one: one.dist)},
+        plugins=plugins,
+        files=plan.files,
+    )
+
+
+def write_lock(path: str, lock: Lock) -> None:
+    """Write a lock file. Raises `PluginError` CORE-P311 when it cannot be written."""
+    try:
+        Path(path).write_text(lock.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PluginError("CORE-P311", f"lock file {path} cannot be written: {error.strerror or error}.") from error
+
+
+def read_lock(path: str) -> Lock:
+    """Read a lock file. Raises `PluginError` CORE-P311 when it is missing or not one."""
+    try:
+        return Lock.model_validate_json(Path(path).read_bytes())
+    except OSError as error:
+        why = error.strerror or str(error)
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+    raise PluginError(
+        "CORE-P311",
+        f"lock file {path} cannot be read: {why}.",
+        hint="Make one with `core plugins lock FILE` and the flags of the start.",
+    )
+
+
+def differences(lock: Lock, plan: PluginPlan) -> list[str]:
+    """Return a sentence for everything in which a start's plan differs from the lock."""
+    here = lock_of(plan)
+    found = [*_versions(lock, here.core), *_plugins(lock.plugins, here.plugins), *_files(lock.files, here.files)]
+    if not found and lock.digest != here.digest:
+        found.append("the plugins take part in another order")
+    return found
+
+
+def installed_differences(lock: Lock, catalogue: Catalogue) -> list[str]:
+    """Return a sentence for every locked plugin that is not installed here just so."""
+    found = list(_versions(lock, __version__))
+    for plugin in lock.plugins:
+        if plugin.dist.startswith(FILE_PREFIX):
+            continue  # held against its file's hash below
+        entry = catalogue.exact(plugin.group, plugin.name, plugin.dist)
+        if entry is None:
+            found.append(f"{plugin.title} of {plugin.dist} {plugin.version} is not installed")
+        elif (entry.version, entry.value) != (plugin.version, plugin.value):
+            found.append(
+                f"{plugin.title} of {plugin.dist} is {entry.version} ({entry.value}), "
+                f"locked {plugin.version} ({plugin.value})"
+            )
+    for file in lock.files:
+        found += _file_now(file)
+    return found
+
+
+def _locked(plugin: PlannedPlugin) -> LockedPlugin:
+    options = json.dumps(plugin.options, sort_keys=True).encode()
+    fields = plugin.model_dump(exclude={"options"})
+    return LockedPlugin(**fields, options_sha256=hashlib.sha256(options).hexdigest())
+
+
+def _versions(lock: Lock, core: str) -> Iterator[str]:
+    if lock.core != core:
+        yield f"core is {core}, locked {lock.core}"
+
+
+def _plugins(locked: tuple[LockedPlugin, ...], here: tuple[LockedPlugin, ...]) -> Iterator[str]:
+    before, after = _by_key(locked), _by_key(here)
+    for key, plugin in before.items():
+        if key not in after:
+            yield f"{plugin.title} of {plugin.dist} {plugin.version} takes no part"
+        else:
+            yield from _changes(plugin, after[key])
+    for key, plugin in after.items():
+        if key not in before:
+            yield f"{plugin.title} of {plugin.dist} {plugin.version} is not locked"
+
+
+def _by_key(plugins: tuple[LockedPlugin, ...]) -> Mapping[tuple[str, str, str], LockedPlugin]:
+    return {(plugin.group, plugin.name, plugin.dist): plugin for plugin in plugins}
+
+
+def _changes(locked: LockedPlugin, here: LockedPlugin) -> Iterator[str]:
+    for field in ("version", "value", "api"):
+        before, after = getattr(locked, field), getattr(here, field)
+        if before != after:
+            yield f"{field} of {locked.title} ({locked.dist}) is {after}, locked {before}"
+    if locked.options_sha256 != here.options_sha256:
+        yield f"the options of {locked.title} ({locked.dist}) differ"
+
+
+def _files(locked: tuple[PlannedFile, ...], here: tuple[PlannedFile, ...]) -> Iterator[str]:
+    before, after = [{file.path: file.sha256 for file in files} for files in (locked, here)]
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) != after.get(path):
+            yield f"plugin file {path} has SHA-256 {after.get(path, 'none')}, locked {before.get(path, 'none')}"
+
+
+def _file_now(file: PlannedFile) -> list[str]:
+    try:
+        sha256 = hashlib.sha256(Path(file.path).read_bytes()).hexdigest()
+    except OSError as error:
+        return [f"plugin file {file.path} cannot be read: {error.strerror or error}"]
+    return list(_files((file,), (file.model_copy(update={"sha256": sha256}),)))

@@ -1,0 +1,53 @@
+"""Which plugins one start may use: what is installed, plugin files, the allow-list and the disabled ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.api.errors import ConfigError
+from core.plugins.catalog import AllowList, Catalogue
+from core.plugins.files import open_files
+from core.plugins.kinds import KINDS
+from core.plugins.plan import PlannedFile
+
+if TYPE_CHECKING:
+    from core.config.resolved import SelectOptions
+
+ALL, NONE = "all", "none"
+
+
+def open_scope(select: SelectOptions, installed: Catalogue | None = None) -> tuple[Catalogue, list[PlannedFile]]:
+    """Return the catalogue that `select` allows, and the plugin files it loaded.
+
+    `plugins` lists what may take part. Whatever it says, a plugin takes part that a selection option names
+    (`--platform cpu`), or that a plugin file brings; `disable_plugin` outweighs both.
+
+    - `all`, or nothing, the default: every installed plugin.
+    - `a,b`: entry points of these names, `group:name`, or distributions.
+    - `none`: no other plugin; no hook module is imported. A kind that no option chooses (model sources) has none.
+
+    Raises:
+        ConfigError: CORE-C140, `all` or `none` together with other names.
+        PluginError: A plugin file cannot be used.
+    """
+    catalogue = Catalogue.scan() if installed is None else installed
+    files, entries = open_files(select.plugin_file)
+    catalogue = catalogue.including(entries).without(select.disable_plugin)
+    names = list(dict.fromkeys(select.plugins))
+    if len(names) > 1 and {ALL, NONE} & set(names):
+        text = f"--plugins {','.join(names)} says two things: all and none stand alone."
+        raise ConfigError("CORE-C140", text, hint="Give all, none, or a list of plugins.")
+    if names in ([], [ALL]):
+        return catalogue, files
+    return catalogue.limited(AllowList(tuple(name for name in names if name != NONE), _asked(select))), files
+
+
+def _asked(select: SelectOptions) -> dict[str, tuple[str, ...]]:
+    """Return what the selection options name, per group."""
+    asked: dict[str, tuple[str, ...]] = {}
+    for group, kind in KINDS.items():
+        value = getattr(select, kind.option) if kind.option else None
+        texts = [value] if isinstance(value, str) else value or []
+        # A kernel is asked for with its operation: OP=NAME.
+        asked[group] = tuple(n.strip().rpartition("=")[2] for text in texts for n in text.split(",") if n.strip())
+    return asked

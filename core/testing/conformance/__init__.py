@@ -1,0 +1,37 @@
+"""The conformance kit: what every plugin of a kind must do, in-repository ones and strangers' alike.
+
+    pytest --core-plugin-conformance=acme-core-parser     # or GROUP:NAME, or NAME; nothing for every plugin
+    core.testing.conformance.run("acme-core-parser")      # the same without pytest
+
+Importing this package imports no torch; the checks of a kind import what they need.
+"""
+
+from core.testing.conformance.kit import run
+from core.testing.conformance.outcome import Level, Outcome
+from core.testing.conformance.report import PluginReport, Report
+from core.testing.conformance.samples import (
+    CheckpointSample,
+    ConnectorSample,
+    ModelSample,
+    ParserSample,
+    ReferenceDevice,
+    Sample,
+    SourceSample,
+    TransferSample,
+)
+
+__all__ = [
+    "CheckpointSample",
+    "ConnectorSample",
+    "Level",
+    "ModelSample",
+    "Outcome",
+    "ParserSample",
+    "PluginReport",
+    "ReferenceDevice",
+    "Report",
+    "Sample",
+    "SourceSample",
+    "TransferSample",
+    "run",
+]

@@ -1,0 +1,316 @@
+"""Attention backends: every batch that a scheduler can make, against dense attention in float32."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from core.api.descriptors import AttentionRequest, AttentionSpec, PlatformSpec
+from core.api.verdict import ProbeResult
+from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import device_of, largest_difference, wait
+from core.testing.conformance.tools.paged import Geometry, PagedBench, Step
+from core.testing.conformance.tools.timing import speed_ratio
+
+LENGTHS = (1, 5, 16, 17, 40, 33)
+"""Sequences at, before and behind the edges of a block of 16."""
+
+_GARBAGE = 2.0e4
+
+
+def prefill_matches_reference(subject: Subject) -> None:
+    """Whole prompts of several lengths in one step."""
+    PagedBench(subject, _base(subject), LENGTHS).step(LENGTHS)
+
+
+def decode_matches_reference(subject: Subject) -> None:
+    """One token each of sequences of several lengths, three steps long."""
+    bench = PagedBench(subject, _base(subject), [length + 3 for length in LENGTHS])
+    bench.step(LENGTHS, check=False)
+    for _ in range(3):
+        bench.step([1] * len(LENGTHS))
+
+
+def mixed_batch_matches_reference(subject: Subject) -> None:
+    """Prompts, later pieces of prompts and single tokens in one step, in any order."""
+    bench = PagedBench(subject, _base(subject), (50, 20, 41, 9, 30))
+    bench.step((20, 19, 0, 0, 17), check=False)
+    bench.step((30, 1, 40, 9, 1))
+
+
+def chunked_prefill_equals_whole(subject: Subject) -> None:
+    """A prompt in pieces of any size gives what it gives at once."""
+    geometry = _base(subject)
+    whole = PagedBench(subject, geometry, (61, 47)).step((61, 47))[0]
+    bench = PagedBench(subject, geometry, (61, 47))
+    pieces = [bench.step(counts, check=False)[0] for counts in ((7, 16), (16, 15), (1, 16), (37, 0))]
+    first = torch.cat([pieces[0][:7], pieces[1][:16], pieces[2][:1], pieces[3]])
+    second = torch.cat([pieces[0][7:], pieces[1][16:], pieces[2][1:]])
+    error = largest_difference(torch.cat([first, second]), whole)
+    allowed = geometry.tolerance(bench.device)
+    require(error <= allowed, f"a prompt in pieces differs from the whole by {error:.2g}, allowed {allowed:g}")
+
+
+def grouped_heads_match_reference(subject: Subject) -> None:
+    """Query heads that share a key and value head, in every usual ratio."""
+    base = _base(subject)
+    pairs = ((4, 4), (4, 2), (4, 1), (6, 2), (16, 2))
+    _every(subject, (replace(base, heads=heads, kv_heads=kv_heads) for heads, kv_heads in pairs))
+
+
+def head_dims_match_reference(subject: Subject) -> None:
+    """Every head dimension that is declared; the usual ones if all are allowed."""
+    base = _base(subject)
+    dims = subject.spec(AttentionSpec).head_dims or (16, 24, 32, 64, 80, 96, 128)
+    _every(subject, (replace(base, head_dim=dim) for dim in sorted(dims)))
+
+
+def block_sizes_match_reference(subject: Subject) -> None:
+    """Block sizes that are multiples of what the descriptor asks for, odd ones included."""
+    base, step = _base(subject), subject.spec(AttentionSpec).block_multiple
+    sizes = sorted({step, 3 * step, -(-8 // step) * step, -(-32 // step) * step, -(-64 // step) * step})
+    _every(subject, (replace(base, block_size=size) for size in sizes))
+
+
+def every_dtype_matches_reference(subject: Subject) -> None:
+    """Every declared pair of a compute dtype and a cache dtype."""
+    base, spec = _base(subject), subject.spec(AttentionSpec)
+    pairs = [(dtype, kv_dtype) for dtype in sorted(spec.dtypes) for kv_dtype in sorted(spec.kv_dtypes)]
+    _every(subject, (replace(base, dtype=dtype, kv_dtype=kv_dtype) for dtype, kv_dtype in pairs))
+
+
+def sliding_window_matches_reference(subject: Subject) -> None:
+    """Windows smaller and greater than a block, and greater than the sequence."""
+    _need(subject, "sliding_window")
+    _every(subject, (replace(_base(subject), windows=(window,)) for window in (1, 7, 16, 21, 100)))
+
+
+def softcap_matches_reference(subject: Subject) -> None:
+    """Scores bent by a soft cap, alone and under a window."""
+    _need(subject, "softcap")
+    base = replace(_base(subject), softcaps=(1.5,))
+    windowed = "sliding_window" in subject.spec(AttentionSpec).features
+    _every(subject, [base, replace(base, windows=(9,))] if windowed else [base])
+
+
+def scattered_blocks_match_reference(subject: Subject) -> None:
+    """Where in the cache the blocks of a sequence lie makes no difference."""
+    geometry = _base(subject)
+    outputs = []
+    for tidy in (True, False):
+        bench = PagedBench(subject, geometry, (70, 33, 90), tidy=tidy)
+        bench.step((40, 16, 89), check=False)
+        outputs.append(bench.step((30, 17, 1), check=False)[0])
+    error = largest_difference(*outputs)
+    allowed = geometry.tolerance(bench.device)
+    require(error <= allowed, f"scattered blocks change an output by {error:.2g}, allowed {allowed:g}")
+
+
+def unused_content_does_not_matter(subject: Subject) -> None:
+    """Garbage in unused blocks, behind the end of a last block, and in unused table entries is never seen."""
+    geometry = _base(subject)
+    outputs = []
+    for fill, stray in ((0.0, False), (_GARBAGE, False), (-_GARBAGE, True)):
+        bench = PagedBench(subject, geometry, (1, 50, 18, 90), fill=fill, stray=stray)
+        bench.step((0, 33, 17, 88), check=False)
+        mixed = bench.step((1, 16, 1, 1), check=False)[0]
+        outputs.append(torch.cat([mixed, bench.step((0, 1, 0, 1), check=False)[0]]))
+    error = max(largest_difference(outputs[0], output) for output in outputs[1:])
+    allowed = geometry.tolerance(bench.device)
+    require(error <= allowed, f"garbage that no token owns changes an output by {error:.2g}, allowed {allowed:g}")
+
+
+def very_different_lengths_match_reference(subject: Subject) -> None:
+    """Sequences of 1 and of several hundred tokens side by side."""
+    bench = PagedBench(subject, _base(subject), (2, 700, 3, 259, 1, 17))
+    bench.step((1, 690, 2, 258, 0, 16), check=False)
+    bench.step((1, 1, 1, 1, 1, 1))
+    bench.step((0, 9, 0, 0, 0, 0))
+
+
+def one_plan_serves_every_layer(subject: Subject) -> None:
+    """A plan is made once and read by all layers, each with a cache, a window and a soft cap of its own."""
+    features = subject.spec(AttentionSpec).features
+    windows = (None, 6, None) if "sliding_window" in features else (None, None)
+    softcaps = (None, 2.0) if "softcap" in features else (None,)
+    bench = PagedBench(subject, replace(_base(subject), windows=windows, softcaps=softcaps), (30, 12, 40))
+    bench.step((29, 0, 20), check=False)
+    bench.step((1, 12, 20))
+
+
+def blocks_can_be_copied(subject: Subject) -> None:
+    """`cache[b]` is block b and all of it: copied elsewhere, with the table pointing there, nothing changes."""
+    bench = PagedBench(subject, _base(subject), (52, 40))
+    bench.step((50, 38), check=False)
+    for row, index in ((0, 0), (0, 3), (1, 1)):
+        bench.move_block(row, index)
+    bench.step((1, 2))
+
+
+def writes_touch_only_their_blocks(subject: Subject) -> None:
+    """Storing keys and values changes no block but those of the step's slots."""
+    bench = PagedBench(subject, _base(subject), (40, 30, 20), fill=3.0)
+    bench.step((33, 17, 0), check=False)
+    before = [cache.clone() for cache in bench.caches]
+    step = bench.prepare((1, 3, 20))
+    bench.run(step)
+    written = torch.unique(torch.div(step.batch.slots, bench.geometry.block_size, rounding_mode="floor")).tolist()
+    kept = [block for block in range(len(before[0])) if block not in written]
+    for old, cache in zip(before, bench.caches):
+        changed = [block for block in kept if not torch.equal(_bytes(old[block]), _bytes(cache[block]))]
+        require(not changed, f"a step that writes to blocks {written} also changed blocks {changed[:5]}")
+
+
+def leaves_its_inputs_alone(subject: Subject) -> None:
+    """Queries, keys, values and the batch's arrays are read only."""
+    bench = PagedBench(subject, _base(subject), (20, 9))
+    step = bench.prepare((20, 9))
+    arrays = {name: getattr(step.batch, name) for name in ("query_starts", "seq_lens", "block_tables", "slots")}
+    tensors = {name: bench.inputs(step, 0, name) for name in "qkv"}
+    before = {name: torch.as_tensor(value).clone() for name, value in {**arrays, **tensors}.items()}
+    plan = bench.backend.plan(step.batch)
+    bench.layers[0].write_kv(tensors["k"], tensors["v"], bench.caches[0], plan)
+    bench.layers[0].forward(tensors["q"], bench.caches[0], plan)
+    for name, value in {**arrays, **tensors}.items():
+        require(torch.equal(before[name], torch.as_tensor(value)), f"it writes to its input {name}")
+
+
+def layout_holds_the_keys_and_values(subject: Subject) -> None:
+    """The declared block is large enough for its keys and values in the cache's dtype."""
+    geometry = _base(subject)
+    bench = PagedBench(subject, geometry, (1,))
+    layout = bench.backend.kv_layout(bench.sites[0])
+    elements = 2 * geometry.block_size * geometry.kv_heads * geometry.head_dim
+    needed = elements * bench.caches[0].element_size()
+    require(
+        layout.bytes_per_block >= needed,
+        f"a block of {geometry.block_size} tokens is said to take {layout.bytes_per_block} bytes, it needs {needed}",
+    )
+
+
+def faster_than_reference(subject: Subject) -> None:
+    """Over decode and prefill steps it is faster than the reference backend on the same device."""
+    other = _reference(subject)
+    geometry = replace(_base(subject), heads=8, kv_heads=2)
+    ratios = []
+    for lengths, context, counts in (((513,) * 16, (512,) * 16, (1,) * 16), ((512,), (0,), (512,))):
+        runs = []
+        for one in (subject, other):
+            bench = PagedBench(one, geometry, lengths)
+            if any(context):
+                bench.step(context, check=False)
+            runs.append(partial(_run_and_wait, bench, bench.prepare(counts)))
+        ratios.append(speed_ratio(*runs))
+    speedup = statistics.geometric_mean(ratios)
+    require(speedup > 1, f"it runs at {speedup:.2f} times the speed of '{other.entry.name}'")
+
+
+def _run_and_wait(bench: PagedBench, step: Step) -> None:
+    bench.run(step)
+    wait(bench.device)
+
+
+def _base(subject: Subject) -> Geometry:
+    """Return a geometry that the descriptor allows: float32 and head dimension 64 where it can be."""
+    spec = subject.spec(AttentionSpec)
+    dims = spec.head_dims
+    return Geometry(
+        head_dim=64 if dims is None or 64 in dims else min(dims),
+        block_size=-(-16 // spec.block_multiple) * spec.block_multiple,
+        dtype="float32" if "float32" in spec.dtypes else min(spec.dtypes),
+        kv_dtype="float32" if "float32" in spec.kv_dtypes else min(spec.kv_dtypes),
+    )
+
+
+def _every(subject: Subject, geometries: Iterable[Geometry]) -> None:
+    """Run prefill, a later piece and decode in every geometry that the plugin supports."""
+    device_of(subject)
+    supported = [one for one in geometries if _supports(subject, one)]
+    if not supported:
+        raise NotApplicable("it supports none of the geometries of this check")
+    for geometry in supported:
+        bench = PagedBench(subject, geometry, (37, 18, 50))
+        bench.step((37 - 2, 0, 30))
+        bench.step((1, 17, 19))
+        bench.step((1, 1, 1))
+
+
+def _supports(subject: Subject, geometry: Geometry) -> bool:
+    """Ask the descriptor, and its `refine` if it has one, as selection does."""
+    spec = subject.spec(AttentionSpec)
+    request = AttentionRequest(
+        device_type=next(iter(sorted(spec.devices))) if subject.device not in spec.devices else subject.device,
+        dtype=geometry.dtype,
+        kv_dtype=geometry.kv_dtype,
+        head_dim=geometry.head_dim,
+        num_heads=geometry.heads,
+        num_kv_heads=geometry.kv_heads,
+        block_size=geometry.block_size,
+    )
+    if not request.check(spec).ok:
+        return False
+    return spec.refine is None or bool(subject.load(spec.refine)(request, _probe(subject)).ok)
+
+
+def _probe(subject: Subject) -> ProbeResult:
+    """Return what the platform of the subject's device finds here."""
+    for entry in subject.catalogue.entries("core.platforms"):
+        platform = replace(subject, entry=entry)
+        spec = platform.spec(PlatformSpec)
+        if spec.device_type == subject.device:
+            found: ProbeResult = platform.load(spec.probe)()
+            return found
+    return ProbeResult(available=True)
+
+
+def _need(subject: Subject, feature: str) -> None:
+    if feature not in subject.spec(AttentionSpec).features:
+        raise NotApplicable(f"it does not declare {feature}")
+
+
+def _reference(subject: Subject) -> Subject:
+    if subject.descriptor.maturity == "reference":
+        raise NotApplicable("it is the reference")
+    device_of(subject)
+    for entry in subject.catalogue.entries(subject.entry.group):
+        other = replace(subject, entry=entry)
+        if other.descriptor.maturity == "reference" and subject.device in other.spec(AttentionSpec).devices:
+            return other
+    raise NotApplicable(f"no reference backend for {subject.device} is installed")
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(torch.uint8)
+
+
+CHECKS = (
+    *(
+        Check(function, Level.L1, on_device=True)
+        for function in (
+            prefill_matches_reference,
+            decode_matches_reference,
+            mixed_batch_matches_reference,
+            chunked_prefill_equals_whole,
+            grouped_heads_match_reference,
+            head_dims_match_reference,
+            block_sizes_match_reference,
+            every_dtype_matches_reference,
+            sliding_window_matches_reference,
+            softcap_matches_reference,
+            scattered_blocks_match_reference,
+            unused_content_does_not_matter,
+            very_different_lengths_match_reference,
+            one_plan_serves_every_layer,
+            blocks_can_be_copied,
+            writes_touch_only_their_blocks,
+            leaves_its_inputs_alone,
+            layout_holds_the_keys_and_values,
+        )
+    ),
+    Check(faster_than_reference, Level.L3),
+)

@@ -1,0 +1,113 @@
+"""Executors: steps in their order, calls between them, and nothing left when they are closed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+from core.api.executors import Executor
+from core.config.resolved import EngineConfig
+from core.engine.step import WorkerInfo
+from core.testing.conformance.outcome import Check, require, require_core_error
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.tiny_engine import (
+    BLOCKS,
+    expected,
+    greedy,
+    some_prompts,
+    tiny_config,
+    without_weights,
+)
+
+_COUNT = 8
+_PATIENCE = 10.0
+"""Seconds that processes and threads may take to disappear."""
+
+
+def steps_run_in_order(subject: Subject) -> None:
+    """Steps that are launched ahead run in order: several requests at once get the reference's greedy tokens."""
+    with _started(subject) as (executor, config, info):
+        require(info.num_blocks == BLOCKS, f"start reports {info.num_blocks} KV blocks, configured are {BLOCKS}")
+        require(info.bytes_per_block > 0, f"start reports {info.bytes_per_block} bytes per block")
+        found = greedy(executor, config, some_prompts(), _COUNT)
+        meant = expected(some_prompts(), _COUNT)
+        require(found == meant, f"requests get the tokens {found}, the reference gives {meant}")
+
+
+def calls_run_between_steps(subject: Subject) -> None:
+    """`call` reaches the worker before, between and after steps; an unknown method is an error and harms nothing."""
+    with _started(subject) as (executor, config, _):
+        memory = executor.call("memory")
+        require(memory["kv"] > 0, f"call('memory') gives {memory!r}")
+        require_core_error(executor.call, "no_such_method", what="call('no_such_method')")
+        first = greedy(executor, config, some_prompts()[:1], 3)
+        version = executor.call("weight_version")
+        require(version == "initial", f"call('weight_version') gives {version!r}, due is 'initial'")
+        second = greedy(executor, config, some_prompts()[:1], 3)
+        require(first == second == expected(some_prompts()[:1], 3), "a call between steps changes what they compute")
+        require(executor.healthy(), "a refused call makes it report that it is not healthy")
+
+
+def close_leaves_nothing_behind(subject: Subject) -> None:
+    """After `close` no process and no thread is left; a second `close` is harmless, and steps are refused."""
+    before = _life()
+    with _started(subject) as (executor, _, _):
+        require(executor.healthy(), "once started it reports that it is not healthy")
+        executor.close()
+        executor.close()
+        require(not executor.healthy(), "once closed it reports that it is healthy")
+        require_core_error(executor.call, "memory", what="call on a closed executor")
+        _require_nothing_left(before)
+
+
+def failed_start_leaves_nothing_behind(subject: Subject) -> None:
+    """A start that fails raises the worker's coded error, and leaves no process and no thread."""
+    config, before = without_weights(subject), _life()
+    executor: Executor = subject.impl()(config)
+    try:
+        require_core_error(executor.start, what="start() with an empty checkpoint directory")
+        require(not executor.healthy(), "after a failed start it reports that it is healthy")
+    finally:
+        executor.close()
+    _require_nothing_left(before)
+
+
+@contextmanager
+def _started(subject: Subject) -> Iterator[tuple[Executor, EngineConfig, WorkerInfo]]:
+    config = tiny_config(subject)
+    executor: Executor = subject.impl()(config)
+    try:
+        yield executor, config, executor.start()
+    finally:
+        executor.close()
+
+
+def _life() -> tuple[set[int], set[int]]:
+    """Return the ids of this process's children and of its threads."""
+    children = {child.pid for child in psutil.Process().children(recursive=True)}
+    return children, {thread.ident or 0 for thread in threading.enumerate()}
+
+
+def _require_nothing_left(before: tuple[set[int], set[int]]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while any(now - then for now, then in zip(_life(), before)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    children, threads = (now - then for now, then in zip(_life(), before))
+    names = [thread.name for thread in threading.enumerate() if thread.ident in threads]
+    require(not children, f"{len(children)} processes are left")
+    require(not names, f"threads are left: {', '.join(names)}")
+
+
+CHECKS = tuple(
+    Check(function)
+    for function in (
+        steps_run_in_order,
+        calls_run_between_steps,
+        close_leaves_nothing_behind,
+        failed_start_leaves_nothing_behind,
+    )
+)

@@ -1,0 +1,143 @@
+"""Tool parsers: the same events however the text is cut, valid JSON always, linear work."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+from core.api.descriptors import ToolParserSpec
+from core.api.parsers import Reasoning, Text
+from core.testing.conformance.outcome import Check, require
+from core.testing.conformance.samples import ParserSample
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools import messages
+from core.testing.conformance.tools.messages import parse, parser_of
+
+HALF = 128 * 1024
+"""Characters of the shorter adversarial text; the longer has twice as many."""
+
+_RATIO = 3.0
+_TRIES = 4
+_QUICK = 0.03
+"""Seconds below which the clock says nothing about growth."""
+
+_PIECE = 24
+"""Characters fed at once in the linear-time check, as tokens come."""
+
+
+def samples_give_their_events(subject: Subject) -> None:
+    """Every text of the plugin's corpus gives the events that it says."""
+    for sample in subject.need_samples(ParserSample):
+        found, expected = parse(parser_of(subject, sample), [sample.text]), messages.joined(sample.events)
+        require(found == expected, f"'{sample.name}' gives {found}, expected {expected}")
+
+
+def any_split_gives_the_same_events(subject: Subject) -> None:
+    """However a text is cut into pieces, the joined events are those of the whole."""
+    rng = random.Random(3)
+    for sample in subject.samples(ParserSample):
+        _require_equal(subject, sample.text, messages.splits(sample.text, rng), sample)
+    for text in (*messages.hostile(subject, subject.samples(ParserSample)), *messages.PLAIN):
+        _require_equal(subject, text, list(messages.splits(text, rng))[:40])
+
+
+def calls_are_well_formed(subject: Subject) -> None:
+    """Whatever the text: calls are numbered, named, ended in order, and their arguments are JSON objects."""
+    samples = subject.samples(ParserSample)
+    for sample in samples:
+        messages.require_well_formed(parse(parser_of(subject, sample), [sample.text]), sample.text)
+    for text in messages.hostile(subject, samples):
+        messages.require_well_formed(parse(parser_of(subject), [text]), text)
+
+
+def unfinished_calls_are_closed(subject: Subject) -> None:
+    """A message that breaks off anywhere still gives ended calls with valid JSON."""
+    for sample in subject.samples(ParserSample):
+        for end in range(len(sample.text)):
+            text = sample.text[:end]
+            messages.require_well_formed(parse(parser_of(subject, sample), [text]), text)
+
+
+def plain_text_passes_unchanged(subject: Subject) -> None:
+    """A message without a call comes out as it went in."""
+    for text in messages.PLAIN:
+        events = parse(parser_of(subject), [text])
+        content = "".join(event.text for event in events if isinstance(event, Text | Reasoning))
+        require(len(events) == 1 and content == text, f"{text[:60]!r} comes out as {events}")
+
+
+def parsers_share_nothing(subject: Subject) -> None:
+    """Two messages parsed at the same time do not mix."""
+    for sample in subject.samples(ParserSample):
+        expected = parse(parser_of(subject, sample), [sample.text])
+        first, second = parser_of(subject, sample), parser_of(subject, sample)
+        pairs = [(first.feed(letter), second.feed(letter)) for letter in sample.text]
+        events = [event for pair in pairs for event in pair[0]]
+        require(messages.joined([*events, *first.finish()]) == expected, f"'{sample.name}' beside itself differs")
+
+
+def work_is_linear(subject: Subject) -> None:
+    """Twice the text takes less than three times as long, for 256 kB texts made to be hard."""
+    for name, pattern in _adversaries(subject):
+        ratio = _growth(subject, pattern)
+        for _ in range(_TRIES - 1):
+            if ratio < _RATIO:
+                break
+            ratio = min(ratio, _growth(subject, pattern))
+        require(ratio < _RATIO, f"twice as much of {name} takes {ratio:.1f} times as long")
+
+
+def _require_equal(
+    subject: Subject, text: str, splits: Iterator[list[str]] | list[list[str]], sample: ParserSample | None = None
+) -> None:
+    whole = parse(parser_of(subject, sample), [text])
+    for pieces in splits:
+        found = parse(parser_of(subject, sample), pieces)
+        shown = pieces if len(pieces) < 12 else "single characters"
+        require(found == whole, f"{text[:80]!r} cut as {shown} gives {found}, whole {whole}")
+
+
+def _adversaries(subject: Subject) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield `(what it is, (head, what is repeated))`."""
+    yield "the letter <", ("", "<")
+    yield "white space", ("", " \n")
+    for marker in subject.spec(ToolParserSpec).markers:
+        yield f"the marker {marker}", ("", marker)
+    for sample in subject.samples(ParserSample)[:1]:
+        yield f"'{sample.name}'", ("", sample.text)
+        half = sample.text[: len(sample.text) * 2 // 3]
+        yield f"text in '{sample.name}'", (half, "x, ")
+        yield f"brackets in '{sample.name}'", (half, '{"a": [')
+        yield f"backslashes in '{sample.name}'", (half, "\\")
+
+
+def _growth(subject: Subject, pattern: tuple[str, str]) -> float:
+    """Return `t(2n) / t(n)`; 1 when both are too quick to tell."""
+    seconds = [_time(subject, *pattern, size) for size in (HALF, 2 * HALF)]
+    return seconds[1] / max(seconds[0], 1e-9) if seconds[1] > _QUICK else 1.0
+
+
+def _time(subject: Subject, head: str, repeated: str, size: int) -> float:
+    text = (head + repeated * (size // len(repeated) + 1))[:size]
+    pieces = [text[at : at + _PIECE] for at in range(0, size, _PIECE)]
+    parser = parser_of(subject)
+    begin = time.thread_time()
+    for piece in pieces:
+        parser.feed(piece)
+    parser.finish()
+    return time.thread_time() - begin
+
+
+CHECKS = tuple(
+    Check(function)
+    for function in (
+        samples_give_their_events,
+        any_split_gives_the_same_events,
+        calls_are_well_formed,
+        unfinished_calls_are_closed,
+        plain_text_passes_unchanged,
+        parsers_share_nothing,
+        work_is_linear,
+    )
+)

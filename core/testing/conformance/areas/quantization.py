@@ -1,0 +1,225 @@
+"""Quantization methods: what a layer computes is what its dequantized weights compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from core.api.descriptors import QuantSpec
+from core.api.quantization import LayerSite
+from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import largest_difference, wait
+from core.testing.conformance.tools.layers import Case, LayerBench, cases
+from core.testing.conformance.tools.tensors import PlainTensor
+from core.testing.conformance.tools.timing import speed_ratio
+
+TOKENS = (1, 2, 33)
+"""Decode and prefill take different paths in many kernels."""
+
+LARGE = 2**20
+"""Weights of a layer whose speed says something."""
+
+_ROUNDING = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 3e-2}
+
+
+def linear_equals_dequantized(subject: Subject) -> None:
+    """Linear layers, with and without bias, in every activation dtype: relative error within the dtype's."""
+    for case, site in _sites(subject, "linear"):
+        if len(site.parts) == 1:
+            _require_linear(subject, case, site)
+
+
+def merged_parts_equal_separate_parts(subject: Subject) -> None:
+    """Several checkpoint tensors in one layer give what a layer for each of them gives."""
+    for case, site in _sites(subject, "linear"):
+        if len(site.parts) == 1:
+            continue
+        _require_linear(subject, case, site)
+        whole = LayerBench(subject, case, site, _dtype(subject))
+        x = whole.inputs(5)
+        parts = [LayerBench(subject, case, _alone(site, part), _dtype(subject)).layer(x) for part in site.parts]
+        error, allowed = _error(whole.layer(x), torch.cat(parts, 1)), _allowed(case, _dtype(subject))
+        require(error <= allowed, f"{_title(case, site)}: merged differs from separate by {error:.2g}")
+
+
+def embedding_equals_dequantized(subject: Subject) -> None:
+    """An embedding looks up the dequantized rows."""
+    for case, site in _sites(subject, "embedding"):
+        for dtype in sorted(subject.spec(QuantSpec).dtypes):
+            bench = LayerBench(subject, case, site, dtype)
+            ids = bench.inputs(17)
+            found, expected = bench.layer(ids), case.meant(site)[0][ids.cpu()]
+            require(found.dtype == bench.dtype, f"{_title(case, site)}: rows are {found.dtype}, due is {bench.dtype}")
+            _require_close(case, site, dtype, found, expected)
+
+
+def lm_head_equals_dequantized(subject: Subject) -> None:
+    """The output projection, of its own and tied to an embedding, is the product with the dequantized weight."""
+    for case, site in _sites(subject, "lm_head"):
+        _require_linear(subject, case, site)
+    for case, site in _sites(subject, "embedding"):
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        head = bench.tied_head(subject)
+        x = torch.randn(3, site.in_features, generator=torch.Generator().manual_seed(1)).to(bench.device, bench.dtype)
+        expected = functional.linear(x.float().cpu(), case.meant(site)[0])
+        _require_close(case, site, _dtype(subject), head(x), expected)
+
+
+def loading_again_gives_the_same(subject: Subject) -> None:
+    """Weights loaded a second time give the same outputs: `finalize` keeps no state."""
+    for case, site in _sites(subject):
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        x = bench.inputs(4)
+        first = bench.layer(x).clone()
+        bench.fill()
+        require(largest_difference(bench.layer(x), first) == 0, f"{_title(case, site)}: loaded again it differs")
+
+
+def other_weights_replace_the_first(subject: Subject) -> None:
+    """Other weights loaded into the same layer are the ones that count from then on."""
+    for case, site in _sites(subject):
+        if case.name != "plain":
+            continue
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        x = bench.inputs(4)
+        before = bench.layer(x).clone()
+        bench.fill([PlainTensor(name, -2 * value) for name, value in case.values.items()])
+        _require_close(case, site, _dtype(subject), bench.layer(x), -2 * before.float().cpu())
+
+
+def finalize_is_pure(subject: Subject) -> None:
+    """`finalize` leaves the tensors that it is given as they are, and gives the same each time."""
+    for case, site in _sites(subject):
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        raw = {name: _pattern(value) for name, value in bench.group.allocate(bench.device).items()}
+        kept = {name: value.clone() for name, value in raw.items()}
+        outputs = [bench.quant.finalize(dict(raw)) for _ in range(2)]
+        changed = [name for name in raw if not torch.equal(raw[name], kept[name])]
+        require(not changed, f"{_title(case, site)}: finalize writes to {', '.join(changed)}")
+        same = outputs[0].keys() == outputs[1].keys()
+        same = same and all(torch.equal(outputs[0][name], outputs[1][name]) for name in outputs[0])
+        require(same, f"{_title(case, site)}: finalize of the same parameters gives something else the second time")
+
+
+def apply_leaves_its_inputs_alone(subject: Subject) -> None:
+    """Applying a layer changes neither its input nor its parameters."""
+    for case, site in _sites(subject):
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        x = bench.inputs(4)
+        before = [value.clone() for value in (x, *bench.layer.params.values())]
+        bench.layer(x)
+        same = all(torch.equal(old, new) for old, new in zip(before, (x, *bench.layer.params.values())))
+        require(same, f"{_title(case, site)}: apply writes to its input or to its parameters")
+
+
+def faster_than_reference(subject: Subject) -> None:
+    """A large layer is applied to one token faster than by the reference method for the same checkpoints."""
+    other = _reference(subject)
+    large = [pair for pair in _sites(subject) if pair[1].kind != "embedding" and _size(pair[1]) >= LARGE]
+    if not large:
+        raise NotApplicable(f"no sample has a layer of at least {LARGE} weights")
+    for case, site in large:
+        works = []
+        for one in (subject, other):
+            bench = LayerBench(one, case, site, _dtype(subject))
+            works.append(partial(_apply_and_wait, bench, bench.inputs(1)))
+        ratio = speed_ratio(*works)
+        require(ratio > 1, f"{_title(case, site)}: it runs at {ratio:.2f} times the speed of '{other.entry.name}'")
+
+
+def _apply_and_wait(bench: LayerBench, x: Tensor) -> None:
+    bench.layer(x)
+    wait(bench.device)
+
+
+def _require_linear(subject: Subject, case: Case, site: LayerSite) -> None:
+    weight, bias = case.meant(site)
+    for dtype in sorted(subject.spec(QuantSpec).dtypes):
+        bench = LayerBench(subject, case, site, dtype)
+        for tokens in TOKENS:
+            x = bench.inputs(tokens)
+            _require_close(case, site, dtype, bench.layer(x), functional.linear(x.float().cpu(), weight, bias))
+
+
+def _require_close(case: Case, site: LayerSite, dtype: str, found: Tensor, expected: Tensor) -> None:
+    shape = tuple(expected.shape)
+    require(tuple(found.shape) == shape, f"{_title(case, site)} gives shape {tuple(found.shape)}, due is {shape}")
+    error, allowed = _error(found, expected), _allowed(case, dtype)
+    tokens = len(expected)
+    where = f"{_title(case, site)}, {dtype}, {tokens} token{'s' if tokens != 1 else ''}"
+    require(error <= allowed, f"{where}: relative error {error:.2g}, allowed {allowed:.2g}")
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    """Return the relative error in the 2-norm; infinite for what is not finite."""
+    expected = expected.detach().float().cpu()
+    difference = (found.detach().float().cpu() - expected).nan_to_num(float("inf"))
+    return float(difference.norm() / expected.norm().clamp_min(1e-9))
+
+
+def _allowed(case: Case, dtype: str) -> float:
+    return _ROUNDING.get(dtype, 3e-2) + case.tolerance
+
+
+def _sites(subject: Subject, kind: str = "") -> Iterator[tuple[Case, LayerSite]]:
+    pairs = [(case, site) for case in cases(subject) for site in case.sites if kind in ("", site.kind)]
+    if not pairs:
+        raise NotApplicable(f"no sample has a layer of kind {kind}")
+    yield from pairs
+
+
+def _dtype(subject: Subject) -> str:
+    dtypes = subject.spec(QuantSpec).dtypes
+    return "float32" if "float32" in dtypes else min(dtypes)
+
+
+def _alone(site: LayerSite, part: tuple[str, int]) -> LayerSite:
+    name, rows = part
+    return replace(site, prefix=f"{site.prefix}.{name}", parts=(("", rows),))
+
+
+def _title(case: Case, site: LayerSite) -> str:
+    return f"{case.name}: {site.kind} {site.prefix}"
+
+
+def _size(site: LayerSite) -> int:
+    return site.in_features * sum(rows for _, rows in site.parts)
+
+
+def _pattern(value: Tensor) -> Tensor:
+    numbers = torch.arange(value.numel(), device=value.device) % 7
+    return numbers.view(value.shape).to(value.dtype)
+
+
+def _reference(subject: Subject) -> Subject:
+    """Return the plainest other method that reads the same checkpoints."""
+    spec = subject.spec(QuantSpec)
+    others = [replace(subject, entry=entry) for entry in subject.catalogue.entries(subject.entry.group)]
+    others = [one for one in others if one.descriptor.band < spec.band and spec.methods & one.spec(QuantSpec).methods]
+    if not others:
+        raise NotApplicable("no plainer method for the same checkpoints is installed")
+    return min(others, key=lambda one: one.descriptor.band)
+
+
+CHECKS = (
+    *(
+        Check(function, Level.L1, on_device=True)
+        for function in (
+            linear_equals_dequantized,
+            merged_parts_equal_separate_parts,
+            embedding_equals_dequantized,
+            lm_head_equals_dequantized,
+            loading_again_gives_the_same,
+            other_weights_replace_the_first,
+            finalize_is_pure,
+            apply_leaves_its_inputs_alone,
+        )
+    ),
+    Check(faster_than_reference, Level.L3),
+)

@@ -1,0 +1,74 @@
+"""Every plugin: it loads in a worker process, changes nobody else's code, and its options explain themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.child import facts_of
+
+
+def loads_in_a_spawned_process(subject: Subject) -> None:
+    """A fresh process that replays a plan of this plugin loads its implementation and what else it names."""
+    error = _facts(subject).get("error")
+    require(error is None, f"replaying its plan in a fresh process failed: {error}")
+
+
+def loads_twice_in_one_process(subject: Subject) -> None:
+    """Replaying the plan a second time in one process gives the same implementation."""
+    facts = _facts(subject)
+    if "error" in facts:
+        raise NotApplicable("it does not load at all")
+    require(facts["same"], "the second replay of its plan gives another object")
+
+
+def changes_nobody_elses_code(subject: Subject) -> None:
+    """Importing manifest and implementation changes no attribute of core and replaces none of torch."""
+    changes = _facts(subject)["changes"]
+    require(not changes, f"importing it changes {', '.join(changes[:5])}: use core's seams instead of patches")
+
+
+def options_explain_every_field(subject: Subject) -> None:
+    """Every option has a description."""
+    fields = _options(subject).model_fields
+    bare = [name for name, field in fields.items() if not (field.description or "").strip()]
+    require(not bare, f"{subject.descriptor.options} has no description for {', '.join(bare)}")
+
+
+def options_survive_json(subject: Subject) -> None:
+    """The default options, written as JSON and read again, are equal."""
+    model = _options(subject)
+    needed = [name for name, field in model.model_fields.items() if field.is_required()]
+    if needed:
+        raise NotApplicable(f"the options {', '.join(needed)} have no default")
+    made = model()
+    again = model.model_validate_json(made.model_dump_json())
+    require(again == made, f"{made!r} comes back as {again!r}")
+
+
+def _facts(subject: Subject) -> dict[str, Any]:
+    return facts_of(subject, "implementations")
+
+
+def _options(subject: Subject) -> Any:
+    from pydantic import BaseModel
+
+    path = subject.descriptor.options
+    if path is None:
+        raise NotApplicable("it has no options")
+    model = subject.load(path)
+    require(isinstance(model, type) and issubclass(model, BaseModel), f"{path} is not a pydantic model")
+    return model
+
+
+CHECKS = tuple(
+    Check(function, Level.L0)
+    for function in (
+        loads_in_a_spawned_process,
+        loads_twice_in_one_process,
+        changes_nobody_elses_code,
+        options_explain_every_field,
+        options_survive_json,
+    )
+)

@@ -1,0 +1,190 @@
+"""Choosing plugins and checks, running them, and the report; `pytest --core-plugin-conformance` is built on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from core.api.descriptors import AttentionSpec, Descriptor, KVConnectorSpec, ModelSpec, PlatformSpec, QuantSpec
+from core.api.errors import ConfigError
+from core.plugins.catalog import Catalogue, Entry, normalise, similar
+from core.plugins.drivers import describe
+from core.plugins.kinds import KINDS
+from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Outcome, Status, Unavailable
+from core.testing.conformance.report import Report
+from core.testing.conformance.samples import ReferenceDevice
+from core.testing.conformance.subject import Shared, Subject
+from core.testing.conformance.table import checks_for
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One check of one plugin on one device."""
+
+    subject: Subject
+    check: Check
+    level: Level
+    name: str
+
+    def run(self) -> Outcome:
+        """Run the check; whatever it raises becomes an outcome."""
+        begin = time.perf_counter()
+        status, message = _attempt(lambda: self.check.function(self.subject))
+        return Outcome(self.name, self.level, status, message, time.perf_counter() - begin)
+
+
+def run(
+    selector: str = "",
+    *,
+    level: Level | None = None,
+    checks: Collection[str] = (),
+    catalogue: Catalogue | None = None,
+) -> Report:
+    """Run the kit and return what came of it.
+
+    Args:
+        selector: A distribution, `group:name` (with or without `core.`), a name, or empty for every plugin.
+        level: Highest level to check; None is L1, or L2 where a device is found.
+        checks: Names of checks, to run only these.
+        catalogue: The installed plugins; scanned if not given.
+
+    Raises:
+        ConfigError: CORE-T101 when nothing installed answers to `selector`.
+    """
+    report, shared = Report(), Shared()
+    try:
+        for subject in subjects(selector, shared, catalogue):
+            mine = report.of(subject.entry)
+            for job in jobs(subject, default_level(subject.catalogue) if level is None else level):
+                if not checks or job.check.name in checks:
+                    mine.outcomes.append(job.run())
+    finally:
+        shared.close()
+    return report
+
+
+def subjects(selector: str, shared: Shared, catalogue: Catalogue | None = None) -> list[Subject]:
+    """Return the plugins that `selector` names, as in `run`."""
+    installed = Catalogue.scan() if catalogue is None else catalogue
+    every = [entry for group in installed.groups() for entry in installed.entries(group)]
+    found = [entry for entry in every if not selector or _answers(selector, entry)]
+    if not found:
+        names = sorted({entry.name for entry in every} | {entry.dist for entry in every})
+        raise ConfigError(
+            "CORE-T101",
+            f"no installed plugin is called '{selector}', nor a distribution with plugins.",
+            hint=similar(selector.rpartition(":")[2], names) or "See `core plugins list`.",
+        )
+    order = list(KINDS)
+    found.sort(key=lambda one: (order.index(one.group) if one.group in order else len(order), one))
+    shared.entries = found
+    return [Subject(entry, installed, shared) for entry in found]
+
+
+def jobs(subject: Subject, level: Level) -> Iterator[Job]:
+    """Yield what is to be run up to a level: on the CPU, then again on each accelerator that the plugin declares."""
+    checks = checks_for(subject.entry.group)
+    devices = _devices(subject)
+    at_hand = subject.on(_l1_device(subject, devices))
+    for check in checks:
+        if check.level < Level.L2 and check.level <= level:
+            yield Job(at_hand if check.on_device else subject, check, check.level, check.name)
+    accelerators = _present(subject, devices) if level >= Level.L2 else []
+    for device in accelerators:
+        on_device = [check for check in checks if check.on_device]
+        yield from (Job(subject.on(device), check, Level.L2, f"{check.name}@{device}") for check in on_device)
+    if level >= Level.L2 and devices - {"cpu"} and not accelerators:
+        yield Job(subject, Check(a_declared_accelerator_is_here, Level.L2), Level.L2, "a_declared_accelerator_is_here")
+    for check in checks:
+        if Level.L2 <= check.level <= level:
+            if at_hand.device:
+                yield Job(at_hand, check, check.level, check.name)
+            yield from (Job(subject.on(one), check, check.level, f"{check.name}@{one}") for one in accelerators)
+
+
+def a_declared_accelerator_is_here(subject: Subject) -> None:
+    """This machine has an accelerator that the plugin declares, and a platform plugin that finds it."""
+    devices = ", ".join(sorted(_devices(subject) - {"cpu"}))
+    raise Unavailable(f"no installed platform finds a device of type {devices}")
+
+
+def default_level(catalogue: Catalogue) -> Level:
+    """Return L2 where an accelerator's platform finds its device, else L1."""
+    return Level.L2 if _accelerators_here(catalogue) else Level.L1
+
+
+def _declared(descriptor: Descriptor) -> frozenset[str]:
+    """Return the device types that a descriptor names; `*` is any, nothing a kind that is not about devices."""
+    if isinstance(descriptor, PlatformSpec):
+        return frozenset({descriptor.device_type})
+    if isinstance(descriptor, AttentionSpec | QuantSpec | KVConnectorSpec):
+        return descriptor.devices
+    return frozenset({"*"}) if isinstance(descriptor, ModelSpec) else frozenset()
+
+
+def _devices(subject: Subject) -> frozenset[str]:
+    """Return the device types on which a plugin must be correct."""
+    try:
+        named = frozenset() if subject.is_hooks else _declared(subject.descriptor)
+    except Failed:  # the checks of its manifest say why
+        return frozenset()
+    if "*" not in named:
+        return named
+    return (named - {"*"}) | _here(subject) | {"cpu"}
+
+
+def _present(subject: Subject, devices: frozenset[str]) -> list[str]:
+    return sorted(devices & _here(subject) - {"cpu"})
+
+
+def _here(subject: Subject) -> frozenset[str]:
+    return subject.shared.once(("accelerators",), lambda: _accelerators_here(subject.catalogue))
+
+
+def _accelerators_here(catalogue: Catalogue) -> frozenset[str]:
+    """Return the device types, other than the CPU, that an installed platform finds on this machine."""
+    found = set()
+    for entry in catalogue.entries("core.platforms"):
+        platform = Subject(entry, catalogue, Shared())
+        try:
+            spec = platform.spec(PlatformSpec)
+            if spec.device_type != "cpu" and platform.load(spec.probe)().available:
+                found.add(spec.device_type)
+        except Exception:  # a broken platform is found by its own checks
+            continue
+    return frozenset(found)
+
+
+def _answers(selector: str, entry: Entry) -> bool:
+    group, colon, name = selector.rpartition(":")
+    if colon:
+        return name == entry.name and entry.group in (group, f"core.{group}")
+    name, at, dist = selector.partition("@")
+    if at:
+        return name == entry.name and normalise(dist) == normalise(entry.dist)
+    return selector == entry.name or normalise(selector) == normalise(entry.dist)
+
+
+def _l1_device(subject: Subject, devices: frozenset[str]) -> str:
+    """Return the device for L1: the CPU, what the plugin says stands in for it, or none."""
+    if not devices or "cpu" in devices:
+        return "cpu"
+    try:
+        return next((sample.device for sample in subject.samples(ReferenceDevice)), "")
+    except Failed:  # a broken module of samples is found by the checks that need one
+        return ""
+
+
+def _attempt(function: Callable[[], None]) -> tuple[Status, str]:
+    try:
+        function()
+    except NotApplicable as reason:
+        return "skipped", str(reason)
+    except Unavailable as reason:
+        return "unavailable", str(reason)
+    except Failed as reason:
+        return "failed", str(reason)
+    except Exception as error:
+        return "failed", describe(error)
+    return "passed", ""

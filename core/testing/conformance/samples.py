@@ -1,0 +1,143 @@
+"""What a plugin gives the kit to work on: the module `conformance.py` in its package, with `samples()`.
+
+```python
+# acme_core_parser/conformance.py
+from core.testing.conformance import ParserSample
+
+def samples():
+    yield ParserSample("one call", "<call>f {}</call>", events=(ToolStart(0, "f"), ToolArguments(0, "{}"), ToolEnd(0)))
+```
+
+The module is imported by the kit only. It may import torch and whatever the plugin itself needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api.parsers import ParseEvent
+    from core.api.quantization import LayerSite
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Base of all samples.
+
+    Attributes:
+        name: Says in a few words what the sample is, for messages.
+        plugin: Descriptor it is for, if the package has several of the kind.
+    """
+
+    name: str
+    plugin: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True)
+class ParserSample(Sample):
+    """A model's message and what a tool parser makes of it.
+
+    Attributes:
+        text: The message.
+        events: What is expected, neighbours of one kind joined.
+        tools: The request's tools, as OpenAI's `tools` list.
+        in_reasoning: Whether the prompt opened thinking.
+    """
+
+    text: str
+    events: Sequence[ParseEvent]
+    tools: Sequence[Mapping[str, Any]] = ()
+    in_reasoning: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointSample(Sample):
+    """A small checkpoint, for the loader that reads its format and the method that quantized it.
+
+    Attributes:
+        write: Writes the checkpoint into an empty directory and returns its path: a file or the directory.
+        values: Reads the values that are meant: checkpoint name in Hugging Face's vocabulary
+            (`model.layers.0.mlp.up_proj.weight`) -> float32 tensor, what a quantized weight stands for included.
+            None leaves values unchecked.
+        layers: Layers of the checkpoint, for its quantization method; `values` then has `<prefix>.<part>.weight`
+            (and `.bias`) of each of their parts.
+        tolerance: Greatest difference between `values` and what the loader decodes.
+        apply_tolerance: Relative error that a method may add when it applies a layer, for instance because it
+            rounds activations to 8 bits.
+        text: Text that the checkpoint's tokenizer encodes and decodes without loss; None if it has no tokenizer.
+    """
+
+    write: Callable[[Path], Path]
+    values: Callable[[], Mapping[str, Tensor]] | None = None
+    layers: Sequence[LayerSite] = ()
+    tolerance: float = 1e-5
+    apply_tolerance: float = 0.02
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceSample(Sample):
+    """A reference for a model source.
+
+    Attributes:
+        make: Puts a model into a directory (or finds one) and returns the reference that leads to it.
+        missing: A reference that is this source's business, but leads nowhere; found out without a network.
+    """
+
+    make: Callable[[Path], str] | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelSample(Sample):
+    """A tiny configuration of an architecture that transformers implements.
+
+    Attributes:
+        architecture: As in the descriptor.
+        model_type: transformers' name of the configuration.
+        config: What differs from the kit's tiny decoder (`core.testing.tinymodels`).
+    """
+
+    architecture: str
+    model_type: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConnectorSample(Sample):
+    """Options to run a KV connector with, for example a capacity so small that blocks are evicted.
+
+    Attributes:
+        options: Makes the connector's options from a directory of the kit's, which is empty.
+    """
+
+    options: Callable[[Path], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TransferSample(Sample):
+    """How an update reaches a weight-transfer plugin.
+
+    Attributes:
+        send: Sends tensors (name -> tensor) as a version; gets an empty directory, the tensors and the version, and
+            returns the `info` that `begin` takes.
+        missing: An `info` that leads to nothing.
+    """
+
+    send: Callable[[Path, Mapping[str, Tensor], str], Mapping[str, Any]]
+    missing: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ReferenceDevice(Sample):
+    """A device on which an implementation runs for level L1, though its descriptor does not name it.
+
+    For example a kernel language's interpreter, which takes CPU tensors.
+    """
+
+    device: str = "cpu"

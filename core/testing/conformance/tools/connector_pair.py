@@ -1,0 +1,117 @@
+"""Both halves of a KV connector with layers' caches between them, and the truth about what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
+from core.api.descriptors import KVConnectorSpec
+from core.testing.conformance.outcome import require
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import device_of
+
+BLOCKS = 24
+BLOCK_SIZE = 4
+_SHAPES = (((2, BLOCK_SIZE, 2, 8), torch.float32), ((BLOCK_SIZE, 5), torch.bfloat16))
+
+
+class ConnectorPair:
+    """A connector as engine and worker drive it.
+
+    Attributes:
+        caches: Two layers of different shape and dtype; block b is `cache[b]`.
+        content: Hash -> the bytes that a block of this hash has, in every layer.
+    """
+
+    def __init__(self, subject: Subject, options: Mapping[str, Any]) -> None:
+        device = device_of(subject)
+        self.caches = [torch.zeros((BLOCKS, *shape), dtype=dtype, device=device) for shape, dtype in _SHAPES]
+        size = sum(cache[0].nbytes for cache in self.caches)
+        self.engine: KVConnector = subject.impl()(dict(options), block_size=BLOCK_SIZE, bytes_per_block=size)
+        worker = subject.load(subject.spec(KVConnectorSpec).worker_impl)
+        self.worker: KVConnectorWorker = worker(dict(options))
+        self.worker.bind(self.caches)
+        self._rng = torch.Generator().manual_seed(7)
+        self.content: dict[bytes, list[Tensor]] = {}
+
+    def compute(self, block_hash: bytes, block: int) -> None:
+        """Write a block's content into the caches, as a forward pass does."""
+        if block_hash not in self.content:
+            self.content[block_hash] = [self._random(cache) for cache in self.caches]
+        for cache, value in zip(self.caches, self.content[block_hash]):
+            cache[block] = value.view(cache.dtype).view(cache.shape[1:]).to(cache.device)
+
+    def drop(self, *blocks: int) -> None:
+        """Overwrite blocks, as other requests do."""
+        for cache in self.caches:
+            for block in blocks:
+                cache[block] = -1
+
+    def step(self, compute: Sequence[BlockRef] = (), *, fail: bool = False) -> None:
+        """Run one step: the message, the loads, the forward pass, the saves, the report.
+
+        Args:
+            compute: Blocks that the forward pass fills.
+            fail: Whether the step dies in the forward pass, so that nothing is saved or reported.
+        """
+        message = self.engine.plan_step()
+        if message is not None:
+            self.worker.begin(message)
+        if fail:
+            return
+        for block in compute:
+            self.compute(block.hash, block.block)
+        report = self.worker.end()
+        if report is not None:
+            self.engine.observe(report)
+
+    def keep(self, blocks: Sequence[BlockRef]) -> None:
+        """Save blocks and run steps until they are stored or the connector has nothing more to do."""
+        self.engine.save(blocks)
+        self.step(blocks)
+        for _ in range(20):
+            if self.engine.match([block.hash for block in blocks], 0) == len(blocks):
+                return
+            self.step()
+
+    def fetch(self, blocks: Sequence[BlockRef]) -> None:
+        """Load blocks that `match` promised, before a step's forward pass."""
+        self.engine.load(blocks)
+        message = self.engine.plan_step()
+        if message is not None:
+            self.worker.begin(message)
+
+    def finish(self) -> None:
+        """End the step that `fetch` began."""
+        report = self.worker.end()
+        if report is not None:
+            self.engine.observe(report)
+
+    def require_content(self, blocks: Sequence[BlockRef], when: str) -> None:
+        """Require that every layer's block has the bytes of its hash."""
+        for block in blocks:
+            for layer, (cache, value) in enumerate(zip(self.caches, self.content[block.hash])):
+                same = torch.equal(_bytes(cache[block.block]), value)
+                require(same, f"{when}: block {block.index} of layer {layer} has other bytes than were saved")
+
+    def _random(self, cache: Tensor) -> Tensor:
+        # Any bytes, NaN among them: a connector copies and does not look.
+        return torch.randint(0, 256, (cache[0].nbytes,), dtype=torch.uint8, generator=self._rng)
+
+
+def chain(name: str, count: int, first_block: int = 0) -> list[BlockRef]:
+    """Return a sequence's blocks 0 .. count - 1, with hashes of their own, in neighbouring device blocks."""
+    return [BlockRef(index, f"{name}-{index}".encode().ljust(16, b"."), first_block + index) for index in range(count)]
+
+
+def hashes(blocks: Sequence[BlockRef]) -> list[bytes]:
+    """Return the blocks' hashes."""
+    return [block.hash for block in blocks]
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu").contiguous().view(torch.uint8).flatten()

@@ -1,0 +1,161 @@
+"""Layers of a quantization method, filled as core fills them, beside their dequantized values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.api.descriptors import QuantSpec
+from core.api.models import WeightRules
+from core.api.quantization import LayerQuant, LayerSite, QuantContext, QuantScheme
+from core.api.weights import CheckpointReader, WeightTensor
+from core.layers.linear import QuantLayer
+from core.layers.params import ParamGroup
+from core.testing.conformance.outcome import Unavailable
+from core.testing.conformance.samples import CheckpointSample
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import device_of, dtype_of
+from core.testing.conformance.tools.tensors import PlainTensor
+from core.worker.loading.fill import WeightFiller
+from core.worker.loading.names import NameMap
+
+_QKV = (("q_proj", 24), ("k_proj", 8), ("v_proj", 8))
+_PLAIN_SITES = (
+    LayerSite("linear", "model.layers.0.mlp.down_proj", 32, (("", 16),)),
+    LayerSite("linear", "model.layers.0.mlp.bias_proj", 32, (("", 16),), bias=True),
+    LayerSite("linear", "model.layers.0.self_attn", 16, _QKV),
+    LayerSite("linear", "model.layers.1.self_attn", 16, _QKV, bias=True),
+    LayerSite("embedding", "model.embed_tokens", 16, (("", 40),)),
+    LayerSite("lm_head", "lm_head", 16, (("", 40),)),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A checkpoint with layers.
+
+    Attributes:
+        config: The checkpoint's description of its quantization.
+        tensors: Reads the tensors, each time anew.
+        values: Name -> what is meant, float32.
+        tolerance: Relative error that applying a layer may have, besides that of the compute dtype.
+    """
+
+    name: str
+    config: Mapping[str, object]
+    tensors: Callable[[], Iterable[WeightTensor]]
+    values: Mapping[str, Tensor]
+    sites: Sequence[LayerSite]
+    tolerance: float
+
+    def meant(self, site: LayerSite) -> tuple[Tensor, Tensor | None]:
+        """Return a layer's dequantized weight, its parts stacked, and its bias."""
+        names = [f"{site.prefix}.{part}" if part else site.prefix for part, _ in site.parts]
+        weight = torch.cat([self.values[f"{name}.weight"].float() for name in names])
+        bias = torch.cat([self.values[f"{name}.bias"].float() for name in names]) if site.bias else None
+        return weight, bias
+
+
+class LayerBench:
+    """One layer as a plugin stores it."""
+
+    def __init__(self, subject: Subject, case: Case, site: LayerSite, dtype: str) -> None:
+        self.device = device_of(subject)
+        self.dtype = dtype_of(dtype)
+        scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config))
+        self.quant: LayerQuant = scheme.for_site(site)
+        self.group = ParamGroup(site.prefix, self.quant.decode)
+        self.quant.declare(self.group)
+        self.layer = QuantLayer(self.quant, self.group)
+        self._filler = WeightFiller([self.group], NameMap(WeightRules(), ()), self.device)
+        self._wanted = set(self.group.targets())
+        self.case, self.site = case, site
+        self.fill()
+
+    def fill(self, tensors: Iterable[WeightTensor] | None = None) -> None:
+        """Load the layer's tensors, those of the case by default."""
+        source = self.case.tensors() if tensors is None else tensors
+        self._filler.fill(tensor for tensor in source if tensor.name in self._wanted)
+
+    def tied_head(self, subject: Subject) -> QuantLayer:
+        """Return an output projection that reads this embedding's stored parameters."""
+        scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, self.case.config))
+        head = QuantLayer(scheme.for_site(replace(self.site, kind="lm_head")), self.group)
+        self.fill()
+        return head
+
+    def inputs(self, tokens: int, seed: int = 0) -> Tensor:
+        """Return random activations `(tokens, in)`, for an embedding token ids."""
+        rng = torch.Generator().manual_seed(seed)
+        if self.site.kind == "embedding":
+            rows = sum(count for _, count in self.site.parts)
+            return torch.randint(0, rows, (tokens,), generator=rng).to(self.device)
+        return torch.randn(tokens, self.site.in_features, generator=rng).to(self.device, self.dtype)
+
+
+def cases(subject: Subject) -> Iterator[Case]:
+    """Yield plain weights for a method that takes them, then every sample that an installed package has for it.
+
+    Raises:
+        Unavailable: There is nothing to check the method with.
+    """
+    found = [_plain()] if "none" in subject.spec(QuantSpec).methods else []
+    found += subject.once("cases", lambda: list(_sampled(subject)))
+    if not found:
+        subject.need_samples(CheckpointSample)
+        methods = ", ".join(sorted(subject.spec(QuantSpec).methods))
+        raise Unavailable(f"no CheckpointSample with `layers` and `values` is of {methods}")
+    yield from found
+
+
+def _plain() -> Case:
+    rng = torch.Generator().manual_seed(9)
+    values: dict[str, Tensor] = {}
+    for site in _PLAIN_SITES:
+        for part, rows in site.parts:
+            name = f"{site.prefix}.{part}" if part else site.prefix
+            values[f"{name}.weight"] = torch.randn(rows, site.in_features, generator=rng)
+            if site.bias:
+                values[f"{name}.bias"] = torch.randn(rows, generator=rng)
+    return Case("plain", {}, lambda: [PlainTensor(*pair) for pair in values.items()], values, _PLAIN_SITES, 0.0)
+
+
+def _sampled(subject: Subject) -> Iterator[Case]:
+    """Yield the cases of the plugin's own samples and of those that loaders ship: their format is the method's."""
+    loaders = [replace(subject, entry=entry) for entry in subject.catalogue.entries("core.weight_loaders")]
+    names = set()
+    for owner in (subject, *loaders):
+        for sample in owner.samples(CheckpointSample):
+            if not sample.layers or sample.values is None or (owner.package, sample.name) in names:
+                continue
+            names.add((owner.package, sample.name))
+            path = sample.write(subject.folder())
+            case = _case(subject, sample, path, loaders)
+            if case is not None:
+                yield case
+
+
+def _case(subject: Subject, sample: CheckpointSample, path: Path, loaders: Sequence[Subject]) -> Case | None:
+    for loader in loaders:
+        reader: CheckpointReader = loader.impl()()
+        if not reader.recognises(path):
+            continue
+        info = reader.inspect(path)
+        if info.quantization not in subject.spec(QuantSpec).methods or sample.values is None:
+            continue
+        values = sample.values()
+        config: Mapping[str, Any] = info.quantization_config
+        return Case(
+            sample.name, config, partial(reader.tensors, path, _ignore), values, sample.layers, sample.apply_tolerance
+        )
+    return None
+
+
+def _ignore(num_bytes: int) -> None:
+    """Stand in for a progress display."""

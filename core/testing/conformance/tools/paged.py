@@ -1,0 +1,229 @@
+"""A paged KV cache driven by hand: an attention backend beside a dense reference that never sees its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.testing.conformance.outcome import require
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.devices import device_of, dtype_of, largest_difference
+
+_TOLERANCE = {"float32": 2e-4, "bfloat16": 3e-2, "float16": 6e-3}
+_FP8_TOLERANCE = 8e-2
+_ACCELERATED_FLOAT32 = 4e-3
+"""Accelerators may multiply float32 with shortened mantissas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """One KV group: what `AttentionRequest` says of it, and the layers' own traits."""
+
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    block_size: int = 16
+    dtype: str = "float32"
+    kv_dtype: str = "float32"
+    windows: tuple[int | None, ...] = (None,)
+    softcaps: tuple[float | None, ...] = (None,)
+
+    def sites(self) -> list[AttentionSite]:
+        """Return one layer for each pair of window and soft cap."""
+        scale = self.head_dim**-0.5
+        pairs = [(window, softcap) for window in self.windows for softcap in self.softcaps]
+        return [
+            AttentionSite(index, self.heads, self.kv_heads, self.head_dim, scale, window, softcap)
+            for index, (window, softcap) in enumerate(pairs)
+        ]
+
+    def tolerance(self, device: torch.device) -> float:
+        """Return the greatest error of an output whose values are about 1."""
+        if "float8" in self.kv_dtype:
+            return _FP8_TOLERANCE
+        if self.dtype == "float32" and device.type != "cpu":
+            return _ACCELERATED_FLOAT32
+        return max(_TOLERANCE.get(self.dtype, 3e-2), 0.0)
+
+
+@dataclass(slots=True)
+class Row:
+    """A sequence.
+
+    Attributes:
+        q, k, v: Per layer, `(length, heads or kv_heads, head_dim)`: what every token will have, in the cache's dtype.
+        done: Tokens that are in the cache.
+    """
+
+    q: list[Tensor]
+    k: list[Tensor]
+    v: list[Tensor]
+    blocks: list[int] = field(default_factory=list)
+    done: int = 0
+
+
+@dataclass(slots=True)
+class Step:
+    """What one step runs over, in batch order: `(row, first position, count)`."""
+
+    work: list[tuple[int, int, int]]
+    batch: BatchView
+
+
+class PagedBench:
+    """Sequences of random queries, keys and values, some tokens of each per step.
+
+    Args:
+        lengths: Tokens of each sequence.
+        fill: What unused cache elements hold.
+        tidy: Whether blocks are handed out in order; else scattered.
+        stray: Whether table entries past a row's blocks point at blocks of other rows, instead of at block 0.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        geometry: Geometry,
+        lengths: Sequence[int],
+        *,
+        fill: float = 0.0,
+        tidy: bool = False,
+        stray: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.geometry = geometry
+        self.device = device_of(subject)
+        self.stray = stray
+        dtype, kv_dtype = dtype_of(geometry.dtype), dtype_of(geometry.kv_dtype)
+        self.backend = subject.impl()(AttentionContext(self.device, dtype, kv_dtype, geometry.block_size))
+        self.sites = geometry.sites()
+        self.layers = [self.backend.layer(site) for site in self.sites]
+        rng = torch.Generator().manual_seed(seed)
+        self.rows = [self._row(length, rng) for length in lengths]
+        num_blocks = sum(-(-length // geometry.block_size) for length in lengths) + 9
+        order = np.arange(1, num_blocks)
+        self.free = (order if tidy else np.random.default_rng(seed).permutation(order)).tolist()
+        self.caches = [self._cache(site, num_blocks, fill) for site in self.sites]
+
+    def step(self, counts: Sequence[int], *, check: bool = True) -> list[Tensor]:
+        """Run `counts[i]` further tokens of row i; return each layer's output.
+
+        Raises:
+            Failed: With `check`, an output differs from the dense reference; says where.
+        """
+        prepared = self.prepare(counts)
+        outputs = self.run(prepared)
+        if check:
+            for layer, output in enumerate(outputs):
+                self._compare(prepared, layer, output)
+        return outputs
+
+    def prepare(self, counts: Sequence[int]) -> Step:
+        """Take the next tokens of each row into a step."""
+        work = [(i, self.rows[i].done, count) for i, count in enumerate(counts) if count]
+        for i, start, count in work:
+            row = self.rows[i]
+            row.done = start + count
+            while len(row.blocks) * self.geometry.block_size < row.done:
+                row.blocks.append(self.free.pop(0))
+        return Step(work, self._view(work))
+
+    def run(self, step: Step) -> list[Tensor]:
+        """Plan once, then write and attend in every layer."""
+        plan = self.backend.plan(step.batch)
+        outputs = []
+        for index, layer in enumerate(self.layers):
+            q, k, v = (self.inputs(step, index, name) for name in "qkv")
+            layer.write_kv(k, v, self.caches[index], plan)
+            outputs.append(layer.forward(q, self.caches[index], plan))
+        return outputs
+
+    def inputs(self, step: Step, layer: int, name: str) -> Tensor:
+        """Return the step's queries, keys or values in the compute dtype, `(tokens, heads, head_dim)`."""
+        parts = [getattr(self.rows[i], name)[layer][start : start + count] for i, start, count in step.work]
+        return torch.cat(parts).to(self.device, dtype_of(self.geometry.dtype))
+
+    def move_block(self, row: int, index: int) -> None:
+        """Copy a row's block to a free place in every layer, spoil the old place, and point the table to the new."""
+        blocks = self.rows[row].blocks
+        old, new = blocks[index], self.free.pop(0)
+        for cache in self.caches:
+            cache[new] = cache[old]
+            cache[old] = torch.zeros_like(cache[old])
+        blocks[index] = new
+
+    def reference(self, step: Step, layer: int) -> Tensor:
+        """Return what the step's output should be, `(tokens, heads * head_dim)` float32 on the CPU."""
+        site = self.sites[layer]
+        outputs = [dense(self.rows[i], layer, site, start, count) for i, start, count in step.work]
+        return torch.cat(outputs).flatten(1)
+
+    def _compare(self, step: Step, layer: int, output: Tensor) -> None:
+        expected = self.reference(step, layer)
+        shape = tuple(expected.shape)
+        require(tuple(output.shape) == shape, f"forward gives shape {tuple(output.shape)}, due is {shape}")
+        require(output.dtype == dtype_of(self.geometry.dtype), f"forward gives {output.dtype}, due is the queries'")
+        begin, allowed = 0, self.geometry.tolerance(self.device)
+        for _, start, count in step.work:
+            error = largest_difference(output[begin : begin + count], expected[begin : begin + count])
+            begin += count
+            where = f"row of {start + count} tokens, {count} of them new, layer {layer} ({self.geometry})"
+            require(error <= allowed, f"{where}: an output is off by {error:.2g}, allowed {allowed:g}")
+
+    def _row(self, length: int, rng: torch.Generator) -> Row:
+        g = self.geometry
+
+        def values(heads: int, dtype: str) -> list[Tensor]:
+            made = [torch.randn(length, heads, g.head_dim, generator=rng) for _ in self.sites]
+            return [one.to(dtype_of(g.dtype)).to(dtype_of(dtype)).float() for one in made]
+
+        return Row(values(g.heads, g.dtype), values(g.kv_heads, g.kv_dtype), values(g.kv_heads, g.kv_dtype))
+
+    def _cache(self, site: AttentionSite, num_blocks: int, fill: float) -> Tensor:
+        layout = self.backend.kv_layout(site)
+        cache = torch.zeros((num_blocks, *layout.block_shape), dtype=layout.dtype, device=self.device)
+        return cache.fill_(fill) if layout.dtype.is_floating_point else cache.fill_(1 if fill else 0)
+
+    def _view(self, work: list[tuple[int, int, int]]) -> BatchView:
+        size = self.geometry.block_size
+        counts = np.array([count for _, _, count in work])
+        lengths = np.array([start + count for _, start, count in work])
+        width = int(-(-lengths.max() // size))
+        tables = np.zeros((len(work), width), np.int32)
+        slots = []
+        for place, (i, start, count) in enumerate(work):
+            blocks = np.array(self.rows[i].blocks)
+            if self.stray:
+                tables[place] = self.rows[work[(place + 1) % len(work)][0]].blocks[0]
+            used = -(-(start + count) // size)
+            tables[place, :used] = blocks[:used]
+            positions = np.arange(start, start + count)
+            slots.append(blocks[positions // size] * size + positions % size)
+        return BatchView(
+            query_starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+            seq_lens=lengths.astype(np.int32),
+            block_tables=torch.from_numpy(tables).to(self.device),
+            slots=torch.from_numpy(np.concatenate(slots).astype(np.int64)).to(self.device),
+            max_query_len=int(counts.max()),
+            max_seq_len=int(lengths.max()),
+        )
+
+
+def dense(row: Row, layer: int, site: AttentionSite, start: int, count: int) -> Tensor:
+    """Attend by definition in float32: `(count, heads, head_dim)` for the tokens from `start` on."""
+    length, group = start + count, site.num_heads // site.num_kv_heads
+    q = row.q[layer][start:length]
+    k, v = (part[layer][:length].repeat_interleave(group, dim=1) for part in (row.k, row.v))
+    scores = torch.einsum("qhd,khd->hqk", q, k) * site.scale
+    if site.softcap is not None:
+        scores = site.softcap * torch.tanh(scores / site.softcap)
+    query, key = torch.arange(start, length)[:, None], torch.arange(length)[None, :]
+    hidden = key > query
+    if site.window is not None:
+        hidden |= key <= query - site.window
+    return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)

@@ -1,0 +1,110 @@
+"""The plainest attention backend and quantization method: what models are checked on. Nothing here is fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from core.api.attention import AttentionContext, AttentionLayer, AttentionPlan, AttentionSite, BatchView, KVLayout
+from core.api.quantization import LayerSite, ParamBuilder, QuantContext
+from core.api.weights import WeightTensor
+
+
+class PlainAttention:
+    """Paged attention, one sequence after the other, by definition. A plan is the batch itself."""
+
+    def __init__(self, ctx: AttentionContext) -> None:
+        self._ctx = ctx
+
+    def kv_layout(self, site: AttentionSite) -> KVLayout:
+        """Keys, then values, each `(block_size, kv_heads, head_dim)`."""
+        return KVLayout((2, self._ctx.block_size, site.num_kv_heads, site.head_dim), self._ctx.kv_dtype)
+
+    def plan(self, batch: BatchView) -> AttentionPlan:
+        """Return the batch."""
+        return batch
+
+    def layer(self, site: AttentionSite) -> AttentionLayer:
+        """Return the attention of one layer."""
+        return PlainAttentionLayer(site, self._ctx.block_size)
+
+
+class PlainAttentionLayer:
+    """Attention of one layer."""
+
+    def __init__(self, site: AttentionSite, block_size: int) -> None:
+        self._site = site
+        self._block_size = block_size
+
+    def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store keys and values at the batch's slots."""
+        slots = cast(BatchView, plan).slots
+        blocks, offsets = slots // self._block_size, slots % self._block_size
+        kv[blocks, 0, offsets] = k.to(kv.dtype)
+        kv[blocks, 1, offsets] = v.to(kv.dtype)
+
+    def forward(self, q: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor:
+        """Attend causally, `(tokens, heads * head_dim)`."""
+        batch = cast(BatchView, plan)
+        bounds = batch.query_starts.tolist()
+        rows = zip(bounds, bounds[1:], batch.seq_lens.tolist(), batch.block_tables)
+        parts = [self._row(q[begin:end], kv, table, length) for begin, end, length, table in rows]
+        return torch.cat(parts).flatten(1).to(q.dtype)
+
+    def _row(self, q: Tensor, kv: Tensor, table: Tensor, length: int) -> Tensor:
+        site, blocks = self._site, table[: -(-length // self._block_size)].long()
+        both = kv[blocks].transpose(0, 1).flatten(1, 2)[:, :length].float()
+        k, v = both.repeat_interleave(site.num_heads // site.num_kv_heads, dim=2)
+        scores = torch.einsum("qhd,khd->hqk", q.float(), k) * site.scale
+        if site.softcap is not None:
+            scores = site.softcap * torch.tanh(scores / site.softcap)
+        query = torch.arange(length - len(q), length, device=q.device)[:, None]
+        key = torch.arange(length, device=q.device)[None, :]
+        hidden = key > query
+        if site.window is not None:
+            hidden |= key <= query - site.window
+        return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
+
+
+class PlainWeights:
+    """Every layer's weights as they are."""
+
+    def __init__(self, ctx: QuantContext) -> None:
+        self._dtype = ctx.dtype
+
+    def for_site(self, site: LayerSite) -> PlainLayer:
+        """Return how this layer is stored."""
+        return PlainLayer(site, self._dtype)
+
+
+class PlainLayer:
+    """`weight (rows, in)`, and `bias (rows,)` if the site has one."""
+
+    def __init__(self, site: LayerSite, dtype: torch.dtype) -> None:
+        self._site = site
+        self._dtype = dtype
+
+    def declare(self, params: ParamBuilder) -> None:
+        """Declare weight and bias, stacked from the site's parts."""
+        rows = sum(count for _, count in self._site.parts)
+        params.declare("weight", (rows, self._site.in_features), self._dtype, rows=self._site.parts)
+        if self._site.bias:
+            params.declare("bias", (rows,), self._dtype, rows=self._site.parts)
+
+    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
+        """Return the values."""
+        return tensor.dense(self._dtype)
+
+    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the parameters."""
+        return params
+
+    def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+        """Multiply, or look up."""
+        if self._site.kind == "embedding":
+            return functional.embedding(x, params["weight"])
+        return functional.linear(x, params["weight"], params.get("bias"))

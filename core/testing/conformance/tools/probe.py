@@ -1,0 +1,220 @@
+"""The child's side: looks at plugins in a fresh interpreter. Run as `python -m` with a mode, JSON on standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from typing import Any
+
+from core.plugins.catalog import Entry
+from core.plugins.drivers import describe
+
+Facts = dict[str, Any]
+
+_NO_TORCH = (
+    "core.api",
+    "core.boot",
+    "core.config",
+    "core.engine",
+    "core.frontend",
+    "core.plugins",
+    "core.server",
+    "core.tokenizer",
+)
+_TORCH = ("core.layers", "core.ops", "core.worker")
+
+
+def manifests(request: Mapping[str, Any]) -> Facts:
+    """Import each entry point under the guard: what it asks for, what it does, how long it takes."""
+    import_module("core.api")
+    import_module("core.testing.conformance.tools.guard")
+    EntryPoint("warm", "core.api:Descriptor", "warm").load()
+    return _apart(request["distributions"], _manifest)
+
+
+def _apart(distributions: Sequence[Mapping[str, Any]], look: Callable[[Entry], Facts]) -> Facts:
+    """Look at each distribution's plugins in a copy of this process, so that none meets another's imports."""
+    facts: Facts = {}
+    for distribution in distributions:
+        entries = [Entry(*fields) for fields in distribution["entries"]]
+        facts.update(_in_a_copy(entries, look))
+    return facts
+
+
+def _in_a_copy(entries: Sequence[Entry], look: Callable[[Entry], Facts]) -> Facts:
+    # This process has one thread and has computed nothing yet, so that a copy of it is as good as a fresh one.
+    ready, answer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ready)
+        facts = {f"{entry.group}:{entry.name}": look(entry) for entry in entries}
+        with os.fdopen(answer, "w") as pipe:
+            json.dump(facts, pipe)
+        os._exit(0)
+    os.close(answer)
+    with os.fdopen(ready) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if status == 0 and text:
+        return dict(json.loads(text))
+    end = f"the process ended with status {os.waitstatus_to_exitcode(status)}"
+    return {f"{entry.group}:{entry.name}": {"died": end} for entry in entries}
+
+
+def _manifest(entry: Entry) -> Facts:
+    from core.testing.conformance.tools.guard import Guard
+
+    guard, facts = Guard(), Facts()
+    guard.start()
+    begin = time.thread_time()
+    try:
+        loaded = entry.load()
+        facts["seconds"] = time.thread_time() - begin
+    except Exception as error:
+        facts["error"] = describe(error)
+    finally:
+        guard.stop()
+    facts["imports"], facts["effects"] = guard.imports, guard.effects
+    if "error" not in facts:
+        facts["probe"] = _probe(loaded)
+    return facts
+
+
+def _probe(descriptor: Any) -> Facts | None:
+    """Call a platform's probe, first as it is, then without system files."""
+    path = getattr(descriptor, "probe", None)
+    if path is None:
+        return None
+    from core.testing.conformance.tools.guard import deny_system_files
+
+    module, _, name = path.partition(":")
+    try:
+        probe = getattr(import_module(module), name)
+        begin = time.perf_counter()
+        found = probe()
+        seconds = time.perf_counter() - begin
+    except Exception as error:
+        return {"error": describe(error)}
+    facts: Facts = {"seconds": seconds, "kind": type(found).__name__, "torch": "torch" in sys.modules}
+    deny_system_files()
+    try:
+        facts["again"] = type(probe()).__name__
+    except Exception as error:
+        facts["denied"] = describe(error)
+    return facts
+
+
+def implementations(request: Mapping[str, Any]) -> Facts:
+    """Load each implementation from a plan as a worker process does, and compare core and torch before and after."""
+    with_torch = [one for one in request["distributions"] if one["torch"]]
+    others = [one for one in request["distributions"] if not one["torch"]]
+    _import_core(_NO_TORCH)
+    facts = _apart(others, lambda entry: _implementation(entry, ("core",)))
+    if with_torch:
+        import_module("torch.nn.functional")
+        _import_core(_TORCH)
+        facts |= _apart(with_torch, lambda entry: _implementation(entry, ("core", "torch")))
+    return facts
+
+
+def _implementation(entry: Entry, packages: tuple[str, ...]) -> Facts:
+    from core.testing.conformance.tools.snapshot import changes, take
+
+    before, facts = take(packages), Facts()
+    try:
+        facts["same"] = _enter(entry) is _enter(entry)
+    except Exception as error:
+        facts["error"] = describe(error)
+    facts["changes"] = changes(before, packages, entry.value.split(".")[0].split(":")[0])
+    return facts
+
+
+def _enter(entry: Entry) -> Any:
+    """Replay a plan of this one plugin and return its implementation, or the hooks' module."""
+    from core.plugins.boot import enter
+    from core.plugins.kinds import HOOKS_GROUP
+    from core.plugins.plan import PlannedPlugin, PluginPlan
+
+    fields = {name: getattr(entry, name) for name in ("group", "name", "dist", "version", "value")}
+    if entry.group == HOOKS_GROUP:
+        enter(PluginPlan(hooks=(PlannedPlugin(**fields, api=1),)))
+        return entry.load()
+    descriptor = entry.load()
+    planned = PlannedPlugin(**fields, api=descriptor.api)
+    # The plan crosses into worker processes as JSON.
+    plan = PluginPlan.model_validate_json(PluginPlan(drivers=(planned,)).model_dump_json())
+    active = enter(plan)
+    for field in ("worker_impl", "sender", "probe", "shape", "refine", "options"):
+        if isinstance(path := getattr(descriptor, field, None), str):
+            active.load(planned, path)
+    return active.impl(entry.group)
+
+
+def _import_core(packages: Sequence[str]) -> None:
+    """Import these parts of core, so that what a plugin changes in them is seen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for package in packages:
+            path = getattr(import_module(package), "__path__", [])
+            for module in pkgutil.walk_packages(path, f"{package}."):
+                import_module(module.name)
+
+
+def imported(request: Mapping[str, Any]) -> Facts:
+    """Import one object and say which modules of the `watch` packages came with it.
+
+    The probe itself has parts of core loaded: they are put aside first.
+    """
+    for name in [name for name in sys.modules if name.split(".")[0] == "core"]:
+        del sys.modules[name]
+    module, _, name = request["path"].partition(":")
+    try:
+        getattr(import_module(module), name)
+    except Exception as error:
+        return {"error": describe(error)}
+    return {"modules": sorted(name for name in sys.modules if name.startswith(tuple(request["watch"])))}
+
+
+def reader(request: Mapping[str, Any]) -> Facts:
+    """Let a weight loader recognise, inspect and tokenize a checkpoint where torch cannot be imported."""
+    from pathlib import Path
+
+    from core.testing.conformance.tools.guard import Guard
+
+    guard = Guard(frozenset({"torch", "triton", "transformers"}))
+    guard.start()
+    module, _, name = request["impl"].partition(":")
+    try:
+        made = getattr(import_module(module), name)()
+        path = Path(request["path"])
+        known = made.recognises(path)
+        made.inspect(path)
+        if request["tokenizer"]:
+            made.tokenizer(path)
+    except Exception as error:
+        return {"error": describe(error), "imports": guard.imports}
+    return {"recognises": bool(known), "imports": guard.imports}
+
+
+_MODES: Mapping[str, Callable[[Mapping[str, Any]], Facts]] = {
+    function.__name__: function for function in (manifests, implementations, imported, reader)
+}
+
+
+def main() -> None:
+    """Answer one request. What plugins print goes to standard error."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    facts = _MODES[sys.argv[1]](json.load(sys.stdin))
+    os.write(answer, (json.dumps(facts) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

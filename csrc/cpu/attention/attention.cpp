@@ -1,0 +1,39 @@
+// Entries of paged attention: choice of the variant, size of the scratch memory.
+#include "attention/attention.h"
+
+#include "attention/plan.h"
+#include "common/cpu.h"
+
+namespace core {
+
+namespace base {
+void attention(const core_attention_args*);
+}
+namespace avx2 {
+void attention(const core_attention_args*);
+}
+namespace avx512 {
+void attention(const core_attention_args*);
+}
+namespace avx512_bf16 {
+void attention(const core_attention_args*);
+}
+namespace amx {
+void attention(const core_attention_args*);
+}
+
+static const Variants<void(const core_attention_args*)> kAttention = {
+    {base::attention, CORE_AVX2(avx2::attention), CORE_AVX512(avx512::attention), nullptr,
+     CORE_AVX512_BF16(avx512_bf16::attention), CORE_AMX(amx::attention)}};
+
+}  // namespace core
+
+CORE_API void core_cpu_attention(const core_attention_args* args) { core::kAttention.pick()(args); }
+
+CORE_API int64_t core_cpu_attention_scratch(const core_attention_args* args) {
+  core::Plan plan = core::make_plan(*args, 1, core::kMostTileRows);
+  // Rows times splits is at most one unit per row more than wanted, and only batches of few rows are split at all.
+  int64_t partials = 2 * args->threads * core::kUnitsPerThread + args->kv_heads;
+  return args->threads * core::tile_layout(plan.tile_rows, args->head_dim).bytes +
+         partials * core::partial_floats(plan.group, args->head_dim) * 4;
+}

@@ -1,0 +1,2 @@
+#define CORE_VARIANT amx
+#include "attention/kernels.h"

@@ -1,0 +1,56 @@
+// How a batch is divided into units of work; the same arithmetic sizes the scratch memory.
+#pragma once
+
+#include "attention/attention.h"
+
+namespace core {
+namespace {
+
+constexpr int64_t kMostTileRows = 48;  // query vectors (queries x heads of one kv head) that share a pass over the keys
+constexpr int64_t kTileKeys = 128;   // keys per pass: the scores of a tile, 24 KiB, stay in the first cache level
+constexpr int64_t kSplitKeys = 256;  // a decode row is not split into shorter ranges than this
+constexpr int64_t kCut = 32;         // its ranges begin at multiples of this
+constexpr int64_t kMaxSplits = 64;
+constexpr int64_t kUnitsPerThread = 4;
+constexpr int64_t kAlign = 64;
+
+struct Plan {
+  int64_t group;         // query heads per kv head
+  int64_t tile_queries;  // queries per tile
+  int64_t tile_rows;     // most query vectors per tile
+  int64_t splits;        // most ranges that the keys of a decode row are cut into
+};
+
+// `most_rows`: bound of a tile's query vectors, unless one query has more heads than that.
+inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_rows) {
+  Plan p;
+  p.group = a.heads / a.kv_heads;
+  p.tile_queries = p.group >= most_rows ? 1 : most_rows / p.group;
+  p.tile_rows = p.tile_queries * p.group;
+  int64_t wanted = a.threads * kUnitsPerThread;
+  p.splits = a.threads <= 1 || rows < 1 ? 1 : ceil_div(wanted, rows * a.kv_heads);
+  if (p.splits > kMaxSplits) p.splits = kMaxSplits;
+  return p;
+}
+
+// Scratch of one thread: queries, scores, probabilities, accumulators, then per row maximum, sum and correction.
+struct TileLayout {
+  int64_t q, s, p, o, stats, bytes;
+};
+
+inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim) {
+  TileLayout t;
+  t.q = 0;
+  t.s = t.q + round_up(tile_rows * head_dim * 4, kAlign);
+  t.p = t.s + round_up(tile_rows * kTileKeys * 4, kAlign);
+  t.o = t.p + round_up(tile_rows * kTileKeys * 4, kAlign);
+  t.stats = t.o + round_up(tile_rows * head_dim * 4, kAlign);
+  t.bytes = t.stats + round_up(tile_rows * 3 * 4, kAlign);
+  return t;
+}
+
+// A split's result: accumulators, maximum and sum of each query head of the group.
+inline int64_t partial_floats(int64_t group, int64_t head_dim) { return group * (head_dim + 2); }
+
+}  // namespace
+}  // namespace core

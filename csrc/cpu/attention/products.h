@@ -1,0 +1,216 @@
+// The two products of attention, per element type: queries by keys, weights by values.
+#pragma once
+
+#include "attention/plan.h"
+#include "common/vec.h"
+
+namespace core {
+namespace CORE_VARIANT {
+namespace {
+
+// Register tiles: query vectors (`kRows` of the element type) x vectors of keys for scores, x vectors of dimensions for
+// values. 16 registers allow 4 x 2; AVX-512 has 32.
+#if defined(__AVX512F__)
+constexpr int64_t kFewRows = 4, kManyRows = 6, kDims = 4;
+#else
+constexpr int64_t kFewRows = 4, kManyRows = 4, kDims = 2;
+#endif
+constexpr int64_t kKeyVectors = 2;
+
+template <int64_t N>
+struct Count {
+  static constexpr int64_t value = N;
+};
+
+// Calls body(Count<n>) for n = count, at most Most.
+template <int64_t Most, typename Body>
+CORE_INLINE void with_rows(int64_t count, const Body& body) {
+  if constexpr (Most > 1) {
+    if (count < Most) return with_rows<Most - 1>(count, body);
+  }
+  body(Count<Most>{});
+}
+
+// float32: keys dimension by dimension, values token by token.
+struct Float32 {
+  using T = float;
+  using Query = float;
+  using Weight = float;
+  static constexpr int64_t kPack = 1, kWords = 1, kRows = kManyRows;
+
+  static void load_query(const float* q, float* out, int64_t head_dim) {
+    std::memcpy(out, q, static_cast<size_t>(head_dim) * 4);
+  }
+  CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
+
+  struct Vector {
+    vf v;
+  };
+  CORE_INLINE static Vector vector(const float* p) { return {load(p)}; }
+  CORE_INLINE static vf multiply(vf sum, const float* broadcast, Vector b) { return sum + *broadcast * b.v; }
+};
+
+// Processors with AMX make one dot product of pairs in the time of four multiply-adds: there, widening is faster.
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+// bfloat16 in pairs, with the dot product of pairs.
+struct BFloat16 {
+  using T = bf16;
+  using Query = uint32_t;
+  using Weight = uint32_t;
+  static constexpr int64_t kPack = 2, kWords = 1, kRows = kManyRows;
+
+  static void load_query(const bf16* q, uint32_t* out, int64_t head_dim) {
+    std::memcpy(out, q, static_cast<size_t>(head_dim) * 2);
+  }
+  CORE_INLINE static void store_weights(uint32_t* p, int64_t k, vf weights) {
+    store(reinterpret_cast<bf16*>(p) + k, weights);
+  }
+
+  struct Vector {
+    vu v;
+  };
+  CORE_INLINE static Vector vector(const bf16* p) { return {load_bits(p)}; }
+  CORE_INLINE static vf multiply(vf sum, const uint32_t* broadcast, Vector b) {
+    return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(vu)splat_bits(*broadcast), (__m512bh)b.v);
+  }
+};
+#else
+// bfloat16 in pairs, widened on the way: a shift gives the first of each pair, a mask the second.
+struct BFloat16 {
+  using T = bf16;
+  using Query = float;
+  using Weight = float;
+  static constexpr int64_t kPack = 2, kWords = 2, kRows = kFewRows;
+
+  static void load_query(const bf16* q, float* out, int64_t head_dim) {
+    for (int64_t d = 0; d < head_dim; ++d) out[d] = to_float(q[d]);
+  }
+  CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
+
+  struct Vector {
+    vf first, second;
+  };
+  CORE_INLINE static Vector vector(const bf16* p) {
+    vu pairs = load_bits(p);
+    return {as_float(pairs << 16), as_float(pairs & 0xffff0000u)};
+  }
+  CORE_INLINE static vf multiply(vf sum, const float* broadcast, Vector b) {
+    return sum + broadcast[0] * b.first + broadcast[1] * b.second;
+  }
+};
+#endif
+
+// The loops, written once for every element type `E`. A "step" is one dimension (scores) or one token (values), or a
+// pair of them where elements lie in pairs.
+template <typename E>
+struct Loops : E {
+  using T = typename E::T;
+  using Query = typename E::Query;
+  using Weight = typename E::Weight;
+  static constexpr int64_t kPack = E::kPack, kWords = E::kWords;
+  static constexpr int64_t kTileRows = kMostTileRows, kKeys = 16;  // keys come in multiples of kKeys
+
+  // Around the products of one tile of query vectors.
+  static void enter(int64_t) {}
+  static void leave() {}
+
+  // Words that one query vector, or one row of weights, takes.
+  static constexpr int64_t words(int64_t elements) { return elements / kPack * kWords; }
+
+  // s[r][0 .. count) = q[r] . key[offset .. offset + count), a multiple of 16, for `rows` query vectors.
+  static void scores(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t rows, int64_t head_dim,
+                     int64_t block_size, int64_t offset, int64_t count) {
+    for (int64_t k = 0; k < count;) {
+      bool wide = count - k >= kKeyVectors * kLanes;
+      for (int64_t r = 0; r < rows; r += E::kRows) {
+        const Query* from = q + r * words(head_dim);
+        const T* at = keys + (offset + k) * kPack;
+        float* to = s + r * s_stride + k;
+        with_rows<E::kRows>(rows - r, [&](auto n) {
+          constexpr int64_t n_rows = decltype(n)::value;
+          wide ? score_tile<n_rows, kKeyVectors>(from, at, to, s_stride, head_dim, block_size)
+               : score_tile<n_rows, 1>(from, at, to, s_stride, head_dim, block_size);
+        });
+      }
+      k += wide ? kKeyVectors * kLanes : kLanes;
+    }
+  }
+
+  // o[r] = o[r] * corrections[r] + sum of weights * values, over `count` tokens from `offset` on; null corrections
+  // are 1. `p` is the first token's weight of row 0.
+  static void accumulate(const Weight* p, int64_t p_stride, const T* values, float* o, const float* corrections,
+                         int64_t rows, int64_t head_dim, int64_t offset, int64_t count) {
+    int64_t steps = ceil_div(count, kPack);
+    for (int64_t d = 0; d < head_dim;) {
+      int64_t left = (head_dim - d) / kLanes, dims = left >= kDims ? kDims : left >= 2 ? 2 : 1;
+      const T* at = values + (offset / kPack * head_dim + d) * kPack;
+      for (int64_t r = 0; r < rows; r += E::kRows) {
+        const Weight* from = p + r * p_stride;
+        float* to = o + r * head_dim + d;
+        const float* c = corrections == nullptr ? nullptr : corrections + r;
+        with_rows<E::kRows>(rows - r, [&](auto n) {
+          constexpr int64_t n_rows = decltype(n)::value;
+          if (dims == kDims) return value_tile<n_rows, kDims>(from, p_stride, at, to, c, head_dim, steps);
+          if (dims == 2) return value_tile<n_rows, 2>(from, p_stride, at, to, c, head_dim, steps);
+          value_tile<n_rows, 1>(from, p_stride, at, to, c, head_dim, steps);
+        });
+      }
+      d += dims * kLanes;
+    }
+  }
+
+ private:
+  template <int64_t Rows, int64_t Keys>
+  CORE_INLINE static void score_tile(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t head_dim,
+                                     int64_t block_size) {
+    vf sums[Rows][Keys] = {};
+    for (int64_t step = 0; step < head_dim / kPack; ++step) {
+      typename E::Vector k[Keys];
+      CORE_UNROLL
+      for (int64_t j = 0; j < Keys; ++j) k[j] = E::vector(keys + (step * block_size + j * kLanes) * kPack);
+      CORE_UNROLL
+      for (int64_t r = 0; r < Rows; ++r) {
+        const Query* broadcast = q + r * words(head_dim) + step * kWords;
+        CORE_UNROLL
+        for (int64_t j = 0; j < Keys; ++j) sums[r][j] = E::multiply(sums[r][j], broadcast, k[j]);
+      }
+    }
+    CORE_UNROLL
+    for (int64_t r = 0; r < Rows; ++r) {
+      CORE_UNROLL
+      for (int64_t j = 0; j < Keys; ++j) store(s + r * s_stride + j * kLanes, sums[r][j]);
+    }
+  }
+
+  template <int64_t Rows, int64_t Dims>
+  CORE_INLINE static void value_tile(const Weight* p, int64_t p_stride, const T* values, float* o,
+                                     const float* corrections, int64_t head_dim, int64_t steps) {
+    vf sums[Rows][Dims];
+    CORE_UNROLL
+    for (int64_t r = 0; r < Rows; ++r) {
+      float correction = corrections == nullptr ? 1.0f : corrections[r];
+      CORE_UNROLL
+      for (int64_t j = 0; j < Dims; ++j) sums[r][j] = load(o + r * head_dim + j * kLanes) * correction;
+    }
+    for (int64_t step = 0; step < steps; ++step) {
+      typename E::Vector v[Dims];
+      CORE_UNROLL
+      for (int64_t j = 0; j < Dims; ++j) v[j] = E::vector(values + (step * head_dim + j * kLanes) * kPack);
+      CORE_UNROLL
+      for (int64_t r = 0; r < Rows; ++r) {
+        const Weight* broadcast = p + r * p_stride + step * kWords;
+        CORE_UNROLL
+        for (int64_t j = 0; j < Dims; ++j) sums[r][j] = E::multiply(sums[r][j], broadcast, v[j]);
+      }
+    }
+    CORE_UNROLL
+    for (int64_t r = 0; r < Rows; ++r) {
+      CORE_UNROLL
+      for (int64_t j = 0; j < Dims; ++j) store(o + r * head_dim + j * kLanes, sums[r][j]);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace CORE_VARIANT
+}  // namespace core

@@ -1,0 +1,141 @@
+// The two products of attention by AMX: bfloat16, head_dim and block_size multiples of 32.
+//
+// A register tile of C is 16 query vectors by 16 keys (or dimensions). The cache's pairs are the form that the tile
+// product wants its second operand in, so blocks are loaded as they lie. C takes 2 x 2 tiles; A and B two each.
+#pragma once
+
+#include "attention/plan.h"
+#include "common/vec.h"
+
+namespace core {
+namespace CORE_VARIANT {
+namespace {
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start = 0, reserved[14] = {};
+  uint16_t bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+struct Tiles {
+  using T = bf16;
+  using Query = bf16;
+  using Weight = bf16;
+  static constexpr int64_t kTileRows = 32, kRows = 16, kInner = 32, kKeys = 32;
+
+  static constexpr int64_t words(int64_t elements) { return elements; }
+
+  static void load_query(const bf16* q, bf16* out, int64_t head_dim) {
+    std::memcpy(out, q, static_cast<size_t>(head_dim) * 2);
+  }
+  CORE_INLINE static void store_weights(bf16* p, int64_t k, vf weights) { store(p + k, weights); }
+
+  // Registers 0 to 3 are C: rows of the first and the second half of a pair of row blocks. 4 and 5 are A, 6 and 7 B.
+  static void configure(int64_t first, int64_t second) {
+    TileConfig config;
+    for (int i = 0; i < 8; ++i) {
+      config.bytes[i] = 64;
+      config.rows[i] = static_cast<uint8_t>(i >= 6 ? 16 : i == 2 || i == 3 || i == 5 ? second : first);
+    }
+    _tile_loadconfig(&config);
+  }
+
+  static void enter(int64_t rows) {
+    // Groups of more than 32 heads take several rounds, each with full tiles but for the last.
+    if (rows <= kTileRows) configure(rows < kRows ? rows : kRows, rows > kRows ? rows - kRows : kRows);
+  }
+  static void leave() { _tile_release(); }
+
+  static void scores(const bf16* q, const bf16* keys, float* s, int64_t s_stride, int64_t rows, int64_t head_dim,
+                     int64_t block_size, int64_t offset, int64_t count) {
+    for_row_blocks(rows, [&](int64_t r, bool two) {
+      const bf16 *a0 = q + r * head_dim, *a1 = a0 + kRows * head_dim;
+      float *c0 = s + r * s_stride, *c1 = c0 + kRows * s_stride;
+      for (int64_t k = 0; k < count; k += 2 * 16) {
+        const bf16* b = keys + (offset + k) * 2;
+        clear(two);
+        for (int64_t d = 0; d < head_dim; d += kInner) {
+          multiply(a0 + d, a1 + d, head_dim, b + d * block_size, 16 * 2, block_size, two);
+        }
+        keep(c0 + k, c1 + k, s_stride, two);
+      }
+    });
+  }
+
+  static void accumulate(const bf16* p, int64_t p_stride, const bf16* values, float* o, const float* corrections,
+                         int64_t rows, int64_t head_dim, int64_t offset, int64_t count) {
+    if (corrections != nullptr) correct(o, corrections, rows, head_dim);
+    for_row_blocks(rows, [&](int64_t r, bool two) {
+      const bf16 *a0 = p + r * p_stride, *a1 = a0 + kRows * p_stride;
+      float *c0 = o + r * head_dim, *c1 = c0 + kRows * head_dim;
+      for (int64_t d = 0; d < head_dim; d += 2 * 16) {
+        fetch(c0 + d, c1 + d, head_dim, two);
+        for (int64_t k = 0; k < count; k += kInner) {
+          const bf16* b = values + ((offset + k) * head_dim + d * 2);
+          multiply(a0 + k, a1 + k, p_stride, b, 16 * 2, head_dim, two);
+        }
+        keep(c0 + d, c1 + d, head_dim, two);
+      }
+    });
+  }
+
+ private:
+  template <typename Body>
+  CORE_INLINE static void for_row_blocks(int64_t rows, const Body& body) {
+    if (rows <= kTileRows) return body(0, rows > kRows);
+    for (int64_t r = 0; r < rows; r += kTileRows) {
+      int64_t left = rows - r < kTileRows ? rows - r : kTileRows;
+      configure(left < kRows ? left : kRows, left > kRows ? left - kRows : kRows);
+      body(r, left > kRows);
+    }
+  }
+
+  CORE_INLINE static void clear(bool two) {
+    _tile_zero(0);
+    _tile_zero(1);
+    if (!two) return;
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+
+  // C += A B for one step of 32 inner elements. The second row block is optional.
+  CORE_INLINE static void multiply(const bf16* a0, const bf16* a1, int64_t a_stride, const bf16* b, int64_t b_next,
+                                   int64_t b_stride, bool two) {
+    _tile_loadd(4, a0, a_stride * 2);
+    _tile_loadd(6, b, b_stride * 4);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + b_next, b_stride * 4);
+    _tile_dpbf16ps(1, 4, 7);
+    if (!two) return;
+    _tile_loadd(5, a1, a_stride * 2);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+
+  CORE_INLINE static void fetch(const float* c0, const float* c1, int64_t stride, bool two) {
+    _tile_loadd(0, c0, stride * 4);
+    _tile_loadd(1, c0 + 16, stride * 4);
+    if (!two) return;
+    _tile_loadd(2, c1, stride * 4);
+    _tile_loadd(3, c1 + 16, stride * 4);
+  }
+
+  CORE_INLINE static void keep(float* c0, float* c1, int64_t stride, bool two) {
+    _tile_stored(0, c0, stride * 4);
+    _tile_stored(1, c0 + 16, stride * 4);
+    if (!two) return;
+    _tile_stored(2, c1, stride * 4);
+    _tile_stored(3, c1 + 16, stride * 4);
+  }
+
+  static void correct(float* o, const float* corrections, int64_t rows, int64_t head_dim) {
+    for (int64_t r = 0; r < rows; ++r) {
+      if (corrections[r] == 1.0f) continue;
+      for (int64_t d = 0; d < head_dim; d += kLanes) store(o + r * head_dim + d, load(o + r * head_dim + d) * corrections[r]);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace CORE_VARIANT
+}  // namespace core

@@ -1,0 +1,105 @@
+// Finds the instruction set at first use; see cpu.h.
+#include <atomic>
+#include <cstdlib>
+
+#include "common/cpu.h"
+
+#if defined(__linux__) && defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace core {
+namespace {
+
+constexpr const char* kNames[kIsaCount] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx"};
+
+#if defined(__linux__) && defined(__x86_64__) && defined(CORE_HAVE_AMX)
+// CPUID leaf 7 tells AMX; gcc 12's __builtin_cpu_supports does not know its name.
+bool amx_in_processor() {
+  unsigned a = 7, b = 0, c = 0, d = 0;
+  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));  // leaf 7, subleaf 0
+  constexpr unsigned bf16 = 1u << 22, tile = 1u << 24, int8 = 1u << 25;
+  return (d & (bf16 | tile | int8)) == (bf16 | tile | int8);
+}
+
+// Tile registers enlarge the signal frame, so the kernel hands them out per process and only on request.
+bool amx_permitted() {
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
+
+bool amx_usable() { return amx_in_processor() && amx_permitted(); }
+#else
+bool amx_usable() { return false; }
+#endif
+
+Isa best() {
+#if defined(__x86_64__) && defined(CORE_HAVE_AVX2)
+  __builtin_cpu_init();
+  if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))) {
+    return Isa::base;
+  }
+#ifdef CORE_HAVE_AVX512
+  if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512cd"))) {
+    return Isa::avx2;
+  }
+#ifdef CORE_HAVE_AVX512_VNNI
+  if (!__builtin_cpu_supports("avx512vnni")) return Isa::avx512;
+#ifdef CORE_HAVE_AVX512_BF16
+  if (!__builtin_cpu_supports("avx512bf16")) return Isa::avx512_vnni;
+  return amx_usable() ? Isa::amx : Isa::avx512_bf16;
+#else
+  return Isa::avx512_vnni;
+#endif
+#else
+  return Isa::avx512;
+#endif
+#else
+  return Isa::avx2;
+#endif
+#else
+  return Isa::base;
+#endif
+}
+
+int level_of(const char* name) {
+  for (int level = 0; level < kIsaCount; ++level) {
+    if (std::strcmp(name, kNames[level]) == 0) return level;
+  }
+  return -1;
+}
+
+Isa initial() {
+  Isa found = best();
+  const char* cap = std::getenv("CORE_CPU_ISA");
+  int level = cap == nullptr ? -1 : level_of(cap);
+  return level >= 0 && level < static_cast<int>(found) ? static_cast<Isa>(level) : found;
+}
+
+std::atomic<int>& current() {
+  static std::atomic<int> level{static_cast<int>(initial())};
+  return level;
+}
+
+}  // namespace
+
+Isa isa() { return static_cast<Isa>(current().load(std::memory_order_relaxed)); }
+
+}  // namespace core
+
+// Grows whenever an argument struct or an entry changes; the loader refuses a library of another number.
+CORE_API int64_t core_cpu_abi() { return 1; }
+
+// Name of the level in use.
+CORE_API const char* core_cpu_isa() { return core::kNames[static_cast<int>(core::isa())]; }
+
+// Use `name` from now on; not while kernels run. Returns 0, or -1 for a name that is unknown or more than is there.
+CORE_API int64_t core_cpu_select_isa(const char* name) {
+  int level = core::level_of(name);
+  if (level < 0 || level > static_cast<int>(core::best())) return -1;
+  core::current().store(level, std::memory_order_relaxed);
+  return 0;
+}

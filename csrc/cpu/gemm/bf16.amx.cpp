@@ -1,0 +1,53 @@
+// bfloat16 by AMX tiles; also for weights of other formats, whose panels are widened to bf16 first.
+#include "gemm/expand.h"
+#include "gemm/rows.h"
+#include "gemm/tiles.h"
+
+namespace core {
+namespace gemm {
+namespace {
+
+template <typename From>
+void pack_row(const From* from, char* to, int64_t count, int64_t padded) {
+  for (int64_t i = 0; i < padded; i += kBlock) {
+    int64_t here = count - i < kBlock ? (count > i ? count - i : 0) : kBlock;
+    convert_row<bf16, false>(from + i, reinterpret_cast<bf16*>(to + i / kBlock * kTileBytes), here, kBlock);
+  }
+}
+
+void pack_rows(const Call& call, int64_t begin, int64_t end) {
+  const core_gemm_args& args = *call.args;
+  for (int64_t row = begin; row < end; ++row) {
+    char* to = const_cast<char*>(call.rows) + row / 16 * 16 * call.row_bytes + row % 16 * 64;
+    if (args.x_dtype == CORE_F32) {
+      pack_row(static_cast<const float*>(args.x) + row * args.x_stride, to, args.k, call.inputs);
+    } else {
+      pack_row(static_cast<const bf16*>(args.x) + row * args.x_stride, to, args.k, call.inputs);
+    }
+  }
+}
+
+void tile(const Call& call, const Tile& where, const char* scratch, float* out) {
+  int64_t panel_bytes = call.inputs * 2 * kPanel;
+  const char* w = scratch != nullptr ? scratch : static_cast<const char*>(call.args->w) + where.panel * panel_bytes;
+  multiply<false>(call, where, w, panel_bytes, call.inputs / kBlock, out);
+}
+
+template <Expand* expand>
+constexpr Kernel widening() {
+  return {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, expanded_bytes<kWide>, expand, enter, leave};
+}
+
+}  // namespace
+
+namespace amx {
+extern const Kernel bf16_kernel, w8a16_kernel, block_kernels[8];
+const Kernel bf16_kernel = {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, nullptr, nullptr, enter, leave};
+const Kernel w8a16_kernel = widening<expand_int8>();
+const Kernel block_kernels[8] = {
+    widening<expand_blocks<Q4_0>>(), widening<expand_blocks<Q4_1>>(), widening<expand_blocks<Q5_0>>(),
+    widening<expand_blocks<Q5_1>>(), widening<expand_blocks<Q8_0>>(), widening<expand_blocks<Q4_K>>(),
+    widening<expand_blocks<Q5_K>>(), widening<expand_blocks<Q6_K>>()};
+}  // namespace amx
+}  // namespace gemm
+}  // namespace core

@@ -1,0 +1,123 @@
+// Weights in GGUF's block formats, as packed for the kernels. Included per instruction set.
+//
+// Every format is 32 inputs a block, whose values are unsigned codes of 4 to 8 bits: weight = scale * (code - zero), or
+// scale * code + minimum. Four codes of each of 16 channels make a line of 64 bytes, as in gemm.h; a block is 8 lines:
+//
+//   8 bits  8 lines.
+//   4 bits  4 lines: the low halves of their bytes are lines 0-3 and the high halves lines 4-7.
+//   5 bits  the same and one more line: bit g of a byte is the fifth bit of the byte in line g.
+//   6 bits  the same and two more lines: bits 2g, 2g + 1 of a byte in the first are those of line g, in the second 4 + g.
+//
+// Scales of a panel, apart from the codes, `h` a float16 and `b` a byte for each of 16 channels:
+//
+//   Q4_0 Q5_0 Q8_0  a block: h scale
+//   Q4_1 Q5_1       a block: h scale, h minimum
+//   Q4_K Q5_K       8 blocks: h scale, h minimum, then 8 times b scale, b minimum (unsigned, to be multiplied)
+//   Q6_K            8 blocks: h scale, then 8 times b scale of inputs 0-15, b of inputs 16-31 (signed)
+#pragma once
+
+#include "common/vec.h"
+#include "gemm/kernel.h"
+
+namespace core {
+namespace gemm {
+namespace {
+
+constexpr int kVecs = 16 / kLanes;  // vectors of a line
+
+enum class Scales { plain, minimum, nested, halves };
+
+template <int Bits, int Zero, Scales Kind>
+struct Blocks {
+  static constexpr int bits = Bits, zero = Zero;
+  static constexpr Scales kind = Kind;
+  static constexpr int64_t code_bytes = Bits == 8 ? 512 : Bits == 6 ? 384 : Bits == 5 ? 320 : 256;
+  static constexpr int64_t group = Kind == Scales::plain || Kind == Scales::minimum ? 1 : 8;  // blocks sharing scales
+  static constexpr int64_t scale_bytes =
+      Kind == Scales::plain ? 32 : Kind == Scales::minimum ? 64 : Kind == Scales::nested ? 320 : 288;
+};
+
+typedef Blocks<4, 8, Scales::plain> Q4_0;
+typedef Blocks<4, 0, Scales::minimum> Q4_1;
+typedef Blocks<5, 16, Scales::plain> Q5_0;
+typedef Blocks<5, 0, Scales::minimum> Q5_1;
+typedef Blocks<8, 128, Scales::plain> Q8_0;
+typedef Blocks<4, 0, Scales::nested> Q4_K;
+typedef Blocks<5, 0, Scales::nested> Q5_K;
+typedef Blocks<6, 32, Scales::halves> Q6_K;
+
+CORE_INLINE vf load_halves(const char* from) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__F16C__)
+  return (vf)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  // Shifted into place, a float16 is a float32 2^112 times too small; infinities need their exponent completed.
+  vh half;
+  std::memcpy(&half, from, sizeof half);
+  vu wide = __builtin_convertvector(half, vu);
+  vf value = as_float((wide & 0x7fffu) << 13) * 5.192296858534828e33f;
+  vu bits = as_bits(value);
+  bits = (wide & 0x7c00u) == 0x7c00u ? bits | 0x7f800000u : bits;
+  return as_float(bits | ((wide & 0x8000u) << 16));
+#endif
+}
+
+template <typename Byte>
+CORE_INLINE vf load_bytes(const char* from) {
+  typedef Byte Bytes __attribute__((vector_size(kLanes)));
+  Bytes bytes;
+  std::memcpy(&bytes, from, kLanes);
+  return __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);
+}
+
+// Scales of one block for the channels of vector `v`: of both halves, and what is added per input.
+struct BlockScale {
+  vf low, high, minimum;
+};
+
+// Scale and minimum that a group of blocks shares, for the channels of vector `v`.
+template <typename F>
+CORE_INLINE BlockScale group_scale(const char* scales, int v) {
+  const char* at = scales + v * kLanes * 2;
+  bool has_minimum = F::kind == Scales::minimum || F::kind == Scales::nested;
+  vf scale = load_halves(at);
+  return {scale, scale, has_minimum ? load_halves(at + 32) : vf{}};
+}
+
+template <typename F>
+CORE_INLINE BlockScale block_scale(const BlockScale& group, const char* scales, int64_t block, int v) {
+  if (F::kind == Scales::nested) {
+    const char* at = scales + 64 + block * 32 + v * kLanes;
+    vf scale = group.low * load_bytes<uint8_t>(at);
+    return {scale, scale, -(group.minimum * load_bytes<uint8_t>(at + 16))};
+  }
+  if (F::kind == Scales::halves) {
+    const char* at = scales + 32 + block * 32 + v * kLanes;
+    return {group.low * load_bytes<int8_t>(at), group.low * load_bytes<int8_t>(at + 16), vf{}};
+  }
+  return group;
+}
+
+// Line `g` of a block, vector `v` of it: four codes a dword.
+template <typename F>
+CORE_INLINE vu code_line(const char* codes, int g, int v) {
+  const char* at = codes + v * kVecBytes;
+  if (F::bits == 8) return load_bits(at + g * 64);
+  vu both = load_bits(at + g % 4 * 64);
+  vu code = (g < 4 ? both : both >> 4) & 0x0f0f0f0fu;
+  if (F::bits == 5) {
+    vu fifth = load_bits(at + 256);
+    return code | ((g < 4 ? fifth << (4 - g % 5) : fifth >> (g - 4 < 0 ? 0 : g - 4)) & 0x10101010u);
+  }
+  if (F::bits == 6) {
+    vu more = load_bits(at + 256 + g / 4 * 64);
+    int low = g % 4 * 2;
+    return code | ((low < 4 ? more << (4 - low) : more >> (low - 4)) & 0x30303030u);
+  }
+  return code;
+}
+
+}  // namespace
+}  // namespace gemm
+}  // namespace core

@@ -1,0 +1,200 @@
+// Drives the kernels: prepares activations, divides the tiles among threads, merges largest values.
+#include "gemm/gemm.h"
+
+#include "common/cpu.h"
+#include "common/parallel.h"
+#include "gemm/finish.h"
+#include "gemm/kernel.h"
+
+namespace core {
+namespace gemm {
+namespace {
+
+constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
+constexpr int64_t kSharedPrepare = 1 << 15;  // activations from which threads share their preparation
+constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
+
+int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// How the workspace is divided.
+struct Workspace {
+  int64_t rows, scratch, best, bytes;  // offsets; scratch is per thread
+  int64_t scratch_each;
+};
+
+Workspace workspace_of(const core_gemm_args& args, const Kernel& kernel) {
+  Workspace space{};
+  int64_t threads = args.threads > 1 ? args.threads : 1;
+  space.scratch = round_up(kernel.row_bytes(args) * round_up(args.m, kernel.rows), 64);
+  space.scratch_each = kernel.scratch_bytes == nullptr ? 0 : round_up(kernel.scratch_bytes(args), 64);
+  space.best = space.scratch + space.scratch_each * threads;
+  space.bytes = space.best + round_up(threads * args.m * static_cast<int64_t>(sizeof(Best)), 64);
+  return space;
+}
+
+// Threads stand in a grid over rows and channels.
+struct Grid {
+  int64_t rows, columns;
+};
+
+// The grid whose slowest thread has the least tiles; of equals the one with fewest row parts, which reads weights once.
+Grid grid_of(int64_t threads, int64_t row_tiles, int64_t column_tiles) {
+  Grid best{1, threads};
+  int64_t least = row_tiles * ceil_div(column_tiles, threads);
+  for (int64_t rows = 2; rows <= threads; ++rows) {
+    if (threads % rows != 0) continue;
+    int64_t most = ceil_div(row_tiles, rows) * ceil_div(column_tiles, threads / rows);
+    if (most < least) {
+      least = most;
+      best = {rows, threads / rows};
+    }
+  }
+  return best;
+}
+
+struct Plan {
+  const Kernel* kernel;
+  Finish* finish;
+  Call call;
+  Grid grid;
+  int64_t tile_rows, row_tiles, column_tiles, chunk;  // chunk: row tiles whose activations stay in the cache
+  char* scratch;
+  int64_t scratch_each;
+  Best* best;
+};
+
+// Asks for the lines of y that a tile of many rows is about to write: they are as many as its rows.
+void expect_results(const Plan& plan, const Tile& tile) {
+  const core_gemm_args& args = *plan.call.args;
+  if (args.y == nullptr || tile.rows < kPanel) return;
+  int64_t element = args.y_dtype == CORE_F32 ? 4 : 2;
+  char* y = static_cast<char*>(args.y) + (tile.row * args.y_stride + tile.panel * kPanel) * element;
+  for (int64_t row = 0; row < tile.rows; ++row, y += args.y_stride * element) {
+    for (int64_t at = 0; at < tile.panels * kPanel * element; at += 64) __builtin_prefetch(y + at, 1);
+  }
+}
+
+void run_rows(const Plan& plan, Tile tile, int64_t row_end, const char* scratch, Best* best) {
+  alignas(64) float out[kMostRows * kMostPanels * kPanel];
+  for (; tile.row < row_end; tile.row += plan.tile_rows) {
+    tile.rows = smaller(plan.tile_rows, row_end - tile.row);
+    expect_results(plan, tile);
+    plan.kernel->tile(plan.call, tile, scratch, out);
+    plan.finish(plan.call, tile, out, plan.kernel->panels * kPanel, best);
+  }
+}
+
+// The share of one place of the grid.
+void run_part(const Plan& plan, int64_t part) {
+  const core_gemm_args& args = *plan.call.args;
+  int64_t part_row = part / plan.grid.columns, part_column = part % plan.grid.columns;
+  int64_t row_first = plan.row_tiles * part_row / plan.grid.rows;
+  int64_t row_last = plan.row_tiles * (part_row + 1) / plan.grid.rows;
+  // Panels, not tiles, are divided: the last tile of a share may be narrower, but shares are even.
+  int64_t panels = ceil_div(args.n, kPanel), wide = plan.kernel->panels;
+  int64_t first = panels * part_column / plan.grid.columns, last = panels * (part_column + 1) / plan.grid.columns;
+  Best* best = plan.best == nullptr ? nullptr : plan.best + part_column * args.m;
+  char* scratch = plan.scratch_each == 0 ? nullptr : plan.scratch + part * plan.scratch_each;
+  for (int64_t chunk = row_first; chunk < row_last; chunk += plan.chunk) {
+    int64_t row_end = smaller(smaller(chunk + plan.chunk, row_last) * plan.tile_rows, args.m);
+    for (int64_t panel = first; panel < last; panel += wide) {
+      Tile tile{chunk * plan.tile_rows, 0, panel, smaller(wide, last - panel)};
+      if (scratch != nullptr) plan.kernel->expand(plan.call, tile, scratch);
+      run_rows(plan, tile, row_end, scratch, best);
+    }
+  }
+}
+
+void merge_best(const Plan& plan) {
+  const core_gemm_args& args = *plan.call.args;
+  for (int64_t row = 0; row < args.m; ++row) {
+    Best best = plan.best[row];
+    for (int64_t column = 1; column < plan.grid.columns; ++column) {
+      const Best& other = plan.best[column * args.m + row];
+      if (other.value > best.value) best = other;
+    }
+    args.best[row] = best.channel;
+  }
+}
+
+int64_t threads_for(const core_gemm_args& args) {
+  int64_t useful = args.m * args.n * (args.k > 0 ? args.k : 1) / kThreadWork;
+  int64_t threads = smaller(smaller(args.threads, useful), ceil_div(args.n, kPanel) * args.m);
+  return threads > 1 ? threads : 1;
+}
+
+Plan plan_of(const core_gemm_args& args, const Kernel& kernel, int64_t threads) {
+  Workspace space = workspace_of(args, kernel);
+  char* base = static_cast<char*>(args.workspace);
+  Plan plan{};
+  plan.kernel = &kernel;
+  plan.finish = finish();
+  plan.call = {&args, base, kernel.row_bytes(args), padded_inputs(args)};
+  // Rows are divided evenly: 8 rows are 4 + 4, not 6 + 2.
+  plan.row_tiles = ceil_div(args.m, kernel.rows);
+  plan.tile_rows = kernel.rows >= kPanel ? kernel.rows : ceil_div(args.m, plan.row_tiles);
+  plan.row_tiles = ceil_div(args.m, plan.tile_rows);
+  plan.column_tiles = ceil_div(args.n, kernel.panels * kPanel);
+  plan.grid = grid_of(threads, plan.row_tiles, plan.column_tiles);
+  int64_t tile_bytes = plan.call.row_bytes * plan.tile_rows;
+  plan.chunk = tile_bytes > 0 && tile_bytes < kRowsInCache ? kRowsInCache / tile_bytes : 1;
+  plan.scratch = base + space.scratch;
+  plan.scratch_each = space.scratch_each;
+  if (args.best != nullptr) plan.best = reinterpret_cast<Best*>(base + space.best);
+  return plan;
+}
+
+void work(const Plan& plan, int64_t thread, int64_t team) {
+  if (plan.kernel->enter != nullptr) plan.kernel->enter();
+  int64_t parts = plan.grid.rows * plan.grid.columns;
+  for (int64_t part = thread; part < parts; part += team) run_part(plan, part);
+  if (plan.kernel->leave != nullptr) plan.kernel->leave();
+}
+
+void start_best(const Plan& plan) {
+  int64_t count = plan.grid.columns * plan.call.args->m;
+  for (int64_t i = 0; i < count; ++i) plan.best[i] = {-__builtin_inff(), 0};
+}
+
+void run(const core_gemm_args& args) {
+  if (args.m <= 0 || args.n <= 0) return;
+  const Kernel& kernel = select(args);
+  int64_t threads = threads_for(args);
+  Plan plan = plan_of(args, kernel, threads);
+  if (plan.best != nullptr) start_best(plan);
+  bool direct = kernel.direct != nullptr && kernel.direct(args);
+  bool shared = !direct && threads > 1 && args.m > 1 && args.m * args.k >= kSharedPrepare;
+  if (direct) {
+    plan.call.rows = static_cast<const char*>(args.x);
+    plan.call.row_bytes = args.x_stride * (args.x_dtype == CORE_F32 ? 4 : 2);
+  } else if (shared) {
+    run_team(threads, [&](int64_t thread, int64_t team) {
+      kernel.prepare(plan.call, args.m * thread / team, args.m * (thread + 1) / team);
+    });
+  } else {
+    kernel.prepare(plan.call, 0, args.m);
+  }
+  run_team(threads, [&](int64_t thread, int64_t team) { work(plan, thread, team); });
+  if (plan.best != nullptr) merge_best(plan);
+}
+
+}  // namespace
+}  // namespace gemm
+}  // namespace core
+
+CORE_API void core_cpu_gemm(const core_gemm_args* args) { core::gemm::run(*args); }
+
+CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args) {
+  int64_t most = 0;
+  auto consider = [&](int64_t rows) {
+    core_gemm_args fewer = *args;
+    fewer.m = rows;
+    int64_t bytes = rows <= 0 ? 0 : core::gemm::workspace_of(fewer, core::gemm::select(fewer)).bytes;
+    if (bytes > most) most = bytes;
+  };
+  // Fewer rows may mean another kernel, with a larger need; kernels change at powers of two.
+  for (int64_t rows = 2; rows < args->m; rows *= 2) consider(rows - 1);
+  consider(args->m - 1);
+  consider(args->m);
+  return most;
+}

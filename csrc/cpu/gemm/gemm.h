@@ -1,0 +1,51 @@
+// Matrix products with packed weights: y (m, n) = x (m, k) . W (n, k)^T + bias.
+//
+// Weights are packed once, 16 output channels (a panel) together, so that one layout serves one row, few rows and many:
+//
+//   panel = 16 channels; inside a panel the inputs k follow each other in lines of 64 bytes, one dword per channel:
+//   f32 1 input, bf16 2 inputs, i8 4 inputs. Channels are padded to 16 and inputs to 32 (i8:
+//   64), with zeros.
+//   Block formats: see blocks.h.
+//
+// A line is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels, and 16 lines are an AMX tile.
+#pragma once
+
+#include "common/types.h"
+
+// How weights are stored and which activations meet them; values of `format`, part of the ABI.
+enum core_gemm_format : int64_t {
+  CORE_GEMM_F32 = 0,
+  CORE_GEMM_BF16 = 1,   // activations are rounded to bf16
+  CORE_GEMM_W8A8 = 2,   // int8 weights and one scale per channel; activations int8 with one scale per row
+  CORE_GEMM_W8A16 = 3,  // the same weights, float activations
+  CORE_GEMM_Q4_0 = 4,   // GGUF blocks; activations int8 with one scale per 32
+  CORE_GEMM_Q4_1 = 5,
+  CORE_GEMM_Q5_0 = 6,
+  CORE_GEMM_Q5_1 = 7,
+  CORE_GEMM_Q8_0 = 8,
+  CORE_GEMM_Q4_K = 9,
+  CORE_GEMM_Q5_K = 10,
+  CORE_GEMM_Q6_K = 11,
+  CORE_GEMM_FORMATS = 12,
+};
+
+struct core_gemm_args {
+  const void* x;          // (m, k), rows `x_stride` elements apart
+  const void* w;          // packed weights
+  const void* scales;     // W8*: float32 per channel, padded to 16; block formats: packed scales; else null
+  const int32_t* sums;    // W8A8: sum of each channel's weights, padded to 16; else null
+  const float* bias;      // (n), or null
+  void* y;                // (m, n), rows `y_stride` elements apart; null where only `best` is wanted
+  int64_t* best;          // (m): channel of each row's largest value as y holds it, the lowest of equals; or null
+  void* workspace;        // core_cpu_gemm_workspace() bytes, 64-byte aligned; no two calls at once may share it
+  int64_t m, n, k;
+  int64_t x_stride, y_stride;
+  int64_t x_dtype, y_dtype;  // CORE_F32 or CORE_BF16
+  int64_t format;
+  int64_t threads;
+};
+
+CORE_API void core_cpu_gemm(const core_gemm_args* args);
+
+// Bytes of workspace that a call with these shapes and these or fewer rows needs; pointers are not looked at.
+CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args);

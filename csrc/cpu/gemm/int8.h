@@ -1,0 +1,149 @@
+// Kernels for int8 weights and int8 activations. Included once per instruction set, with CORE_VARIANT set.
+//
+// A row of activations is divided by its largest magnitude / 127 and rounded; a prepared row starts with that scale.
+#include <utility>
+
+#include "gemm/integers.h"
+#include "gemm/kernel.h"
+#include "gemm/rows.h"
+
+namespace core {
+namespace gemm {
+namespace {
+
+constexpr int kVecs = 16 / kLanes;
+constexpr int64_t kHeader = 64;  // bytes before a row's values
+
+#if defined(__AVX512F__)
+constexpr int kRows = 6, kWide = 4;
+#elif defined(__AVX2__)
+constexpr int kRows = 4, kWide = 1;
+#else
+constexpr int kRows = 2, kWide = 1;
+#endif
+
+constexpr int kAhead = 1024;  // bytes ahead of its use that a line of one or two rows is asked for
+
+#if defined(__AVX512VNNI__)
+// The instruction multiplies unsigned by signed: activations are stored 128 too large, and sums start 128 times the sum
+// of the channel's weights too low.
+constexpr int64_t kValueBytes = 1;
+CORE_INLINE void put_values(const int8_t* from, char* to) {
+  for (int i = 0; i < 4; ++i) to[i] = static_cast<char>(from[i] ^ 0x80);
+}
+CORE_INLINE vi first_sum(const int32_t* sums) { return reinterpret_cast<vi>(load_bits(sums)) * -128; }
+CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
+  int32_t four;
+  std::memcpy(&four, x, 4);
+  return (vi)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
+}
+#else
+// Products of pairs of 16-bit integers: activations are stored as such, in the order 0 2 1 3, since the even and the odd
+// bytes of a dword of weights are what shifts bring out.
+constexpr int64_t kValueBytes = 2;
+CORE_INLINE void put_values(const int8_t* from, char* to) {
+  const int16_t wide[4] = {from[0], from[2], from[1], from[3]};
+  std::memcpy(to, wide, 8);
+}
+CORE_INLINE vi first_sum(const int32_t*) { return vi{}; }
+CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
+  uint32_t even, odd;
+  std::memcpy(&even, x, 4);
+  std::memcpy(&odd, x + 4, 4);
+  sum += dot_pairs(even_bytes(weights), splat_bits(even));
+  return sum + dot_pairs(odd_bytes(weights), splat_bits(odd));
+}
+#endif
+
+template <int M, int P>
+void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const int32_t* sums,
+          float* out) {
+  vi acc[M][P][kVecs];
+  for (int p = 0; p < P; ++p) {
+    for (int v = 0; v < kVecs; ++v) {
+      for (int i = 0; i < M; ++i) acc[i][p][v] = first_sum(sums + p * kPanel + v * kLanes);
+    }
+  }
+  const char* values = x + kHeader;
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int p = 0; p < P; ++p) {
+      const char* at = w + p * panel_bytes + line * 64;
+      if (M <= 2) __builtin_prefetch(at + kAhead);
+      for (int v = 0; v < kVecs; ++v) {
+        vu weights = load_bits(at + v * kVecBytes);
+        for (int i = 0; i < M; ++i) {
+          acc[i][p][v] = dot_line(acc[i][p][v], weights, values + i * row_bytes + line * 4 * kValueBytes);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < M; ++i) {
+    float scale = *reinterpret_cast<const float*>(x + i * row_bytes);
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        store(out + i * kWide * kPanel + p * kPanel + v * kLanes, __builtin_convertvector(acc[i][p][v], vf) * scale);
+      }
+    }
+  }
+}
+
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const int32_t*, float*);
+
+struct Tiles {
+  TileOf* at[kRows][kWide];
+};
+
+template <size_t... I>
+constexpr Tiles make_tiles(std::index_sequence<I...>) {
+  Tiles tiles{};
+  ((tiles.at[I / kWide][I % kWide] = &tile<I / kWide + 1, I % kWide + 1>), ...);
+  return tiles;
+}
+
+void run_tile(const Call& call, const Tile& where, const char*, float* out) {
+  static constexpr Tiles tiles = make_tiles(std::make_index_sequence<kRows * kWide>());
+  int64_t panel_bytes = call.inputs * kPanel;
+  tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes,
+                                             static_cast<const char*>(call.args->w) + where.panel * panel_bytes,
+                                             panel_bytes, ceil_div(call.args->k, 4),
+                                             call.args->sums + where.panel * kPanel, out);
+}
+
+template <typename From>
+void quantize_row(const From* from, char* to, int64_t count, int64_t padded) {
+  float scale = row_scale(from, count);
+  std::memcpy(to, &scale, 4);
+  to += kHeader;
+  int8_t values[kLanes];
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    quantize_lanes(from + i, count - i, scale, values);
+    for (int part = 0; part < kLanes; part += 4) put_values(values + part, to + (i + part) * kValueBytes);
+  }
+}
+
+void quantize_rows(const Call& call, int64_t begin, int64_t end) {
+  const core_gemm_args& args = *call.args;
+  for (int64_t row = begin; row < end; ++row) {
+    char* to = const_cast<char*>(call.rows) + row * call.row_bytes;
+    if (args.x_dtype == CORE_F32) {
+      quantize_row(static_cast<const float*>(args.x) + row * args.x_stride, to, args.k, call.inputs);
+    } else {
+      quantize_row(static_cast<const bf16*>(args.x) + row * args.x_stride, to, args.k, call.inputs);
+    }
+  }
+}
+
+int64_t quantized_bytes(const core_gemm_args& args) { return kHeader + padded_inputs(args) * kValueBytes; }
+
+}  // namespace
+
+namespace CORE_VARIANT {
+extern const Kernel w8a8_kernel;
+const Kernel w8a8_kernel = {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows, run_tile,
+                            nullptr, nullptr, nullptr, nullptr};
+}  // namespace CORE_VARIANT
+}  // namespace gemm
+}  // namespace core

@@ -1,0 +1,2 @@
+#define CORE_VARIANT avx512_vnni
+#include "gemm/quantized.h"

@@ -1,0 +1,187 @@
+// Kernels for GGUF's block formats. Included once per instruction set, with CORE_VARIANT set.
+//
+// Activations are rounded to int8, one scale for 32 of them; a block of weights meets a block of activations in integers,
+// and the two scales are applied to the sum. The codes of a line are unsigned and the activations signed, as the
+// instructions want them; a zero point costs nothing, since sums start at -zero * (sum of the activations).
+#include <utility>
+
+#include "gemm/blocks.h"
+#include "gemm/integers.h"
+
+namespace core {
+namespace gemm {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kRows = 8;
+#elif defined(__AVX2__)
+constexpr int kRows = 4;
+#else
+constexpr int kRows = 2;
+#endif
+
+constexpr int kAhead = 1024;  // bytes ahead of its use that a block for one or two rows is asked for
+
+// 32 activations.
+struct XBlock {
+  int8_t values[32];
+  float scale;
+  float sum;          // of the values, times the scale
+  int32_t start[2];   // -zero * (sum of the values): of all, or of either half where these have scales of their own
+};
+static_assert(sizeof(XBlock) == 48, "rows are arrays of this");
+
+// Adds to each dword of `sum` the products of four codes and four activations.
+template <int Bits>
+CORE_INLINE vi dot_codes(vi sum, vu codes, const int8_t* x) {
+  uint32_t four;
+  std::memcpy(&four, x, 4);
+  vu values = splat_bits(four);
+#if defined(__AVX512VNNI__)
+  return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, (__m512i)values);
+#else
+#if defined(__AVX512BW__)
+  // Pairs of products stay below 2^15 for codes of up to six bits.
+  if (Bits <= 6) {
+    __m512i pairs = _mm512_maddubs_epi16((__m512i)codes, (__m512i)values);
+    return sum + (vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+  }
+#elif defined(__AVX2__)
+  if (Bits <= 6) {
+    __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)values);
+    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  }
+#endif
+  sum += dot_pairs(codes & 0x00ff00ffu, even_bytes(values));
+  return sum + dot_pairs((codes >> 8) & 0x00ff00ffu, odd_bytes(values));
+#endif
+}
+
+// One block of one vector of channels meets M rows.
+template <typename F, int M>
+CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
+                           int64_t row_bytes) {
+  constexpr bool halves = F::kind == Scales::halves;
+  constexpr bool minimum = F::kind == Scales::minimum || F::kind == Scales::nested;
+  auto row = [&](int i) { return reinterpret_cast<const XBlock*>(x + i * row_bytes); };
+#pragma GCC unroll 2
+  for (int half = 0; half < (halves ? 2 : 1); ++half) {
+    vi sum[M];
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i) sum[i] = F::zero == 0 ? vi{} : row(i)->start[half] + vi{};
+#pragma GCC unroll 8
+    for (int g = halves ? half * 4 : 0; g < (halves ? half * 4 + 4 : 8); ++g) {
+      vu line = code_line<F>(codes, g, v);
+#pragma GCC unroll 8
+      for (int i = 0; i < M; ++i) sum[i] = dot_codes<F::bits>(sum[i], line, row(i)->values + g * 4);
+    }
+    vf factor = half == 0 ? scale.low : scale.high;
+#pragma GCC unroll 8
+    for (int i = 0; i < M; ++i) {
+      acc[i * kVecs + v] += __builtin_convertvector(sum[i], vf) * (factor * row(i)->scale);
+      if (minimum && half == 0) acc[i * kVecs + v] += scale.minimum * row(i)->sum;
+    }
+  }
+}
+
+template <typename F, int M>
+void tile(const char* x, int64_t row_bytes, const char* codes, const char* scales, int64_t blocks, float* out) {
+  vf acc[M * kVecs] = {};
+  for (int64_t first = 0; first < blocks; first += F::group, scales += F::scale_bytes) {
+    BlockScale group[kVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) group[v] = group_scale<F>(scales, v);
+    for (int64_t block = 0; block < F::group; ++block, codes += F::code_bytes, x += sizeof(XBlock)) {
+      if (M <= 2) {
+        for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + kAhead + at);
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) {
+        add_block<F, M>(acc, codes, v, block_scale<F>(group[v], scales, block, v), x, row_bytes);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < M; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) store(out + i * kPanel + v * kLanes, acc[i * kVecs + v]);
+  }
+}
+
+typedef void TileOf(const char*, int64_t, const char*, const char*, int64_t, float*);
+
+struct Tiles {
+  TileOf* at[kRows];
+};
+
+template <typename F, size_t... I>
+constexpr Tiles make_tiles(std::index_sequence<I...>) {
+  return {{&tile<F, I + 1>...}};
+}
+
+template <typename F>
+void run_tile(const Call& call, const Tile& where, const char*, float* out) {
+  static constexpr Tiles tiles = make_tiles<F>(std::make_index_sequence<kRows>());
+  int64_t blocks = call.inputs / kBlock;
+  tiles.at[where.rows - 1](
+      call.rows + where.row * call.row_bytes, call.row_bytes,
+      static_cast<const char*>(call.args->w) + where.panel * blocks * F::code_bytes,
+      static_cast<const char*>(call.args->scales) + where.panel * (blocks / F::group) * F::scale_bytes, blocks, out);
+}
+
+template <typename F, typename From>
+CORE_INLINE void quantize_block(const From* from, int64_t count, XBlock* to) {
+  float scale = row_scale(from, count < kBlock ? count : kBlock);
+  int32_t sums[2] = {0, 0};
+  for (int half = 0; half < 2; ++half) {
+    vi total{};
+    for (int i = half * 16; i < half * 16 + 16; i += kLanes) {
+      total += quantize_lanes(from + i, count - i, scale, to->values + i);
+    }
+    for (int lane = 0; lane < kLanes; ++lane) sums[half] += total[lane];
+  }
+  to->scale = scale;
+  to->sum = scale * static_cast<float>(sums[0] + sums[1]);
+  to->start[0] = -F::zero * (F::kind == Scales::halves ? sums[0] : sums[0] + sums[1]);
+  to->start[1] = -F::zero * sums[1];
+}
+
+template <typename F, typename From>
+void quantize_row(const From* from, char* to, int64_t count) {
+  XBlock* block = reinterpret_cast<XBlock*>(to);
+  for (int64_t i = 0; i < count; i += kBlock) quantize_block<F>(from + i, count - i, block++);
+}
+
+template <typename F>
+void quantize_rows(const Call& call, int64_t begin, int64_t end) {
+  const core_gemm_args& args = *call.args;
+  for (int64_t row = begin; row < end; ++row) {
+    char* to = const_cast<char*>(call.rows) + row * call.row_bytes;
+    if (args.x_dtype == CORE_F32) {
+      quantize_row<F>(static_cast<const float*>(args.x) + row * args.x_stride, to, args.k);
+    } else {
+      quantize_row<F>(static_cast<const bf16*>(args.x) + row * args.x_stride, to, args.k);
+    }
+  }
+}
+
+int64_t quantized_bytes(const core_gemm_args& args) {
+  return padded_inputs(args) / kBlock * static_cast<int64_t>(sizeof(XBlock));
+}
+
+template <typename F>
+constexpr Kernel block_kernel() {
+  return {kRows,   1,       nullptr, quantized_bytes, quantize_rows<F>, run_tile<F>,
+          nullptr, nullptr, nullptr, nullptr};
+}
+
+}  // namespace
+
+namespace CORE_VARIANT {
+extern const Kernel block_kernels[8];
+const Kernel block_kernels[8] = {block_kernel<Q4_0>(), block_kernel<Q4_1>(), block_kernel<Q5_0>(),
+                                 block_kernel<Q5_1>(), block_kernel<Q8_0>(), block_kernel<Q4_K>(),
+                                 block_kernel<Q5_K>(), block_kernel<Q6_K>()};
+}  // namespace CORE_VARIANT
+}  // namespace gemm
+}  // namespace core

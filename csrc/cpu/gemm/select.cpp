@@ -1,0 +1,87 @@
+// Which kernel serves which call.
+#include "common/cpu.h"
+#include "gemm/kernel.h"
+
+namespace core {
+namespace gemm {
+
+constexpr int kBlockFormats = CORE_GEMM_FORMATS - CORE_GEMM_Q4_0;
+
+namespace base {
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+}
+namespace avx2 {
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+}
+namespace avx512 {
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+}
+namespace avx512_vnni {
+extern const Kernel w8a8_kernel, block_kernels[kBlockFormats];
+}
+namespace avx512_bf16 {
+extern const Kernel bf16_kernel, w8a16_kernel;
+}
+namespace amx {
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+}
+
+namespace {
+
+typedef const Kernel* const Levels[kIsaCount];
+
+constexpr Levels kF32 = {&base::f32_kernel, CORE_AVX2(&avx2::f32_kernel), CORE_AVX512(&avx512::f32_kernel),
+                         nullptr, nullptr, nullptr};
+constexpr Levels kBf16 = {&base::bf16_kernel, CORE_AVX2(&avx2::bf16_kernel), CORE_AVX512(&avx512::bf16_kernel),
+                          nullptr, CORE_AVX512_BF16(&avx512_bf16::bf16_kernel), CORE_AMX(&amx::bf16_kernel)};
+constexpr Levels kW8A8 = {&base::w8a8_kernel,
+                          CORE_AVX2(&avx2::w8a8_kernel),
+                          CORE_AVX512(&avx512::w8a8_kernel),
+                          CORE_AVX512_VNNI(&avx512_vnni::w8a8_kernel),
+                          nullptr,
+                          CORE_AMX(&amx::w8a8_kernel)};
+constexpr Levels kW8A16 = {&base::w8a16_kernel,
+                           CORE_AVX2(&avx2::w8a16_kernel),
+                           CORE_AVX512(&avx512::w8a16_kernel),
+                           nullptr,
+                           CORE_AVX512_BF16(&avx512_bf16::w8a16_kernel),
+                           CORE_AMX(&amx::w8a16_kernel)};
+constexpr Levels kBlocks = {base::block_kernels,
+                            CORE_AVX2(avx2::block_kernels),
+                            CORE_AVX512(avx512::block_kernels),
+                            CORE_AVX512_VNNI(avx512_vnni::block_kernels),
+                            nullptr,
+                            CORE_AMX(amx::block_kernels)};
+
+// Rows from which a kernel is faster than the one of the level below, all powers of two (gemm.cpp counts on it).
+constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
+constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
+constexpr int64_t kUnblockRows = 32;  // widening blocks to bf16 for AMX pays
+
+const Kernel* pick(const Levels& levels, Isa most) {
+  int level = static_cast<int>(isa() < most ? isa() : most);
+  while (level > 0 && levels[level] == nullptr) --level;
+  return levels[level];
+}
+
+}  // namespace
+
+const Kernel& select(const core_gemm_args& args) {
+  Isa most = args.m >= kTileRows ? Isa::amx : Isa::avx512_bf16;
+  switch (args.format) {
+    case CORE_GEMM_F32:
+      return *pick(kF32, most);
+    case CORE_GEMM_BF16:
+      return *pick(kBf16, most);
+    case CORE_GEMM_W8A8:
+      return *pick(kW8A8, most);
+    case CORE_GEMM_W8A16:
+      // Float32 activations are not rounded to bf16 only because they are many.
+      return *pick(kW8A16, args.x_dtype == CORE_BF16 && args.m >= kExpandRows ? Isa::amx : Isa::avx512_vnni);
+    default:
+      return pick(kBlocks, args.m >= kUnblockRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
+  }
+}
+
+}  // namespace gemm
+}  // namespace core

@@ -1,0 +1,13 @@
+"""Options for core's conformance kit; imported by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.testing.conformance import ConnectorSample
+
+
+def samples() -> Iterator[ConnectorSample]:
+    """Yield a directory with room for everything, and one with room for little."""
+    yield ConnectorSample("roomy", lambda folder: {"path": str(folder)})
+    yield ConnectorSample("narrow", lambda folder: {"path": str(folder), "capacity": 8 * 2**10})

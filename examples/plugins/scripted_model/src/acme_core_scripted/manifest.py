@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import ModelSpec
+
+SCRIPTED = ModelSpec(
+    name="scripted",
+    impl="acme_core_scripted.model:Scripted",
+    api=1,
+    summary="Says what the prompt tells it to say, token by token; for tests",
+    architectures=("ScriptedForCausalLM",),
+    shape="acme_core_scripted.config:shape",
+)

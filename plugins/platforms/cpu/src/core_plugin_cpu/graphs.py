@@ -1,0 +1,105 @@
+"""The platform's graph facet: decode steps as programs of native calls."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.api.attention import BatchView
+from core.api.facets import Forward, StepShape
+from core.api.models import StepInputs
+from core_plugin_cpu.native.attention import Batch
+from core_plugin_cpu.native.program import NotReplayableError, Program, record
+
+MOST_TOKENS = 256
+"""Steps of more tokens are not worth a program: the calls' own cost is lost in the work."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedStep:
+    """Inputs to record with: `size` rows of one token each, all of them at the start of block 0, the null block."""
+
+    token_ids: Tensor
+    positions: Tensor
+    plan: Batch
+
+    @staticmethod
+    def of(size: int) -> PaddedStep:
+        """Make the inputs of a step of `size` tokens."""
+        zeros = torch.zeros(size, dtype=torch.int64)
+        starts, lengths = np.arange(size + 1, dtype=np.int32), np.ones(size, dtype=np.int32)
+        table = torch.zeros(size, 1, dtype=torch.int32)
+        return PaddedStep(zeros, zeros, Batch.of(BatchView(starts, lengths, table, zeros, 1, 1)))
+
+
+class ProgramGraph:
+    """A recorded forward pass over up to as many tokens as it was recorded with."""
+
+    def __init__(self, program: Program, out: Tensor) -> None:
+        self._program, self._out = program, out
+
+    def replay(self, step: StepInputs) -> Tensor:
+        """Run the program on the inputs of `step`; the result is overwritten by the next replay."""
+        batch = step.plan
+        if not isinstance(batch, Batch):
+            raise TypeError(f"recorded with native attention, replayed with a {type(batch).__name__}")
+        tokens, put = len(step.token_ids), self._program.set
+        put("tokens", tokens)
+        put("rows", batch.rows)
+        put("token_ids", step.token_ids.data_ptr())
+        put("positions", step.positions.data_ptr())
+        put("slots", batch.slots)
+        put("query_starts", batch.query_starts)
+        put("seq_lens", batch.seq_lens)
+        put("table", batch.table)
+        put("table_stride", batch.table_stride)
+        self._program.run(torch.get_num_threads())
+        return self._out[:tokens]
+
+
+class EagerGraph:
+    """Stands in for a forward pass that cannot be recorded: runs it as it is."""
+
+    def __init__(self, forward: Forward) -> None:
+        self._forward = forward
+
+    def replay(self, step: StepInputs) -> Tensor:
+        """Run the forward pass."""
+        return self._forward(step)
+
+
+class ProgramGraphs:
+    """Records a program for each power of two of decode tokens.
+
+    Attributes:
+        refused: Why forward passes are not recorded; empty while they are.
+    """
+
+    def __init__(self) -> None:
+        self.refused = ""
+
+    def key(self, shape: StepShape) -> int | None:
+        """Return the number of tokens that the step's program holds; None for prompts and very wide steps."""
+        if self.refused or shape.max_query_len != 1 or shape.num_tokens > MOST_TOKENS:
+            return None
+        return 1 << (shape.num_tokens - 1).bit_length()
+
+    def capture(self, forward: Forward, step: StepInputs) -> ProgramGraph | EagerGraph:
+        """Record `forward`, if all of it is native calls."""
+        if not isinstance(step.plan, Batch):
+            self.refused = "the attention backend is not cpu_native"
+            return EagerGraph(forward)
+        padded = PaddedStep.of(1 << (len(step.token_ids) - 1).bit_length())
+        try:
+            program, out = record(lambda: forward(padded), padded)
+        except NotReplayableError as error:
+            self.refused = str(error)
+            _LOG.debug("decode steps run call by call: %s", error)
+            return EagerGraph(forward)
+        return ProgramGraph(program, out)

@@ -1,0 +1,1 @@
+"""Kernels of the native library, called through ctypes; each has a torch form in core to fall back to."""

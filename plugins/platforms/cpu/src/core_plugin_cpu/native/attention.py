@@ -1,0 +1,92 @@
+"""Paged attention and storage in the paged cache by native kernels."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from core.api.attention import AttentionSite, BatchView
+from core_plugin_cpu.native.elementwise import CODES, ROPE_KV, packed_heads
+from core_plugin_cpu.native.entry import Entry
+from core_plugin_cpu.native.library import library
+
+ATTENTION = Entry(
+    "attention",
+    pointers="q cache out query_starts seq_lens table scratch",
+    sizes="rows heads kv_heads head_dim block_size block_stride q_stride out_stride table_stride window dtype threads",
+    numbers="scale softcap",
+    slots={name: name for name in ("query_starts", "seq_lens", "table", "table_stride", "rows")},
+)
+
+
+def block_shape(site: AttentionSite, block_size: int) -> tuple[int, ...]:
+    """Return the shape of a block: keys and values of every kv head; the order inside is the kernel's own."""
+    return 2, site.num_kv_heads, block_size * site.head_dim
+
+
+def scratch_for(site: AttentionSite, dtype: torch.dtype, block_size: int, threads: int) -> Tensor:
+    """Return scratch memory for attention of this geometry with up to `threads` threads, whatever the batch."""
+    function = library().core_cpu_attention_scratch
+    function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
+    sizes = (1, site.num_heads, site.num_kv_heads, site.head_dim, block_size, 0, 0, 0, 0, 0, CODES[dtype], threads)
+    size = function(ATTENTION.pack(*(0,) * 7, *sizes, site.scale, 0.0))
+    return aligned(size)
+
+
+def aligned(size: int, alignment: int = 64) -> Tensor:
+    """Return `size` bytes of uninitialised memory that begin at a multiple of `alignment`."""
+    whole = torch.empty(size + alignment, dtype=torch.uint8)
+    skip = -whole.data_ptr() % alignment
+    return whole[skip : skip + size]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A step as the kernels read it. The tensors and arrays behind the pointers live as long as `keep`."""
+
+    query_starts: int
+    seq_lens: int
+    table: int
+    table_stride: int
+    rows: int
+    slots: int
+    keep: BatchView
+
+    @staticmethod
+    def of(view: BatchView) -> Batch:
+        """Take the pointers of a batch on the host."""
+        table = view.block_tables
+        if table.stride(1) != 1 and table.shape[1] > 1:
+            raise ValueError("the block table's rows must be contiguous")
+        starts, lengths = view.query_starts.ctypes.data, view.seq_lens.ctypes.data
+        return Batch(starts, lengths, table.data_ptr(), table.stride(0), len(view.seq_lens), view.slots.data_ptr(), view)
+
+
+def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) -> None:
+    """Store `k, v (tokens, kv_heads, head_dim)` at the batch's slots of a layer's cache."""
+    tokens, kv_heads, head_dim = k.shape
+    k, v = packed_heads(k), packed_heads(v)
+    pointers = (0, k.data_ptr(), v.data_ptr(), 0, 0, kv.data_ptr(), 0, batch.slots, 0, 0)
+    strides = (0, k.stride(0), v.stride(0), 0, 0, 0, block_size, kv.stride(0))
+    dtype = CODES[k.dtype]
+    ROPE_KV(*pointers, tokens, 0, kv_heads, head_dim, 0, *strides, dtype, dtype, torch.get_num_threads())
+
+
+def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, block_size: int, scratch: Tensor) -> Tensor:
+    """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`.
+
+    Args:
+        scratch: From `scratch_for` with at least as many threads as torch uses now.
+    """
+    q = packed_heads(q)
+    tokens, heads, head_dim = q.shape
+    out = torch.empty(tokens, heads * head_dim, dtype=q.dtype)
+    pointers = (q.data_ptr(), kv.data_ptr(), out.data_ptr(), batch.query_starts, batch.seq_lens, batch.table)
+    shape = (batch.rows, heads, site.num_kv_heads, head_dim, block_size, kv.stride(0))
+    strides = (q.stride(0), heads * head_dim, batch.table_stride, site.window or 0)
+    kind = (CODES[q.dtype], torch.get_num_threads(), site.scale, site.softcap or 0.0)
+    ATTENTION(*pointers, scratch.data_ptr(), *shape, *strides, *kind)
+    return out

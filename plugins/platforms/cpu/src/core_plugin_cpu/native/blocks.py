@@ -1,0 +1,161 @@
+"""GGUF blocks in the layout of the native kernels (`csrc/cpu/gemm/blocks.h`).
+
+A row is a run of blocks of 32 values (in super-blocks of eight for the K formats). Here each format is read as unsigned
+codes and scales, which are then laid out 16 rows together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+PANEL = 16
+LINES = 8
+"""Lines of a block: 16 rows by 4 codes each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The contents of `rows` rows.
+
+    Attributes:
+        codes: `(rows, blocks, 32)` uint8.
+        shared: `(rows, groups, numbers)` float16: what a block, or a super-block, says once.
+        nested: `(rows, groups, 8, numbers)` uint8: what the eight blocks of a super-block say each, else None.
+    """
+
+    codes: Tensor
+    shared: Tensor
+    nested: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFormat:
+    """A format: bytes and values of its (super-)blocks, bits of a code, and how to read them."""
+
+    stored: int
+    values: int
+    bits: int
+    read: Callable[[Tensor], Codes]
+
+
+def pack_blocks(raw: Tensor, layout: BlockFormat) -> tuple[Tensor, Tensor]:
+    """Return packed codes and scales, both uint8, of `raw (rows, bytes of a row)` uint8."""
+    rows = -(-raw.shape[0] // PANEL) * PANEL
+    if rows != raw.shape[0]:
+        raw = torch.cat((raw, raw.new_zeros(rows - raw.shape[0], raw.shape[1])))
+    content = layout.read(raw.reshape(rows, -1, layout.stored))
+    return _lines(content.codes, layout.bits), _scales(content)
+
+
+def _lines(codes: Tensor, bits: int) -> Tensor:
+    """Return `codes (rows, blocks, 32)` as `(panels, blocks, bytes)`."""
+    rows, blocks, _ = codes.shape
+    # (panels, blocks, line, row, four codes)
+    lines = codes.view(rows // PANEL, PANEL, blocks, LINES, 4).permute(0, 2, 3, 1, 4)
+    if bits == 8:
+        return lines.reshape(rows // PANEL, blocks, -1)
+    low = lines & 15
+    parts = [(low[:, :, :4] | (low[:, :, 4:] << 4)).flatten(2)]
+    high = lines >> 4
+    if bits == 5:
+        parts.append(_merge(high, 1).flatten(2))
+    if bits == 6:
+        parts += [_merge(high[:, :, :4], 2).flatten(2), _merge(high[:, :, 4:], 2).flatten(2)]
+    return torch.cat(parts, dim=2)
+
+
+def _merge(high: Tensor, width: int) -> Tensor:
+    """Return the numbers of `width` bits, one of every line `(panels, blocks, lines, 16, 4)`, in one byte each."""
+    shifts = torch.arange(0, 8, width, dtype=torch.uint8).view(1, 1, -1, 1, 1)
+    return (high << shifts).sum(dim=2, dtype=torch.uint8)
+
+
+def _scales(content: Codes) -> Tensor:
+    """Return the scales `(panels, groups, bytes)`: for every number 16 rows together."""
+    rows, groups, _ = content.shared.shape
+    panels = (rows // PANEL, PANEL, groups, -1)
+    shared = content.shared.reshape(panels).permute(0, 2, 3, 1).contiguous().flatten(2).view(torch.uint8)
+    if content.nested is None:
+        return shared
+    return torch.cat((shared, content.nested.reshape(panels).permute(0, 2, 3, 1).flatten(2)), dim=2)
+
+
+def _halves(blocks: Tensor, at: int, count: int = 1) -> Tensor:
+    return blocks[..., at : at + 2 * count].contiguous().view(torch.float16)
+
+
+def _nibbles(packed: Tensor) -> Tensor:
+    """Return the low halves of the bytes, then the high halves."""
+    return torch.cat((packed & 15, packed >> 4), dim=-1)
+
+
+def _fifth(words: Tensor) -> Tensor:
+    """Spread 32 bits over 32 values, as 0 or 16."""
+    shifts = torch.arange(8, dtype=torch.uint8)
+    return ((words.unsqueeze(-1) >> shifts) & 1).flatten(-2) << 4
+
+
+def _q4(count: int) -> Callable[[Tensor], Codes]:
+    return lambda blocks: Codes(_nibbles(blocks[..., 2 * count :]), _halves(blocks, 0, count))
+
+
+def _q5(count: int) -> Callable[[Tensor], Codes]:
+    def read(blocks: Tensor) -> Codes:
+        start = 2 * count
+        codes = _nibbles(blocks[..., start + 4 :]) | _fifth(blocks[..., start : start + 4])
+        return Codes(codes, _halves(blocks, 0, count))
+
+    return read
+
+
+def _q8_0(blocks: Tensor) -> Codes:
+    return Codes(blocks[..., 2:] ^ 128, _halves(blocks, 0))
+
+
+def _k_nested(blocks: Tensor) -> Tensor:
+    """Return the 6-bit scales and minima of Q4_K and Q5_K: `(rows, groups, 8, 2)`."""
+    scale, minimum, rest = blocks[..., 4:8], blocks[..., 8:12], blocks[..., 12:16]
+    scales = torch.cat((scale & 63, (rest & 15) | ((scale >> 2) & 48)), dim=-1)
+    minima = torch.cat((minimum & 63, (rest >> 4) | ((minimum >> 2) & 48)), dim=-1)
+    return torch.stack((scales, minima), dim=-1)
+
+
+def _k_codes(packed: Tensor) -> Tensor:
+    """Return the low four bits of a super-block: 32 bytes hold two blocks. `(rows, groups, 8, 32)`."""
+    return _nibbles(packed.unflatten(-1, (4, 32))).unflatten(-1, (2, 32)).flatten(-3, -2)
+
+
+def _q4_k(blocks: Tensor) -> Codes:
+    return Codes(_k_codes(blocks[..., 16:]).flatten(1, 2), _halves(blocks, 0, 2), _k_nested(blocks))
+
+
+def _q5_k(blocks: Tensor) -> Codes:
+    shifts = torch.arange(8, dtype=torch.uint8).view(8, 1)
+    fifth = ((blocks[..., 16:48].unsqueeze(-2) >> shifts) & 1) << 4
+    codes = _k_codes(blocks[..., 48:]) | fifth
+    return Codes(codes.flatten(1, 2), _halves(blocks, 0, 2), _k_nested(blocks))
+
+
+def _q6_k(blocks: Tensor) -> Codes:
+    # Either half of a super-block: 64 bytes of four blocks' low bits, 32 bytes of their high bits.
+    low = _nibbles(blocks[..., :128].unflatten(-1, (2, 64))).unflatten(-1, (4, 32))
+    shifts = torch.arange(0, 8, 2, dtype=torch.uint8).view(4, 1)
+    high = ((blocks[..., 128:192].unflatten(-1, (2, 1, 32)) >> shifts) & 3) << 4
+    return Codes((low | high).flatten(-3, -2).flatten(1, 2), _halves(blocks, 208), blocks[..., 192:208])
+
+
+FORMATS = {
+    "Q4_0": BlockFormat(18, 32, 4, _q4(1)),
+    "Q4_1": BlockFormat(20, 32, 4, _q4(2)),
+    "Q5_0": BlockFormat(22, 32, 5, _q5(1)),
+    "Q5_1": BlockFormat(24, 32, 5, _q5(2)),
+    "Q8_0": BlockFormat(34, 32, 8, _q8_0),
+    "Q4_K": BlockFormat(144, 256, 4, _q4_k),
+    "Q5_K": BlockFormat(176, 256, 5, _q5_k),
+    "Q6_K": BlockFormat(210, 256, 6, _q6_k),
+}
+"""Formats that the kernels multiply with, by GGUF's name."""

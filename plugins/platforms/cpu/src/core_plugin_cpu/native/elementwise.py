@@ -1,0 +1,145 @@
+"""Norms, gated activations, rotary embedding and embedding lookup by native kernels; forms as in `core.ops`.
+
+Every function takes contiguous last dimensions and float32 or bfloat16, and computes in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core_plugin_cpu.native.entry import BFLOAT16, FLOAT32, Entry
+
+CODES = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
+"""Dtypes that the kernels compute with."""
+
+ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2}
+
+RMS_NORM = Entry(
+    "rms_norm",
+    pointers="x residual weight total out",
+    sizes="outer inner size x_outer x_inner dtype threads",
+    numbers="eps",
+    slots={"outer": "tokens"},
+)
+GATED = Entry(
+    "gated",
+    pointers="x out",
+    sizes="rows size x_stride out_stride activation dtype threads",
+    slots={"rows": "tokens"},
+)
+GATHER = Entry(
+    "gather",
+    pointers="table ids out",
+    sizes="count row_bytes threads",
+    slots={"ids": "token_ids", "count": "tokens"},
+)
+ROPE_KV = Entry(
+    "rope_kv",
+    pointers="q k v q_out k_out cache positions slots cos sin",
+    sizes="tokens heads kv_heads head_dim rotary q_stride k_stride v_stride q_out_stride k_out_stride table_stride "
+    "block_size block_stride dtype table_dtype threads",
+    slots={"tokens": "tokens", "positions": "positions", "slots": "slots"},
+)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return the RMS norm of `x (..., size)` over the last dimension. Leading dimensions may be strided, at most two."""
+    size = x.shape[-1]
+    x = _plain(x)
+    outer, inner, outer_stride, inner_stride = _leading(x)
+    out = torch.empty(x.shape, dtype=x.dtype)
+    pointers = (x.data_ptr(), 0, weight.data_ptr(), 0, out.data_ptr())
+    RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, CODES[x.dtype], torch.get_num_threads(), eps)
+    return out
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return `(rms_norm(x + residual), x + residual)`, the sum rounded to the dtype before it is normalised."""
+    size = x.shape[-1]
+    x, residual = _plain(x), residual.contiguous()
+    outer, inner, outer_stride, inner_stride = _leading(x)
+    out, total = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.shape, dtype=x.dtype)
+    pointers = (x.data_ptr(), residual.data_ptr(), weight.data_ptr(), total.data_ptr(), out.data_ptr())
+    RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, CODES[x.dtype], torch.get_num_threads(), eps)
+    return out, total
+
+
+def gated(x: Tensor, activation: str) -> Tensor:
+    """Return `act(gate) * up` of `x (..., 2 * size)` as `[gate, up]`; `activation` is a key of `ACTIVATIONS`."""
+    x = x.contiguous()
+    size = x.shape[-1] // 2
+    out = torch.empty(*x.shape[:-1], size, dtype=x.dtype)
+    rows = out.numel() // size
+    kind, dtype = ACTIVATIONS[activation], CODES[x.dtype]
+    GATED(x.data_ptr(), out.data_ptr(), rows, size, 2 * size, size, kind, dtype, torch.get_num_threads())
+    return out
+
+
+def gather(table: Tensor, ids: Tensor) -> Tensor:
+    """Return the rows `ids (count,) int64` of a contiguous `table (rows, size)` of any dtype. Ids are not checked."""
+    out = torch.empty(len(ids), table.shape[1], dtype=table.dtype)
+    row_bytes = table.shape[1] * table.element_size()
+    GATHER(table.data_ptr(), ids.data_ptr(), out.data_ptr(), len(ids), row_bytes, torch.get_num_threads())
+    return out
+
+
+def rope(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` by position.
+
+    Args:
+        positions: `(tokens,)` int64.
+        table: `(positions, 2 * rotary_dim)`, made by `core.ops.rotary_table`: cos twice, then -sin, sin.
+    """
+    tokens, heads, head_dim = q.shape
+    kv_heads = k.shape[1]
+    q, k = packed_heads(q), packed_heads(k)
+    q_out, k_out = torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype)
+    rotary = table.shape[1] // 2
+    cos = table.data_ptr()
+    sin = cos + (rotary + rotary // 2) * table.element_size()
+    pointers = (q.data_ptr(), k.data_ptr(), 0, q_out.data_ptr(), k_out.data_ptr(), 0, positions.data_ptr(), 0, cos, sin)
+    strides = (q.stride(0), k.stride(0), 0, heads * head_dim, kv_heads * head_dim, table.stride(0))
+    shape = (tokens, heads, kv_heads, head_dim, rotary)
+    ROPE_KV(*pointers, *shape, *strides, 1, 0, CODES[q.dtype], CODES[table.dtype], torch.get_num_threads())
+    return q_out, k_out
+
+
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the first `rotary_dim` entries of every head.
+
+    Args:
+        x: `(tokens, heads, head_dim)`.
+        cos, sin: `(tokens, 1, rotary_dim)` of `x`'s dtype or float32, as `core.ops.apply_rotary` takes them.
+    """
+    x = packed_heads(x)
+    tokens, heads, head_dim = x.shape
+    out = torch.empty(x.shape, dtype=x.dtype)
+    rotary, stride = cos.shape[2], cos.stride(0)
+    if sin.stride(0) != stride or cos.stride(2) != 1 or sin.stride(2) != 1:
+        cos, sin, stride = cos.contiguous(), sin.contiguous(), rotary
+    upper = sin.data_ptr() + rotary // 2 * sin.element_size()  # the first half holds the same values, negated
+    pointers = (x.data_ptr(), 0, 0, out.data_ptr(), 0, 0, 0, 0, cos.data_ptr(), upper)
+    strides = (x.stride(0), 0, 0, heads * head_dim, 0, stride)
+    dtypes = (CODES[x.dtype], CODES[cos.dtype])
+    ROPE_KV(*pointers, tokens, heads, 0, head_dim, rotary, *strides, 1, 0, *dtypes, torch.get_num_threads())
+    return out
+
+
+def _plain(x: Tensor) -> Tensor:
+    """Return `x` with a contiguous last dimension and at most two leading ones."""
+    return x if x.stride(-1) == 1 and x.dim() in (2, 3) else x.contiguous().view(-1, x.shape[-1]).view(x.shape)
+
+
+def _leading(x: Tensor) -> tuple[int, int, int, int]:
+    """Return `(outer, inner, outer stride, inner stride)` of the rows."""
+    if x.dim() == 2:
+        return x.shape[0], 1, x.stride(0), 0
+    if x.dim() == 3:
+        return x.shape[0], x.shape[1], x.stride(0), x.stride(1)
+    return x.numel() // x.shape[-1], 1, x.shape[-1], 0
+
+
+def packed_heads(x: Tensor) -> Tensor:
+    """Return `x (tokens, heads, head_dim)` with every token's heads next to each other."""
+    return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()

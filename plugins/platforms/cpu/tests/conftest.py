@@ -1,0 +1,19 @@
+"""Shared by the tests of the native kernels."""
+
+import pytest
+from core_plugin_cpu.native import library
+
+LEVELS = ("base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx")
+
+
+@pytest.fixture(params=LEVELS)
+def isa(request):
+    """Every instruction set of this machine, one after the other; the best is in use again afterwards."""
+    if not library.available():
+        pytest.skip(f"no native library: {library.reason()}")
+    best = library.isa()
+    if LEVELS.index(request.param) > LEVELS.index(best):
+        pytest.skip(f"this machine has {best}")
+    library.select_isa(request.param)
+    yield request.param
+    library.select_isa(best)

@@ -1,0 +1,193 @@
+"""Native attention against the executable specification, on generated batches, at every instruction set here."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from core_plugin_cpu.attention import NativeAttentionBackend
+from core_plugin_cpu.manifest import CPU_NATIVE
+from core_plugin_cpu.native import library, refine
+from core_plugin_torch_sdpa.reference import reference_attention
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.api.descriptors import AttentionRequest
+from core.api.verdict import ProbeResult
+
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Case:
+    """One step over a cache with history. `plain` is the cache in the specification's layout, `kv` in the kernel's."""
+
+    batch: BatchView
+    plain: torch.Tensor
+    kv: torch.Tensor
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+
+
+def pack(plain, dtype):
+    """`(blocks, 2, block_size, kv_heads, head_dim)` to the layout that `attention.h` documents."""
+    blocks, _, size, heads, dim = plain.shape
+    keys, values = plain[:, 0].permute(0, 2, 1, 3), plain[:, 1].permute(0, 2, 1, 3)  # (blocks, heads, size, dim)
+    if dtype == torch.float32:
+        keys = keys.transpose(2, 3)
+    else:
+        keys = keys.reshape(blocks, heads, size, dim // 2, 2).transpose(2, 3)
+        values = values.reshape(blocks, heads, size // 2, 2, dim).transpose(3, 4)
+    flat = [part.reshape(blocks, 1, heads, size * dim) for part in (keys, values)]
+    return torch.cat(flat, 1).to(dtype).contiguous()
+
+
+def make_case(rows, site, block_size, *, seed=0, dtype=torch.float32, spare_columns=0):
+    """`rows` are `(context, queries)`; blocks are scattered, tables padded with zeros, unused places poisoned."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    context, queries = np.array(rows, dtype=np.int64).T
+    seq_lens = context + queries
+    needed = -(-seq_lens // block_size)
+    tables = np.zeros((len(rows), int(needed.max()) + spare_columns), dtype=np.int32)
+    free = iter(rng.permutation(int(needed.sum()) + 3) + 1)
+    for row, count in enumerate(needed):
+        tables[row, :count] = [next(free) for _ in range(count)]
+    row_of = np.repeat(np.arange(len(rows)), queries)
+    starts = np.concatenate([[0], np.cumsum(queries)])
+    positions = np.arange(starts[-1]) - np.repeat(starts[:-1] - context, queries)
+    slots = tables[row_of, positions // block_size].astype(np.int64) * block_size + positions % block_size
+    plain = torch.randn(int(needed.sum()) + 4, 2, block_size, site.num_kv_heads, site.head_dim).to(dtype)
+    batch = BatchView(
+        starts.astype(np.int32),
+        seq_lens.astype(np.int32),
+        torch.from_numpy(tables),
+        torch.from_numpy(slots),
+        int(queries.max()),
+        int(seq_lens.max()),
+    )
+    heads = (site.num_heads + 2 * site.num_kv_heads, site.head_dim)
+    qkv = torch.randn(int(starts[-1]), *heads).to(dtype)
+    return Case(batch, plain, pack(plain, dtype), *qkv.split([site.num_heads, *[site.num_kv_heads] * 2], 1))
+
+
+def attend(case, site, block_size, dtype=torch.float32):
+    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, dtype, block_size))
+    layer, plan = backend.layer(site), backend.plan(case.batch)
+    layer.write_kv(case.k, case.v, case.kv, plan)
+    return layer.forward(case.q, case.kv, plan)
+
+
+def write_plain(case, block_size):
+    blocks, offsets = case.batch.slots // block_size, case.batch.slots % block_size
+    case.plain[blocks, 0, offsets], case.plain[blocks, 1, offsets] = case.k, case.v
+
+
+def check(rows, site, block_size, dtype=torch.float32, **options):
+    case = make_case(rows, site, block_size, dtype=dtype, **options)
+    got = attend(case, site, block_size, dtype)
+    write_plain(case, block_size)
+    assert torch.equal(case.kv, pack(case.plain, dtype)), "the step must write its slots and nothing else"
+    wanted = reference_attention(case.q, case.plain, case.batch, site, block_size)
+    assert got.dtype == dtype
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.01}
+    torch.testing.assert_close(got.float(), wanted, **tolerance)
+
+
+def site_of(kv_heads=2, ratio=3, head_dim=16, **extra):
+    return AttentionSite(0, kv_heads * ratio, kv_heads, head_dim, head_dim**-0.5, **extra)
+
+
+def batches(examples):
+    relaxed = [HealthCheck.function_scoped_fixture]
+    chosen = settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=relaxed)
+    given_batch = given(
+        rows=st.lists(st.tuples(st.integers(0, 150), st.sampled_from([1, 1, 2, 5, 17, 33])), min_size=1, max_size=5),
+        block_size=st.sampled_from([16, 32, 48, 256]),
+        kv_heads=st.integers(1, 3),
+        ratio=st.sampled_from([1, 2, 3, 4, 5, 7]),
+        head_dim=st.sampled_from([16, 32, 64, 80, 96]),
+        window=st.sampled_from([None, 1, 2, 7, 16, 40, 1000]),
+        softcap=st.sampled_from([None, 5.0]),
+        dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+        seed=st.integers(0, 99),
+    )
+    return lambda test: chosen(given_batch(test))
+
+
+@pytest.mark.covers("ATTN-03")
+@batches(30)
+def test_any_batch_equals_the_specification(
+    isa, rows, block_size, kv_heads, ratio, head_dim, window, softcap, dtype, seed
+):
+    site = site_of(kv_heads, ratio, head_dim, window=window, softcap=softcap)
+    check(rows, site, block_size, dtype, seed=seed, spare_columns=seed % 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("window", [None, 500])
+def test_long_decode_rows_are_split_and_merged(isa, dtype, window):
+    check([(1500, 1)], site_of(1, 4, 64, window=window), 32, dtype)
+    check([(1290, 1), (40, 1), (700, 3)], site_of(2, 1, 32, window=window), 16, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_prompts_longer_than_a_tile(isa, dtype):
+    check([(0, 200), (170, 70), (300, 1)], site_of(1, 3, 64), 32, dtype)
+    check([(0, 130)], site_of(1, 64, 16), 32, dtype)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads(isa, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        check([(900, 1), (0, 90), (3, 1)], site_of(2, 2, 64), 32)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_largest_head(isa):
+    check([(60, 1), (0, 20)], site_of(1, 2, 256), 16, torch.bfloat16)
+
+
+def test_layers_of_different_geometry_share_a_backend(isa):
+    backend = NativeAttentionBackend(AttentionContext(CPU, torch.float32, torch.float32, 16))
+    for site in (site_of(2, 3, 32), site_of(1, 8, 64), site_of(2, 3, 32, window=5)):
+        case = make_case([(50, 1), (0, 30)], site, 16)
+        plan, layer = backend.plan(case.batch), backend.layer(site)
+        layer.write_kv(case.k, case.v, case.kv, plan)
+        write_plain(case, 16)
+        wanted = reference_attention(case.q, case.plain, case.batch, site, 16)
+        torch.testing.assert_close(layer.forward(case.q, case.kv, plan), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_that_is_not_finite_leaves_the_others_alone(isa):
+    site = site_of(2, 3, 64)
+    for dtype in (torch.float32, torch.bfloat16):
+        case = make_case([(40, 1), (90, 1), (0, 20)], site, 16, dtype=dtype)
+        case.q[0] = float("nan")
+        got = attend(case, site, 16, dtype)
+        assert got[0].isnan().all() and got[1:].isfinite().all()
+
+
+def test_the_layout_is_one_indexable_block():
+    backend = NativeAttentionBackend(AttentionContext(CPU, torch.bfloat16, torch.bfloat16, 16))
+    layout = backend.kv_layout(site_of(3, 3, 64))
+    assert layout.block_shape == (2, 3, 16 * 64)
+    assert layout.bytes_per_block == 2 * 16 * 3 * 64 * 2
+
+
+def request_of(**changed):
+    fields = dict(device_type="cpu", dtype="bfloat16", kv_dtype="bfloat16", head_dim=64, num_heads=9, num_kv_heads=3)
+    return AttentionRequest(block_size=32, **{**fields, **changed})
+
+
+def test_what_the_kernels_cannot_do_is_refused():
+    probe = ProbeResult(available=True)
+    assert request_of(dtype="float16").check(CPU_NATIVE).reasons
+    assert refine.attention(request_of(), probe).ok == library.available()
+    assert "differs" in refine.attention(request_of(kv_dtype="float32"), probe).reasons[-1]
+    assert "head_dim 72" in refine.attention(request_of(head_dim=72), probe).reasons[-1]

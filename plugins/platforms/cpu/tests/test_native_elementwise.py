@@ -1,0 +1,132 @@
+"""The element-wise kernels against float64, at every instruction set of this machine."""
+
+import pytest
+import torch
+from core_plugin_cpu.native import elementwise
+
+from core.api.models import RopeConfig
+from core.ops import apply_rotary, rotary_table
+
+DTYPES = (torch.float32, torch.bfloat16)
+SIZES = (1, 7, 16, 63, 64, 576, 1000)
+
+
+def close(got, wanted, dtype):
+    """`wanted` is float64. One rounding to the dtype is allowed, and float32's own error."""
+    assert got.dtype == dtype
+    tolerance = {"rtol": 2**-8, "atol": 1e-6} if dtype == torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-6}
+    torch.testing.assert_close(got.double(), wanted, **tolerance)
+
+
+def norm64(x, weight, eps):
+    x = x.double()
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.double()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rms_norm(isa, dtype):
+    for size in SIZES:
+        x, weight = torch.randn(5, size).to(dtype), torch.randn(size).to(dtype)
+        close(elementwise.rms_norm(x, weight, 1e-5), norm64(x, weight, 1e-5), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rms_norm_of_heads_inside_a_wider_tensor(isa, dtype):
+    qkv, weight = torch.randn(6, 5, 64).to(dtype), torch.randn(64).to(dtype)
+    close(elementwise.rms_norm(qkv[:, 1:4], weight, 1e-6), norm64(qkv[:, 1:4], weight, 1e-6), dtype)
+    deep = torch.randn(2, 3, 4, 64).to(dtype)
+    close(elementwise.rms_norm(deep, weight, 1e-6), norm64(deep, weight, 1e-6), dtype)
+    close(elementwise.rms_norm(deep[0, 0, 0], weight, 1e-6), norm64(deep[0, 0, 0], weight, 1e-6), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_add_rms_norm_normalises_the_rounded_sum(isa, dtype):
+    for size in SIZES:
+        x, residual, weight = (torch.randn(shape).to(dtype) for shape in ((5, size), (5, size), (size,)))
+        kept = residual.clone()
+        normed, total = elementwise.add_rms_norm(x, residual, weight, 1e-5)
+        assert torch.equal(total, x + residual) and torch.equal(residual, kept)
+        close(normed, norm64(total, weight, 1e-5), dtype)
+
+
+def test_work_shared_by_threads_is_complete(isa):
+    x, weight = torch.randn(401, 576), torch.randn(576)
+    close(elementwise.rms_norm(x, weight, 1e-5), norm64(x, weight, 1e-5), torch.float32)
+    wide = torch.randn(3, 2 * 30011)
+    close(elementwise.gated(wide, "silu"), gated64(wide, "silu"), torch.float32)
+
+
+def gated64(x, activation):
+    gate, up = x.double().chunk(2, -1)
+    act = {
+        "silu": torch.nn.functional.silu,
+        "gelu": torch.nn.functional.gelu,
+        "gelu_pytorch_tanh": lambda gate: torch.nn.functional.gelu(gate, approximate="tanh"),
+    }[activation]
+    return act(gate) * up
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", elementwise.ACTIVATIONS)
+def test_gated_activations(isa, dtype, activation):
+    for size in SIZES:
+        x = torch.randn(4, 2 * size).mul(3).to(dtype)
+        close(elementwise.gated(x, activation), gated64(x, activation), dtype)
+
+
+@pytest.mark.parametrize("activation", elementwise.ACTIVATIONS)
+def test_gated_activations_over_the_whole_range(isa, activation):
+    gate = torch.cat([torch.linspace(-120, 120, 48001), torch.tensor([0.0, -0.0, 3e38, -3e38, 1e-38])])
+    got = elementwise.gated(torch.cat([gate, torch.ones_like(gate)]), activation)
+    wanted = gated64(torch.cat([gate, torch.ones_like(gate)]), activation)
+    torch.testing.assert_close(got.double(), wanted, rtol=2e-5, atol=1e-6)
+
+
+def test_gated_activations_pass_nan_on(isa):
+    for activation in elementwise.ACTIVATIONS:
+        for dtype in DTYPES:
+            got = elementwise.gated(torch.full((1, 64), float("nan"), dtype=dtype), activation)
+            assert got.isnan().all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gather(isa, dtype):
+    table, ids = torch.randn(50, 33).to(dtype), torch.randint(0, 50, (400,))
+    assert torch.equal(elementwise.gather(table, ids), table[ids])
+    assert elementwise.gather(table, ids[:0]).shape == (0, 33)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("head_dim", "rotary"), [(64, 64), (32, 24), (80, 20), (128, 128)])
+def test_rope(isa, dtype, head_dim, rotary):
+    config = RopeConfig(head_dim=head_dim, rotary_dim=rotary, max_positions=300)
+    table = rotary_table(config, 300).to(dtype)
+    qkv, positions = torch.randn(50, 9, head_dim).to(dtype), torch.randint(0, 300, (50,))
+    q, k, _ = qkv.split([5, 2, 2], 1)
+    for got, x in zip(elementwise.rope(positions, q, k, table), (q, k)):
+        close(got, rope64(x, table[positions], rotary), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_apply_rotary_equals_the_form_in_torch(isa, dtype):
+    table = rotary_table(RopeConfig(head_dim=32, rotary_dim=16), 70)
+    x, positions = torch.randn(40, 5, 32).to(dtype)[:, 1:4], torch.randint(0, 70, (40,))
+    rows = table.to(dtype)[positions]
+    cos, sin = rows.unsqueeze(1).chunk(2, -1)
+    close(elementwise.apply_rotary(x, cos, sin), rope64(x, rows, 16), dtype)
+    close(elementwise.apply_rotary(x, cos.contiguous(), sin), rope64(x, rows, 16), dtype)
+    torch.testing.assert_close(elementwise.apply_rotary(x, cos, sin), apply_rotary(x, cos, sin), rtol=0.02, atol=0.02)
+
+
+def rope64(x, rows, rotary):
+    x, half = x.double(), rotary // 2
+    cos, sin = rows.double()[:, None, :half], rows.double()[:, None, rotary + half :]
+    a, b = x[..., :half], x[..., half:rotary]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, x[..., rotary:]], -1)
+
+
+def test_a_bf16_step_may_read_a_float32_table(isa):
+    table = rotary_table(RopeConfig(head_dim=64, rotary_dim=64), 40)
+    q, positions = torch.randn(40, 3, 64).bfloat16(), torch.arange(40)
+    got, _ = elementwise.rope(positions, q, q, table)
+    close(got, rope64(q, table, 64), torch.bfloat16)

@@ -1,0 +1,214 @@
+"""Packed matrix products against float64, for every format, instruction set and tail."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from core_plugin_cpu.native import blocks, gemm, library
+from core_plugin_cpu.native.gemm import Format
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+BLOCK_FORMATS = [kind for kind in Format if kind.name in blocks.FORMATS]
+MINIMUM = {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}
+
+pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
+
+small = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+shapes = st.tuples(st.integers(0, 70), st.integers(1, 150), st.integers(1, 200))
+dtypes = st.sampled_from((torch.float32, torch.bfloat16))
+
+
+def assert_close(y, exact, tolerance):
+    """Errors are relative to the largest result: sums of many terms cancel."""
+    assert y.shape == exact.shape
+    if y.numel():
+        assert (y.double() - exact).abs().max() <= tolerance * exact.abs().max().clamp(min=1e-6)
+
+
+def per_row_int8(x, dim=-1):
+    """Activations as W8A8 sees them: one scale a row."""
+    scale = x.float().abs().amax(dim, keepdim=True) / 127
+    scale = torch.where(scale > 0, scale, 1.0)
+    return torch.round(x.float() / scale).double() * scale.double()
+
+
+def per_block_int8(x):
+    """Activations as block formats see them: one scale for 32 inputs."""
+    return per_row_int8(x.unflatten(-1, (-1, 32))).flatten(-2)
+
+
+def stored_blocks(kind, n, k):
+    """Random bytes with scales that are numbers."""
+    layout = blocks.FORMATS[kind.name]
+    raw = torch.randint(0, 256, (n, k // layout.values, layout.stored), dtype=torch.uint8)
+    for at in (208,) if kind == Format.Q6_K else (0, 2) if kind.name in MINIMUM else (0,):
+        half = (torch.rand(n, k // layout.values, 1) - 0.5).half() / 4
+        raw[..., at : at + 2] = half.view(torch.uint8)
+    return raw.flatten(1)
+
+
+def decoded(raw, kind, k):
+    """The values by ggml's reference, float64."""
+    quants = pytest.importorskip("gguf.quants")
+    constants = pytest.importorskip("gguf.constants")
+    values = quants.dequantize(raw.numpy(), constants.GGMLQuantizationType[kind.name])
+    return torch.from_numpy(values).double().view(raw.shape[0], k)
+
+
+@small
+@given(shape=shapes, weight_dtype=dtypes, x_dtype=dtypes, y_dtype=dtypes, biased=st.booleans())
+def test_dense_products_equal_float64(isa, shape, weight_dtype, x_dtype, y_dtype, biased):
+    m, n, k = shape
+    weight, x = torch.randn(n, k).to(weight_dtype), torch.randn(m, k).to(x_dtype)
+    bias = torch.randn(n) if biased else None
+    y = gemm.linear(x, gemm.pack(weight), bias, dtype=y_dtype)
+    seen = x.to(torch.bfloat16) if weight_dtype == torch.bfloat16 else x
+    exact = seen.double() @ weight.double().T + (0 if bias is None else bias.double())
+    assert y.dtype == y_dtype
+    assert_close(y, exact, 2e-6 if y_dtype == torch.float32 else 4e-3)
+
+
+@small
+@given(shape=shapes, x_dtype=dtypes)
+def test_int8_weights_with_int8_activations(isa, shape, x_dtype):
+    m, n, k = shape
+    weight, scales = torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n) + 0.1
+    x = torch.randn(m, k).to(x_dtype)
+    y = gemm.linear(x, gemm.pack_int8(weight, scales), dtype=torch.float32)
+    assert_close(y, per_row_int8(x) @ (weight.double() * scales.double()[:, None]).T, 2e-6)
+
+
+@small
+@given(shape=shapes, x_dtype=dtypes)
+def test_int8_weights_with_float_activations(isa, shape, x_dtype):
+    m, n, k = shape
+    weight, scales = torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n) + 0.1
+    x = torch.randn(m, k).to(x_dtype)
+    y = gemm.linear(x, gemm.pack_int8(weight, scales, activations=16), dtype=torch.float32)
+    assert_close(y, x.double() @ (weight.double() * scales.double()[:, None]).T, 2e-6)
+
+
+def test_int8_extremes_do_not_saturate(isa):
+    for sign in (1, -1):
+        for value in (-128, 127):
+            weight = torch.full((33, 256), value, dtype=torch.int8)
+            for m in (1, 6, 20):
+                y = gemm.linear(torch.full((m, 256), float(sign)), gemm.pack_int8(weight, torch.ones(33)))
+                assert torch.allclose(y, torch.full((m, 33), 256.0 * value * sign))
+
+
+@pytest.mark.parametrize("kind", BLOCK_FORMATS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("m", [1, 2, 7, 9, 20, 33])
+def test_block_formats_compute_what_they_store(isa, kind, m):
+    n, k = 16 * m % 90 + 5, 256 * (m % 3 + 1) if blocks.FORMATS[kind.name].values == 256 else 32 * (m % 5 + 1)
+    raw, x = stored_blocks(kind, n, k), torch.randn(m, k)
+    weight = decoded(raw, kind, k)
+    y = gemm.linear(x, gemm.pack_blocks(raw, kind, k))
+    rounded = (per_block_int8(x) @ weight.T, x.bfloat16().double() @ weight.bfloat16().double().T)
+    # Many rows may take the way through bf16.
+    errors = [((y - exact).abs().max() / exact.abs().max()).item() for exact in rounded]
+    assert min(errors) < 2e-6
+    assert_close(y, x.double() @ weight.T, 3e-2)
+
+
+@pytest.mark.parametrize("kind", BLOCK_FORMATS, ids=lambda kind: kind.name)
+def test_largest_codes_do_not_saturate(isa, kind):
+    """All codes at their largest and activations at +-127: the integer sums are as large as they can be."""
+    layout = blocks.FORMATS[kind.name]
+    raw = torch.full((16, 2, layout.stored), 255, dtype=torch.uint8)
+    one = torch.ones(1).half().view(torch.uint8)
+    for at in (208,) if kind == Format.Q6_K else (0, 2) if kind.name in MINIMUM else (0,):
+        raw[..., at : at + 2] = one
+    k = 2 * layout.values
+    weight = decoded(raw.flatten(1), kind, k)
+    x = torch.where(torch.arange(k) % 3 == 0, -127.0, 127.0).expand(3, k).contiguous()
+    assert_close(gemm.linear(x, gemm.pack_blocks(raw.flatten(1), kind, k)), x.double() @ weight.T, 1e-6)
+
+
+@pytest.mark.parametrize("m", [1, 3, 5, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_argmax_is_that_of_the_results(isa, m, dtype):
+    x, weight = torch.randn(m, 48).to(dtype), gemm.pack(torch.randn(1000, 48).to(dtype))
+    y = gemm.linear(x, weight)
+    best = gemm.argmax(x, weight)
+    # torch.argmax names any of equal values; rounded to bf16 there are some.
+    first = (y == y.amax(1, keepdim=True)).int().argmax(1)
+    assert torch.equal(best, first)
+
+
+def test_argmax_takes_the_lowest_of_equals(isa):
+    weight = torch.zeros(700, 32)
+    weight[[37, 38, 300, 699]] = 1.0
+    for m in (1, 20):
+        assert gemm.argmax(torch.ones(m, 32), gemm.pack(weight)).tolist() == [37] * m
+        assert gemm.argmax(-torch.ones(m, 32), gemm.pack(weight)).tolist() == [0] * m
+
+
+def test_strided_and_unaligned_rows(isa):
+    source, target = torch.randn(40, 101), torch.full((40, 90), 7.0)
+    x, y = source[1:30:2, 3:70], target[5:20, 1:60]
+    weight = torch.randn(59, 67)
+    gemm.apply(x, gemm.pack(weight), None, y)
+    assert_close(y, x.double() @ weight.double().T, 2e-6)
+    untouched = target.clone()
+    untouched[5:20, 1:60] = 7.0
+    assert (untouched == 7.0).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("shape", [(1, 3000, 64), (300, 40, 64), (65, 250, 96)])
+def test_every_division_among_threads_gives_the_same(isa, shape, threads):
+    m, n, k = shape
+    x, weight = torch.randn(m, k, dtype=torch.bfloat16), gemm.pack(torch.randn(n, k).bfloat16())
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone, best = gemm.linear(x, weight), gemm.argmax(x, weight)
+        torch.set_num_threads(threads)
+        assert torch.equal(gemm.linear(x, weight), alone)
+        assert torch.equal(gemm.argmax(x, weight), best)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_workspace_serves_every_smaller_number_of_rows(isa):
+    for kind in Format:
+        sizes = [(m, 64, 256, 256, 64, 1, 1, kind, 3) for m in range(1, 70)]
+        needs = [gemm.workspace_bytes(fields) for fields in sizes]
+        assert needs == sorted(needs)
+
+
+def test_leading_dimensions_and_no_rows(isa):
+    weight = gemm.pack(torch.randn(20, 12))
+    assert gemm.linear(torch.randn(2, 3, 12), weight).shape == (2, 3, 20)
+    assert gemm.linear(torch.randn(0, 12), weight).shape == (0, 20)
+    assert gemm.argmax(torch.randn(0, 12), weight).shape == (0,)
+
+
+def test_what_does_not_fit_is_refused():
+    weight = gemm.pack(torch.randn(20, 12))
+    with pytest.raises(ValueError, match="12 inputs"):
+        gemm.apply(torch.randn(1, 13), weight, None, torch.empty(1, 20))
+    with pytest.raises(ValueError, match="no place"):
+        gemm.apply(torch.randn(1, 12), weight, None, torch.empty(1, 21))
+    with pytest.raises(ValueError, match="bias"):
+        gemm.linear(torch.randn(1, 12), weight, torch.zeros(20, dtype=torch.float64))
+    with pytest.raises(ValueError, match="float16"):
+        gemm.pack(torch.randn(2, 2).half())
+    with pytest.raises(ValueError, match="Q4_0"):
+        gemm.pack_blocks(torch.zeros(1, 18, dtype=torch.uint8), Format.Q4_0, 64)
+
+
+@pytest.mark.parametrize("cap", ["base", "avx2"])
+def test_the_environment_caps_the_instruction_set(cap):
+    code = (
+        "import torch; from core_plugin_cpu.native import gemm, library;"
+        "x, w = torch.randn(3, 50), torch.randn(7, 50); y = gemm.linear(x, gemm.pack(w));"
+        "print(library.isa(), torch.allclose(y, x @ w.T, atol=1e-4))"
+    )
+    env = {**os.environ, "CORE_CPU_ISA": cap}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [cap, "True"], done.stderr

@@ -1,0 +1,174 @@
+"""Programs: recorded native calls replayed in one foreign call, and the graph facet made of them."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from core_plugin_cpu.attention import NativeAttentionBackend
+from core_plugin_cpu.graphs import EagerGraph, ProgramGraph, ProgramGraphs
+from core_plugin_cpu.native import elementwise, library
+from core_plugin_cpu.native.program import NotReplayableError, record
+
+from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.api.facets import StepShape
+from core.api.models import RopeConfig
+from core.ops import rotary_table
+
+pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
+
+HEADS, KV_HEADS, DIM, BLOCK, VOCAB = 4, 2, 16, 16, 50
+WIDTH, QKV = HEADS * DIM, (HEADS + 2 * KV_HEADS) * DIM
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_worker():
+    with torch.inference_mode():
+        yield
+
+
+class ToyModel:
+    """A forward pass of native calls alone, with embeddings in place of linears."""
+
+    def __init__(self, dtype=torch.float32, layers=3):
+        torch.manual_seed(0)
+        self.embedding, self.qkv, self.mlp = (torch.randn(VOCAB, size).to(dtype) for size in (WIDTH, QKV, 2 * WIDTH))
+        self.norm, self.head_norm = torch.rand(WIDTH).to(dtype), torch.rand(DIM).to(dtype)
+        self.rope = rotary_table(RopeConfig(head_dim=DIM, rotary_dim=DIM), 200).to(dtype)
+        self.backend = NativeAttentionBackend(AttentionContext(torch.device("cpu"), dtype, dtype, BLOCK))
+        sites = [AttentionSite(i, HEADS, KV_HEADS, DIM, 0.25) for i in range(layers)]
+        self.layers = [self.backend.layer(site) for site in sites]
+        self.caches = [torch.zeros(40, *self.backend.kv_layout(site).block_shape, dtype=dtype) for site in sites]
+
+    def forward(self, step):
+        residual = elementwise.gather(self.embedding, step.token_ids)
+        hidden = elementwise.rms_norm(residual, self.norm, 1e-5)
+        for layer, kv in zip(self.layers, self.caches):
+            heads = elementwise.gather(self.qkv, step.token_ids).view(-1, HEADS + 2 * KV_HEADS, DIM)
+            q, k, v = heads.split_with_sizes([HEADS, KV_HEADS, KV_HEADS], dim=1)
+            q, k = elementwise.rms_norm(q, self.head_norm, 1e-5), elementwise.rms_norm(k, self.head_norm, 1e-5)
+            q, k = elementwise.rope(step.positions, q, k, self.rope)
+            layer.write_kv(k, v, kv, step.plan)
+            hidden, residual = elementwise.add_rms_norm(layer.forward(q, kv, step.plan), residual, self.norm, 1e-5)
+            gated = elementwise.gated(elementwise.gather(self.mlp, step.token_ids), "silu")
+            hidden, residual = elementwise.add_rms_norm(gated, residual, self.norm, 1e-5)
+        return hidden
+
+
+def decode_step(model, lengths, seed):
+    """One token for each row; row `i` owns blocks `1 + 5 * i ...`."""
+    rows = len(lengths)
+    generator = torch.Generator().manual_seed(seed)
+    lengths = np.array(lengths, dtype=np.int32)
+    tables = torch.arange(1, 1 + 5 * rows, dtype=torch.int32).view(rows, 5)[:, : -(-int(lengths.max()) // BLOCK)]
+    positions = torch.from_numpy(lengths.astype(np.int64) - 1)
+    slots = tables[torch.arange(rows), positions // BLOCK].long() * BLOCK + positions % BLOCK
+    batch = BatchView(np.arange(rows + 1, dtype=np.int32), lengths, tables, slots, 1, int(lengths.max()))
+    tokens = torch.randint(0, VOCAB, (rows,), generator=generator)
+    return SimpleNamespace(token_ids=tokens, positions=positions, plan=model.backend.plan(batch))
+
+
+STEPS = ([3, 20, 40], [4, 21, 41], [5, 42, 17, 60], [61], [1, 2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_replays_equal_the_forward_pass_step_after_step(isa, dtype):
+    eager, graphed, facet, graphs = ToyModel(dtype), ToyModel(dtype), ProgramGraphs(), {}
+    for number, lengths in enumerate(STEPS):
+        wanted = eager.forward(decode_step(eager, lengths, number))
+        step = decode_step(graphed, lengths, number)
+        key = facet.key(StepShape(len(lengths), len(lengths), 1, max(lengths)))
+        if key not in graphs:
+            graphs[key] = facet.capture(graphed.forward, step)
+        assert isinstance(graphs[key], ProgramGraph)
+        assert torch.equal(graphs[key].replay(step), wanted)
+    for ours, theirs in zip(graphed.caches, eager.caches):
+        assert torch.equal(ours[1:], theirs[1:]), "recording may write to the null block only"
+    assert sorted(graphs) == [1, 2, 4]
+
+
+def test_one_team_for_the_whole_program_gives_the_same(isa):
+    model = ToyModel()
+    # Wide enough for every operation to want threads.
+    step = decode_step(model, [70] * 7, 1)
+    ids = step.token_ids.repeat(60)
+
+    def work():
+        return elementwise.gated(elementwise.rms_norm(elementwise.gather(model.mlp, ids), model.mlp[0], 1e-5), "gelu")
+
+    program, out = record(work, ids)
+    wanted = out.clone()
+    for crew in (False, True, True, False, True):
+        out.zero_()
+        program.run(3, crew=crew)
+        assert torch.equal(out, wanted)
+
+
+def test_a_program_is_one_call_per_operation():
+    model = ToyModel(layers=2)
+    step = decode_step(model, [3, 9], 0)
+    program, _ = record(lambda: model.forward(step))
+    assert program.count == 2 + 2 * 10
+    assert {slot: len(places) for slot, places in program.slots.items()} == {
+        "tokens": 2 + 2 * 9,
+        "rows": 2,
+        "token_ids": 5,
+        "positions": 2,
+        "slots": 2,
+        "query_starts": 2,
+        "seq_lens": 2,
+        "table": 2,
+        "table_stride": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: x + 1,
+        lambda x: x.t().contiguous(),
+        lambda x: x.mul_(2),
+        lambda x: x[:, torch.tensor([0])],
+        lambda x: elementwise.rms_norm(x, x[0], 1e-5).sum().item(),
+    ],
+)
+def test_work_that_a_program_would_miss_is_refused(work):
+    x = torch.randn(4, 4)
+    with pytest.raises(NotReplayableError, match="aten"):
+        record(lambda: work(x))
+
+
+def test_views_are_no_work_and_data_is_read_anew():
+    x, weight = torch.randn(4, 8), torch.rand(4)
+    program, out = record(lambda: elementwise.rms_norm(x.view(-1, 4)[2:].unsqueeze(0), weight, 1e-5).flatten(0, 1))
+    wanted = -out
+    x.neg_()
+    program.run(1)
+    assert program.count == 1 and torch.equal(out, wanted)
+
+
+def test_a_model_with_torch_in_it_runs_as_it_is():
+    facet, step = ProgramGraphs(), decode_step(ToyModel(), [2, 3], 0)
+    calls = []
+
+    def forward(inputs):
+        calls.append(inputs)
+        return torch.ones(len(inputs.token_ids), 3) * 2
+
+    graph = facet.capture(forward, step)
+    assert isinstance(graph, EagerGraph) and "no native call" in facet.refused
+    assert torch.equal(graph.replay(step), torch.full((2, 3), 2.0)) and calls[-1] is step
+    assert facet.key(StepShape(2, 2, 1, 3)) is None
+
+
+def test_other_attention_is_not_recorded():
+    facet = ProgramGraphs()
+    graph = facet.capture(lambda step: torch.ones(1), SimpleNamespace(token_ids=torch.zeros(1), plan=object()))
+    assert isinstance(graph, EagerGraph) and "cpu_native" in facet.refused
+
+
+def test_prompts_and_very_wide_steps_have_no_program():
+    facet = ProgramGraphs()
+    assert [facet.key(StepShape(n, n, 1, 9)) for n in (1, 2, 3, 5, 256)] == [1, 2, 4, 8, 256]
+    assert facet.key(StepShape(257, 257, 1, 9)) is None
+    assert facet.key(StepShape(4, 2, 3, 9)) is None

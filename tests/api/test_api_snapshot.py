@@ -1,0 +1,91 @@
+"""The public interface changes on purpose only."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from pydantic import BaseModel
+
+from core.api import DESCRIPTORS, versions
+from core.api.versions import API_VERSIONS, STABLE, accepts
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("api_snapshot", ROOT / "tools" / "api_snapshot.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_interface_is_as_recorded(tool):
+    lines = tool.differences(json.loads(tool.SNAPSHOT.read_text()), tool.interface())
+    message = "\n".join(lines)
+    assert not lines, f"the public interface changed:\n{message}\nIf this is meant: {tool.COMMAND}"
+
+
+def test_the_snapshot_reaches_every_corner(tool):
+    names = tool.interface()
+    for name in (
+        "API core.platforms",
+        "API core.plugins",
+        "core.api.AttentionSpec.kv_managers",
+        "core.api.AttentionSpec.name",
+        "core.api.Platform.open",
+        "core.api.KVSpec.window",
+        "core.api.accepts",
+        "core.api.SamplingView.extra_args",
+        "core.api.CoreError.__init__",
+        "core.api.CoreError.from_dict",
+        "hook core_configure",
+        "core.testing.tinymodels.tiny_llama",
+    ):
+        assert name in names
+    assert names["hook core_waive"] == "(problem: 'Problem') -> 'Waiver | None' first result"
+    assert names["core.api.Descriptor.band"] == "field Band = 2"
+    assert names["core.api.Descriptor.name"] == "field str = required"
+
+
+class Before(Protocol):
+    def act(self, x: int) -> str: ...
+
+
+class Model(BaseModel):
+    a: int
+    b: str = "x"
+
+
+@dataclass
+class Data:
+    a: int
+    b: tuple[int, ...] = ()
+
+
+def test_every_kind_of_change_is_seen_and_readable(tool):
+    old = {**tool._described("P", Before), **tool._described("M", Model), **tool._described("D", Data)}
+    assert old["P.act"] == "(self, x: 'int') -> 'str'"
+    assert (old["M.a"], old["M.b"]) == ("field int = required", "field str = 'x'")
+    assert old["D.b"] == "field tuple[int, ...] = ()"
+    new = {**old, "P.act": "(self) -> 'str'", "P.fresh": "()"}
+    del new["M.b"]
+    assert tool.differences(old, new) == [
+        "- M.b: field str = 'x'",
+        "~ P.act: (self, x: 'int') -> 'str'  ->  (self) -> 'str'",
+        "+ P.fresh: ()",
+    ]
+    assert tool.differences(old, old) == []
+
+
+def test_versions_are_a_table_of_every_kind():
+    table = versions()
+    assert set(table) == {*API_VERSIONS, "core.plugins"} == {*DESCRIPTORS, "core.plugins"}
+    assert {group for group, version in table.items() if version.tier == "stable"} == STABLE
+    assert len(STABLE) == 7
+    assert all(accepts(group, version.api) for group, version in table.items() if group in API_VERSIONS)

@@ -1,0 +1,276 @@
+"""Every kind has a page, and what the page says and shows is so: its example installs, loads and works."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import core.api as api
+from core import LLM, SamplingParams
+from core.api import hooks as specifications
+from core.api.descriptors import DESCRIPTORS, Descriptor
+from core.cli import main as cli
+from core.engine.sampling import Grammar
+from core.plugins.drivers import load_entries, load_impl
+from core.plugins.hooks import Hooks
+from core.plugins.kinds import HOOKS_GROUP, KINDS
+
+PAGES = Path(__file__).parents[2] / "docs" / "plugins" / "kinds"
+PROTOCOLS = {
+    "core.platforms": (api.Platform, api.GraphFacet, api.CollectiveFacet),
+    "core.attention_backends": (api.AttentionBackend, api.AttentionLayer, api.AfterLoad, api.ReportsKV, api.KVManager),
+    "core.quantization": (api.QuantScheme, api.LayerQuant),
+    "core.models": (api.Model, api.LayerBuilder),
+    "core.weight_loaders": (api.CheckpointReader,),
+    "core.model_sources": (api.ModelSource,),
+    "core.tool_parsers": (api.OutputParser,),
+    "core.kv_connectors": (api.KVConnector, api.KVConnectorWorker),
+    "core.weight_transfer": (api.WeightReceiver,),
+    "core.executors": (api.Executor,),
+    "core.schedulers": (api.SchedulerPolicy, api.AdmissionPolicy, api.ChunkPolicy),
+    "core.logits": (api.LogitsProcessor,),
+    "core.stat_sinks": (api.StatSink,),
+    "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient),
+    "core.commands": (api.Command,),
+    "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
+    "core.drafters": (api.Drafter,),
+}
+"""What each page must tell of; the first is what `impl` must have."""
+
+PATHS = ("worker_impl", "sender", "shape", "probe", "check", "refine", "options")
+DRIVERS = sorted(group.removeprefix("core.") for group in DESCRIPTORS)
+GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
+OPTIONS = {"dtype": "float32", "num_blocks": 40}
+PROMPT = {"prompt_token_ids": [5, 9, 14, 3, 3, 77, 8]}
+
+
+def _members(protocol):
+    """Names that a protocol asks for, attributes included."""
+    annotated = set(getattr(protocol, "__annotations__", {}))
+    return sorted({name for name in vars(protocol) if not name.startswith("_")} | annotated)
+
+
+def test_every_kind_has_a_page_and_every_page_a_kind():
+    names = {group.removeprefix("core.") for group in KINDS if group != HOOKS_GROUP} | {"hooks"}
+    assert {path.stem for path in PAGES.glob("*.md")} == names | {"README"}
+
+
+def test_the_list_of_kinds_is_the_table_of_versions():
+    rows = re.findall(r"^\| \[.*?\| `(core\.\w+)` \| (\d+) \| (\w+) \|", (PAGES / "README.md").read_text(), re.M)
+    assert {group: (int(number), tier) for group, number, tier in rows} == dict(api.versions())
+
+
+@pytest.mark.parametrize("page", DRIVERS)
+def test_a_page_tells_every_field_and_every_method(page):
+    text = (PAGES / f"{page}.md").read_text()
+    kind = DESCRIPTORS[f"core.{page}"]
+    fields = set(kind.model_fields) - set(Descriptor.model_fields)
+    assert {name for name in fields if f"| `{name}` |" not in text} == set()
+    members = {name for protocol in PROTOCOLS.get(f"core.{page}", ()) for name in _members(protocol)}
+    assert {name for name in members if name not in text} == set()
+    assert f"| API integer, tier | {api.versions()[kind.group].api}, {api.versions()[kind.group].tier} |" in text
+    flag = KINDS[kind.group].flag
+    assert flag in text
+
+
+@pytest.mark.parametrize("page", DRIVERS)
+def test_the_example_of_a_page_installs_and_loads(example, page):
+    found = example(page)
+    for entry in found.entries:
+        assert entry.group == f"core.{page}"
+        candidates, failures = load_entries(entry.group, [entry])
+        assert failures == []
+        descriptor = candidates[0].descriptor
+        implementation = load_impl(descriptor.impl, entry)
+        for name in _members(PROTOCOLS[entry.group][0]) if entry.group in PROTOCOLS else ():
+            made = f"self.{name} = " in inspect.getsource(implementation)
+            assert made or hasattr(implementation, name), f"{descriptor.impl} has no {name}"
+        paths = [path for name, path in descriptor if name in PATHS and path is not None]
+        assert all(load_impl(path, entry) is not None for path in paths)
+
+
+def test_the_hooks_page_tells_every_hook_and_its_example_fits(example, monkeypatch):
+    found = example("hooks")
+    names = {name for name in vars(specifications) if name.startswith("core_")}
+    assert {name for name in names if f"`{name}(" not in found.text} == set()
+    hooks = Hooks(found.entries)
+    assert hooks.failures == [] and hooks.has("core_request")
+    ((entry, finding),) = hooks.doctor()
+    assert entry.name == "house" and "GiB" in finding.message
+    ((_, problem),) = hooks.validate({"server": {"host": "0.0.0.0"}})
+    assert hooks.waive(problem) is None
+    draft = api.RequestDraft([1] * 100_001, SamplingParams())
+    assert isinstance(hooks.request(draft, lambda draft, patch: draft), api.Reject)
+
+
+# -- the examples at work ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def plain(llama):
+    with LLM(llama, **OPTIONS) as llm:
+        return llm.generate([PROMPT], GREEDY)[0].outputs[0].token_ids
+
+
+@pytest.mark.parametrize(
+    ("page", "options"),
+    [
+        ("attention_backends", {"attention_backend": "dense"}),
+        ("executors", {"executor": "nearby"}),
+        ("schedulers", {"scheduling_policy": "shortest"}),
+        ("kernels", {"kernel": ["rms_norm=acme_rms_norm"]}),
+        ("kv_connectors", {"kv_connector": ["attic"]}),
+        ("stat_sinks", {"stat_sink": ["ledger"]}),
+        ("logits", {"logits_processor": ["quiet"]}),
+    ],
+)
+def test_an_example_leaves_the_tokens_as_they_are(example, llama, plain, page, options, tmp_path):
+    example(page)
+    settings = {"plugin_options": {"ledger": {"path": str(tmp_path / "ledger")}}} if page == "stat_sinks" else {}
+    with LLM(llama, **OPTIONS, **options, **settings) as llm:
+        assert llm.generate([PROMPT], GREEDY)[0].outputs[0].token_ids == plain
+    if settings:
+        assert '"output_tokens": 8' in (tmp_path / "ledger").read_text()
+
+
+def test_the_quantization_example_is_close_to_the_plain_weights(example, llama, plain):
+    example("quantization")
+    with LLM(llama, **OPTIONS, quantization="rounded") as llm:
+        tokens = llm.generate([PROMPT], GREEDY)[0].outputs[0].token_ids
+    assert len(tokens) == 8 and tokens[0] == plain[0]
+
+
+def test_the_logits_example_lowers_what_it_is_told_to(example, llama, plain):
+    example("logits")
+    with LLM(llama, **OPTIONS, logits_processor=["quiet"]) as llm:
+        quiet = GREEDY.replace(extra_args={"quiet": plain[:1]})
+        assert llm.generate([PROMPT], quiet)[0].outputs[0].token_ids[0] != plain[0]
+
+
+def test_the_structured_output_example_gives_digits(example, llama):
+    example("structured_output")
+    params = SamplingParams(temperature=1.0, seed=1, max_tokens=6, min_tokens=3, grammar=Grammar("regex", "[0-9]+"))
+    with LLM(llama, **OPTIONS, structured_output="digits") as llm:
+        assert llm.generate([PROMPT], params)[0].outputs[0].text.isdecimal()
+
+
+def test_the_weight_transfer_example_brings_weights(example, llama, plain, tmp_path):
+    example("weight_transfer")
+    from acme_core_npz.sender import send
+    from safetensors.torch import load_file
+
+    state = load_file(f"{llama}/model.safetensors")
+    send(tmp_path / "new.npz", {name: (tensor * 0 + 0.01).numpy() for name, tensor in state.items()})
+    send(tmp_path / "old.npz", {name: tensor.numpy() for name, tensor in state.items()})
+    with LLM(llama, **OPTIONS, weight_transfer="npz") as llm:
+        llm.call("update_weights", {"path": str(tmp_path / "new.npz"), "version": "flat"})
+        assert llm.generate([PROMPT], GREEDY)[0].outputs[0].token_ids != plain
+        llm.call("update_weights", {"path": str(tmp_path / "old.npz"), "version": "first"})
+        assert llm.generate([PROMPT], GREEDY)[0].outputs[0].token_ids == plain
+
+
+def test_the_platform_example_runs_work_in_order(example):
+    example("platforms")
+    from acme_core_npu.platform import Npu
+    from acme_core_npu.probe import probe
+
+    assert not probe().available
+    platform = Npu()
+    assert platform.open(threads=None, seed=0) == torch.device("cpu")
+    stream, done = platform.stream(), []
+    pending = [stream.submit(lambda i=i: done.append(i) or torch.is_inference_mode_enabled()) for i in range(5)]
+    assert all(one.result() for one in pending) and done == [0, 1, 2, 3, 4]
+    stream.close()
+
+
+def test_the_parser_example_reads_calls_in_any_pieces(example):
+    example("tool_parsers")
+    from acme_core_calls.parser import AcmeParser
+
+    text = 'Look.\nCALL find {"q": 1}\nCALL stop'
+
+    def read(size):
+        parser = AcmeParser(api.ParserContext())
+        return [e for i in range(0, len(text), size) for e in parser.feed(text[i : i + size])] + parser.finish()
+
+    assert read(1) == read(7) == read(len(text))
+    assert read(1)[1:3] == [api.ToolStart(0, "find"), api.ToolArguments(0, '{"q": 1}')]
+
+
+def test_the_drafter_example_repeats_what_came_before(example):
+    example("drafters")
+    from acme_core_echo.drafter import Echo
+
+    drafter = Echo(api.DrafterContext(max_rows=2, max_draft=2, vocab_size=9))
+    drafter.admit(0, np.array([1, 2, 3, 4, 2], np.int32))
+    drafter.admit(1, np.array([5, 6], np.int32))
+    assert drafter.propose([0, 1], 8) == [[3, 4], []]
+    drafter.observe([0], [[3]])
+    assert drafter.propose([0], 1) == [[4]]
+    drafter.release(0)
+
+
+def test_the_command_example_says_hello(example, capsys):
+    example("commands")
+    assert cli.main(["hello", "there"]) == 0
+    assert capsys.readouterr().out == "hello there\n"
+
+
+def test_the_source_and_loader_examples_find_and_read(example, tmp_path, monkeypatch):
+    example("model_sources")
+    example("weight_loaders")
+    from acme_core_plainfile.reader import PlainReader
+    from acme_core_store.source import Store
+
+    monkeypatch.setenv("CORE_PLUGIN_STORE", str(tmp_path / "store"))
+    (tmp_path / "store" / "small").mkdir(parents=True)
+    assert Store().resolve("elsewhere") is None
+    with pytest.raises(api.CheckpointError, match="no model 'big'"):
+        Store().resolve("store:big")
+    path = Path(Store().resolve("store:small").path)
+    (path / "acme.json").write_text('{"architectures": ["A"]}')
+    np.savez(path / "weights.npz", w=np.ones((2, 3), np.float32))
+    reader = PlainReader()
+    assert reader.recognises(path) and reader.inspect(path).architecture == "A"
+    seen = []
+    (tensor,) = reader.tensors(path, seen.append)
+    assert (tensor.name, tensor.shape, seen) == ("w", (2, 3), [24])
+    assert torch.equal(tensor.dense(torch.float32), torch.ones(2, 3))
+
+
+def test_the_route_example_declares_under_its_name(example):
+    example("routes")
+    from acme_core_haiku.routes import Haiku
+
+    from core.server.plugged import PluginRoutes, RouteTable
+
+    table = RouteTable()
+    Haiku({}).declare(PluginRoutes(table, "haiku", "'haiku'"))
+    assert [(route.method, route.path) for route in table.routes] == [("POST", "/x/haiku")]
+
+
+def test_the_model_example_builds_on_the_builder(example):
+    found = example("models")
+    from acme_core_tiny.model import Tiny
+    from acme_core_tiny.shape import shape
+    from core_plugin_torch_sdpa.backend import TorchSdpaBackend
+    from core_plugin_unquantized.scheme import Plain
+
+    from core.layers.builder import Builder
+
+    config = {"vocab_size": 11, "hidden_size": 8, "num_attention_heads": 2, "max_position_embeddings": 32}
+    cpu = torch.device("cpu")
+    backend = TorchSdpaBackend(api.AttentionContext(cpu, torch.float32, torch.float32, 4))
+    builder = Builder(Plain(api.QuantContext(cpu, torch.float32, {})), backend, device=cpu, dtype=torch.float32)
+    Tiny(config, builder)
+    names = sorted(name for group in builder.groups for name in group.targets())
+    assert names == sorted(
+        [f"model.attn.{part}_proj.weight" for part in "qkvo"]
+        + ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
+    )
+    assert shape(config).head_dim == 4 and found.project["name"] == "acme-core-tiny"

@@ -1,0 +1,111 @@
+"""Plugin distributions made on the spot: real packages with real metadata, on `sys.path` for one test."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from core.testing.conformance import Level, run
+from core.testing.conformance.table import checks_of
+
+NUMBER = itertools.count()
+
+METADATA = "Metadata-Version: 2.4\nName: {dist}\nVersion: 1.0\nSummary: Broken on purpose\nLicense-Expression: MIT\n"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Tiny tensors gain nothing by threads, and lose much on a busy machine."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A distribution: its name, its import package, the directory it is in."""
+
+    dist: str
+    package: str
+    site: Path
+
+    def report(self, *areas: str, level: Level = Level.L1, checks: tuple[str, ...] = ()):
+        """Run the checks of these areas (all of the kind's, if none is named) on its only plugin."""
+        names = checks or tuple(check.name for area in areas for check in checks_of(area))
+        return run(self.dist, level=level, checks=names).plugins[0]
+
+    def failing(self, *areas: str, level: Level = Level.L1) -> dict[str, str]:
+        """Return the checks that fail, with what they say."""
+        return {one.check: one.message for one in self.report(*areas, level=level).failures}
+
+
+@pytest.fixture
+def make_plugin(tmp_path, monkeypatch) -> Iterator:
+    """`make_plugin(group, modules, ...)` installs a distribution; `PKG` in sources is its package's name."""
+    packages: list[str] = []
+
+    def make(
+        group: str,
+        modules: dict[str, str],
+        *,
+        name: str = "broken",
+        value: str = "PKG.manifest:SPEC",
+        metadata: str = METADATA,
+        files: tuple[str, ...] = (),
+        package: str | None = None,
+    ) -> Made:
+        number = next(NUMBER)
+        package = package or f"acme_broken_{number}"
+        dist, site = f"acme-broken-{number}", tmp_path / f"site{number}"
+        info = site / f"acme_broken_{number}-1.0.dist-info"
+        info.mkdir(parents=True)
+        for path, source in modules.items():
+            target = site / package / f"{path}.py"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(source.replace("PKG", package))
+        (site / package / "__init__.py").touch()
+        (info / "METADATA").write_text(metadata.format(dist=dist))
+        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value.replace('PKG', package)}\n")
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in (f"{package}/__init__.py", *files)))
+        monkeypatch.syspath_prepend(str(site))
+        packages.append(package)
+        return Made(dist, package, site)
+
+    yield make
+    for name in [name for name in sys.modules if name.split(".")[0] in packages]:
+        del sys.modules[name]
+
+
+PARSER = """
+from core.api import Text
+
+class Parser:
+    def __init__(self, ctx): pass
+    def feed(self, text, token_ids=()): return [Text(text)] if text else []
+    def finish(self): return []
+"""
+
+
+def parser_manifest(extra: str = "", **fields: object) -> str:
+    """Return the manifest of a tool parser, `extra` code before the descriptor."""
+    given = {"name": "broken", "impl": "PKG.parser:Parser", "api": 1, "summary": "s", **fields}
+    arguments = ", ".join(f"{key}={value!r}" for key, value in given.items())
+    return f"from core.api import ToolParserSpec\n{extra}\nSPEC = ToolParserSpec({arguments})\n"
+
+
+@pytest.fixture
+def make_parser(make_plugin):
+    """`make_parser(extra=..., parser=..., **fields)`: a sound tool parser, but for what is given."""
+
+    def make(extra: str = "", *, parser: str = PARSER, modules: dict[str, str] | None = None, fields=None, **options):
+        sources = {"manifest": parser_manifest(extra, **(fields or {})), "parser": parser, **(modules or {})}
+        return make_plugin("core.tool_parsers", sources, **options)
+
+    return make

@@ -1,0 +1,145 @@
+"""Each attention check finds the backend that is wrong in its way, and only that check does."""
+
+from __future__ import annotations
+
+import pytest
+
+MANIFEST = """
+from core.api import AttentionSpec
+
+SPEC = AttentionSpec(
+    name="broken", impl="PKG.backend:Backend", api=1, summary="s", devices={devices}, dtypes={dtypes},
+    kv_dtypes={dtypes}, features={features},
+)
+"""
+
+# Wrong where `wrong(batch, site, ctx)` says so, in every value that `forward` gives.
+BACKEND = """
+from types import SimpleNamespace
+from core_plugin_torch_sdpa.backend import TorchSdpaBackend, TorchSdpaLayer
+import numpy as np
+import torch
+
+def wrong(batch, site, ctx):
+    counts = np.diff(batch.query_starts)
+    lens = batch.seq_lens
+    rows = len(lens)
+    return {condition}
+
+class Layer:
+    def __init__(self, inner, site, ctx):
+        self.inner, self.site, self.ctx, self.known = inner, site, ctx, set()
+
+    def write_kv(self, k, v, kv, plan):
+        self.inner.write_kv(k, v, kv, plan.inner)
+        {write}
+
+    def forward(self, q, kv, plan):
+        out = self.inner.forward(q, kv, plan.inner)
+        {forward}
+        return out + 0.5 if wrong(plan.batch, self.site, self.ctx) else out
+
+class Backend(TorchSdpaBackend):
+    def plan(self, batch):
+        return SimpleNamespace(inner=super().plan(batch), batch=batch)
+
+    def layer(self, site):
+        return Layer(super().layer(site), site, self._ctx)
+    {more}
+"""
+
+KNOWN = """
+        used = -(-torch.from_numpy(plan.batch.seq_lens) // self.ctx.block_size)
+        blocks = {b for table, n in zip(plan.batch.block_tables.tolist(), used.tolist()) for b in table[:n]}
+        if not blocks <= self.known: out = out + 0.5
+"""
+
+CASES = {
+    "prefill_matches_reference": {"condition": "rows == 6 and (counts == lens).all()"},
+    "decode_matches_reference": {"condition": "rows == 6 and (counts == 1).all() and lens.max() < 100"},
+    "mixed_batch_matches_reference": {"condition": "rows == 5 and 40 in counts"},
+    "chunked_prefill_equals_whole": {"condition": "rows == 1 and counts[0] == 37"},
+    "grouped_heads_match_reference": {"condition": "site.num_heads == 16"},
+    "head_dims_match_reference": {"condition": "site.head_dim == 80"},
+    "block_sizes_match_reference": {"condition": "ctx.block_size == 3"},
+    "every_dtype_matches_reference": {"condition": "ctx.kv_dtype == torch.float16 and ctx.dtype == torch.bfloat16"},
+    "sliding_window_matches_reference": {"condition": "site.window == 7"},
+    "softcap_matches_reference": {"condition": "site.softcap == 1.5"},
+    "scattered_blocks_match_reference": {
+        "condition": "lens.tolist() == [70, 33, 90] and (np.diff(batch.block_tables[0, :5].numpy()) < 0).any()"
+    },
+    "unused_content_does_not_matter": {"forward": "out = out + kv[0].float().mean()"},
+    "very_different_lengths_match_reference": {"condition": "lens.max() > 600"},
+    "one_plan_serves_every_layer": {"condition": "site.layer >= 2"},
+    "blocks_can_be_copied": {
+        "write": "self.known |= set((plan.batch.slots // self.ctx.block_size).tolist())",
+        "forward": KNOWN.strip(),
+    },
+    "writes_touch_only_their_blocks": {"write": "kv[0] += 1.0"},
+    "leaves_its_inputs_alone": {"write": "k.zero_()"},
+    "layout_holds_the_keys_and_values": {
+        "more": """
+    def kv_layout(self, site):
+        from core.api import KVLayout
+        inner = super().kv_layout(site)
+        class Small(KVLayout):
+            bytes_per_block = 1
+        return Small(inner.block_shape, inner.dtype)
+"""
+    },
+}
+
+
+@pytest.fixture
+def backend(make_plugin):
+    def make(
+        devices=("cpu",), dtypes=("float32", "bfloat16", "float16"), features=("sliding_window", "softcap"), **parts
+    ):
+        fields = {"condition": "False", "write": "pass", "forward": "pass", "more": "", **parts}
+        source = BACKEND
+        for key, value in fields.items():
+            source = source.replace("{" + key + "}", value)
+        manifest = MANIFEST.format(devices=set(devices), dtypes=set(dtypes), features=set(features) or "frozenset()")
+        return make_plugin("core.attention_backends", {"manifest": manifest, "backend": source})
+
+    return make
+
+
+@pytest.mark.covers("ATTN-01")
+@pytest.mark.parametrize("check", CASES)
+def test_the_check_and_no_other_fails(backend, check):
+    assert set(backend(**CASES[check]).failing("attention")) == {check}
+
+
+def test_a_slow_backend_is_not_faster_than_the_reference(backend):
+    from core.testing.conformance import Level
+
+    made = backend(forward="import time; time.sleep(0.003)", dtypes=("float32",))
+    report = made.report(level=Level.L3, checks=("faster_than_reference",))
+    assert [one.status for one in report.outcomes] == ["failed"]
+    assert "times the speed of 'torch_sdpa'" in report.outcomes[0].message
+
+
+def test_what_is_not_declared_is_not_asked(backend):
+    made = backend(features=(), dtypes=("float32",), condition="site.window is not None or site.softcap is not None")
+    report = made.report("attention")
+    skipped = {one.check for one in report.outcomes if one.status == "skipped"}
+    assert (report.failures, skipped) == ([], {"sliding_window_matches_reference", "softcap_matches_reference"})
+
+
+def test_a_backend_for_an_absent_device_stays_at_l0(backend):
+    from core.testing.conformance import Level
+
+    report = backend(devices=("xpu",)).report("manifest", "attention")
+    assert {one.status for one in report.outcomes if one.level == Level.L1} == {"unavailable"}
+    assert report.level == Level.L0
+
+
+def test_a_reference_device_stands_in_for_an_absent_one(make_plugin, backend):
+    made = backend(devices=("xpu",), dtypes=("float32",))
+    (made.site / made.package / "conformance.py").write_text(
+        "from core.testing.conformance import ReferenceDevice\n"
+        "def samples():\n    yield ReferenceDevice('interpreter')\n"
+    )
+    report = made.report("attention", checks=("prefill_matches_reference", "head_dims_match_reference"))
+    assert [one.status for one in report.outcomes] == ["passed", "passed"]

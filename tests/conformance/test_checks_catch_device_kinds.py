@@ -1,0 +1,371 @@
+"""Each check of platforms, quantization methods and models finds the plugin that is wrong in its way."""
+
+from __future__ import annotations
+
+import pytest
+
+PLATFORM_MANIFEST = """
+from core.api import PlatformSpec
+
+SPEC = PlatformSpec(
+    name="broken", impl="PKG.platform:Platform", api=1, summary="s", device_type="cpu", probe="PKG.probe:probe",
+    dtypes=("float32",),
+)
+"""
+
+PROBE = """
+from core.api import ProbeResult
+
+def probe():
+    return ProbeResult(available=True, reason="here")
+"""
+
+PLATFORM = """
+import torch
+from core.api import MemorySnapshot, EngineError
+from core_plugin_cpu.platform import CPUPlatform
+from core_plugin_cpu.stream import ThreadStream
+
+class Platform(CPUPlatform):
+    pass
+"""
+
+
+@pytest.fixture
+def platform(make_plugin):
+    def make(body: str = "pass", probe: str = PROBE, before: str = ""):
+        source = f"{PLATFORM}\n{before}\n\nclass Platform(Platform):\n    {body}\n"
+        return make_plugin("core.platforms", {"manifest": PLATFORM_MANIFEST, "probe": probe, "platform": source})
+
+    return make
+
+
+def test_a_sound_platform_passes(platform):
+    assert platform().failing("platforms") == {}
+
+
+@pytest.mark.covers("PLAT-01")
+@pytest.mark.parametrize(
+    ("checks", "probe"),
+    [
+        ({"probe_never_raises"}, "def probe():\n    open('/proc/self/status').read()\n    return R"),
+        ({"probe_is_quick_and_light"}, "def probe():\n    import time; time.sleep(1.1)\n    return R"),
+        ({"probe_is_quick_and_light"}, "def probe():\n    import sys; sys.modules['torch'] = sys\n    return R"),
+        (
+            {"probe_result_is_data"},
+            "import itertools\nC = itertools.count()\n"
+            "def probe():\n    return ProbeResult(available=True, reason=str(next(C)))",
+        ),
+    ],
+    ids=["raises", "slow", "heavy", "changes"],
+)
+def test_probes(platform, checks, probe):
+    source = "from core.api import ProbeResult\nR = ProbeResult(available=True)\n" + probe
+    made = platform(probe=source)
+    names = ("probe_never_raises", "probe_is_quick_and_light", "probe_result_is_data")
+    if checks != {"probe_result_is_data"}:
+        names = names[:2]  # the third calls the probe in this process
+    assert {one.check for one in made.report(checks=names).failures} == checks
+
+
+def test_a_probe_that_raises_anyway_is_caught(platform):
+    made = platform(probe="def probe():\n    raise OSError('no driver')")
+    (failure,) = made.report(checks=("probe_never_raises",)).failures
+    assert "no driver" in failure.message
+
+
+CROSSED = """
+from concurrent.futures import ThreadPoolExecutor
+class Crossed:
+    def __init__(self): self.pool = ThreadPoolExecutor(3); self.closed = False
+    def submit(self, work):
+        if self.closed: raise EngineError("CORE-X000", "closed")
+        return self.pool.submit(work)
+    def close(self): self.closed = True; self.pool.shutdown()
+"""
+
+EAGER = """
+from concurrent.futures import Future
+class Eager(ThreadStream):
+    def submit(self, work):
+        pending = super().submit(work)
+        pending.exception()
+        return pending
+"""
+
+SWALLOWING = """
+class Swallowing(ThreadStream):
+    def submit(self, work):
+        def quiet():
+            try: return work()
+            except KeyError: return None
+        return super().submit(quiet)
+"""
+
+OPEN_FOR_EVER = """
+class OpenForEver(ThreadStream):
+    def close(self): pass
+"""
+
+
+GRAPHS = """
+class Graphs:
+    def key(self, shape): return shape.num_tokens
+    def capture(self, forward, step):
+        self.forward, self.captured = forward, step
+        return self
+    def replay(self, step): return self.forward({replayed})
+"""
+
+GROUP = """
+class Group:
+    rank, world_size, alignment = 0, 1, 1
+    def all_reduce(self, tensor): return tensor {reduced}
+    def all_gather(self, tensor, dim): return tensor
+    def all_to_all(self, tensor, splits): return tensor
+    def broadcast(self, tensor, source): return tensor
+    def barrier(self): pass
+"""
+
+FACETS = "graphs = Graphs()\n    collectives = Group()"
+
+
+def test_sound_facets_pass(platform):
+    before = GRAPHS.replace("{replayed}", "step") + GROUP.replace("{reduced}", "")
+    report = platform(FACETS, before=before).report("platforms")
+    skipped = [one.check for one in report.outcomes if one.status == "skipped"]
+    assert (report.failures, skipped) == ([], ["memory_sees_allocations"])
+
+
+@pytest.mark.covers("COMP-03")
+@pytest.mark.parametrize(
+    ("check", "replayed", "reduced"),
+    [
+        ("graphs_replay_what_was_captured", "self.captured", ""),
+        ("collectives_of_one_rank_change_nothing", "step", "* 2"),
+    ],
+)
+def test_facets(platform, check, replayed, reduced):
+    before = GRAPHS.replace("{replayed}", replayed) + GROUP.replace("{reduced}", reduced)
+    assert set(platform(FACETS, before=before).failing("platforms")) == {check}
+
+
+@pytest.mark.parametrize(
+    ("check", "body", "before"),
+    [
+        ("opens_its_device", "def describe(self): return {'threads': 1}", ""),
+        ("opens_its_device", "def open(self, **named): super().open(**named); return 'cpu'", ""),
+        (
+            "open_seeds_the_generators",
+            "def open(self, *, threads, seed): return super().open(threads=threads, seed=5)",
+            "",
+        ),
+        ("memory_is_plausible", "def memory(self): return MemorySnapshot(100, 101)", ""),
+        ("stream_keeps_order", "def stream(self): return Crossed()", CROSSED),
+        ("submit_does_not_wait", "def stream(self): return Eager(1)", EAGER),
+        ("stream_delivers_exceptions", "def stream(self): return Swallowing(1)", SWALLOWING),
+        ("closes_for_good", "def stream(self): return OpenForEver(1)", OPEN_FOR_EVER),
+    ],
+)
+def test_platforms(platform, check, body, before):
+    assert set(platform(body, before=before).failing("platforms")) == {check}
+
+
+QUANT_MANIFEST = """
+from core.api import QuantSpec
+
+SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({METHODS}))
+"""
+
+# A sound method whose layer is changed at one point; `fill` counts how often weights were finalized.
+SCHEME = """
+import torch
+from torch.nn.functional import embedding, linear
+
+class Scheme:
+    def __init__(self, ctx): self.ctx = ctx
+    def for_site(self, site): return Layer(site, self.ctx.dtype)
+
+class Layer:
+    def __init__(self, site, dtype): self.site, self.dtype, self.times = site, dtype, 0
+    def declare(self, params):
+        rows = sum(n for _, n in self.site.parts)
+        params.declare("weight", (rows, self.site.in_features), self.dtype, rows=self.site.parts)
+        if self.site.bias: params.declare("bias", (rows,), self.dtype, rows=self.site.parts)
+    def decode(self, param, tensor): return tensor.dense(self.dtype)
+    def finalize(self, params):
+        self.times += 1
+        site = self.site
+        {finalize}
+        return params
+    def apply(self, x, params):
+        site, tokens = self.site, len(x)
+        weight, bias = params["weight"], params.get("bias")
+        out = embedding(x, weight) if site.kind == "embedding" else linear(x, weight, bias)
+        {apply}
+        return out
+"""
+
+QUANT_CASES = {
+    "linear_equals_dequantized": {"apply": "if tokens == 33 and site.bias and len(site.parts) == 1: out = out - bias"},
+    "merged_parts_equal_separate_parts": {"apply": "if len(site.parts) > 1: out = out.roll(1, 1)"},
+    "embedding_equals_dequantized": {"apply": "if site.kind == 'embedding' and tokens == 17: out = out * 1.2"},
+    "lm_head_equals_dequantized": {"apply": "if site.kind == 'lm_head' and tokens == 3: out = out * 1.2"},
+    "loading_again_gives_the_same": {"apply": "if self.times == 2 and tokens == 4: out = out + 1e-4"},
+    "other_weights_replace_the_first": {"finalize": "self.first = getattr(self, 'first', params); params = self.first"},
+    "finalize_is_pure": {
+        "finalize": "params['weight'].mul_(1.0); params['weight'][0, 0] += 1e-6 * (params['weight'][0, 1] == 1)"
+    },
+    "apply_leaves_its_inputs_alone": {"apply": "if tokens == 4: weight[0, 0] += 1"},
+}
+
+
+@pytest.fixture
+def scheme(make_plugin):
+    def make(methods: str = '{"none"}', **parts: str):
+        source = SCHEME
+        for key in ("finalize", "apply"):
+            source = source.replace("{" + key + "}", parts.get(key, "pass"))
+        manifest = QUANT_MANIFEST.replace("{METHODS}", methods)
+        return make_plugin("core.quantization", {"manifest": manifest, "scheme": source})
+
+    return make
+
+
+@pytest.mark.parametrize("check", QUANT_CASES)
+def test_quantization(scheme, check):
+    assert set(scheme(**QUANT_CASES[check]).failing("quantization")) == {check}
+
+
+def test_a_method_is_checked_with_the_samples_of_its_formats_loader(scheme):
+    sound = scheme('{"gguf"}')
+    assert sound.failing("quantization") == {}
+    wrong = scheme('{"gguf"}', apply="if len(site.parts) == 2: out = out.flip(1)")
+    assert set(wrong.failing("quantization")) == {"merged_parts_equal_separate_parts"}
+
+
+def test_a_slow_method_is_not_faster_than_the_reference(scheme):
+    from core.testing.conformance import Level
+
+    made = scheme('{"gguf"}', apply="import time; time.sleep(0.005)")
+    report = made.report(level=Level.L3, checks=("faster_than_reference",))
+    assert [one.status for one in report.outcomes] == ["failed"]
+    assert "the speed of 'gguf'" in report.outcomes[0].message
+
+
+def test_a_method_without_samples_stays_at_l0(scheme):
+    report = scheme('{"no-such-method"}').report("manifest", "quantization")
+    states = {one.status for one in report.outcomes if one.level.name == "L1"}
+    assert states == {"unavailable"} and report.level.name == "L0"
+    assert "CheckpointSample" in report.outcomes[-1].message
+
+
+MODEL_MANIFEST = """
+from core.api import ModelSpec
+
+SPEC = ModelSpec(
+    name="broken", impl="PKG.model:Model", api=1, summary="s", architectures={ARCHITECTURES}, shape="PKG.model:shape"
+)
+"""
+
+MODEL = """
+import torch
+from core.api import WeightRules
+from core_plugin_llama.config import shape as right_shape
+from core_plugin_llama.model import CausalLM
+
+def shape(config):
+    found = right_shape(config)
+    {shape}
+    return found
+
+class Model(CausalLM):
+    def __init__(self, config, build):
+        {init}
+        super().__init__(config, build)
+
+    @classmethod
+    def weight_rules(cls, config):
+        rules = super().weight_rules(config)
+        {rules}
+        return rules
+
+    def forward(self, step):
+        batch, positions = step.plan, step.positions
+        counts = [b - a for a, b in zip(batch.query_starts.tolist(), batch.query_starts.tolist()[1:])]
+        hidden = super().forward(step)
+        {forward}
+        return hidden
+"""
+
+MODEL_CASES = {
+    "logits_equal_transformers": {"forward": "hidden = hidden.roll(1, -1)"},
+    "chunked_prefill_equals_whole": {"forward": "if counts == [11]: hidden = hidden + 1"},
+    "batched_rows_are_independent": {"forward": "if len(counts) > 1: hidden = hidden + 1"},
+    "prefix_blocks_can_be_shared": {"forward": "if counts == [16]: hidden = hidden + int(positions[0] == 8)"},
+    "missing_and_extra_tensors_are_errors": {
+        "rules": "rules = WeightRules(skip=('*no_such_projection*', *rules.skip))"
+    },
+    "shape_agrees_with_the_config": {
+        "shape": "found = found.model_copy(update={'head_dim': 3, 'features': frozenset()})"
+    },
+}
+
+
+@pytest.fixture
+def model(make_plugin, monkeypatch):
+    from core.testing.conformance.tools import decoder
+
+    few = {name: decoder.FAMILIES[name] for name in ("qwen2_window", "qwen3_window")}
+    monkeypatch.setattr(decoder, "FAMILIES", few)
+
+    def make(architectures=("Qwen2ForCausalLM",), **parts: str):
+        source = MODEL
+        for key in ("shape", "init", "rules", "forward"):
+            source = source.replace("{" + key + "}", parts.get(key, "pass"))
+        manifest = MODEL_MANIFEST.replace("{ARCHITECTURES}", repr(architectures))
+        return make_plugin("core.models", {"manifest": manifest, "model": source})
+
+    return make
+
+
+@pytest.mark.covers("MODEL-01")
+@pytest.mark.parametrize("check", MODEL_CASES)
+def test_models(model, check):
+    assert set(model(**MODEL_CASES[check]).failing("models")) == {check}
+
+
+def test_a_model_that_leaves_a_tensor_out_is_caught(model):
+    # Its norm is made of nothing, so that no place stays empty, and the checkpoint's norm is skipped.
+    rules = "rules = WeightRules(skip=('model.norm.weight', *rules.skip))"
+    init = "build = type('B', (), {'__getattr__': lambda self, name: getattr(inner, name), 'rms_norm': norm})()"
+    helper = (
+        "inner = build\n"
+        "        def norm(self, size, eps, prefix):\n"
+        "            if prefix != 'model.norm': return inner.rms_norm(size, eps, prefix)\n"
+        "            class Plain:\n"
+        "                def add(self, x, y):\n"
+        "                    s = x + y\n"
+        "                    return s * torch.rsqrt(s.pow(2).mean(-1, keepdim=True) + eps), s\n"
+        "            return Plain()\n"
+        f"        {init}"
+    )
+    failing = model(rules=rules, init=helper).failing("models")
+    assert set(failing) == {"every_tensor_is_used_once", "logits_equal_transformers"}
+    assert "leave out model.norm.weight" in failing["every_tensor_is_used_once"]
+
+
+def test_an_architecture_without_a_tiny_configuration_stays_at_l0(model):
+    report = model(("Qwen2ForCausalLM", "AcmeForCausalLM")).report(checks=("every_architecture_can_be_checked",))
+    assert [one.status for one in report.outcomes] == ["unavailable"]
+    assert "AcmeForCausalLM" in report.outcomes[0].message
+
+
+def test_a_plugins_own_tiny_configuration_is_used(model):
+    made = model(("Qwen3ForCausalLM",), forward="if True: hidden = hidden * 0.5")
+    (made.site / made.package / "conformance.py").write_text(
+        "from core.testing.conformance import ModelSample\n"
+        "def samples():\n    yield ModelSample('mine', 'Qwen3ForCausalLM', 'qwen3', {'head_dim': 24})\n"
+    )
+    (failure,) = made.report(checks=("logits_equal_transformers",)).failures
+    assert "mine: a prompt" in failure.message

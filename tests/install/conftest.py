@@ -1,0 +1,118 @@
+"""A fresh environment with every wheel of this checkout, and servers that run in it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import time
+from pathlib import Path
+from types import ModuleType
+
+import httpx
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 90
+STOP_SECONDS = 20
+READY = re.compile(r"^ready: \S+ at (http://\S+)$", re.MULTILINE)
+
+
+def _fresh_environment() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("fresh_environment", Path(__file__).with_name("fresh_environment.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def projects() -> list[Path]:
+    """Every distribution of this checkout: core, its plugins, the examples."""
+    found = [*ROOT.glob("plugins/*/*/pyproject.toml"), *ROOT.glob("examples/plugins/*/pyproject.toml")]
+    return [ROOT, *sorted(file.parent for file in found)]
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory, projects):
+    """An environment in which all of them are installed from wheels."""
+    fresh, place = _fresh_environment(), tmp_path_factory.mktemp("install")
+    made = fresh.create(place / "environment")
+    made.install(fresh.build_wheels(projects, place / "dist"))
+    return made
+
+
+@pytest.fixture
+def neutral(tmp_path) -> Path:
+    """A directory far from the checkout."""
+    return tmp_path
+
+
+class Server:
+    """One `core serve` process on a free port.
+
+    Attributes:
+        ended: The exit status, once `end` has returned.
+    """
+
+    def __init__(self, environment, folder: Path, *words: str, **variables: str) -> None:
+        folder.mkdir()
+        self._out, self._err = folder / "stdout", folder / "stderr"
+        self.ended: int | None = None
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [environment.core, "serve", *words, "--port", "0", "--threads", "1"],
+                cwd=folder,
+                env={**environment.variables, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        self.url = self._wait_ready()
+
+    def _wait_ready(self) -> str:
+        deadline = time.monotonic() + START_SECONDS
+        while (found := READY.search(self._out.read_text())) is None:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.end()
+                pytest.fail(f"the server did not start:\n{self._out.read_text()}\n{self._err.read_text()}")
+            time.sleep(0.05)
+        return found[1]
+
+    def get(self, path: str) -> dict:
+        return httpx.get(f"{self.url}{path}", timeout=60, trust_env=False).raise_for_status().json()
+
+    def chat(self, content: str, **fields) -> dict:
+        """Send one message and return the answer."""
+        body = {"messages": [{"role": "user", "content": content}], "max_tokens": 400, **fields}
+        answer = httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=60, trust_env=False)
+        return answer.raise_for_status().json()
+
+    def end(self) -> None:
+        """End the process and what it started, by id."""
+        if self.ended is not None:
+            return
+        family = []
+        if self.process.poll() is None:
+            me = psutil.Process(self.process.pid)
+            family = [me, *me.children(recursive=True)]
+            self.process.terminate()
+        _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+        for process in alive:
+            process.kill()
+        self.ended = self.process.wait(STOP_SECONDS)
+
+
+@pytest.fixture
+def serve(environment, tmp_path):
+    """`serve(*words)` starts a server and waits until it is ready; all are ended after the test."""
+    started: list[Server] = []
+
+    def serve(*words: str | Path, **variables: str) -> Server:
+        folder = tmp_path / f"server{len(started)}"
+        started.append(Server(environment, folder, *map(str, words), **variables))
+        return started[-1]
+
+    yield serve
+    for server in started:
+        server.end()

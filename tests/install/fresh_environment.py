@@ -1,0 +1,99 @@
+"""A virtual environment that sees the dependencies of this one, but neither core, nor its plugins, nor this checkout.
+
+Nothing is downloaded: the folders and metadata of the dependencies are linked, the rest is installed from wheels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+
+class Environment:
+    """A virtual environment and how to run things in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.python = root / "bin" / "python"
+        self.core = root / "bin" / "core"
+
+    @property
+    def site(self) -> Path:
+        """Where packages are installed."""
+        names = {"base": str(self.root), "platbase": str(self.root)}
+        return Path(sysconfig.get_path("purelib", "venv", names))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """This process's variables without those that lead back to the checkout or choose options."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORE_", "PYTHON", "PYTEST"))}
+        path = os.pathsep.join([str(self.root / "bin"), kept.get("PATH", os.defpath)])
+        return {**kept, "VIRTUAL_ENV": str(self.root), "PATH": path, "OMP_NUM_THREADS": "1"}
+
+    def run(
+        self, words: Sequence[str | Path], *, cwd: Path, timeout: float = 60, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a directory and return what it said; the status is for the caller to judge."""
+        return subprocess.run(
+            list(map(str, words)),
+            cwd=cwd,
+            env={**self.variables, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def install(self, wheels: Sequence[Path]) -> None:
+        """Install wheels without asking an index."""
+        flags = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+        checked([sys.executable, "-m", "pip", "--python", self.python, "install", *flags, *wheels])
+
+
+def create(root: Path) -> Environment:
+    """Make an environment with the dependencies of this one."""
+    checked([sys.executable, "-m", "venv", "--without-pip", root])
+    environment = Environment(root)
+    for path in sorted(set(_foreign_paths())):
+        (environment.site / path.name).symlink_to(path)
+    return environment
+
+
+def build_wheels(projects: Sequence[Path], target: Path) -> list[Path]:
+    """Build a wheel of each project with the build tools that are installed here."""
+    flags = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
+    checked([sys.executable, "-m", "pip", "wheel", *flags, "--wheel-dir", target, *projects], timeout=240)
+    return sorted(target.glob("*.whl"))
+
+
+def checked(words: Sequence[str | Path], timeout: float = 120) -> None:
+    """Run a command; raise with what it said if it fails."""
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def _foreign_paths() -> Iterator[Path]:
+    """Yield everything at the top of site-packages that belongs to a distribution which is not ours."""
+    places = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    for dist in distributions(path=[str(place) for place in places]):
+        if _is_ours(dist):
+            continue
+        tops = {file.parts[0] for file in dist.files or ()} - {"..", "__pycache__"}
+        for place in places:
+            yield from (place / top for top in tops if not top.endswith(".pth") and (place / top).exists())
+
+
+def _is_ours(dist: Distribution) -> bool:
+    """Whether this is core, a plugin of it, or something that is installed from a checkout."""
+    if dist.name == "core" or any(point.group.startswith("core.") for point in dist.entry_points):
+        return True
+    source = json.loads(dist.read_text("direct_url.json") or "{}")
+    return bool(source.get("dir_info", {}).get("editable"))

@@ -1,0 +1,16 @@
+from core.api import PluginError
+
+
+class Greet:
+    def register(self, parser):
+        parser.add_argument("name")
+        parser.add_argument("--times", type=int, default=1)
+
+    def run(self, args):
+        if args.name == "nobody":
+            raise PluginError("SEAM-1", "there is nobody here.")
+        if args.name == "error":
+            raise KeyError("oops")
+        for _ in range(args.times):
+            print(f"hello {args.name}")
+        return 0 if args.times else 3

@@ -1,0 +1,3 @@
+from core.api import CommandSpec
+
+GREET = CommandSpec(name="greet", impl="seam_command.command:Greet", api=1, summary="Say hello")

@@ -1,0 +1,5 @@
+from pydantic import BaseModel
+
+
+class BanOptions(BaseModel):
+    always: list[int] = []

@@ -1,0 +1,228 @@
+"""`core plugins doctor`: one broken distribution for every finding."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HOOK = "from core.api import hookimpl\n"
+
+
+def findings(core, *words):
+    status, out, _ = core("plugins", "doctor", "--json", *words)
+    data = json.loads(out)
+    return status, {(one["level"], one["code"]): one for one in data["findings"]}, data
+
+
+def test_a_sound_plugin_gives_nothing(site, core):
+    site.policy("sound")
+    status, found, data = findings(core, "sound")
+    assert (status, found, data["plugins"]) == (0, {}, 1)
+
+
+DEEP = """
+def deep():
+    raise KeyError('gone')
+try:
+    deep()
+except KeyError as error:
+    raise RuntimeError('outer') from error
+"""
+
+
+def test_an_import_failure_has_its_innermost_cause_and_place(site, core):
+    site.policy("ruin", manifest=DEEP)
+    status, found, _ = findings(core, "ruin")
+    one = found["error", "CORE-P103"]
+    assert status == 1
+    assert "KeyError: 'gone'" in one["cause"] and "ruin_manifest.py:4" in one["cause"]
+    assert (one["plugin"], one["distribution"], one["version"]) == ("schedulers:fifo", "ruin", "1.0")
+    assert "core plugins disable ruin" in one["remedy"]
+
+
+def test_the_implementation_is_imported_too(site, core):
+    site.policy("half", impl="import a_library_nobody_has")
+    _, found, _ = findings(core, "half")
+    assert "No module named 'a_library_nobody_has'" in found["error", "CORE-P103"]["cause"]
+
+
+def test_a_missing_system_library_is_named(site, core):
+    site.policy("native", impl="raise ImportError('libacme.so.7: cannot open shared object file: No such file')")
+    _, found, _ = findings(core, "native")
+    assert "libacme.so.7" in found["error", "CORE-P120"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "text"),
+    [
+        ("api=9", "CORE-P104", "API 9"),
+        ("api=1, requires=('no-such-thing>=3',)", "CORE-P105", "no-such-thing>=3, which is not installed"),
+    ],
+)
+def test_api_window_and_requirements(site, core, spec, code, text):
+    site.policy("old", spec=spec)
+    status, found, _ = findings(core, "old")
+    assert status == 1 and text in found["error", code]["cause"] and found["error", code]["remedy"]
+
+
+def test_a_foreign_entry_point_is_a_warning(site, core):
+    site.install("stranger", {"core.schedulers": {"x": "stranger_mod:x"}}, {"stranger_mod": "x = 3"})
+    status, found, _ = findings(core, "stranger")
+    assert status == 0 and "int, not a SchedulerPolicySpec" in found["warning", "CORE-P106"]["cause"]
+
+
+def test_names_that_differ_are_an_error(site, core):
+    site.policy("sound")
+    site.install("other", {"core.schedulers": {"lifo": "sound_manifest:POLICY"}})
+    status, found, _ = findings(core, "other")
+    assert status == 1 and "named 'fifo', its entry point 'lifo'" in found["error", "CORE-P106"]["cause"]
+
+
+def test_duplicates_name_both_and_how_to_choose(site, core):
+    site.policy("one")
+    site.policy("two")
+    status, found, _ = findings(core, "fifo@two")
+    assert status == 1
+    assert "one 1.0 and two 1.0" in found["error", "CORE-P102"]["cause"]
+    assert "--scheduling-policy fifo@one" in found["error", "CORE-P102"]["remedy"]
+
+
+def test_heavy_manifests(site, core):
+    site.policy("heavy", manifest="import numpy")
+    status, found, _ = findings(core, "heavy")
+    assert status == 0 and "numpy" in found["warning", "CORE-P123"]["cause"]
+
+
+def test_slow_manifests(site, core):
+    site.policy("slow", manifest="import time; time.sleep(0.2)")
+    _, found, _ = findings(core, "slow")
+    assert "20 ms are allowed" in found["warning", "CORE-P122"]["cause"]
+
+
+def test_deprecated_uses_in_its_own_files(site, core):
+    site.install(
+        "aged-package",
+        {"core.schedulers": {"p": "aged_pkg.manifest:POLICY"}},
+        {
+            "aged_pkg.manifest": "from core.api import SchedulerPolicySpec\n"
+            "POLICY = SchedulerPolicySpec(name='p', impl='aged_pkg.impl:Policy', api=1, summary='')",
+            "aged_pkg.impl": "import warnings\nwarnings.warn('old way', DeprecationWarning)\nclass Policy: ...",
+        },
+    )
+    _, found, _ = findings(core, "aged-package")
+    assert "old way (aged_pkg/impl.py:2)" in found["note", "CORE-P124"]["cause"]
+
+
+def test_a_hook_that_core_does_not_know(site, core):
+    module = HOOK + "@hookimpl\ndef core_no_such_hook(): ...\n"
+    site.install("hooked", {"core.plugins": {"hooked": "hooked_mod"}}, {"hooked_mod": module})
+    status, found, _ = findings(core, "hooked")
+    assert status == 1 and "core_no_such_hook" in found["error", "CORE-P107"]["cause"]
+
+
+CHECK = """
+from core.api.patches import Finding
+@hookimpl
+def core_doctor():
+    yield Finding(level='error', message='no card', hint='Plug one in.')
+"""
+
+
+def test_a_plugin_may_report_by_itself(site, core):
+    site.install("checker", {"core.plugins": {"checker": "checker_mod"}}, {"checker_mod": HOOK + CHECK})
+    status, found, _ = findings(core, "checker")
+    assert status == 1 and found["error", "CORE-P129"]["cause"] == "it says: no card"
+
+
+def test_an_unknown_kind_is_a_note(site, core):
+    site.install("ahead", {"core.telepathy": {"x": "ahead_mod:X"}}, {"ahead_mod": "X = 1"})
+    status, found, _ = findings(core, "ahead")
+    assert status == 0 and "core.telepathy" in found["note", "CORE-P127"]["cause"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words", "text"),
+    [
+        ("import os; os.write(2, b'segfault here'); os._exit(11)", (), "status 11: segfault here"),
+        ("import time; time.sleep(60)", ("--timeout", "1.5"), "more than 1.5 seconds"),
+    ],
+)
+def test_a_crash_or_a_hang_stays_in_its_process(site, core, manifest, words, text):
+    site.policy("wild", manifest=manifest)
+    status, found, _ = findings(core, "wild", *words)
+    assert status == 1 and text in found["error", "CORE-P126"]["cause"]
+
+
+def test_what_a_plugin_prints_does_not_disturb(site, core):
+    site.policy("loud", manifest="print('{}')", impl="print('noise')\nclass Policy: ...")
+    assert findings(core, "loud")[:2] == (0, {})
+
+
+def editable(site, tmp_path, declared):
+    project = tmp_path / "my project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(f'[project]\nname = "edit"\n{declared}')
+    site.policy("edit")
+    url = {"url": (project.as_uri()), "dir_info": {"editable": True}}
+    (site.root / "edit-1.0.dist-info" / "direct_url.json").write_text(json.dumps(url))
+    return project
+
+
+def test_stale_editable_metadata(site, core, tmp_path):
+    declared = '[project.entry-points."core.schedulers"]\nfifo = "edit_manifest:POLICY"\nlifo = "edit_manifest:LIFO"\n'
+    project = editable(site, tmp_path, declared)
+    _, found, _ = findings(core, "edit")
+    one = found["warning", "CORE-P121"]
+    assert "schedulers:lifo is edit_manifest:LIFO in the source, missing as installed" in one["cause"]
+    assert str(project) in one["remedy"]
+
+
+def test_fresh_editable_metadata(site, core, tmp_path):
+    editable(site, tmp_path, '[project.entry-points."core.schedulers"]\nfifo = "edit_manifest:POLICY"\n')
+    assert findings(core, "edit")[:2] == (0, {})
+
+
+def test_a_distribution_that_is_installed_twice(site, core, tmp_path, monkeypatch):
+    site.policy("twin")
+    site.install("twin", {"core.schedulers": {"fifo": "twin_manifest:POLICY"}}, version="0.9", into=tmp_path / "older")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "older")])
+    _, found, _ = findings(core, "twin")
+    assert "1.0 in" in found["warning", "CORE-P128"]["cause"] and "0.9 in" in found["warning", "CORE-P128"]["cause"]
+
+
+def test_another_package_core_before_this_one(site, core):
+    (site.root / "core").mkdir()
+    (site.root / "core" / "__init__.py").write_text("")
+    site.policy("sound")
+    site.only()
+    status, out, _ = core("plugins", "doctor", "--json")
+    cause = next(one["cause"] for one in json.loads(out)["findings"] if one["code"] == "CORE-P125")
+    assert status == 1 and str(site.root / "core") in cause
+
+
+def test_findings_as_lines_and_in_order(site, core):
+    site.policy("mixed", manifest="import numpy", impl="import a_library_nobody_has")
+    status, out, _ = core("plugins", "doctor", "mixed")
+    lines = out.splitlines()
+    assert status == 1
+    assert lines[0].startswith("error: CORE-P103 schedulers:fifo (mixed 1.0): ")
+    assert lines[1].startswith("warning: CORE-P123 ")
+    assert lines[2] == "1 plugins: 1 error, 1 warning, 0 notes"
+
+
+def test_an_unknown_name_is_refused(core):
+    status, _, err = core("plugins", "doctor", "hermse")
+    assert status == 1 and "Did you mean 'hermes'" in err
+
+
+def test_the_repository_s_own_plugins_are_sound():
+    """In a process of its own, with the shell's environment, as a user runs it; torch-free plugins for speed."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CORE_")}
+    for name in ("core-plugin-schedulers", "core-plugin-hermes"):
+        command = [sys.executable, "-m", "core.cli", "plugins", "doctor", name]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+        assert (done.returncode, "0 errors, 0 warnings" in done.stdout) == (0, True), done.stdout + done.stderr

@@ -1,0 +1,133 @@
+"""`core plugins new`: for every kind a distribution that works at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from core.api.descriptors import DESCRIPTORS
+from core.plugins.catalog import Catalogue
+from core.plugins.drivers import load_descriptors, load_impl
+from core.plugins.hooks import Hooks
+from core.plugins.scaffold import scaffold, template_groups
+
+GROUPS = [*DESCRIPTORS, "core.plugins"]
+TORCH_FREE = [
+    *("core.tool_parsers", "core.schedulers", "core.model_sources", "core.executors", "core.kv_connectors"),
+    *(
+        "core.stat_sinks",
+        "core.routes",
+        "core.commands",
+        "core.structured_output",
+        "core.drafters",
+        "core.weight_loaders",
+    ),
+]
+
+
+def name_of(group):
+    return "my-" + group.removeprefix("core.").replace("_", "-")
+
+
+@pytest.fixture
+def projects(site, tmp_path, monkeypatch):
+    """Every kind's scaffold, installed as an editable install would do it."""
+    made = {}
+    for group in GROUPS:
+        one = made[group] = scaffold(group, name_of(group), tmp_path / "projects")
+        project = tomllib.loads((one.folder / "pyproject.toml").read_text())["project"]
+        site.install(project["name"], project["entry-points"], version=project["version"])
+        monkeypatch.syspath_prepend(str(one.folder / "src"))
+    site.only()
+    return made
+
+
+def test_every_kind_has_a_template():
+    assert sorted(template_groups()) == sorted(GROUPS)
+
+
+def test_every_scaffold_is_found_and_loads(projects):
+    catalogue = Catalogue.scan()
+    for group in DESCRIPTORS:
+        (candidate,), failures = load_descriptors(catalogue, group)
+        assert not failures and candidate.descriptor.name == name_of(group)
+        if group in TORCH_FREE:
+            assert callable(load_impl(candidate.descriptor.impl, candidate.entry))
+    hooks = Hooks(catalogue.entries("core.plugins"))
+    assert not hooks.failures and hooks.validate({"scheduler": {"max_waiting": 20000}})[0][1].level == "warning"
+
+
+def test_their_own_tests_pass(projects, site):
+    """All of them in one process: with their implementations, torch included."""
+    folders = [one.folder for one in projects.values()]
+    path = os.pathsep.join([str(site.root), *(str(folder / "src") for folder in folders)])
+    options = [
+        "-q",
+        "--import-mode=importlib",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(folders[0].parent),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *map(str, folders)],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=folders[0].parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    passed = int(re.search(r"(\d+) passed", done.stdout)[1])
+    assert passed >= 4 * len(GROUPS)
+
+
+def test_every_line_is_filled_in_and_clean(tmp_path):
+    for group in GROUPS:
+        made = scaffold(group, "acme", tmp_path / group)
+        for text in ((made.folder / path).read_text() for path in made.written):
+            assert not re.search(r"\$[{a-z]", text)
+    for words in (["check", "--select", "E,F,W,B,UP,C4,RET", "--ignore", "B905"], ["format", "--check"]):
+        command = [sys.executable, "-m", "ruff", *words, "--isolated", "--line-length", "120"]
+        done = subprocess.run(
+            [*command, "--target-version", "py311", "--no-cache", str(tmp_path)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_the_command_says_what_was_written_and_what_comes_next(core, tmp_path):
+    status, out, _ = core("plugins", "new", "tool_parsers", "acme", "--dir", tmp_path)
+    folder = tmp_path / "core-plugin-acme"
+    assert status == 0
+    for path in ("pyproject.toml", "README.md", "src/core_plugin_acme/parser.py", "tests/test_acme.py"):
+        assert f"  {path}\n" in out and (folder / path).is_file()
+    assert f"core plugins install {folder}" in out and "core serve --tool-parser acme" in out
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text"),
+    [
+        ("tool_parsers", "Acme", "CORE-P321 'Acme' cannot be"),
+        ("tool_parsers", "../x", "CORE-P321"),
+        ("tool_parsers", "a__b", "CORE-P321"),
+        ("tool_parsrs", "acme", "Did you mean 'tool_parsers'"),
+    ],
+)
+def test_names_and_kinds_are_checked(core, tmp_path, kind, name, text):
+    status, _, err = core("plugins", "new", kind, name, "--dir", tmp_path)
+    assert status == 1 and text in err and not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten(core, tmp_path):
+    core("plugins", "new", "hooks", "acme", "--dir", tmp_path)
+    readme = tmp_path / "core-plugin-acme" / "README.md"
+    readme.write_text("mine")
+    status, _, err = core("plugins", "new", "hooks", "acme", "--dir", tmp_path)
+    assert status == 1 and "exists already" in err and readme.read_text() == "mine"
