@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.api.verdict import Verdict
 
-OPS = frozenset({"rms_norm", "add_rms_norm", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "apply_rotary"})
+OPS = frozenset({"rms_norm", "add_rms_norm", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "rotary"})
 """Operations that layers ask kernels for; `core.ops.registry` has their reference forms."""
 
 

@@ -110,7 +110,7 @@ class Builder:
             if known == config:
                 return rope
         positions = self._max_positions or config.max_positions
-        rotate = self._kernels.pick("apply_rotary", head_dim=config.head_dim, rotary_dim=config.rotary_dim)
+        rotate = self._kernels.pick("rotary", head_dim=config.head_dim, rotary_dim=config.rotary_dim)
         rope = RotaryEmbedding(config, positions, device=self._device, dtype=self._dtype, rotate=rotate)
         self._ropes.append((config, rope))
         return rope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core.ops.rotary import apply_rotary, rotary_table
+from core.ops.rotary import rotary, rotary_table
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,7 @@ class RotaryEmbedding:
 
     Args:
         positions: Positions that the table holds.
-        rotate: The form of `apply_rotary` to use.
+        rotate: The form of `rotary` to use.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class RotaryEmbedding:
         *,
         device: torch.device,
         dtype: torch.dtype,
-        rotate: Op = apply_rotary,
+        rotate: Op = rotary,
     ) -> None:
         self._rotate = rotate
         self._table = rotary_table(config, positions).to(device=device, dtype=dtype)
 
     def __call__(self, positions: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` rotated by position."""
-        cos, sin = self._table.index_select(0, positions).unsqueeze(1).chunk(2, dim=-1)
-        return self._rotate(q, cos, sin), self._rotate(k, cos, sin)
+        both: tuple[Tensor, Tensor] = self._rotate(positions, q, k, self._table)
+        return both

@@ -2,7 +2,7 @@
 
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, relu, silu, silu_and_mul
 from core.ops.norm import add_rms_norm, layer_norm, rms_norm
-from core.ops.rotary import apply_rotary, inverse_frequencies, rotary_table
+from core.ops.rotary import apply_rotary, inverse_frequencies, rotary, rotary_table
 
 __all__ = [
     "add_rms_norm",
@@ -15,6 +15,7 @@ __all__ = [
     "layer_norm",
     "relu",
     "rms_norm",
+    "rotary",
     "rotary_table",
     "silu",
     "silu_and_mul",

@@ -9,7 +9,7 @@ from typing import Any
 
 from core.ops.activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
 from core.ops.norm import add_rms_norm, rms_norm
-from core.ops.rotary import apply_rotary
+from core.ops.rotary import rotary
 
 Op = Callable[..., Any]
 
@@ -34,7 +34,7 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "silu_and_mul": OpSpec(silu_and_mul),
         "gelu_and_mul": OpSpec(gelu_and_mul),
         "gelu_tanh_and_mul": OpSpec(gelu_tanh_and_mul),
-        "apply_rotary": OpSpec(apply_rotary, ("head_dim", "rotary_dim")),
+        "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
     }
 )
 """Operation -> specification; the same names as `core.api.OPS`."""

@@ -37,6 +37,18 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rotated if size == x.shape[-1] else torch.cat((rotated, x[..., size:]), dim=-1)
 
 
+def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate queries and keys by position.
+
+    Args:
+        positions: `(tokens,)` int64.
+        q, k: `(tokens, heads, head_dim)` and `(tokens, kv_heads, head_dim)`.
+        table: What `rotary_table` returns, in any float dtype.
+    """
+    cos, sin = table.index_select(0, positions).unsqueeze(1).chunk(2, dim=-1)
+    return apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+
+
 def rotary_table(config: RopeConfig, positions: int) -> Tensor:
     """Return `(positions, 2 * rotary_dim)` float32: what `apply_rotary` takes as cos, then as sin."""
     angles, factor = _angles(config, torch.arange(positions, dtype=torch.float32))

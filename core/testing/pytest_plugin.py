@@ -167,4 +167,4 @@ class CheckItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the plugin in the place of a file, so that a check is listed under its node id alone."""
-        return self.config.rootpath / self.job.subject.title, None, self.nodeid
+        return self.config.rootpath / self.job.subject.title, None, self.name

@@ -65,7 +65,8 @@ LOADER_CASES = {
     "progress_adds_up": {"progress": "progress = (lambda inner: lambda n: inner(n - 1))(progress)"},
     "truncated_files_are_refused": {
         "before": "import json\n"
-        "        cut = any(f.stat().st_size == 7 for f in path.glob('*.safetensors'))\n        if cut: raise json.JSONDecodeError('x', 'y', 0)"
+        "        cut = any(f.stat().st_size == 7 for f in path.glob('*.safetensors'))\n"
+        "        if cut: raise json.JSONDecodeError('x', 'y', 0)"
     },
     "missing_files_are_refused": {"open": "next(path.iterdir())"},
     "tokenizer_loses_nothing": {"tokenizer": DEAF.strip()},

@@ -29,6 +29,8 @@ struct Tile {
   TileLayout at;
 
   int64_t rows() const { return (end - begin) * plan.group; }
+  // Keys per pass, also the stride of scores: few query vectors leave room for more, which spares rounds of softmax.
+  int64_t keys() const { return rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : kTileKeys; }
   typename P::Query* q() const { return reinterpret_cast<typename P::Query*>(scratch + at.q); }
   float* s() const { return reinterpret_cast<float*>(scratch + at.s); }
   typename P::Weight* p() const { return reinterpret_cast<typename P::Weight*>(scratch + at.p); }
@@ -101,8 +103,8 @@ CORE_INLINE vf hide_outside(vf score, int64_t lane0, int64_t low, int64_t high) 
 // the tile's `count` are seen. Maxima are kept as exponents of 2.
 template <typename P>
 void softmax_row(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
-  float* s = t.s() + r * kTileKeys;
-  auto p = t.p() + r * P::words(kTileKeys);
+  float* s = t.s() + r * t.keys();
+  auto p = t.p() + r * P::words(t.keys());
   float cap = static_cast<float>(t.a.softcap);
   float exponent = cap == 0.0f ? static_cast<float>(t.a.scale) * kLog2E : kLog2E;
   int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
@@ -142,8 +144,8 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count) {
   using T = typename P::T;
   const core_attention_args& a = t.a;
   for_blocks(t, first, count, 0, [&](const T* keys, int64_t offset, int64_t at, int64_t here) {
-    ask_for(keys + a.kv_heads * a.block_size * a.head_dim + offset * a.head_dim, here * a.head_dim);
-    P::scores(t.q(), keys, t.s() + at, kTileKeys, t.rows(), a.head_dim, a.block_size, offset, here);
+    if (t.rows() <= kAskRows) ask_for(keys + a.kv_heads * a.block_size * a.head_dim + offset * a.head_dim, here * a.head_dim);
+    P::scores(t.q(), keys, t.s() + at, t.keys(), t.rows(), a.head_dim, a.block_size, offset, here);
   });
   for (int64_t r = 0; r < t.rows(); ++r) {
     int64_t position = t.position(r);
@@ -155,7 +157,7 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count) {
   bool fresh = true;  // the first block's product also applies the corrections
   for_blocks(t, first, count, 1, [&](const T* values, int64_t offset, int64_t at, int64_t here) {
     int64_t seen = t.last_key - first - at < here ? t.last_key - first - at : here;
-    P::accumulate(t.p() + P::words(at), P::words(kTileKeys), values, t.o(),
+    P::accumulate(t.p() + P::words(at), P::words(t.keys()), values, t.o(),
                             fresh ? t.corrections() : nullptr, t.rows(), a.head_dim, offset, seen);
     fresh = false;
   });
@@ -166,8 +168,8 @@ void attend(const Tile<P>& t) {
   load_queries(t);
   P::enter(t.rows());
   int64_t first = t.first_key / P::kKeys * P::kKeys, end = round_up(t.last_key, P::kKeys);
-  for (int64_t key = first; key < end; key += kTileKeys) {
-    attend_keys(t, key, end - key < kTileKeys ? end - key : kTileKeys);
+  for (int64_t key = first; key < end; key += t.keys()) {
+    attend_keys(t, key, end - key < t.keys() ? end - key : t.keys());
   }
   P::leave();
 }

@@ -7,9 +7,11 @@ namespace core {
 namespace {
 
 constexpr int64_t kMostTileRows = 48;  // query vectors (queries x heads of one kv head) that share a pass over the keys
-constexpr int64_t kTileKeys = 128;   // keys per pass: the scores of a tile, 24 KiB, stay in the first cache level
-constexpr int64_t kSplitKeys = 256;  // a decode row is not split into shorter ranges than this
-constexpr int64_t kCut = 32;         // its ranges begin at multiples of this
+constexpr int64_t kTileKeys = 128;     // keys per pass: the scores of a tile, 24 KiB, stay in the first cache level
+constexpr int64_t kWideKeys = 512;     // the same for tiles of few rows
+constexpr int64_t kAskRows = 16;       // tiles of few rows wait for memory: they ask for values ahead
+constexpr int64_t kSplitKeys = 256;    // a decode row is not split into shorter ranges than this
+constexpr int64_t kCut = 32;           // its ranges begin at multiples of this
 constexpr int64_t kMaxSplits = 64;
 constexpr int64_t kUnitsPerThread = 4;
 constexpr int64_t kAlign = 64;

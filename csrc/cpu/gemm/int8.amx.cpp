@@ -19,10 +19,11 @@ const float* scales_of(const Call& call, int64_t row) {
 template <typename From>
 void pack_row(const Call& call, const From* from, int64_t row) {
   float scale = row_scale(from, call.args->k);
+  Divisor by{scale, 1.0f / scale};
   *const_cast<float*>(scales_of(call, row)) = scale;
   char* to = const_cast<char*>(call.rows) + row / 16 * 16 * call.row_bytes + row % 16 * 64;
   for (int64_t i = 0; i < call.inputs; i += kLanes) {
-    quantize_lanes(from + i, call.args->k - i, scale, reinterpret_cast<int8_t*>(to + i / kStep * kTileBytes + i % kStep));
+    store_bytes(quantize_lanes(from + i, call.args->k - i, by), to + i / kStep * kTileBytes + i % kStep);
   }
 }
 

@@ -28,9 +28,7 @@ constexpr int kAhead = 1024;  // bytes ahead of its use that a line of one or tw
 // The instruction multiplies unsigned by signed: activations are stored 128 too large, and sums start 128 times the sum
 // of the channel's weights too low.
 constexpr int64_t kValueBytes = 1;
-CORE_INLINE void put_values(const int8_t* from, char* to) {
-  for (int i = 0; i < 4; ++i) to[i] = static_cast<char>(from[i] ^ 0x80);
-}
+CORE_INLINE void put_values(vi values, char* to) { store_bytes(values ^ 0x80, to); }
 CORE_INLINE vi first_sum(const int32_t* sums) { return reinterpret_cast<vi>(load_bits(sums)) * -128; }
 CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
   int32_t four;
@@ -41,9 +39,12 @@ CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
 // Products of pairs of 16-bit integers: activations are stored as such, in the order 0 2 1 3, since the even and the odd
 // bytes of a dword of weights are what shifts bring out.
 constexpr int64_t kValueBytes = 2;
-CORE_INLINE void put_values(const int8_t* from, char* to) {
-  const int16_t wide[4] = {from[0], from[2], from[1], from[3]};
-  std::memcpy(to, wide, 8);
+CORE_INLINE void put_values(vi values, char* to) {
+  for (int i = 0; i < kLanes; i += 4) {
+    const int16_t wide[4] = {static_cast<int16_t>(values[i]), static_cast<int16_t>(values[i + 2]),
+                             static_cast<int16_t>(values[i + 1]), static_cast<int16_t>(values[i + 3])};
+    std::memcpy(to + i * 2, wide, 8);
+  }
 }
 CORE_INLINE vi first_sum(const int32_t*) { return vi{}; }
 CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
@@ -115,12 +116,11 @@ void run_tile(const Call& call, const Tile& where, const char*, float* out) {
 template <typename From>
 void quantize_row(const From* from, char* to, int64_t count, int64_t padded) {
   float scale = row_scale(from, count);
+  Divisor by{scale, 1.0f / scale};
   std::memcpy(to, &scale, 4);
   to += kHeader;
-  int8_t values[kLanes];
   for (int64_t i = 0; i < padded; i += kLanes) {
-    quantize_lanes(from + i, count - i, scale, values);
-    for (int part = 0; part < kLanes; part += 4) put_values(values + part, to + (i + part) * kValueBytes);
+    put_values(quantize_lanes(from + i, count - i, by), to + i * kValueBytes);
   }
 }
 

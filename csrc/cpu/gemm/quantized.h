@@ -132,11 +132,14 @@ void run_tile(const Call& call, const Tile& where, const char*, float* out) {
 template <typename F, typename From>
 CORE_INLINE void quantize_block(const From* from, int64_t count, XBlock* to) {
   float scale = row_scale(from, count < kBlock ? count : kBlock);
+  Divisor by{scale, 1.0f / scale};
   int32_t sums[2] = {0, 0};
   for (int half = 0; half < 2; ++half) {
     vi total{};
     for (int i = half * 16; i < half * 16 + 16; i += kLanes) {
-      total += quantize_lanes(from + i, count - i, scale, to->values + i);
+      vi values = quantize_lanes(from + i, count - i, by);
+      store_bytes(values, to->values + i);
+      total += values;
     }
     for (int lane = 0; lane < kLanes; ++lane) sums[half] += total[lane];
   }

@@ -47,7 +47,7 @@ class ToyModel:
             heads = elementwise.gather(self.qkv, step.token_ids).view(-1, HEADS + 2 * KV_HEADS, DIM)
             q, k, v = heads.split_with_sizes([HEADS, KV_HEADS, KV_HEADS], dim=1)
             q, k = elementwise.rms_norm(q, self.head_norm, 1e-5), elementwise.rms_norm(k, self.head_norm, 1e-5)
-            q, k = elementwise.rope(step.positions, q, k, self.rope)
+            q, k = elementwise.rotary(step.positions, q, k, self.rope)
             layer.write_kv(k, v, kv, step.plan)
             hidden, residual = elementwise.add_rms_norm(layer.forward(q, kv, step.plan), residual, self.norm, 1e-5)
             gated = elementwise.gated(elementwise.gather(self.mlp, step.token_ids), "silu")

@@ -66,4 +66,4 @@ CPU_ADD_RMS_NORM = _kernel("add_rms_norm", "Residual sum and RMS norm in one pas
 CPU_SILU_AND_MUL = _kernel("silu_and_mul", "SwiGLU in one pass, in C++")
 CPU_GELU_AND_MUL = _kernel("gelu_and_mul", "GeGLU (erf) in one pass, in C++")
 CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, in C++")
-CPU_APPLY_ROTARY = _kernel("apply_rotary", "Rotary embedding in one pass, in C++")
+CPU_ROTARY = _kernel("rotary", "Rotary embedding in one pass, in C++")

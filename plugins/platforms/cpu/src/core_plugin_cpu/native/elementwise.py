@@ -84,7 +84,7 @@ def gather(table: Tensor, ids: Tensor) -> Tensor:
     return out
 
 
-def rope(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` by position.
 
     Args:
@@ -95,35 +95,14 @@ def rope(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor
     kv_heads = k.shape[1]
     q, k = packed_heads(q), packed_heads(k)
     q_out, k_out = torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype)
-    rotary = table.shape[1] // 2
+    dims = table.shape[1] // 2
     cos = table.data_ptr()
-    sin = cos + (rotary + rotary // 2) * table.element_size()
+    sin = cos + (dims + dims // 2) * table.element_size()
     pointers = (q.data_ptr(), k.data_ptr(), 0, q_out.data_ptr(), k_out.data_ptr(), 0, positions.data_ptr(), 0, cos, sin)
     strides = (q.stride(0), k.stride(0), 0, heads * head_dim, kv_heads * head_dim, table.stride(0))
-    shape = (tokens, heads, kv_heads, head_dim, rotary)
+    shape = (tokens, heads, kv_heads, head_dim, dims)
     ROPE_KV(*pointers, *shape, *strides, 1, 0, CODES[q.dtype], CODES[table.dtype], torch.get_num_threads())
     return q_out, k_out
-
-
-def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the first `rotary_dim` entries of every head.
-
-    Args:
-        x: `(tokens, heads, head_dim)`.
-        cos, sin: `(tokens, 1, rotary_dim)` of `x`'s dtype or float32, as `core.ops.apply_rotary` takes them.
-    """
-    x = packed_heads(x)
-    tokens, heads, head_dim = x.shape
-    out = torch.empty(x.shape, dtype=x.dtype)
-    rotary, stride = cos.shape[2], cos.stride(0)
-    if sin.stride(0) != stride or cos.stride(2) != 1 or sin.stride(2) != 1:
-        cos, sin, stride = cos.contiguous(), sin.contiguous(), rotary
-    upper = sin.data_ptr() + rotary // 2 * sin.element_size()  # the first half holds the same values, negated
-    pointers = (x.data_ptr(), 0, 0, out.data_ptr(), 0, 0, 0, 0, cos.data_ptr(), upper)
-    strides = (x.stride(0), 0, 0, heads * head_dim, 0, stride)
-    dtypes = (CODES[x.dtype], CODES[cos.dtype])
-    ROPE_KV(*pointers, tokens, heads, 0, head_dim, rotary, *strides, 1, 0, *dtypes, torch.get_num_threads())
-    return out
 
 
 def _plain(x: Tensor) -> Tensor:
