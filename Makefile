@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 
 LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
+NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/*.cpp csrc/*/*/*.h)
 
 .PHONY: install serve test lint bench docs clean
 .DEFAULT_GOAL := help
@@ -22,7 +23,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The stamp is newer than every file that decides what is installed, so a second run costs nothing.
-$(VENV)/.installed: requirements/cpu.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) | $(VENV)/bin/python
+$(VENV)/.installed: requirements/cpu.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) $(NATIVE_SOURCES) | $(VENV)/bin/python
 	@echo "installing core, the CPU plugins and the demo model into $(VENV) (once; a few minutes)"
 	@$(PIP) install $(PIP_FLAGS) packaging
 	@$(BIN)/python tools/torch_guard.py
@@ -43,6 +44,7 @@ serve: install
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python tools/check_workspace.py
+	@$(BIN)/python tools/capabilities.py --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m pytest $(ARGS)
 

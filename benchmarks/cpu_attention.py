@@ -131,7 +131,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     dtype = getattr(torch, args.dtype)
     site = AttentionSite(0, args.heads, args.kv_heads, args.head_dim, args.head_dim**-0.5)
-    print(f"{library.isa()}, {args.threads} threads, {args.dtype}, {args.heads}/{args.kv_heads} heads of {args.head_dim}")
+    print(
+        f"{library.isa()}, {args.threads} threads, {args.dtype}, {args.heads}/{args.kv_heads} heads of {args.head_dim}"
+    )
     print(f"{'us a layer':22}{'limit':>8}{'native':>9}{'torch':>9}{'ratio':>7}{'write':>9}{'torch':>9}{'ratio':>7}")
     for name, rows in CASES.items():
         if args.case and args.case not in name:

@@ -4,8 +4,8 @@
 
 For every shape it prints the best of many short repeats (other processes disturb the slower ones), the rate, and what
 part of the limit that is. The limit is the larger of two times: the bytes of the weights over the bandwidth, and the
-multiply-adds over the peak of the instructions. Both are measured at the start with the library's own kernels: the
-bandwidth on a weight that fits no cache, the peak on a product that fits the L2 cache. Where weights stay in a cache,
+multiply-adds over the peak of the instructions. Both are given, or measured first with the library's own kernels:
+the bandwidth on a weight that fits no cache, the peak on a product in the L2 cache. Where weights stay in a cache,
 more than 100 % of the memory's bandwidth is possible: `--cold` walks through copies of the weight that fit no cache.
 """
 
@@ -108,16 +108,19 @@ def shapes_of(kind: Format) -> dict[str, tuple[int, int]]:
     return {name: (n, -(-k // values) * values) for name, (n, k) in SHAPES.items()}
 
 
-def report(kind: Format, rows: list[int], *, cold: bool) -> None:
+def report(kind: Format, options: argparse.Namespace) -> None:
     """Print the table of one format."""
     dtype = torch.float32 if kind == Format.F32 else torch.bfloat16
-    bandwidth, peak = limits(kind, dtype)
-    print(f"\n{kind.name}: {bandwidth / 1e9:.1f} GB/s from memory, {2 * peak / 1e9:.0f} GFLOP/s (measured)")
+    bandwidth, peak = options.bandwidth * 1e9, options.peak * 0.5e9
+    if not (bandwidth and peak):
+        measured = limits(kind, dtype)
+        bandwidth, peak = bandwidth or measured[0], peak or measured[1]
+    print(f"\n{kind.name}: {bandwidth / 1e9:.1f} GB/s from memory, {2 * peak / 1e9:.0f} GFLOP/s")
     print(f"{'shape':>8} {'n x k':>12} {'m':>5} {'us':>9} {'GB/s':>7} {'GFLOP/s':>8} {'% limit':>8} {'torch us':>9}")
     for name, (n, k) in shapes_of(kind).items():
-        weights = Rotation(kind, n, k, cold=cold)
+        weights = Rotation(kind, n, k, cold=options.cold)
         dense = torch.randn(n, k).to(dtype)
-        for m in rows:
+        for m in options.rows:
             seconds = time_product(weights, m, dtype)
             bound = max(weights.weights[0].nbytes / bandwidth, m * n * k / peak)
             torch_seconds = best_of(partial(F.linear, torch.randn(m, k).to(dtype), dense), SLICE / 2)
@@ -129,10 +132,15 @@ def report(kind: Format, rows: list[int], *, cold: bool) -> None:
 
 
 def main() -> None:
+    """Read the options and print a table for every format."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--formats", nargs="+", default=["BF16"], type=str.upper, choices=[kind.name for kind in Format])
+    parser.add_argument(
+        "--formats", nargs="+", default=["BF16"], type=str.upper, choices=[kind.name for kind in Format]
+    )
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 8, 32, 512])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--bandwidth", type=float, default=0.0, help="GB/s from memory (default: measured)")
+    parser.add_argument("--peak", type=float, default=0.0, help="GFLOP/s of the instructions (default: measured)")
     parser.add_argument("--isa", help="cap of the instruction set")
     parser.add_argument("--cold", action="store_true", help="weights come from memory in every repeat")
     options = parser.parse_args()
@@ -143,7 +151,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     print(f"{library.isa()}, {options.threads} threads")
     for name in options.formats:
-        report(Format[name], options.rows, cold=options.cold)
+        report(Format[name], options)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/cpu_ops.py [--dtype bfloat16] [--threads 2] [--isa avx512]
 
-Microseconds, the least over repeats. The second table says what calls cost: a foreign call, a team of threads, native and
-torch work in turn, and a chain of small operations called one by one or replayed as a program.
+Microseconds, the least over repeats. The second table says what calls cost: a foreign call, a team of threads, native
+and torch work in turn, and a chain of small operations called one by one or replayed as a program.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ def operations(tokens: int, dtype: torch.dtype) -> dict[str, tuple[Work, Work]]:
     """Return name -> native and torch form, at the sizes of SmolLM2-135M."""
     x, residual = torch.randn(tokens, 576).to(dtype), torch.randn(tokens, 576).to(dtype)
     weight, wide = torch.randn(576).to(dtype), torch.randn(tokens, 3072).to(dtype)
-    q = torch.randn(tokens, 15, 64).to(dtype)[:, :9]
-    cos, sin = torch.randn(tokens, 256).to(dtype).unsqueeze(1).chunk(2, -1)
-    cos, sin = cos[..., :64], sin[..., :64]
+    q, k, _ = torch.randn(tokens, 15, 64).to(dtype).split([9, 3, 3], 1)
+    angles, positions = torch.randn(1024, 128).to(dtype), torch.arange(tokens)
     table, ids = torch.randn(49152, 576).to(dtype), torch.randint(0, 49152, (tokens,))
     return {
         "rms_norm": (lambda: kernels.rms_norm(x, weight, 1e-5), lambda: ops.rms_norm(x, weight, 1e-5)),
@@ -53,7 +52,7 @@ def operations(tokens: int, dtype: torch.dtype) -> dict[str, tuple[Work, Work]]:
         ),
         "silu_and_mul": (lambda: kernels.silu_and_mul(wide), lambda: ops.silu_and_mul(wide)),
         "gelu_and_mul": (lambda: kernels.gelu_and_mul(wide), lambda: ops.gelu_and_mul(wide)),
-        "apply_rotary": (lambda: kernels.apply_rotary(q, cos, sin), lambda: ops.apply_rotary(q, cos, sin)),
+        "rotary": (lambda: kernels.rotary(positions, q, k, angles), lambda: ops.rotary(positions, q, k, angles)),
         "gather": (lambda: elementwise.gather(table, ids), lambda: torch.nn.functional.embedding(ids, table)),
     }
 
@@ -76,15 +75,17 @@ def calls(dtype: torch.dtype, threads: int) -> dict[str, Work]:
             y = ops.rms_norm(y, weight, 1e-5)
         return y
 
-    def teams(crew: bool) -> Work:
-        program, _ = record(lambda: [team(threads) for _ in range(240)] and x)
-        return lambda: program.run(threads, crew=crew)
+    def teams() -> torch.Tensor:
+        for _ in range(240):
+            team(threads)
+        return x
 
     def in_turn() -> None:
         torch.mm(square, square)
         team(threads)
 
     program, _ = record(chain)
+    forks, _ = record(teams)
     return {
         "foreign call": lambda: nothing(0),
         "foreign call with a team": lambda: team(threads),
@@ -92,9 +93,8 @@ def calls(dtype: torch.dtype, threads: int) -> dict[str, Work]:
         "torch.mm and a native team in turn": in_turn,
         "chain of 240 norms: torch": torch_chain,
         "chain of 240 norms: native, one by one": chain,
-        "chain of 240 norms: native, program": lambda: program.run(threads),
-        "240 teams in a program": teams(False),
-        "240 teams in a program, one region": teams(True),
+        "chain of 240 norms: native, program": program.run,
+        "240 teams in a program": forks.run,
     }
 
 

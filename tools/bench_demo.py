@@ -118,7 +118,8 @@ def measure(rounds: int, dtypes: list[str]) -> list[tuple[Case, str, list[float]
             for _ in range(rounds):
                 ours.append(time_core(case, dtype))
                 theirs.append(time_transformers(case, dtype))
-                print(f"{dtype} {case.name}: core {ours[-1]:.1f}, transformers {theirs[-1]:.1f} {case.unit}", flush=True)
+                figures = f"core {ours[-1]:.1f}, transformers {theirs[-1]:.1f} {case.unit}"
+                print(f"{dtype} {case.name}: {figures}", flush=True)
             rows.append((case, dtype, ours, theirs))
     return rows
 
@@ -128,10 +129,10 @@ def report(rows: list[tuple[Case, str, list[float], list[float]]], rounds: int) 
     lines = [
         "# Benchmarks",
         "",
-        "SmolLM2-135M-Instruct (the demo model, dequantized from its GGUF file), greedy, end-of-sequence ignored, prefix",
-        "cache off. core runs its reference path here: plain torch operations and the `torch_sdpa` attention backend.",
+        "SmolLM2-135M-Instruct (the demo model, dequantized from its GGUF file), greedy, end-of-sequence ignored,",
+        "prefix cache off. core runs with the plugins it chooses by itself on this machine.",
         "",
-        f"- command: `make bench ARGS=\"--rounds {rounds}\"` (`tools/bench_demo.py`)",
+        f'- command: `make bench ARGS="--rounds {rounds}"` (`tools/bench_demo.py`)',
         f"- machine: {platform.machine()}, {os.cpu_count()} CPUs, {platform.system()}",
         f"- versions: core {version('core')}, torch {version('torch')}, transformers {version('transformers')}",
         f"- each figure: median of {rounds} rounds, core and transformers in turn, smallest to largest in brackets",

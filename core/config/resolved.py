@@ -18,7 +18,9 @@ class _Section(BaseModel):
 class ModelOptions(_Section):
     """Which model, and how it is read."""
 
-    model: str | None = Field(None, description="Model reference: alias, file, directory or hub id; none: the default model.")
+    model: str | None = Field(
+        None, description="Model reference: alias, file, directory or hub id; none: the default model."
+    )
     served_model_name: str | None = Field(None, description="Name the API answers to; default: the model's own.")
     revision: str | None = Field(None, description="Revision of a hub id.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
@@ -31,7 +33,9 @@ class KVOptions(_Section):
     """The paged KV cache."""
 
     kv_memory: str | None = Field(None, description="KV cache size: 2GiB, 512MiB or bytes.")
-    memory_fraction: float = Field(0.5, gt=0, le=1, description="Fraction of free memory for the KV cache when no size is given.")
+    memory_fraction: float = Field(
+        0.5, gt=0, le=1, description="Fraction of free memory for the KV cache when no size is given."
+    )
     block_size: int | None = Field(None, ge=1, le=1024, description="Tokens per KV block; default: the platform's.")
     num_blocks: int | None = Field(None, ge=2, description="Exact number of KV blocks; overrides the memory options.")
     kv_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Dtype of the KV cache.")

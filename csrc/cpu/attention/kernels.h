@@ -144,7 +144,8 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count) {
   using T = typename P::T;
   const core_attention_args& a = t.a;
   for_blocks(t, first, count, 0, [&](const T* keys, int64_t offset, int64_t at, int64_t here) {
-    if (t.rows() <= kAskRows) ask_for(keys + a.kv_heads * a.block_size * a.head_dim + offset * a.head_dim, here * a.head_dim);
+    const T* values = keys + a.kv_heads * a.block_size * a.head_dim;
+    if (t.rows() <= kAskRows) ask_for(values + offset * a.head_dim, here * a.head_dim);
     P::scores(t.q(), keys, t.s() + at, t.keys(), t.rows(), a.head_dim, a.block_size, offset, here);
   });
   for (int64_t r = 0; r < t.rows(); ++r) {

@@ -131,7 +131,8 @@ struct Tiles {
   static void correct(float* o, const float* corrections, int64_t rows, int64_t head_dim) {
     for (int64_t r = 0; r < rows; ++r) {
       if (corrections[r] == 1.0f) continue;
-      for (int64_t d = 0; d < head_dim; d += kLanes) store(o + r * head_dim + d, load(o + r * head_dim + d) * corrections[r]);
+      float* row = o + r * head_dim;
+      for (int64_t d = 0; d < head_dim; d += kLanes) store(row + d, load(row + d) * corrections[r]);
     }
   }
 };

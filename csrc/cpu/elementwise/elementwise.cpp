@@ -18,7 +18,8 @@ DECLARE(avx512)
 DECLARE(avx512_bf16)
 #undef DECLARE
 
-#define VARIANTS(f) {f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), nullptr, CORE_AVX512_BF16(f(avx512_bf16)), nullptr}
+#define VARIANTS(f) \
+  { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), nullptr, CORE_AVX512_BF16(f(avx512_bf16)), nullptr }
 #define RMS_NORM(variant) variant::rms_norm
 #define GATED(variant) variant::gated
 #define ROPE_KV(variant) variant::rope_kv

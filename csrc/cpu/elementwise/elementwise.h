@@ -44,7 +44,7 @@ struct core_gather_args {
 //
 // - `cos` null: nothing is rotated. `slots` null: nothing is stored; `v` may then be null.
 // - The first `rotary` elements of a head form pairs (i, i + rotary / 2). Row `p` of `cos` and `sin` (`table_stride`
-//   elements apart, `rotary / 2` used, of `table_dtype`) belongs to position `p`, or with `positions` null to token `p`.
+//   elements apart, `rotary / 2` used, of `table_dtype`) belongs to position `p`.
 // - `q_out`, `k_out` have heads of `head_dim` right after one another, tokens `*_out_stride` apart; null: not written.
 //   They may be `q`, `k` where the strides agree.
 // - `cache` is as `attention/attention.h` says; token i goes to block slots[i] / block_size.

@@ -160,9 +160,8 @@ template <typename T, typename U>
 void rope_token(const core_rope_kv_args& a, int64_t token) {
   const U *cos = nullptr, *sin = nullptr;
   if (a.cos != nullptr) {
-    int64_t row = a.positions != nullptr ? a.positions[token] : token;
-    cos = static_cast<const U*>(a.cos) + row * a.table_stride;
-    sin = static_cast<const U*>(a.sin) + row * a.table_stride;
+    cos = static_cast<const U*>(a.cos) + a.positions[token] * a.table_stride;
+    sin = static_cast<const U*>(a.sin) + a.positions[token] * a.table_stride;
   }
   for (int64_t head = 0; head < (a.q_out != nullptr ? a.heads : 0); ++head) {
     auto q = static_cast<const T*>(a.q) + token * a.q_stride + head * a.head_dim;

@@ -33,21 +33,20 @@ void tile(const Call& call, const Tile& where, const char* scratch, float* out) 
   multiply<false>(call, where, w, panel_bytes, call.inputs / kBlock, out);
 }
 
-template <Expand* expand>
-constexpr Kernel widening() {
+constexpr Kernel widening(void (*expand)(const Call&, const Tile&, char*)) {
   return {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, expanded_bytes<kWide>, expand, enter, leave};
 }
 
 }  // namespace
 
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, block_kernels[8];
+extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[8];
 const Kernel bf16_kernel = {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, nullptr, nullptr, enter, leave};
-const Kernel w8a16_kernel = widening<expand_int8>();
-const Kernel block_kernels[8] = {
-    widening<expand_blocks<Q4_0>>(), widening<expand_blocks<Q4_1>>(), widening<expand_blocks<Q5_0>>(),
-    widening<expand_blocks<Q5_1>>(), widening<expand_blocks<Q8_0>>(), widening<expand_blocks<Q4_K>>(),
-    widening<expand_blocks<Q5_K>>(), widening<expand_blocks<Q6_K>>()};
+const Kernel w8a16_kernel = widening(expand_int8);
+const Kernel wide_block_kernels[8] = {widening(expand_blocks<Q4_0>), widening(expand_blocks<Q4_1>),
+                                      widening(expand_blocks<Q5_0>), widening(expand_blocks<Q5_1>),
+                                      widening(expand_blocks<Q8_0>), widening(expand_blocks<Q4_K>),
+                                      widening(expand_blocks<Q5_K>), widening(expand_blocks<Q6_K>)};
 }  // namespace amx
 }  // namespace gemm
 }  // namespace core

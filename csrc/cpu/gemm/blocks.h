@@ -6,7 +6,8 @@
 //   8 bits  8 lines.
 //   4 bits  4 lines: the low halves of their bytes are lines 0-3 and the high halves lines 4-7.
 //   5 bits  the same and one more line: bit g of a byte is the fifth bit of the byte in line g.
-//   6 bits  the same and two more lines: bits 2g, 2g + 1 of a byte in the first are those of line g, in the second 4 + g.
+//   6 bits  the same and two more lines: bits 2g, 2g + 1 of a byte in the first are those of line
+//           g, in the second those of line 4 + g.
 //
 // Scales of a panel, apart from the codes, `h` a float16 and `b` a byte for each of 16 channels:
 //
@@ -108,7 +109,7 @@ CORE_INLINE vu code_line(const char* codes, int g, int v) {
   vu code = (g < 4 ? both : both >> 4) & 0x0f0f0f0fu;
   if (F::bits == 5) {
     vu fifth = load_bits(at + 256);
-    return code | ((g < 4 ? fifth << (4 - g % 5) : fifth >> (g - 4 < 0 ? 0 : g - 4)) & 0x10101010u);
+    return code | ((g < 4 ? fifth << ((4 - g) & 31) : fifth >> ((g - 4) & 31)) & 0x10101010u);
   }
   if (F::bits == 6) {
     vu more = load_bits(at + 256 + g / 4 * 64);

@@ -182,8 +182,8 @@ extern const Kernel bf16_kernel, w8a16_kernel;
 const Kernel bf16_kernel = dense_kernel<Bf16>();
 // Many rows: int8 weights are widened to bf16, which holds them exactly, once for all rows.
 const Kernel w8a16_kernel = {
-    Bf16::rows,  Bf16::panels, usable<bf16, Bf16::inputs>, converted_bytes<bf16>, convert_rows<bf16, false>, run_tile<Bf16>,
-    expanded_bytes<kWide>, expand_int8, nullptr, nullptr};
+    Bf16::rows,     Bf16::panels,          usable<bf16, Bf16::inputs>, converted_bytes<bf16>, convert_rows<bf16, false>,
+    run_tile<Bf16>, expanded_bytes<kWide>, expand_int8,                nullptr,               nullptr};
 #else
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel;
 const Kernel f32_kernel = dense_kernel<F32>();

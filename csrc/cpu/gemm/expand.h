@@ -1,4 +1,5 @@
-// Panels of other formats widened to bf16, in the layout of bf16 weights. For instruction sets with AVX512-BF16.
+// Panels of other formats widened to bf16, in the layout of bf16 weights. Int8 weights stay exact.
+// For instruction sets with AVX512-BF16.
 #pragma once
 
 #include "gemm/blocks.h"
@@ -7,8 +8,6 @@
 namespace core {
 namespace gemm {
 namespace {
-
-typedef void Expand(const Call& call, const Tile& tile, char* scratch);
 
 template <int64_t panels>
 int64_t expanded_bytes(const core_gemm_args& args) {
@@ -34,7 +33,6 @@ void expand_int8(const Call& call, const Tile& tile, char* scratch) {
   }
 }
 
-template <typename F>
 CORE_INLINE void expand_line(vu codes, vf scale, vf minimum, char* to) {
   vf part[4];
 #pragma GCC unroll 4
@@ -57,7 +55,7 @@ void expand_blocks(const Call& call, const Tile& tile, char* scratch) {
     vf low = scale.minimum - scale.low * F::zero, high = scale.minimum - scale.high * F::zero;
 #pragma GCC unroll 8
     for (int g = 0; g < 8; ++g) {
-      expand_line<F>(code_line<F>(codes, g, 0), g < 4 ? scale.low : scale.high, g < 4 ? low : high, scratch + g * 128);
+      expand_line(code_line<F>(codes, g, 0), g < 4 ? scale.low : scale.high, g < 4 ? low : high, scratch + g * 128);
     }
   }
 }

@@ -7,7 +7,7 @@
 //   64), with zeros.
 //   Block formats: see blocks.h.
 //
-// A line is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels, and 16 lines are an AMX tile.
+// A line is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels; 16 lines are an AMX tile.
 #pragma once
 
 #include "common/types.h"

@@ -36,8 +36,8 @@ CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
   return (vi)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
 }
 #else
-// Products of pairs of 16-bit integers: activations are stored as such, in the order 0 2 1 3, since the even and the odd
-// bytes of a dword of weights are what shifts bring out.
+// Products of pairs of 16-bit integers: activations are stored as such, in the order 0 2 1 3: shifts bring out the
+// even and the odd bytes of a dword of weights.
 constexpr int64_t kValueBytes = 2;
 CORE_INLINE void put_values(vi values, char* to) {
   for (int i = 0; i < kLanes; i += 4) {

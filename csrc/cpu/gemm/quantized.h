@@ -1,8 +1,8 @@
 // Kernels for GGUF's block formats. Included once per instruction set, with CORE_VARIANT set.
 //
-// Activations are rounded to int8, one scale for 32 of them; a block of weights meets a block of activations in integers,
-// and the two scales are applied to the sum. The codes of a line are unsigned and the activations signed, as the
-// instructions want them; a zero point costs nothing, since sums start at -zero * (sum of the activations).
+// Activations are rounded to int8, one scale for 32 of them; a block of weights meets a block of activations in
+// integers, and the two scales are applied to the sum. The codes of a line are unsigned and the activations signed, as
+// the instructions want them; a zero point costs nothing, since sums start at -zero * (sum of the activations).
 #include <utility>
 
 #include "gemm/blocks.h"

@@ -23,8 +23,9 @@ namespace avx512_bf16 {
 extern const Kernel bf16_kernel, w8a16_kernel;
 }
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
-}
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel block_kernels[kBlockFormats], wide_block_kernels[kBlockFormats];
+}  // namespace amx
 
 namespace {
 
@@ -52,11 +53,19 @@ constexpr Levels kBlocks = {base::block_kernels,
                             CORE_AVX512_VNNI(avx512_vnni::block_kernels),
                             nullptr,
                             CORE_AMX(amx::block_kernels)};
+// Many rows: integers keep AMX waiting for the scales of each block, bf16 does not.
+constexpr Levels kWideBlocks = {base::block_kernels,
+                                CORE_AVX2(avx2::block_kernels),
+                                CORE_AVX512(avx512::block_kernels),
+                                CORE_AVX512_VNNI(avx512_vnni::block_kernels),
+                                nullptr,
+                                CORE_AMX(amx::wide_block_kernels)};
 
 // Rows from which a kernel is faster than the one of the level below, all powers of two (gemm.cpp counts on it).
 constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
 constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
-constexpr int64_t kUnblockRows = 32;  // widening blocks to bf16 for AMX pays
+constexpr int64_t kWideBlockRows = 64;  // widening blocks to bf16 pays
+constexpr int64_t kBlockRows = 8;    // AMX for block formats: their panels are unpacked first
 
 const Kernel* pick(const Levels& levels, Isa most) {
   int level = static_cast<int>(isa() < most ? isa() : most);
@@ -78,8 +87,10 @@ const Kernel& select(const core_gemm_args& args) {
     case CORE_GEMM_W8A16:
       // Float32 activations are not rounded to bf16 only because they are many.
       return *pick(kW8A16, args.x_dtype == CORE_BF16 && args.m >= kExpandRows ? Isa::amx : Isa::avx512_vnni);
-    default:
-      return pick(kBlocks, args.m >= kUnblockRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
+    default: {
+      const Levels& levels = args.m >= kWideBlockRows ? kWideBlocks : kBlocks;
+      return pick(levels, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
+    }
   }
 }
 

@@ -21,13 +21,13 @@ struct alignas(64) Config {
   uint8_t rows[16];
 };
 
-// All eight tiles are whole: rows past the last hold what the workspace happens to hold, and nobody reads their results.
+// All eight tiles are whole: rows past the last hold what the workspace happens to hold, and nobody reads their sums.
 // A constant, because gcc 12 takes the instruction to read only the first eight bytes and drops stores to the others.
 constexpr Config kConfig = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
-void enter() { _tile_loadconfig(&kConfig); }
+inline void enter() { _tile_loadconfig(&kConfig); }
 
-void leave() { _tile_release(); }
+inline void leave() { _tile_release(); }
 
 // Tile numbers are part of the instructions, so they are literals.
 #define CORE_DOT(sum, a, b)       \
@@ -44,8 +44,8 @@ inline void clear_sums() {
   _tile_zero(3);
 }
 
-// 32 rows by 2 panels: `a` and `b` are the first tiles, `a_next` and `b_next` bytes from the second row of tiles and the
-// second panel; `out` gets float32 or int32.
+// 32 rows by 2 panels: `a` and `b` are the first tiles, the second row of tiles and the second panel `a_next` and
+// `b_next` bytes from them; `out` gets float32 or int32.
 template <bool Integer>
 void square(const char* a, int64_t a_next, const char* b, int64_t b_next, int64_t steps, void* out, int64_t out_bytes) {
   clear_sums();
@@ -91,8 +91,8 @@ void flat(const char* a, const char* b, const int64_t* panel, int64_t steps, voi
 
 #undef CORE_DOT
 
-// A tile of the result; `w`: its first panel, whose next is `panel_bytes` away. Panels that are not there are computed as
-// the last one, for nobody.
+// A tile of the result; `w`: its first panel, whose next is `panel_bytes` away. Panels that are not there are computed
+// as the last one, for nobody.
 template <bool Integer>
 void multiply(const Call& call, const Tile& where, const char* w, int64_t panel_bytes, int64_t steps, float* out) {
   const char* x = call.rows + where.row * call.row_bytes;

@@ -14,8 +14,6 @@ struct core_op {
 struct core_program_args {
   const core_op* ops;
   int64_t count;
-  int64_t threads;
-  int64_t crew;  // 1: one parallel region for all operations, 0: one per operation that wants threads
 };
 
 // Runs the operations in order.

@@ -181,8 +181,8 @@ def test_the_layout_is_one_indexable_block():
 
 
 def request_of(**changed):
-    fields = dict(device_type="cpu", dtype="bfloat16", kv_dtype="bfloat16", head_dim=64, num_heads=9, num_kv_heads=3)
-    return AttentionRequest(block_size=32, **{**fields, **changed})
+    fields = {"dtype": "bfloat16", "kv_dtype": "bfloat16", "head_dim": 64, **changed}
+    return AttentionRequest(device_type="cpu", num_heads=9, num_kv_heads=3, block_size=32, **fields)
 
 
 def test_what_the_kernels_cannot_do_is_refused():

@@ -101,7 +101,7 @@ def test_int8_extremes_do_not_saturate(isa):
 
 
 @pytest.mark.parametrize("kind", BLOCK_FORMATS, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("m", [1, 2, 7, 9, 20, 33])
+@pytest.mark.parametrize("m", [1, 2, 7, 9, 20, 33, 65])
 def test_block_formats_compute_what_they_store(isa, kind, m):
     n, k = 16 * m % 90 + 5, 256 * (m % 3 + 1) if blocks.FORMATS[kind.name].values == 256 else 32 * (m % 5 + 1)
     raw, x = stored_blocks(kind, n, k), torch.randn(m, k)

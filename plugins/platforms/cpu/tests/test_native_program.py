@@ -87,23 +87,6 @@ def test_replays_equal_the_forward_pass_step_after_step(isa, dtype):
     assert sorted(graphs) == [1, 2, 4]
 
 
-def test_one_team_for_the_whole_program_gives_the_same(isa):
-    model = ToyModel()
-    # Wide enough for every operation to want threads.
-    step = decode_step(model, [70] * 7, 1)
-    ids = step.token_ids.repeat(60)
-
-    def work():
-        return elementwise.gated(elementwise.rms_norm(elementwise.gather(model.mlp, ids), model.mlp[0], 1e-5), "gelu")
-
-    program, out = record(work, ids)
-    wanted = out.clone()
-    for crew in (False, True, True, False, True):
-        out.zero_()
-        program.run(3, crew=crew)
-        assert torch.equal(out, wanted)
-
-
 def test_a_program_is_one_call_per_operation():
     model = ToyModel(layers=2)
     step = decode_step(model, [3, 9], 0)
@@ -143,7 +126,7 @@ def test_views_are_no_work_and_data_is_read_anew():
     program, out = record(lambda: elementwise.rms_norm(x.view(-1, 4)[2:].unsqueeze(0), weight, 1e-5).flatten(0, 1))
     wanted = -out
     x.neg_()
-    program.run(1)
+    program.run()
     assert program.count == 1 and torch.equal(out, wanted)
 
 

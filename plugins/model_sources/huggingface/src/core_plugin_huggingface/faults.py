@@ -37,6 +37,4 @@ def no_weights(directory: Path) -> CheckpointError:
             "runs code that they contain.",
             hint="Convert the model to safetensors, or take a version that has them.",
         )
-    return CheckpointError(
-        "CORE-M134", f"{directory} holds no .safetensors files.", hint="Fetch the weights as well."
-    )
+    return CheckpointError("CORE-M134", f"{directory} holds no .safetensors files.", hint="Fetch the weights as well.")

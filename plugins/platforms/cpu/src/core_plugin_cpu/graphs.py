@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.attention import BatchView
+from core.api.attention import AttentionPlan, BatchView
 from core.api.facets import Forward, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
@@ -21,13 +21,13 @@ MOST_TOKENS = 256
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PaddedStep:
     """Inputs to record with: `size` rows of one token each, all of them at the start of block 0, the null block."""
 
     token_ids: Tensor
     positions: Tensor
-    plan: Batch
+    plan: AttentionPlan
 
     @staticmethod
     def of(size: int) -> PaddedStep:
@@ -59,7 +59,7 @@ class ProgramGraph:
         put("seq_lens", batch.seq_lens)
         put("table", batch.table)
         put("table_stride", batch.table_stride)
-        self._program.run(torch.get_num_threads())
+        self._program.run()
         return self._out[:tokens]
 
 

@@ -25,7 +25,6 @@ CPU_NATIVE = AttentionSpec(
     api=1,
     summary="Paged attention in C++ for AVX2, AVX-512, AVX-512 BF16 and AMX; portable elsewhere",
     band=3,
-    maturity="experimental",
     devices=frozenset({"cpu"}),
     dtypes=frozenset({"float32", "bfloat16"}),
     kv_dtypes=frozenset({"float32", "bfloat16"}),

@@ -14,7 +14,6 @@ from core_plugin_cpu.native import library
 from core_plugin_cpu.processor import available_cores, read_processor
 from core_plugin_cpu.stream import ThreadStream
 
-
 _LOG = logging.getLogger(__name__)
 
 

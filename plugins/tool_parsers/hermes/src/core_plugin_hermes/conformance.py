@@ -27,7 +27,7 @@ def samples() -> Iterator[ParserSample]:
     yield ParserSample("two calls", f"{_WEATHER}\n{second}", [*call, *_call(1, "now", "{}")])
     thought = f"<think>\nParis it is.\n</think>\n\nWait.\n{_WEATHER}"
     yield ParserSample("reasoning", thought, [Reasoning("Paris it is."), Text("Wait."), *call])
-    begun = [Reasoning("Hm."), Text("Hello.")]
+    begun: list[ParseEvent] = [Reasoning("Hm."), Text("Hello.")]
     yield ParserSample("reasoning that the prompt began", "Hm.\n</think>\nHello.", begun, in_reasoning=True)
     broken = '<tool_call> {"name": 3} </tool_call>'
     yield ParserSample("no call at all", f"See: {broken}.", [Text(f"See: {broken}.")])

@@ -62,7 +62,9 @@ class Batch:
         if table.stride(1) != 1 and table.shape[1] > 1:
             raise ValueError("the block table's rows must be contiguous")
         starts, lengths = view.query_starts.ctypes.data, view.seq_lens.ctypes.data
-        return Batch(starts, lengths, table.data_ptr(), table.stride(0), len(view.seq_lens), view.slots.data_ptr(), view)
+        return Batch(
+            starts, lengths, table.data_ptr(), table.stride(0), len(view.seq_lens), view.slots.data_ptr(), view
+        )
 
 
 def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) -> None:

@@ -126,7 +126,7 @@ def _k_nested(blocks: Tensor) -> Tensor:
 
 def _k_codes(packed: Tensor) -> Tensor:
     """Return the low four bits of a super-block: 32 bytes hold two blocks. `(rows, groups, 8, 32)`."""
-    return _nibbles(packed.unflatten(-1, (4, 32))).unflatten(-1, (2, 32)).flatten(-3, -2)
+    return _nibbles(packed.reshape(*packed.shape[:2], 4, 32)).view(*packed.shape[:2], 8, 32)
 
 
 def _q4_k(blocks: Tensor) -> Codes:
@@ -142,9 +142,10 @@ def _q5_k(blocks: Tensor) -> Codes:
 
 def _q6_k(blocks: Tensor) -> Codes:
     # Either half of a super-block: 64 bytes of four blocks' low bits, 32 bytes of their high bits.
-    low = _nibbles(blocks[..., :128].unflatten(-1, (2, 64))).unflatten(-1, (4, 32))
+    leading = blocks.shape[:2]
+    low = _nibbles(blocks[..., :128].reshape(*leading, 2, 64)).view(*leading, 2, 4, 32)
     shifts = torch.arange(0, 8, 2, dtype=torch.uint8).view(4, 1)
-    high = ((blocks[..., 128:192].unflatten(-1, (2, 1, 32)) >> shifts) & 3) << 4
+    high = ((blocks[..., 128:192].reshape(*leading, 2, 1, 32) >> shifts) & 3) << 4
     return Codes((low | high).flatten(-3, -2).flatten(1, 2), _halves(blocks, 208), blocks[..., 192:208])
 
 

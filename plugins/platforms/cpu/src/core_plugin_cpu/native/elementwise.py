@@ -44,7 +44,7 @@ ROPE_KV = Entry(
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return the RMS norm of `x (..., size)` over the last dimension. Leading dimensions may be strided, at most two."""
+    """Return the RMS norm of `x (..., size)` over the last dimension; up to two leading ones may be strided."""
     size = x.shape[-1]
     x = _plain(x)
     outer, inner, outer_stride, inner_stride = _leading(x)

@@ -76,6 +76,6 @@ class Entry:
 
     @cached_property
     def _function(self) -> ctypes._NamedFuncPointer:
-        function = getattr(library(), f"core_cpu_{self.name}")
+        function: ctypes._NamedFuncPointer = getattr(library(), f"core_cpu_{self.name}")
         function.argtypes, function.restype = [ctypes.c_char_p], None
         return function

@@ -26,6 +26,7 @@ GEMM = Entry(
     "gemm",
     pointers="x w scales sums bias y best workspace",
     sizes="m n k x_stride y_stride x_dtype y_dtype format threads",
+    slots={"m": "tokens"},
 )
 
 
@@ -74,7 +75,7 @@ def pack(weight: Tensor) -> PackedWeight:
     if weight.dtype not in CODES:
         raise ValueError(f"cannot pack a weight of {weight.dtype}: float32 or bfloat16 expected")
     kind, inputs = (Format.F32, 1) if weight.dtype == torch.float32 else (Format.BF16, 2)
-    return PackedWeight(kind, *weight.shape, _panels(weight, inputs, 32))
+    return PackedWeight(kind, weight.shape[0], weight.shape[1], _panels(weight, inputs, 32))
 
 
 def pack_int8(weight: Tensor, scales: Tensor, *, activations: int = 8) -> PackedWeight:

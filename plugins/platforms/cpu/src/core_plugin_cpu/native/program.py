@@ -2,8 +2,8 @@
 
 A program owns the tensors that its calls read and write. What differs from step to step goes through *slots*: `tokens`
 and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`, `slots`, `query_starts`, `seq_lens`,
-`table`, with `table_stride`). Each struct field that takes one says so in its `Entry`; to change a slot writes one word per
-call that has it.
+`table`, with `table_stride`). Each struct field that takes one says so in its `Entry`; to change a slot writes one word
+per call that has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from core_plugin_cpu.native.entry import Entry, recorder
 
-RUN = Entry("run", pointers="ops", sizes="count threads crew")
+RUN = Entry("run", pointers="ops", sizes="count")
 
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -63,13 +63,9 @@ class Program:
         if places is not None:
             self._words[places] = value
 
-    def run(self, threads: int, *, crew: bool = False) -> None:
-        """Make the calls in order.
-
-        Args:
-            crew: Hold one team of threads through all calls rather than one for each.
-        """
-        RUN(self._ops.ctypes.data, self.count, threads, int(crew))
+    def run(self) -> None:
+        """Make the calls in order."""
+        RUN(self._ops.ctypes.data, self.count)
 
     def _is_used(self, entry: Entry, name: str, start: int) -> bool:
         """Whether the call has this slot: a null pointer means "without", and stays."""
@@ -77,14 +73,14 @@ class Program:
 
 
 @dataclass
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Collects native calls and the tensors made between them; refuses other work on tensors."""
 
     calls: list[tuple[Entry, bytes]] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
 
     def add(self, entry: Entry, packed: bytes) -> None:
         self.calls.append((entry, packed))

@@ -6,13 +6,16 @@ from core.api.descriptors import AttentionRequest
 from core.api.verdict import ProbeResult, Verdict
 from core_plugin_cpu.native import library
 
+MOST_HEAD_DIM = 256
+"""Bound of the scratch memory of `csrc/cpu/attention`."""
+
 
 def attention(request: AttentionRequest, probe: ProbeResult) -> Verdict:
-    """Native attention needs the library, and a cache of the queries' dtype."""
+    """Native attention needs the library, a cache of the queries' dtype, and heads of whole vectors."""
+    dtype, kv_dtype, dim = request.dtype, request.kv_dtype, request.head_dim
+    fits = dim % 16 == 0 and dim <= MOST_HEAD_DIM
     return Verdict.of(
         None if library.available() else f"no native library: {library.reason()} ({library.REMEDY})",
-        None
-        if request.kv_dtype == request.dtype
-        else f"kv dtype {request.kv_dtype} differs from dtype {request.dtype}",
-        None if request.head_dim % 16 == 0 and request.head_dim <= 256 else f"head_dim {request.head_dim} is not a multiple of 16 up to 256",
+        None if kv_dtype == dtype else f"kv dtype {kv_dtype} differs from dtype {dtype}",
+        None if fits else f"head_dim {dim} is not a multiple of 16 up to {MOST_HEAD_DIM}",
     )
