@@ -52,9 +52,11 @@ class Bootstrap(msgspec.Struct):
 class Sender(threading.Thread):
     """Encodes and sends queued messages, so that the loop never waits for a socket."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__(name="engine-sender", daemon=True)
-        self._socket = context.socket(zmq.PUSH)
+        # A context of its own: to end it is to wait until what was sent has left the process.
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.PUSH)
         self._socket.set_hwm(0)
         self._socket.connect(address)
         self._queue: queue.SimpleQueue[FromEngine | None] = queue.SimpleQueue()
@@ -69,9 +71,10 @@ class Sender(threading.Thread):
         while (message := self._queue.get()) is not None:
             self._socket.send(encoder.encode(message))
         self._socket.close(linger=2000)
+        self._context.term()
 
     def finish(self) -> None:
-        """Send what is queued and end the thread."""
+        """Send what is queued and end the thread; the last message is often why the process ends."""
         self._queue.put(None)
         self.join(timeout=3)
 
@@ -79,9 +82,10 @@ class Sender(threading.Thread):
 class Receiver(threading.Thread):
     """Decodes what arrives and hands it to the runner. A message that cannot be decoded is dropped and logged."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__(name="engine-receiver", daemon=True)
-        self._socket = context.socket(zmq.PULL)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.PULL)
         self._socket.set_hwm(0)
         self._socket.connect(address)
         self.runner: CoreRunner | None = None
@@ -138,12 +142,11 @@ def main() -> int:
     bootstrap = msgspec.json.decode(sys.stdin.buffer.readline(), type=Bootstrap)
     logs.setup(bootstrap.log_level, bootstrap.log_format, process="engine")
     threading.Thread(target=_watch_parent, name="engine-parent", daemon=True).start()
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    sender = Sender(context, bootstrap.outbox)
+    sender = Sender(bootstrap.outbox)
     sender.start()
     try:
         core = EngineCore.start(EngineConfig.model_validate_json(bootstrap.config), on_progress=sender.put)
-        _serve(core, sender, Receiver(context, bootstrap.inbox))
+        _serve(core, sender, Receiver(bootstrap.inbox))
     except BaseException as error:
         sender.put(_failure(error))
         return 1
