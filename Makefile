@@ -10,14 +10,14 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
 NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/*.cpp csrc/*/*/*.h)
 
-.PHONY: install serve test lint bench docs clean
+.PHONY: install serve test lint bench bench-peers docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make serve    install if needed and serve the demo model at 127.0.0.1:8000"
 	@echo "make test     install the test extras and run every test"
 	@echo "make install  create $(VENV) with core, the CPU plugins and the demo model"
-	@echo "make lint | bench | docs | clean"
+	@echo "make lint | bench | bench-peers | docs | clean"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,7 @@ serve: install
 test: $(VENV)/.installed-test
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
+	@$(BIN)/python tools/cli_reference.py --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -55,10 +56,15 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.installed-test
-	@$(BIN)/python tools/bench_demo.py $(ARGS)
+	@$(BIN)/python -m benchmarks.compare --only core,transformers --groups offline,startup,engine $(ARGS)
+
+# Every engine in an environment of its own below PEERS (default: the user's cache); once made, only measuring is left.
+bench-peers: $(VENV)/.installed-test
+	@$(BIN)/python -m benchmarks.compare $(if $(PEERS),--peers $(PEERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
 
 docs: $(VENV)/.installed-test
 	@$(BIN)/python tools/capabilities.py
+	@$(BIN)/python tools/cli_reference.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

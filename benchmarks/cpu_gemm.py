@@ -1,6 +1,6 @@
 """Time the packed matrix products of the CPU plugin next to `torch.nn.functional.linear`.
 
-    python benchmarks/cpu_gemm.py [--formats bf16 f32 ...] [--rows 1 8 32 512] [--threads N] [--isa LEVEL]
+    python benchmarks/cpu_gemm.py [--formats bf16 f32 ...] [--rows 1 8 32 512] [--threads N] [--isa LEVEL] [--step]
 
 For every shape it prints the best of many short repeats (other processes disturb the slower ones), the rate, and what
 part of the limit that is. The limit is the larger of two times: the bytes of the weights over the bandwidth, and the
@@ -19,10 +19,14 @@ from functools import partial
 import torch
 import torch.nn.functional as F  # noqa: N812
 from core_plugin_cpu.native import blocks, gemm, library
+from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.gemm import Format, PackedWeight
+from core_plugin_cpu.native.program import Program
 
 SHAPES = {"qkv": (960, 576), "o": (576, 576), "gate_up": (3072, 576), "down": (576, 1536), "head": (49152, 576)}
+GROUPS = {Format.Q4_64: 64, Format.Q4_128: 128}
 COLD_BYTES = 600 << 20
+LAYERS = 30
 SLICE = 0.12
 
 
@@ -41,6 +45,10 @@ def packed(kind: Format, n: int, k: int) -> PackedWeight:
     """Return a random weight of the format."""
     if kind in (Format.F32, Format.BF16):
         return gemm.pack(torch.randn(n, k).to(torch.float32 if kind == Format.F32 else torch.bfloat16))
+    if kind in (Format.Q4_64, Format.Q4_128):
+        groups = k // (64 if kind == Format.Q4_64 else 128)
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
+        return gemm.pack_groups(codes, torch.rand(n, groups), -torch.rand(n, groups))
     if kind in (Format.W8A8, Format.W8A16):
         weight = torch.randint(-127, 128, (n, k), dtype=torch.int8)
         return gemm.pack_int8(weight, torch.rand(n) / 127, activations=8 if kind == Format.W8A8 else 16)
@@ -54,10 +62,7 @@ class Rotation:
     def __init__(self, kind: Format, n: int, k: int, *, cold: bool) -> None:
         first = packed(kind, n, k)
         copies = max(1, COLD_BYTES // first.nbytes) if cold else 1
-        parts = [
-            (first.data.clone(), None if first.scales is None else first.scales.clone()) for _ in range(copies - 1)
-        ]
-        self.weights = [first, *(PackedWeight(kind, n, k, data, scales, first.sums) for data, scales in parts)]
+        self.weights = [first, *(PackedWeight(kind, n, k, first.data.clone()) for _ in range(copies - 1))]
         self.turn = 0
 
     def next(self) -> PackedWeight:
@@ -75,7 +80,7 @@ def time_product(weights: Rotation, m: int, dtype: torch.dtype) -> float:
     space = torch.empty(gemm.workspace_bytes(sizes), dtype=torch.uint8)
 
     def call(weight: PackedWeight) -> bytes:
-        parts = (x, weight.data, weight.scales, weight.sums, None, y, None, space)
+        parts = (x, weight.data, weight.order, None, y, None, space)
         return gemm.GEMM.pack(*(0 if part is None else part.data_ptr() for part in parts), *sizes)
 
     calls = [call(weight) for weight in weights.weights]
@@ -104,7 +109,7 @@ def _only(weight: PackedWeight) -> Rotation:
 
 def shapes_of(kind: Format) -> dict[str, tuple[int, int]]:
     """Return the shapes; formats of 256 values a block cannot hold 576 of them."""
-    values = blocks.FORMATS[kind.name].values if kind.name in blocks.FORMATS else 1
+    values = blocks.FORMATS[kind.name].values if kind.name in blocks.FORMATS else GROUPS.get(kind, 1)
     return {name: (n, -(-k // values) * values) for name, (n, k) in SHAPES.items()}
 
 
@@ -131,6 +136,25 @@ def report(kind: Format, options: argparse.Namespace) -> None:
             )
 
 
+def step(kind: Format, rows: int) -> None:
+    """Print the time of all products of a step of the demo model, each weight read once, as one recorded program."""
+    weights = [packed(kind, n, k) for _ in range(LAYERS) for name, (n, k) in shapes_of(kind).items() if name != "head"]
+    weights.append(packed(kind, *shapes_of(kind)["head"]))
+    calls: list[tuple[Entry, bytes]] = []
+    keep: list[object] = []
+    for weight in weights:
+        x, y = torch.randn(rows, weight.k).bfloat16(), torch.empty(rows, weight.n, dtype=torch.bfloat16)
+        sizes = (rows, weight.n, weight.k, weight.k, weight.n, 1, 1, int(weight.format), torch.get_num_threads())
+        space = torch.empty(gemm.workspace_bytes(sizes), dtype=torch.uint8)
+        parts = (x, weight.data, None, None, y, None, space)
+        calls.append((gemm.GEMM, gemm.GEMM.pack(*(0 if part is None else part.data_ptr() for part in parts), *sizes)))
+        keep.append((weight, x, y, space))
+    seconds, size = best_of(Program(calls, keep).run, 10 * SLICE), sum(weight.nbytes for weight in weights)
+    print(
+        f"{kind.name:>8} {rows:>4} rows: {seconds * 1e3:.3f} ms, {size / 1e6:.0f} MB, {size / seconds / 1e9:.1f} GB/s"
+    )
+
+
 def main() -> None:
     """Read the options and print a table for every format."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -143,6 +167,7 @@ def main() -> None:
     parser.add_argument("--peak", type=float, default=0.0, help="GFLOP/s of the instructions (default: measured)")
     parser.add_argument("--isa", help="cap of the instruction set")
     parser.add_argument("--cold", action="store_true", help="weights come from memory in every repeat")
+    parser.add_argument("--step", action="store_true", help="all products of a step instead, weights from memory")
     options = parser.parse_args()
     if not library.available():
         raise SystemExit(f"no native library: {library.reason()}")
@@ -151,7 +176,11 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     print(f"{library.isa()}, {options.threads} threads")
     for name in options.formats:
-        report(Format[name], options)
+        if options.step:
+            for rows in options.rows:
+                step(Format[name], rows)
+        else:
+            report(Format[name], options)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from core.plugins.hooks import HOOKS_API, Hooks
 from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import (
     ATTENTION,
+    DRAFTER,
     EXECUTOR,
     HOOKS_GROUP,
     KERNEL,
@@ -41,12 +42,12 @@ from core.plugins.kinds import (
     SCHEDULER,
     STAT_SINK,
     STRUCTURED_OUTPUT,
-    TOOL_PARSER,
     WEIGHT_TRANSFER,
     kind_of,
 )
 from core.plugins.lock import differences, read_lock
-from core.plugins.options import checked_options, unused_options
+from core.plugins.options import checked_options, given_options, unused_options
+from core.plugins.parsers import choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.plugins.report import SelectionReport
@@ -150,7 +151,7 @@ class Resolver:
         select, model = self.options.select, self.options.model
         platform, probe = self._platform()
         self.selector.preferences = _spec(platform, PlatformSpec).preferences
-        source, files = find_files(self.selector, model.model, model.revision)
+        source, files = find_files(self.selector, select.model_source, model.model, model.revision)
         loader, reader = find_reader(self.selector, select.load_format, files)
         checkpoint = inspect(loader, reader, files)
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
@@ -172,7 +173,7 @@ class Resolver:
         select = self.options.select
         quantization = self._quantization(base)
         dtype = self._dtype(base, _spec(quantization, QuantSpec))
-        kv_dtype = dtype if self.options.kv.kv_dtype == "auto" else self.options.kv.kv_dtype
+        kv_dtype = self.options.kv.concrete_dtype(dtype)
         block_size = self.options.kv.block_size or _spec(base.platform, PlatformSpec).block_size
         max_model_len = self._max_model_len(base.shape)
         attention = self._attention(base, dtype, kv_dtype, block_size)
@@ -180,7 +181,7 @@ class Resolver:
             quantization,
             attention,
             self.selector.choose(EXECUTOR, select.executor),
-            self.selector.choose(SCHEDULER, select.scheduling_policy),
+            self.selector.choose(SCHEDULER, select.scheduler_policy),
             *self._optional(base),
             *self._kernels(base, dtype),
         ]
@@ -188,7 +189,7 @@ class Resolver:
 
     def _quantization(self, base: Foundation) -> Candidate:
         method, device = base.checkpoint.quantization, _spec(base.platform, PlatformSpec).device_type
-        dtype = self.options.model.dtype
+        dtype, asked = self.options.model.dtype, self.options.select.quantization not in (None, "", "auto")
 
         def check(candidate: Candidate) -> Verdict:
             spec = _spec(candidate, QuantSpec)
@@ -198,6 +199,7 @@ class Resolver:
                 None if method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {method}",
                 _device_reason(device, spec.devices),
                 None if dtype == "auto" or dtype in spec.dtypes else f"computes in {', '.join(sorted(spec.dtypes))}",
+                f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None,
             )
 
         request = {"method": method, "device": device, "dtype": dtype}
@@ -260,7 +262,7 @@ class Resolver:
             self.options.select.attention_backend,
             check=check,
             subject=subject,
-            request=request.model_dump(mode="json"),
+            request=request.to_dict(),
         )
 
     def _optional(self, base: Foundation) -> list[Candidate]:
@@ -270,13 +272,15 @@ class Resolver:
         def moves_blocks(candidate: Candidate) -> Verdict:
             return Verdict.of(_device_reason(device, _spec(candidate, KVConnectorSpec).devices))
 
-        chosen = [self.selector.choose(TOOL_PARSER, select.tool_parser)] if select.tool_parser else []
+        chosen = choose_parsers(self.selector, select.tool_parser, select.reasoning_parser)
         for name in select.kv_connector:
             chosen.append(self.selector.choose(KV_CONNECTOR, name, check=moves_blocks, subject=device))
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
         if select.structured_output:
             chosen.append(self.selector.choose(STRUCTURED_OUTPUT, select.structured_output))
+        if select.drafter:
+            chosen.append(self.selector.choose(DRAFTER, select.drafter))
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
         return chosen
@@ -298,18 +302,27 @@ class Resolver:
             kv_dtype=derived.kv_dtype,
             max_model_len=derived.max_model_len,
             block_size=derived.block_size,
+            environment=self._environment(base.platform),
         )
+
+    def _environment(self, platform: Candidate) -> dict[str, str]:
+        """Return the variables that the platform wants for the processes that load its libraries."""
+        path = _spec(platform, PlatformSpec).environment
+        if path is None:
+            return {}
+        found = guarded(platform.entry, path, load_impl(path, platform.entry), self.options.runtime.threads)
+        return {str(name): str(value) for name, value in typed(platform.entry, path, found, dict).items()}
 
     def _plan(self, drivers: list[Candidate]) -> PluginPlan:
         given = self.options.runtime.plugin_options
-        active = [candidate.entry.name for candidate in drivers] + [entry.name for entry in self.hooks.entries]
+        active = [*(candidate.entry for candidate in drivers), *self.hooks.entries]
         self._warn(*unused_options(given, active, self.catalogue), code="CORE-C112")
         return PluginPlan(
             drivers=tuple(
-                _planned(one.entry, one.descriptor.api, checked_options(one, given.get(one.entry.name, {})))
+                _planned(one.entry, one.descriptor.api, checked_options(one, given_options(one.entry, given)))
                 for one in drivers
             ),
-            hooks=tuple(_planned(entry, HOOKS_API, given.get(entry.name, {})) for entry in self.hooks.entries),
+            hooks=tuple(_planned(entry, HOOKS_API, given_options(entry, given)) for entry in self.hooks.entries),
             files=tuple(self.files),
         )
 

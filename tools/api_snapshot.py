@@ -23,6 +23,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from core.api.record import Record
+
 SNAPSHOT = Path(__file__).parents[1] / "tests" / "api" / "snapshot.json"
 COMMAND = "python tools/api_snapshot.py --update"
 REQUIRED = "required"
@@ -104,15 +106,15 @@ def _value(value: Any) -> str:
 def _kind(value: type) -> str:
     if getattr(value, "_is_protocol", False):
         return "protocol"
-    if issubclass(value, BaseModel):
-        return "model"
+    if issubclass(value, (BaseModel, Record)):
+        return "model" if issubclass(value, BaseModel) else "record"
     if dataclasses.is_dataclass(value):
         return "dataclass"
     return "enum" if issubclass(value, enum.Enum) else "class"
 
 
 def _generated(value: type) -> bool:
-    return dataclasses.is_dataclass(value) or issubclass(value, BaseModel)
+    return dataclasses.is_dataclass(value) or issubclass(value, (BaseModel, Record))
 
 
 def _fields(value: type) -> Iterator[tuple[str, str]]:
@@ -122,6 +124,9 @@ def _fields(value: type) -> Iterator[tuple[str, str]]:
     elif issubclass(value, BaseModel):
         for name, info in value.model_fields.items():
             yield name, f"field {_annotation(value, name)} = {_default(info.get_default(call_default_factory=True))}"
+    elif issubclass(value, Record):
+        for name in _written(value):
+            yield name, f"field {_annotation(value, name)} = {_default(getattr(value, name, dataclasses.MISSING))}"
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             made = field.default_factory is not dataclasses.MISSING
@@ -133,7 +138,13 @@ def _fields(value: type) -> Iterator[tuple[str, str]]:
                 yield name, f"attribute {getattr(annotation, '__forward_arg__', annotation)}"
 
 
-def _annotation(value: type[BaseModel], name: str) -> str:
+def _written(value: type) -> list[str]:
+    """Return the annotated names of a class and its bases, the bases' first, without class variables."""
+    found = {name: text for base in reversed(value.__mro__) for name, text in inspect.get_annotations(base).items()}
+    return [name for name, text in found.items() if not str(text).startswith("ClassVar")]
+
+
+def _annotation(value: type, name: str) -> str:
     """Return the annotation as it was written, by whichever base wrote it."""
     for base in value.__mro__:
         if name in vars(base).get("__annotations__", {}):

@@ -1,78 +1,150 @@
-"""Everything a plugin may import from core. Torch-free."""
+"""Everything a plugin may import from core. Torch-free.
 
-from core.api.attention import (
-    AfterLoad,
-    AttentionBackend,
-    AttentionContext,
-    AttentionLayer,
-    AttentionPlan,
-    AttentionSite,
-    BatchView,
-    KVLayout,
-    ReportsKV,
-)
-from core.api.commands import Command
-from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
-from core.api.descriptors import (
-    DESCRIPTORS,
-    AttentionRequest,
-    AttentionSpec,
-    CommandSpec,
-    Descriptor,
-    DrafterSpec,
-    ExecutorSpec,
-    KernelSpec,
-    KVConnectorSpec,
-    LogitsSpec,
-    ModelSourceSpec,
-    ModelSpec,
-    PlatformSpec,
-    QuantSpec,
-    RouteSpec,
-    SchedulerPolicySpec,
-    StatSinkSpec,
-    StructuredOutputSpec,
-    ToolParserSpec,
-    WeightLoaderSpec,
-    WeightTransferSpec,
-)
-from core.api.drafters import Drafter, DrafterContext
-from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
-from core.api.executors import Executor
-from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
-from core.api.hooks import hookimpl
-from core.api.kernels import OPS, DimRule, KernelRequest
-from core.api.kvspecs import KVManager, KVSpec
-from core.api.logits import LogitsContext, LogitsProcessor
-from core.api.models import LayerBuilder, Model, ModelShape, RopeConfig, StepInputs, WeightRules, features_of
-from core.api.parsers import OutputParser, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.api.patches import ConfigPatch, Finding, Problem, Waiver
-from core.api.platform import MemorySnapshot, Pending, Platform, Stream
-from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
-from core.api.requests import Reject, RequestDraft, RequestPatch
-from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
-from core.api.sampling import SamplingView
-from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
-from core.api.sinks import EngineStats, FinishedRequest, StatSink
-from core.api.structured import (
-    GRAMMAR_KINDS,
-    CompiledGrammar,
-    GrammarMatcher,
-    StructuredContext,
-    StructuredOutputBackend,
-)
-from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, tokenizer_from_directory
-from core.api.verdict import ProbeResult, Verdict
+Importing this package loads next to nothing: each name below comes from its module when it is first asked for, so that
+a manifest, which needs a descriptor, does not pay for the rest.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# At once, because the function has the name of its module.
 from core.api.versions import API_VERSIONS, ApiVersion, accepts, versions
-from core.api.weights import (
-    CheckpointInfo,
-    CheckpointReader,
-    ModelFiles,
-    ModelSource,
-    WeightManifest,
-    WeightReceiver,
-    WeightTensor,
+
+if TYPE_CHECKING:
+    from core.api.attention import (
+        AfterLoad,
+        AttentionBackend,
+        AttentionContext,
+        AttentionLayer,
+        AttentionPlan,
+        AttentionSite,
+        BatchView,
+        KVLayout,
+        ReportsKV,
+    )
+    from core.api.commands import Command
+    from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
+    from core.api.descriptors import (
+        DESCRIPTORS,
+        AttentionRequest,
+        AttentionSpec,
+        CommandSpec,
+        Descriptor,
+        DrafterSpec,
+        ExecutorSpec,
+        KernelSpec,
+        KVConnectorSpec,
+        LogitsSpec,
+        ModelSourceSpec,
+        ModelSpec,
+        PlatformSpec,
+        QuantSpec,
+        RouteSpec,
+        SchedulerPolicySpec,
+        StatSinkSpec,
+        StructuredOutputSpec,
+        ToolParserSpec,
+        WeightLoaderSpec,
+        WeightTransferSpec,
+    )
+    from core.api.drafters import Drafter, DrafterContext
+    from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
+    from core.api.executors import Executor
+    from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
+    from core.api.hooks import hookimpl
+    from core.api.kernels import OPS, DimRule, KernelRequest
+    from core.api.kvspecs import KVManager, KVSpec
+    from core.api.logits import LogitsContext, LogitsProcessor
+    from core.api.models import LayerBuilder, Model, ModelShape, RopeConfig, StepInputs, WeightRules, features_of
+    from core.api.parsers import OutputParser, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+    from core.api.patches import ConfigPatch, Finding, Problem, Waiver
+    from core.api.platform import MemorySnapshot, Pending, Platform, Stream
+    from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
+    from core.api.requests import Reject, RequestDraft, RequestPatch
+    from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
+    from core.api.sampling import SamplingView
+    from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
+    from core.api.sinks import EngineStats, FinishedRequest, StatSink
+    from core.api.structured import (
+        GRAMMAR_KINDS,
+        CompiledGrammar,
+        GrammarMatcher,
+        StructuredContext,
+        StructuredOutputBackend,
+    )
+    from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, tokenizer_from_directory
+    from core.api.verdict import ProbeResult, Verdict
+    from core.api.weights import (
+        CheckpointInfo,
+        CheckpointReader,
+        ModelFiles,
+        ModelSource,
+        WeightManifest,
+        WeightReceiver,
+        WeightTensor,
+    )
+
+_NAMES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "attention": (
+            "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
+            "KVLayout ReportsKV"
+        ),
+        "commands": "Command",
+        "connectors": "BlockRef KVConnector KVConnectorWorker",
+        "descriptors": (
+            "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
+            "KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec QuantSpec RouteSpec "
+            "SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec WeightLoaderSpec "
+            "WeightTransferSpec"
+        ),
+        "drafters": "Drafter DrafterContext",
+        "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
+        "executors": "Executor",
+        "facets": "CollectiveFacet Graph GraphFacet StepShape",
+        "hooks": "hookimpl",
+        "kernels": "DimRule KernelRequest OPS",
+        "kvspecs": "KVManager KVSpec",
+        "logits": "LogitsContext LogitsProcessor",
+        "models": "features_of LayerBuilder Model ModelShape RopeConfig StepInputs WeightRules",
+        "parsers": "OutputParser ParserContext Reasoning Text ToolArguments ToolEnd ToolStart",
+        "patches": "ConfigPatch Finding Problem Waiver",
+        "platform": "MemorySnapshot Pending Platform Stream",
+        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme",
+        "requests": "Reject RequestDraft RequestPatch",
+        "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
+        "sampling": "SamplingView",
+        "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
+        "sinks": "EngineStats FinishedRequest StatSink",
+        "structured": "CompiledGrammar GRAMMAR_KINDS GrammarMatcher StructuredContext StructuredOutputBackend",
+        "tokenizer": "fast_tokenizer Tokenizer tokenizer_from_directory TokenStream",
+        "verdict": "ProbeResult Verdict",
+        "weights": (
+            "CheckpointInfo CheckpointReader ModelFiles ModelSource WeightManifest WeightReceiver WeightTensor"
+        ),
+    }
 )
+"""Module -> the public names that it defines."""
+
+_HOME: Mapping[str, str] = types.MappingProxyType(
+    {name: home for home, names in _NAMES.items() for name in names.split()}
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]
+
 
 __all__ = [
     "accepts",

@@ -20,7 +20,8 @@ class AttentionContext:
     Attributes:
         device: Where the cache and the queries live.
         dtype: Dtype of queries and outputs.
-        kv_dtype: Dtype of the cache.
+        kv_dtype: Dtype that keys and values are rounded to. For int8 and float8 the backend decides how blocks store
+            them, scales included.
         block_size: Tokens per KV block.
     """
 
@@ -50,7 +51,7 @@ class KVLayout:
     Attributes:
         block_shape: Shape of one block; the cache is `(num_blocks, *block_shape)`, so that block `b` of any
             backend is `cache[b]`: connectors copy blocks without knowing what is inside.
-        dtype: Element type.
+        dtype: Element type of the tensor; for a cache of scaled or of 8-bit values simply bytes.
     """
 
     block_shape: tuple[int, ...]

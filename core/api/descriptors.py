@@ -7,18 +7,20 @@ winner alone, in the process that needs it.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from core.api.kernels import DimRule, KernelRequest, check_kernel
-from core.api.verdict import Verdict
+from core.api.record import EMPTY, Between, Record
+
+if TYPE_CHECKING:
+    from core.api.verdict import Verdict
 
 Band = Literal[1, 2, 3, 4]
 """4 exact hardware match, 3 same device type and tuned, 2 generic, 1 reference."""
 
 
-class Descriptor(BaseModel):
+class Descriptor(Record):
     """Fields that every kind has.
 
     Attributes:
@@ -33,8 +35,6 @@ class Descriptor(BaseModel):
         options: Dotted path of a pydantic model for the plugin's own options, or None.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     group: ClassVar[str] = ""
 
     name: str
@@ -42,7 +42,7 @@ class Descriptor(BaseModel):
     api: int
     summary: str
     band: Band = 2
-    priority: int = Field(default=50, ge=0, le=100)
+    priority: Annotated[int, Between(0, 100)] = 50
     maturity: Literal["stable", "experimental", "reference"] = "stable"
     requires: tuple[str, ...] = ()
     options: str | None = None
@@ -57,6 +57,9 @@ class PlatformSpec(Descriptor):
         dtypes: Compute dtypes it runs well, best first.
         block_size: Preferred tokens per KV block.
         preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
+        environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
+            variables that the device's libraries read when they are loaded. Set in processes that core starts, unless
+            the user set them; `threads` is the user's choice.
     """
 
     group: ClassVar[str] = "core.platforms"
@@ -65,7 +68,8 @@ class PlatformSpec(Descriptor):
     probe: str
     dtypes: tuple[str, ...]
     block_size: int = 16
-    preferences: dict[str, int] = {}
+    preferences: Mapping[str, int] = EMPTY
+    environment: str | None = None
 
 
 class AttentionSpec(Descriptor):
@@ -74,7 +78,8 @@ class AttentionSpec(Descriptor):
     Attributes:
         devices: Device types it runs on.
         dtypes: Query / output dtypes.
-        kv_dtypes: Dtypes of the KV cache.
+        kv_dtypes: Dtypes of the KV cache, of `float32`, `bfloat16`, `float16`, `float8_e4m3fn`, `float8_e5m2` and
+            `int8` (with scales that the backend keeps inside its blocks).
         head_dims: Allowed head dimensions; None means any.
         block_multiple: The KV block size must be a multiple of this many tokens.
         features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused.
@@ -91,13 +96,11 @@ class AttentionSpec(Descriptor):
     block_multiple: int = 1
     features: frozenset[str] = frozenset()
     refine: str | None = None
-    kv_managers: dict[str, str] = {}
+    kv_managers: Mapping[str, str] = EMPTY
 
 
-class AttentionRequest(BaseModel):
+class AttentionRequest(Record):
     """What a model needs from its attention backend. All layers of one KV group share it."""
-
-    model_config = ConfigDict(frozen=True)
 
     device_type: str
     dtype: str
@@ -110,6 +113,8 @@ class AttentionRequest(BaseModel):
 
     def check(self, spec: AttentionSpec) -> Verdict:
         """Hold this request against a backend's data and return every reason against it."""
+        from core.api.verdict import Verdict  # importing a descriptor stays cheap
+
         missing = sorted(self.features - spec.features)
         dims = spec.head_dims
         return Verdict.of(
@@ -136,6 +141,8 @@ class QuantSpec(Descriptor):
         devices: Device types it runs on; `*` means any.
         dtypes: Activation dtypes.
         needs: Features the platform's probe must report (`ProbeResult.has`).
+        on_request: It changes what the checkpoint says (rounds plain weights, for instance), so it is used only when
+            the user names it.
     """
 
     group: ClassVar[str] = "core.quantization"
@@ -144,6 +151,7 @@ class QuantSpec(Descriptor):
     devices: frozenset[str] = frozenset({"*"})
     dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
     needs: frozenset[str] = frozenset()
+    on_request: bool = False
 
 
 class ModelSpec(Descriptor):
@@ -194,11 +202,15 @@ class ToolParserSpec(Descriptor):
 
     Attributes:
         markers: Strings of a chat template that suggest this format; used only to recommend it.
+        reads: What it can read: `tools`, `reasoning` or both.
+        special_tokens: Its tags are special tokens, which must therefore stay in the text.
     """
 
     group: ClassVar[str] = "core.tool_parsers"
 
     markers: tuple[str, ...] = ()
+    reads: frozenset[str] = frozenset({"tools", "reasoning"})
+    special_tokens: bool = False
 
 
 class KVConnectorSpec(Descriptor):
@@ -255,7 +267,7 @@ class KernelSpec(Descriptor):
     op: str
     devices: frozenset[str]
     dtypes: frozenset[str]
-    dims: dict[str, DimRule] = {}
+    dims: Mapping[str, DimRule] = EMPTY
     needs: frozenset[str] = frozenset()
 
     def check(self, request: KernelRequest) -> Verdict:
@@ -317,7 +329,7 @@ class DrafterSpec(Descriptor):
 
     group: ClassVar[str] = "core.drafters"
 
-    max_draft: int = Field(default=4, ge=1, le=64)
+    max_draft: Annotated[int, Between(1, 64)] = 4
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {

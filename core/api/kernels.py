@@ -7,19 +7,30 @@ within its stated precision, the same values. Kernels are chosen once, while a m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from core.api.record import EMPTY, Record
 
-from core.api.verdict import Verdict
+if TYPE_CHECKING:
+    from core.api.verdict import Verdict
 
-OPS = frozenset({"rms_norm", "add_rms_norm", "silu_and_mul", "gelu_and_mul", "gelu_tanh_and_mul", "rotary"})
+OPS = frozenset(
+    {
+        "rms_norm",
+        "add_rms_norm",
+        "silu_and_mul",
+        "gelu_and_mul",
+        "gelu_tanh_and_mul",
+        "rotary",
+        "argmax",
+        "draw",
+    }
+)
 """Operations that layers ask kernels for; `core.ops.registry` has their reference forms."""
 
 
-class DimRule(BaseModel):
+class DimRule(Record):
     """Which sizes of one dimension a kernel takes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     least: int = 1
     most: int | None = None
@@ -32,7 +43,7 @@ class DimRule(BaseModel):
         return None if size % self.multiple_of == 0 else f"{name} {size} is not a multiple of {self.multiple_of}"
 
 
-class KernelRequest(BaseModel):
+class KernelRequest(Record):
     """What a layer asks for.
 
     Attributes:
@@ -42,18 +53,18 @@ class KernelRequest(BaseModel):
         dims: Sizes known while the layer is built (`size` of a norm, `head_dim` of a rotary embedding).
     """
 
-    model_config = ConfigDict(frozen=True)
-
     op: str
     device: str
     dtype: str
-    dims: Mapping[str, int] = {}
+    dims: Mapping[str, int] = EMPTY
 
 
 def check_kernel(
     request: KernelRequest, devices: frozenset[str], dtypes: frozenset[str], dims: Mapping[str, DimRule]
 ) -> Verdict:
     """Hold a kernel's data against a request and return every reason against it."""
+    from core.api.verdict import Verdict  # importing a descriptor stays cheap
+
     sizes = [
         rule.against(name, request.dims[name]) if name in request.dims else f"{name} is not known here"
         for name, rule in dims.items()

@@ -54,10 +54,17 @@ ParseEvent = Text | Reasoning | ToolStart | ToolArguments | ToolEnd
 
 @dataclass(frozen=True, slots=True)
 class ParserContext:
-    """What a parser may know: the request's tools (OpenAI's `tools` list) and whether the prompt opened thinking."""
+    """What a parser may know.
+
+    Attributes:
+        tools: The request's tools, OpenAI's `tools` list.
+        in_reasoning: The prompt opened the thinking; the text begins inside it.
+        reads: What of `tools` and `reasoning` is to be read; the rest, tags included, is text.
+    """
 
     tools: Sequence[Mapping[str, Any]] = ()
     in_reasoning: bool = False
+    reads: frozenset[str] = frozenset({"tools", "reasoning"})
 
 
 class OutputParser(Protocol):

@@ -40,7 +40,8 @@ class Stream(Protocol):
 class Platform(Protocol):
     """Runtime of a `PlatformSpec`.
 
-    A platform may also have the attributes `graphs` and `collectives`, see `core.api.facets`.
+    A platform may also have the attributes `graphs` and `collectives`, see `core.api.facets`, and a method
+    `bind(where: str)`, called before `open` with the user's `threads_bind`.
     """
 
     def open(self, *, threads: int | None, seed: int) -> torch.device:

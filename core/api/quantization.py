@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -36,11 +36,18 @@ class LayerSite:
 
 @dataclass(frozen=True, slots=True)
 class QuantContext:
-    """What a scheme is made with: the compute dtype and device, and the checkpoint's own description."""
+    """What a scheme is made with.
+
+    Attributes:
+        device, dtype: Where and in what the layers compute.
+        checkpoint: The checkpoint's own description of its quantization.
+        options: The plugin's options, complete if its descriptor names an options model.
+    """
 
     device: torch.device
     dtype: torch.dtype
     checkpoint: Mapping[str, object]
+    options: Mapping[str, object] = field(default_factory=dict)
 
 
 class ParamBuilder(Protocol):

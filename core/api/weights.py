@@ -79,6 +79,9 @@ class WeightTensor(Protocol):
         name: Name in Hugging Face's vocabulary (`model.layers.0.self_attn.q_proj.weight`).
         shape: Logical shape, `(rows, columns)` for a matrix.
         encoding: `plain`, or the storage form (`gguf:Q4_1`) that the quantization method decodes.
+
+    A tensor may also have `release()`, called once its values were copied: memory that only maps a file can be given
+    back.
     """
 
     name: str

@@ -72,6 +72,11 @@ def plugin_names(kind: str) -> list[str]:
 
 def walk() -> Iterator[Command]:
     """Yield every command with its flags, `core` itself first."""
+    yield from _walk(whole_parser(), "")
+
+
+def whole_parser() -> CoreParser:
+    """Return the parser of `core` with all of core's own commands in place, the flags of every one included."""
     from importlib import import_module
 
     from core.cli.main import COMMANDS
@@ -80,16 +85,23 @@ def walk() -> Iterator[Command]:
     subparsers = parser.add_subparsers(parser_class=CoreParser)
     for module, _ in COMMANDS.values():
         import_module(module).register(subparsers)
-    yield from _walk(parser, "")
+    _fill(parser)
+    return parser
+
+
+def _fill(parser: argparse.ArgumentParser) -> None:
+    """Put flags in place that a parser would add when it is used."""
+    getattr(parser, "fill", lambda: None)()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                _fill(child)
 
 
 def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[Command]:
-    fill = getattr(parser, "fill", None)
-    if fill is not None:
-        fill()
     command = Command(path, {"--debug": "Show the traceback of an error.", "--log-level": "Log level."})
     children: Mapping[str, argparse.ArgumentParser] = {}
-    options = {kind.option: group for group, kind in KINDS.items() if kind.option}
+    options = {option: group for group, kind in KINDS.items() for option in kind.options}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             children = action.choices

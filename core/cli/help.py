@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.api.errors import ConfigError
-from core.config.fields import OptionField, option_fields, section_help
+from core.config.fields import OptionField, find_field, option_fields, section_help
 from core.config.parser import CoreParser, nearest
+
+if TYPE_CHECKING:
+    from core.plugins.catalog import Catalogue, Entry
 
 COMMON = (
     *("model.served_model_name", "model.dtype", "model.max_model_len", "kv.kv_memory", "scheduler.max_num_seqs"),
@@ -65,11 +68,9 @@ def page(parser: argparse.ArgumentParser, topic: str) -> str:
 
 def find_option(name: str) -> OptionField | None:
     """Return the option that a flag, environment variable or path names, or None."""
-    wanted = name.removeprefix("--").removeprefix("no-").replace("_", "-").lower()
-    for field in option_fields():
-        if wanted in (*field.names, field.path.replace("_", "-"), field.env.replace("_", "-").lower()):
-            return field
-    return None
+    wanted = name.removeprefix("--").removeprefix("no-").lower()
+    variables = (field for field in option_fields() if name.upper().replace("-", "_") in field.envs)
+    return find_field(wanted) or next(variables, None)
 
 
 def explain(field: OptionField) -> list[str]:
@@ -77,11 +78,24 @@ def explain(field: OptionField) -> list[str]:
     return [
         f"{field.path}: {field.description}",
         f"  flags        {', '.join(spellings(field))}",
-        f"  environment  {field.env}",
+        f"  environment  {', '.join(field.envs)}",
         f"  file         {field.path}",
         f"  allowed      {field.allowed}{', or nothing' if field.optional else ''}",
         f"  default      {_default(field) or 'none'}",
+        *_installed(field),
     ]
+
+
+def _installed(field: OptionField) -> Iterator[str]:
+    """Yield who could be named, with the owner of each."""
+    if not field.chooses:
+        return
+    from core.plugins.catalog import Catalogue
+    from core.plugins.kinds import KINDS
+
+    group = next(group for group, kind in KINDS.items() if field.name in kind.options)
+    found = Catalogue.scan().entries(group)
+    yield f"  installed    {', '.join(f'{entry.name} ({entry.owner})' for entry in found) or 'none'}"
 
 
 def spellings(field: OptionField) -> list[str]:
@@ -142,6 +156,8 @@ def _entry(field: OptionField) -> Iterator[str]:
 def _value(field: OptionField) -> str:
     if field.choices:
         return "{" + ",".join(field.choices) + "}"
+    if field.chooses:
+        return "NAME[,NAME]"
     return {"bool": "", "int": "N", "float": "X", "list": "NAME[,NAME]", "mapping": "JSON"}.get(field.kind, "TEXT")
 
 
@@ -151,13 +167,13 @@ def _default(field: OptionField) -> str:
 
 def _plugin_section() -> Iterator[str]:
     yield f"{PLUGINS}: options that installed plugins declare, as --opt NAME.KEY=VALUE"
-    for _, lines in _plugin_options():
+    for _, _, lines in _plugin_options():
         yield from lines
     yield ""
 
 
-def _plugin_options() -> Iterator[tuple[str, list[str]]]:
-    """Yield `NAME.KEY` and its lines for every option of every installed plugin; one that fails says so."""
+def _plugin_options() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield plugin, `PLUGIN.KEY` and its lines for every option of every installed plugin; one that fails says so."""
     from core.api.descriptors import DESCRIPTORS
     from core.api.errors import PluginError
     from core.plugins.catalog import Catalogue
@@ -167,29 +183,46 @@ def _plugin_options() -> Iterator[tuple[str, list[str]]]:
     catalogue = Catalogue.scan()
     for group in DESCRIPTORS:
         for candidate in load_descriptors(catalogue, group)[0] if catalogue.entries(group) else []:
-            name, owner = candidate.entry.name, candidate.entry.owner
+            plugin = _called(candidate.entry, catalogue)
             try:
                 rows = option_rows(candidate)
             except PluginError as error:
-                yield name, [f"  {name}: its options cannot be shown: {error}"]
+                yield plugin, plugin, [f"  {plugin}: its options cannot be shown: {error}"]
                 continue
-            for key, default, description in rows:
-                path = f"runtime.plugin_options.{name}.{key}"
-                twins = f"[CORE_PLUGIN_OPTIONS (JSON), {path}, default {default}; plugin {name} of {owner}]"
-                text = [f"{_INDENT}{description}"] if description else []
-                yield f"{name}.{key}", [f"  --opt {name}.{key}=VALUE", *text, f"{_INDENT}{twins}"]
+            for row in rows:
+                yield plugin, f"{plugin}.{row[0]}", _option_lines(plugin, candidate.entry, row)
+
+
+def _called(entry: Entry, catalogue: Catalogue) -> str:
+    """Return a plugin's name, with its distribution where another one has the name too."""
+    from core.plugins.catalog import normalise
+
+    owners = {normalise(one.dist) for one in catalogue.every() if one.name == entry.name}
+    return f"{entry.name}@{normalise(entry.dist)}" if len(owners) > 1 else entry.name
+
+
+def _option_lines(plugin: str, entry: Entry, row: tuple[str, str, str]) -> list[str]:
+    key, default, description = row
+    path = f"runtime.plugin_options.{plugin}.{key}"
+    twins = f"[CORE_PLUGIN_OPTIONS (JSON), {path}, default {default}; plugin {entry.name} of {entry.owner}]"
+    text = [f"{_INDENT}{description}"] if description else []
+    return [f"  --opt {plugin}.{key}=VALUE", *text, f"{_INDENT}{twins}"]
 
 
 def _one(topic: str) -> Iterable[str]:
     field = find_option(topic)
     if field is not None:
         return explain(field)
-    options = dict(_plugin_options())
-    if topic in options:
-        return options[topic]
-    plugin = [line for name, lines in options.items() if name.partition(".")[0] == topic for line in lines]
-    if plugin:
-        return plugin
-    known = [*section_help(), PLUGINS, "all", *options, *(name for field in option_fields() for name in field.names)]
+    options = list(_plugin_options())
+    found = [
+        line
+        for plugin, option, lines in options
+        for line in lines
+        if topic in (option, plugin, plugin.partition("@")[0])
+    ]
+    if found:
+        return found
+    names = [option for _, option, _ in options]
+    known = [*section_help(), PLUGINS, "all", *names, *(name for field in option_fields() for name in field.names)]
     hint = nearest(topic.removeprefix("--"), known) or f"Sections: {', '.join((*section_help(), PLUGINS))}."
     raise ConfigError("CORE-C104", f"there is no help on {topic!r}.", hint=hint)

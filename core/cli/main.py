@@ -62,7 +62,7 @@ def _report(message: str, status: int) -> int:
 
 def _run(words: list[str]) -> int:
     command = _command(words)
-    parser = _parser(command)
+    parser = _parser(command, plugged="--version" not in words)
     args = parser.parse_args(words)
     if args.version:
         print(f"core {__version__}")
@@ -89,18 +89,18 @@ def _command(words: list[str]) -> str | None:
     )
 
 
-def _parser(command: str | None) -> CoreParser:
+def _parser(command: str | None, *, plugged: bool) -> CoreParser:
     parser = CoreParser(prog="core", description="An LLM inference and serving framework whose parts are plugins.")
     parser.add_argument("--version", action="store_true", help="Print the version.")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=CoreParser)
-    if command not in COMMANDS:
+    if plugged and command not in COMMANDS:
         _add_plugged(command, commands)
     for name, (module, summary) in COMMANDS.items():
         if name == command:
             import_module(module).register(commands)
         else:
             commands.add_parser(name, help=summary, add_help=False)
-    _add_common(parser)
+    add_common(parser)
     return parser
 
 
@@ -119,7 +119,7 @@ def _add_plugged(command: str | None, commands: Any) -> None:
             commands.add_parser(name, help=f"From {found[name].owner}.", add_help=False)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the flags that every command takes, at every level, so that their place does not matter."""
     group = parser.add_argument_group("common")
     for flag, keywords in (
@@ -130,7 +130,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         if flag not in parser._option_string_actions:
             group.add_argument(flag, default=argparse.SUPPRESS, **keywords)  # type: ignore[arg-type]
     for child in _children(parser).values():
-        _add_common(child)
+        add_common(child)
 
 
 def _children(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:

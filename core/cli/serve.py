@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from core.cli.help import add_help_flag
 from core.config.flags import add_option_flags
 from core.config.load import load_options
+from core.engine.child import EngineChild
+from core.phases import phase, report_birth
+
+TOKENIZER_THREADS = 4
+FORCED = 128
+"""Plus the signal's number: status of a process that a signal ended."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +40,36 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it; return the exit status."""
+    report_birth("interpreter and flags")
     options = load_options(args).options
-    from core.boot import resolve
-    from core.server import launch
+    # Tokenizing shares the processors with the engine; the library would take as many threads as there are processors.
+    os.environ.setdefault("RAYON_NUM_THREADS", str(min(TOKENIZER_THREADS, os.cpu_count() or 1)))
+    # The engine's imports take longer than anything here: let them begin while this process decides what to run.
+    with _ended_by_sigterm(), EngineChild() as child:
+        with phase("resolve"):
+            from core.boot import resolve
 
-    resolution = resolve(options)
-    for problem in resolution.warnings:
-        _log.warning("%s", " ".join(part for part in (problem.code, problem.message, problem.hint) if part))
-    return launch.run(resolution, options)
+            resolution = resolve(options)
+        for problem in resolution.warnings:
+            _log.warning("%s", " ".join(part for part in (problem.code, problem.message, problem.hint) if part))
+        from core.server.listen import bind
+
+        listener = bind(options.server)  # an address that is taken stops the start before anything is loaded
+        child.configure(resolution.config)
+        with phase("server imports"):
+            from core.server import launch
+        return launch.run(resolution, options, listener=listener, child=child)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Until the server has handlers of its own, let SIGTERM end the block like an error: what it opened is closed."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(FORCED + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 def warn_unknown(environ: Mapping[str, str]) -> None:
     """Log a warning for every `CORE_*` variable that nothing reads. `CORE_PLUGIN_*` belongs to plugins."""
-    known = {field.env for field in option_fields()} | set(SETTINGS)
+    known = {name for field in option_fields() for name in field.envs} | set(SETTINGS)
     for name in sorted(environ):
         if name.startswith("CORE_") and name not in known and not name.startswith("CORE_PLUGIN_"):
             _log.warning("environment variable %s is not an option and has no effect. %s", name, nearest(name, known))

@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from core.config.resolved import Options
+from core.plugins.kinds import KINDS
 
 Kind = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
 
@@ -23,12 +24,17 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
         "kv.prefix_caching": ("enable-prefix-caching",),
         "scheduler.max_chunk": ("long-prefill-token-threshold",),
         "scheduler.max_waiting": ("max-num-queued-reqs",),
+        "select.load_format": ("weight-loader",),
+        "select.scheduler_policy": ("scheduling-policy",),
         "select.tool_parser": ("tool-call-parser",),
         "server.drain_timeout": ("shutdown-timeout",),
         "server.log_requests": ("enable-log-requests",),
     }
 )
-"""Further flag names, without dashes in front: what users of other servers type."""
+"""Further names, as flags without dashes in front: what users of other servers type, and the names of kinds.
+
+They are names everywhere: `--x-y`, `CORE_X_Y`, and in a file `x_y` or `section.x_y`.
+"""
 
 SECRETS = frozenset({"server.api_key", "kv.hash_seed"})
 """Options whose values are never printed."""
@@ -76,7 +82,12 @@ class OptionField:
     @property
     def env(self) -> str:
         """The environment variable."""
-        return "CORE_" + self.name.upper()
+        return self.envs[0]
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        """The environment variables: the option's own, then those of its aliases."""
+        return tuple("CORE_" + name.replace("-", "_").upper() for name in self.names)
 
     @property
     def secret(self) -> bool:
@@ -84,8 +95,15 @@ class OptionField:
         return self.path in SECRETS
 
     @property
+    def chooses(self) -> bool:
+        """Whether the value names plugins of one kind."""
+        return self.section == "select" and any(self.name in kind.options for kind in KINDS.values())
+
+    @property
     def allowed(self) -> str:
         """What values are allowed, as a phrase for error messages."""
+        if self.chooses:
+            return "a plugin's name, or several: the first that can serve" if self.kind == "str" else "plugins' names"
         nouns = {
             "bool": "true or false",
             "int": "an integer",
@@ -112,6 +130,12 @@ def option_fields() -> tuple[OptionField, ...]:
 def fields_by_path() -> Mapping[str, OptionField]:
     """Return `path -> option`."""
     return types.MappingProxyType({field.path: field for field in option_fields()})
+
+
+def find_field(name: str) -> OptionField | None:
+    """Return the option that a bare name or a dotted path names, aliases included; spelt with - or _."""
+    section, _, bare = name.replace("_", "-").rpartition(".")
+    return next((one for one in option_fields() if bare in one.names and section in ("", one.section)), None)
 
 
 @cache

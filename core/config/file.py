@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.config.fields import OptionField, fields_by_path, option_fields, section_help
+from core.config.fields import OptionField, fields_by_path, find_field, option_fields, section_help
 from core.config.settings import Key, Setting
 
 _SUFFIXES = (".toml", ".yaml", ".yml")
@@ -25,7 +25,7 @@ def read_file(path: str) -> dict[Key, Setting]:
     document = _parse(Path(path))
     settings: dict[Key, Setting] = {}
     for written, value in _entries(document):
-        field = _find(written)
+        field = find_field(written)
         if field is None:
             raise ConfigError("CORE-C102", f"{path}: unknown key {written!r}.", hint=_suggest(written))
         label = f"key {written} of {path}"
@@ -83,12 +83,6 @@ def _entries(document: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _find(written: str) -> OptionField | None:
-    path = written.replace("-", "_")
-    flat = path.replace("_", "-")
-    return fields_by_path().get(path) or next((field for field in option_fields() if flat in field.names), None)
-
-
 def _suggest(written: str) -> str:
     known = [name.replace("-", "_") for field in option_fields() for name in field.names] + list(fields_by_path())
     close = difflib.get_close_matches(written.replace("-", "_"), known, n=1, cutoff=0.5)
@@ -96,7 +90,8 @@ def _suggest(written: str) -> str:
 
 
 def _plain(field: OptionField, value: Any) -> Any:
-    # A size in bytes is a number to a person who writes a file; one name is a list of one.
+    # A size in bytes is a number to a person who writes a file; one name is a list of one, and names in order of
+    # preference are a list.
     if field.path == "kv.kv_memory" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if field.kind == "list" and isinstance(value, str):

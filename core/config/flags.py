@@ -74,6 +74,21 @@ def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> N
     parser.spellings.update(dotted_spellings())
 
 
+SCOPE = ("select.plugins", "select.disable_plugin", "select.plugin_file")
+"""Options that say which plugins there are, without choosing among them."""
+
+
+def add_scope_flags(parser: CoreParser) -> None:
+    """Add the flags of `SCOPE`, and `--config`, for commands that choose nothing."""
+    group = parser.add_argument_group("plugins", "Which plugins there are, as for `core serve`.")
+    group.add_argument("--config", metavar="FILE", default=None, help="TOML or YAML file. [CORE_CONFIG]")
+    for field in option_fields():
+        if field.path in SCOPE:
+            _add(group, field)
+    known = {f"--{name}" for field in option_fields() if field.path in SCOPE for name in field.names}
+    parser.spellings.update({dotted: flag for dotted, flag in dotted_spellings().items() if flag in known})
+
+
 def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
     names = [f"--{name}" for name in field.names]
     keywords: dict[str, Any] = {"dest": field.path, "default": argparse.SUPPRESS, "help": _help(field)}
@@ -89,6 +104,8 @@ def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
 def _metavar(field: OptionField) -> str:
     if field.choices:
         return "{" + ",".join(field.choices) + "}"
+    if field.chooses:
+        return "NAME[,NAME]"
     return {"int": "N", "float": "X", "mapping": "JSON"}.get(field.kind, "TEXT")
 
 
@@ -98,13 +115,13 @@ def _help(field: OptionField) -> str:
 
 
 def dotted_spellings() -> dict[str, str]:
-    """Return `--section.name -> --name` for every option, with the negations of switches."""
+    """Return `--section.name -> --name` for every name of every option, with the negations of switches."""
     spellings = {}
     for field in option_fields():
-        name = field.names[0]
-        spellings[f"--{field.section}.{name}"] = field.flag
-        if field.kind == "bool":
-            spellings[f"--no-{field.section}.{name}"] = spellings[f"--{field.section}.no-{name}"] = f"--no-{name}"
+        for name in field.names:
+            spellings[f"--{field.section}.{name}"] = f"--{name}"
+            if field.kind == "bool":
+                spellings[f"--no-{field.section}.{name}"] = spellings[f"--{field.section}.no-{name}"] = f"--no-{name}"
     return spellings
 
 

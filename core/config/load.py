@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
@@ -53,7 +53,8 @@ def load_options(args: argparse.Namespace, environ: Mapping[str, str] | None = N
 
     Raises:
         ConfigError: A value is not allowed (CORE-C101), a file's key is unknown (C102), the file cannot be read
-            (C103). Every bad value is named with its flag, variable or key.
+            (C103), two variables contradict each other (C109). Every bad value is named with its flag, variable or
+            key.
     """
     environ = os.environ if environ is None else environ
     warn_unknown(environ)
@@ -69,6 +70,7 @@ def load_options(args: argparse.Namespace, environ: Mapping[str, str] | None = N
 
 def build(settings: Mapping[Key, Setting]) -> LoadedOptions:
     """Validate settings into options."""
+    settings = {key: _joined(setting) for key, setting in settings.items()}
     problems = [problem for setting in settings.values() if (problem := _check(setting))]
     if problems:
         raise _refusal(problems)
@@ -83,10 +85,14 @@ def build(settings: Mapping[Key, Setting]) -> LoadedOptions:
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, Setting]]:
     for field in option_fields():
-        if raw := environ.get(field.env):
-            label = f"variable {field.env}"
-            value = _from_text(field, raw, label)
-            yield from Setting(field, value, f"env {field.env}", label).spread()
+        given = [name for name in field.envs if environ.get(name)]
+        if len({environ[name] for name in given}) > 1:
+            text = f"variables {' and '.join(given)} set one option to different values."
+            raise ConfigError("CORE-C109", text, hint=f"Keep {field.env}.")
+        for name in given[:1]:
+            label = f"variable {name}"
+            value = _from_text(field, environ[name], label)
+            yield from Setting(field, value, f"env {name}", label).spread()
 
 
 def _from_flags(args: argparse.Namespace) -> Iterator[tuple[Key, Setting]]:
@@ -140,6 +146,14 @@ def _json(raw: str) -> Any:
 
 def _raise(error: Exception) -> NoReturn:
     raise error
+
+
+def _joined(setting: Setting) -> Setting:
+    """Return names in order of preference, which a file gives as a list, as the text that a flag would be."""
+    field, value = setting.field, setting.value
+    if not field.chooses or field.kind != "str" or not isinstance(value, (list, tuple)):
+        return setting
+    return replace(setting, value=",".join(value)) if all(isinstance(one, str) for one in value) else setting
 
 
 def _check(setting: Setting) -> str | None:

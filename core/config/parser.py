@@ -36,7 +36,6 @@ REFUSED: Mapping[str, str] = types.MappingProxyType(
         "--no-enable-chunked-prefill": "Prompts are always computed in chunks.",
         "--enable-auto-tool-choice": "Give --tool-parser NAME: tool calls are then parsed whenever tools are sent.",
         "--tool-parser-plugin": "Tool parsers are installed distributions; see `core plugins list`.",
-        "--reasoning-parser": "Reasoning and tool calls share one parser: --tool-parser NAME.",
         "--async-scheduling": "Steps always overlap; --overlap-depth sets how far.",
         "--no-async-scheduling": "Use --overlap-depth 0.",
         "--cpu-offload-gb": "Weights stay on the device; for the KV cache see --kv-connector.",
@@ -57,11 +56,18 @@ class CoreParser(argparse.ArgumentParser):
 
     Attributes:
         spellings: Further spellings of flags, each with the one that is registered.
+        rest: Attribute of the result that gets what follows a word `--`, as it is; empty for none.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.spellings: dict[str, str] = {}
+        self.rest = ""
+
+    def keep_rest(self, dest: str) -> None:
+        """Hand what follows a word `--` over as the list `dest`: it is meant for another program."""
+        self.rest = dest
+        self.set_defaults(**{dest: []})
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting, so that every mistake is printed in one place."""
@@ -71,11 +77,20 @@ class CoreParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse after unifying the spellings; refuse what is left over."""
-        words = None if args is None else [self._unify(word) for word in args]
+        mine, theirs = self._cut(None if args is None else list(args))
+        words = None if mine is None else [self._unify(word) for word in mine]
         found, left = super().parse_known_args(words, namespace)
+        if theirs:
+            setattr(found, self.rest, theirs)
         if left:
             self._refuse(left[0])
         return found, left
+
+    def _cut(self, words: list[str] | None) -> tuple[list[str] | None, list[str]]:
+        if not self.rest or words is None or "--" not in words:
+            return words, []
+        place = words.index("--")
+        return words[:place], words[place + 1 :]
 
     def _unify(self, word: str) -> str:
         if not word.startswith("--"):

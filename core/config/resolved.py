@@ -38,11 +38,18 @@ class KVOptions(_Section):
     )
     block_size: int | None = Field(None, ge=1, le=1024, description="Tokens per KV block; default: the platform's.")
     num_blocks: int | None = Field(None, ge=2, description="Exact number of KV blocks; overrides the memory options.")
-    kv_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Dtype of the KV cache.")
+    kv_dtype: Literal[
+        "auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "float8_e4m3fn", "float8_e5m2"
+    ] = Field("auto", description="Dtype of the KV cache; fp8 is fp8_e4m3.")
     prefix_caching: bool = Field(True, description="Share the KV blocks of equal prefixes.")
     hash_seed: str | None = Field(
         None, description="Secret text that makes block hashes equal in every start, for KV stores that outlive it."
     )
+
+    def concrete_dtype(self, dtype: str) -> str:
+        """Return the dtype of the cache as attention backends name it, given the compute dtype."""
+        named = {"auto": dtype, "fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+        return named.get(self.kv_dtype, self.kv_dtype)
 
 
 class SchedulerOptions(_Section):
@@ -56,23 +63,28 @@ class SchedulerOptions(_Section):
 
 
 class SelectOptions(_Section):
-    """Explicit choices of plugins, by name or name@distribution. None lets core choose."""
+    """Explicit choices of plugins: name, name@distribution, or a list of which the first that can serve is taken."""
 
     platform: str | None = Field(None, description="Device platform.")
     attention_backend: str | None = Field(None, description="Attention backend.")
     quantization: str | None = Field(None, description="Quantization method.")
     model_impl: str | None = Field(None, description="Model implementation.")
-    load_format: str | None = Field(None, description="Checkpoint format.")
+    model_source: str | None = Field(None, description="Who turns the model reference into files.")
+    load_format: str | None = Field(None, description="Weight loader, which is to say the checkpoint's format.")
     executor: str | None = Field(None, description="How workers are run.")
-    scheduling_policy: str | None = Field(None, description="Order of admission and preemption.")
+    scheduler_policy: str | None = Field(None, description="Order of admission and preemption.")
     tool_parser: str | None = Field(None, description="Tool-call parser; none by default.")
+    reasoning_parser: str | None = Field(
+        None, description="Parser of the reasoning, where the tool parser does not read it; none by default."
+    )
     kv_connector: list[str] = Field([], description="KV connectors, in the order they are asked.")
     weight_transfer: str | None = Field(None, description="Weight-transfer engine; none by default.")
     structured_output: str | None = Field(None, description="Structured-output backend; none by default.")
+    drafter: str | None = Field(None, description="Source of draft tokens; none by default.")
     logits_processor: list[str] = Field([], description="Logits processors, in the order they are applied.")
     stat_sink: list[str] = Field([], description="Receivers of the engine's figures.")
     route: list[str] = Field([], description="Plugins whose HTTP routes are served under /x/NAME/.")
-    kernel: list[str] = Field([], description="Kernels to use: OP=NAME; other operations are left to core.")
+    kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; other operations are left to core.")
     disable_plugin: list[str] = Field([], description="Plugins never to use: name, group:name or distribution.")
     plugins: list[str] = Field([], description="Plugins that may take part unnamed: all (default), none, or names.")
     plugin_file: list[str] = Field([], description="Python files that are plugins (__core_drivers__, @hookimpl).")
@@ -84,6 +96,11 @@ class RuntimeOptions(_Section):
     """Threads and processes."""
 
     threads: int | None = Field(None, ge=1, description="Compute threads; default: physical cores.")
+    threads_bind: str = Field(
+        "auto",
+        pattern=r"^(auto|none|\d+(-\d+)?(,\d+(-\d+)?)*)$",
+        description="Processors for the compute threads: 0-3,8-11; auto: one memory node; none: any.",
+    )
     start_timeout: float = Field(600.0, gt=0, description="Seconds the engine may take to start.")
     plugin_options: dict[str, dict[str, Any]] = Field({}, description="Options of plugins: name -> key -> value.")
 
@@ -117,6 +134,7 @@ class EngineConfig(_Section):
     Attributes:
         dtype, kv_dtype: Concrete dtypes.
         max_model_len, block_size: Concrete sizes, in tokens.
+        environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
     """
 
     options: Options
@@ -128,3 +146,4 @@ class EngineConfig(_Section):
     kv_dtype: str
     max_model_len: int
     block_size: int
+    environment: dict[str, str] = {}

@@ -58,12 +58,17 @@ class BlockPool:
         if count > self.free:
             raise ValueError(f"{count} blocks asked, {self.free} free")
         blocks = []
+        following, refs, hashes = self._next, self._refs, self._hashes
+        block = following[self._sentinel]
         for _ in range(count):
-            block = self._next[self._sentinel]
-            self._unlink(block)
-            self.forget(block)
-            self._refs[block] = 1
+            if hashes[block] is not None:
+                self.forget(block)
+            refs[block] = 1
             blocks.append(block)
+            block = following[block]
+        # What was taken is the beginning of the ring: one new link closes it behind.
+        following[self._sentinel], self._prev[block] = block, self._sentinel
+        self.free -= count
         return blocks
 
     def share(self, blocks: Iterable[int]) -> None:

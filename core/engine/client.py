@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from core.config.resolved import EngineConfig
+from core.engine.child import EngineChild
 from core.engine.core import EngineCore
 from core.engine.local import LocalEngine
 from core.engine.messages import FromEngine, Progress, Ready, ToEngine
@@ -56,13 +57,20 @@ def open_sync(config: EngineConfig, on_progress: ProgressCallback | None = None)
 
 
 async def open_async(
-    config: EngineConfig, *, in_process: bool = False, on_progress: ProgressCallback | None = None
+    config: EngineConfig,
+    *,
+    in_process: bool = False,
+    on_progress: ProgressCallback | None = None,
+    child: EngineChild | None = None,
 ) -> AsyncEngine:
     """Start an engine in a child process (or, `in_process`, in a thread of this one).
+
+    Args:
+        child: The child process, if it was started ahead.
 
     Raises:
         CoreError: The engine cannot start; the cause is the child's own error.
     """
     if in_process:
         return ThreadEngine(await asyncio.to_thread(EngineCore.start, config, on_progress))
-    return await start_process(config, on_progress)
+    return await start_process(config, on_progress, child)

@@ -37,6 +37,7 @@ from core.engine.messages import (
 )
 from core.engine.participants import ConnectorParticipant, StageParticipant
 from core.engine.prefix import PrefixCache
+from core.engine.profile import Profile, untimed
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.scheduler import Limits, Scheduler
@@ -73,6 +74,7 @@ class EngineCore:
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
         self._arrivals = 0
+        self._profile: Profile | None = None
         self.ready = Ready(
             num_blocks=self.pool.total,
             block_size=config.block_size,
@@ -205,6 +207,13 @@ class EngineCore:
             if isinstance(participant, ConnectorParticipant)
         }
 
+    def _time_steps(self, wanted: bool) -> dict[str, list[float]]:
+        """Begin to time the phases of steps; or stop and return what `Profile.report` says of all of them."""
+        worker = self.executor.call("profile", wanted)
+        profile, self._profile = self._profile, Profile() if wanted else None
+        self.loop.time(self._profile or untimed)
+        return {**({} if profile is None else profile.report()), **worker}
+
     def _worker(self, method: str, *args: Any) -> Any:
         return self.executor.call(method, *args)
 
@@ -220,6 +229,7 @@ class EngineCore:
 _CALLS: dict[str, Callable[..., Any]] = {
     "check": EngineCore._check,
     "connector_stats": EngineCore._connector_stats,
+    "profile": EngineCore._time_steps,
     "reset_prefix_cache": EngineCore._reset_prefix_cache,
     "stats": EngineCore._stats_dict,
     "update_weights": EngineCore._update_weights,

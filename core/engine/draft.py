@@ -2,55 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.step import BlockUpdate, NewRow, StepPlan
 
+_NOTHING = np.zeros(0, np.int32)
+
+
+@dataclass(slots=True)
+class _Growth:
+    """`counts[i]` of `blocks`, in turn, go to `rows[i]` from column `starts[i]` on."""
+
+    rows: np.ndarray
+    starts: np.ndarray
+    counts: np.ndarray
+    blocks: np.ndarray
+
+    def without(self, row: int) -> _Growth:
+        kept = self.rows != row
+        if kept.all():
+            return self
+        blocks = self.blocks[np.repeat(kept, self.counts)]
+        return _Growth(self.rows[kept], self.starts[kept], self.counts[kept], blocks)
+
 
 class PlanDraft:
-    """Collects rows, token counts and block-table changes.
+    """Collects rows, token counts and block-table changes, as arrays.
 
     Attributes:
         budget: Tokens that may still be handed out.
-        rows: Scheduled rows, in batch order.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        self.rows: list[int] = []
-        self._counts: list[int] = []
+        self._rows: list[np.ndarray] = []
+        self._counts: list[np.ndarray] = []
         self._new: list[NewRow] = []
-        self._updates: list[tuple[int, int, list[int]]] = []
+        self._growth: list[_Growth] = []
 
-    def add(self, rows: list[int], counts: list[int]) -> None:
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is scheduled."""
+        return not any(len(rows) for rows in self._rows)
+
+    def add(self, rows: np.ndarray, counts: np.ndarray) -> None:
         """Schedule `counts[i]` tokens of `rows[i]`."""
-        self.rows += rows
-        self._counts += counts
-        self.budget -= sum(counts)
+        self._rows.append(rows)
+        self._counts.append(counts)
+        self.budget -= int(counts.sum())
 
     def remove(self, row: int) -> None:
         """Take back whatever this draft gave to `row`, which is being preempted."""
-        self._updates = [update for update in self._updates if update[0] != row]
-        if row in self.rows:
-            at = self.rows.index(row)
-            self.rows.pop(at)
-            self.budget += self._counts.pop(at)
+        self._growth = [growth.without(row) for growth in self._growth]
+        for i, rows in enumerate(self._rows):
+            kept = rows != row
+            if not kept.all():
+                self.budget += int(self._counts[i][~kept].sum())
+                self._rows[i], self._counts[i] = rows[kept], self._counts[i][kept]
 
     def new(self, request: Request) -> None:
         """Introduce a request that has just got its row."""
         self._new.append(NewRow(request.row, request.prompt, request.params, request.stop_ids))
 
-    def blocks(self, row: int, start: int, blocks: list[int]) -> None:
+    def blocks(self, row: int, start: int, blocks: Sequence[int]) -> None:
         """Record that `row`'s block table holds `blocks` from column `start` on."""
-        self._updates.append((row, start, blocks))
+        one = (np.array([row], np.int32), np.array([start], np.int32), np.array([len(blocks)], np.int32))
+        self._growth.append(_Growth(*one, np.array(blocks, np.int32)))
+
+    def grow(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, blocks: np.ndarray) -> None:
+        """Record the same of several rows: `counts[i]` of `blocks`, in turn, for `rows[i]`."""
+        self._growth.append(_Growth(rows, starts, counts, blocks))
 
     def plan(self, number: int, table: RowTable) -> StepPlan:
         """Freeze the draft. The row table still holds the counters from before this step."""
-        rows = np.array(self.rows, np.int32)
-        counts = np.array(self._counts, np.int32)
-        starts = table.computed[rows].astype(np.int32)
+        rows, counts = _joined(self._rows), _joined(self._counts)
+        starts, known = table.computed[rows], table.known[rows]
         return StepPlan(
             number=number,
             new_rows=self._new,
@@ -58,17 +89,24 @@ class PlanDraft:
             rows=rows,
             starts=starts,
             counts=counts,
-            samples=starts + counts == table.known[rows],
-            output_counts=(table.known[rows] - table.prompt[rows]).astype(np.int32),
+            samples=starts + counts == known,
+            output_counts=known - table.prompt[rows],
         )
 
     def _block_update(self) -> BlockUpdate:
-        lengths = [len(blocks) for _, _, blocks in self._updates]
-        offsets = np.zeros(len(lengths) + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
+        if not self._growth:
+            return BlockUpdate(_NOTHING, _NOTHING, np.zeros(1, np.int32), _NOTHING)
+        counts = _joined([growth.counts for growth in self._growth])
+        offsets = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
         return BlockUpdate(
-            rows=np.array([row for row, _, _ in self._updates], np.int32),
-            starts=np.array([start for _, start, _ in self._updates], np.int32),
+            rows=_joined([growth.rows for growth in self._growth]),
+            starts=_joined([growth.starts for growth in self._growth]),
             offsets=offsets,
-            blocks=np.array([block for _, _, blocks in self._updates for block in blocks], np.int32),
+            blocks=_joined([growth.blocks for growth in self._growth]),
         )
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """Return the parts as one int32 array of its own."""
+    return parts[0].astype(np.int32) if len(parts) == 1 else np.concatenate(parts).astype(np.int32, copy=False)

@@ -34,10 +34,16 @@ class BlockHasher:
     def extend(self, hashes: list[bytes], root: bytes, tokens: np.ndarray) -> None:
         """Append the hashes of the full blocks of `tokens` that `hashes` does not hold yet."""
         size = self.block_size
+        if len(tokens) < (len(hashes) + 1) * size:
+            return
         parent = hashes[-1] if hashes else root
         for start in range(len(hashes) * size, len(tokens) - size + 1, size):
             parent = self._digest(parent + tokens[start : start + size].tobytes())
             hashes.append(parent)
+
+    def append(self, hashes: list[bytes], root: bytes, tokens: bytes) -> None:
+        """Append the hash of the block that follows, given its tokens as they lie in memory."""
+        hashes.append(self._digest((hashes[-1] if hashes else root) + tokens))
 
     def _digest(self, data: bytes) -> bytes:
         return blake2b(data, digest_size=DIGEST_BYTES, key=self._key).digest()

@@ -16,6 +16,7 @@ from core.api.errors import EngineError
 from core.api.executors import Executor
 from core.api.platform import Pending
 from core.engine.messages import Outputs
+from core.engine.profile import Timer, untimed
 from core.engine.scheduler import Scheduler, Step
 from core.engine.settle import Settler
 from core.engine.step import StepResult
@@ -44,6 +45,14 @@ class EngineLoop:
         self.scheduler, self.executor, self.depth = scheduler, executor, depth
         self.settler = Settler(scheduler)
         self._inflight: deque[tuple[Step, Pending[StepResult]]] = deque()
+        self.time(untimed)
+
+    def time(self, timer: Timer) -> None:
+        """Have the engine's phases of every step timed, or no longer (`untimed`)."""
+        self._choose = timer("schedule", self.scheduler.schedule)
+        self._submit = timer("launch", self.executor.launch)
+        self._wait = timer("wait", _result)
+        self._account = timer("settle", self.settler.settle)
 
     @property
     def busy(self) -> bool:
@@ -73,11 +82,11 @@ class EngineLoop:
         return outputs
 
     def _launch(self) -> bool:
-        step = self.scheduler.schedule()
+        step = self._choose()
         if step is None:
             return False
         try:
-            pending = self.executor.launch(step.plan)
+            pending = self._submit(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)
         self._inflight.append((step, pending))
@@ -86,10 +95,10 @@ class EngineLoop:
     def _settle(self) -> Outputs:
         step, pending = self._inflight.popleft()
         try:
-            result = pending.result()
+            result = self._wait(pending)
         except Exception as error:
             return self._step_failed(step, error)
-        return self.settler.settle(step, result)
+        return self._account(step, result)
 
     def _step_failed(self, step: Step, error: Exception) -> Outputs:
         """Fail the requests of a broken step and go on, unless the executor itself is gone."""
@@ -97,3 +106,7 @@ class EngineLoop:
             raise error if isinstance(error, EngineError) else EngineError("CORE-E113", f"a worker is gone: {error}")
         logger.error("step %d failed; its requests end with an error", step.plan.number, exc_info=error)
         return self.settler.fail(step, f"{type(error).__name__} in the forward pass")
+
+
+def _result(pending: Pending[StepResult]) -> StepResult:
+    return pending.result()

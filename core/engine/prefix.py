@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.api.connectors import BlockRef
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.request import Request
@@ -27,6 +26,10 @@ class PrefixCache:
         if self.enabled:
             self.hasher.extend(request.hashes, request.hash_root, tokens)
 
+    def append(self, request: Request, tokens: bytes) -> None:
+        """Add the hash of the request's next block, given its tokens as they lie in memory."""
+        self.hasher.append(request.hashes, request.hash_root, tokens)
+
     def usable(self, request: Request, length: int) -> list[bytes]:
         """Return the hashes of the blocks a lookup may use: never the one with the last token of `length`.
 
@@ -46,17 +49,11 @@ class PrefixCache:
             blocks.append(block)
         return blocks
 
-    def publish(self, request: Request, blocks: list[int], first: int) -> list[BlockRef]:
-        """Make the blocks at table positions `first, first + 1, ...` findable and return them as references."""
-        if not self.enabled:
-            return []
-        refs = [
-            BlockRef(first + i, digest, block)
-            for i, (block, digest) in enumerate(zip(blocks, request.hashes[first:], strict=False))
-        ]
-        for ref in refs:
-            self.pool.publish(ref.block, ref.hash)
-        return refs
+    def publish(self, request: Request, blocks: list[int], first: int) -> None:
+        """Make the blocks at table positions `first, first + 1, ...` findable."""
+        if self.enabled:
+            for place, block in enumerate(blocks, first):
+                self.pool.publish(block, request.hashes[place])
 
     def count(self, queried: int, found: int) -> None:
         """Account for one first admission."""

@@ -1,7 +1,8 @@
-"""The engine process: `python -m core.engine.process`, started by `ProcessEngine`.
+"""The engine process: `python -m core.engine.process`, started by `EngineChild`.
 
-Its parent writes one JSON line to standard input (socket addresses and the engine configuration) and keeps the pipe
-open: end of file means that the parent is gone, and the process ends too. Three threads share the work:
+It begins before its parent knows what to run. Then the parent writes one JSON line to standard input (socket addresses,
+environment variables, the engine configuration) and keeps the pipe open: end of file means that the parent is gone, and
+the process ends too. Three threads share the work:
 
     receiver   ZeroMQ -> decode -> the runner's queue
     main       the engine's loop
@@ -17,36 +18,24 @@ import queue
 import signal
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import zmq
 
-from core import logs
+from core import logs, phases
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
+from core.engine.child import Bootstrap
 from core.engine.core import EngineCore
 from core.engine.messages import Failed, FromEngine, ToEngine
+from core.engine.readahead import read_ahead
 from core.engine.runner import CoreRunner
 
 logger = logging.getLogger(__name__)
-
-
-class Bootstrap(msgspec.Struct):
-    """The line on standard input.
-
-    Attributes:
-        inbox: Address the engine pulls messages from.
-        outbox: Address it pushes messages to.
-        config: `EngineConfig` as JSON.
-        log_level, log_format: As in the parent.
-    """
-
-    inbox: str
-    outbox: str
-    config: str
-    log_level: str
-    log_format: str
 
 
 class Sender(threading.Thread):
@@ -124,10 +113,11 @@ def _serve(core: EngineCore, sender: Sender, receiver: Receiver) -> None:
     receiver.runner = runner
     receiver.start()
     core.active.events("ready", {})
-    sender.put(core.ready)
-    # Start-up objects live for the whole process: keep the collector from walking them again and again.
-    gc.collect()
+    # Start-up objects live for the whole process: keep the collector from walking them again and again. To look for
+    # garbage among them first would find some thousand of a million, and make whoever waits for "ready" wait for it.
     gc.freeze()
+    gc.enable()
+    sender.put(core.ready)
     try:
         runner.run()
     finally:
@@ -135,17 +125,40 @@ def _serve(core: EngineCore, sender: Sender, receiver: Receiver) -> None:
 
 
 def main() -> int:
-    """Run the engine process; the exit status is 0 after an orderly shutdown."""
+    """Run the engine process; the exit status is 0 after an orderly shutdown, or when nothing was to be run."""
     # Ctrl-C and service managers signal the whole group; the parent decides what it means and when the engine stops.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    bootstrap = msgspec.json.decode(sys.stdin.buffer.readline(), type=Bootstrap)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # were held back until now
+    # Imports make a million objects that stay; looking through them for garbage takes a tenth of the start.
+    gc.disable()
+    waited = time.perf_counter()
+    line = sys.stdin.buffer.readline()
+    waited = time.perf_counter() - waited
+    if not line:
+        return 0
+    bootstrap = msgspec.json.decode(line, type=Bootstrap)
     logs.setup(bootstrap.log_level, bootstrap.log_format, process="engine")
+    phases.report_birth("interpreter and imports", ago=waited)
+    phases.report("wait for the configuration", waited)
+    set_environment(bootstrap.environment)
+    return _run(bootstrap)
+
+
+def set_environment(variables: Mapping[str, str]) -> None:
+    """Set what the platform wants before its libraries are loaded; what is set already stays."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
+def _run(bootstrap: Bootstrap) -> int:
     threading.Thread(target=_watch_parent, name="engine-parent", daemon=True).start()
     sender = Sender(bootstrap.outbox)
     sender.start()
     try:
-        core = EngineCore.start(EngineConfig.model_validate_json(bootstrap.config), on_progress=sender.put)
+        config = EngineConfig.model_validate_json(bootstrap.config)
+        read_ahead(Path(config.checkpoint.path))
+        core = EngineCore.start(config, on_progress=sender.put)
         _serve(core, sender, Receiver(bootstrap.inbox))
     except BaseException as error:
         sender.put(_failure(error))

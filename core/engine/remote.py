@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import shutil
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import zmq
 import zmq.asyncio
 
-from core import logs
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
+from core.engine.child import EngineChild
 from core.engine.core import EngineCore
 from core.engine.messages import Failed, FromEngine, Progress, Ready, Shutdown, ToEngine
-from core.engine.process import Bootstrap
 from core.engine.runner import CoreRunner
 
 logger = logging.getLogger(__name__)
@@ -48,32 +41,28 @@ class ProcessEngine:
 
     ready: Ready
 
-    def __init__(self, config: EngineConfig) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="core-"))  # mode 0700: nobody else can connect
+    def __init__(self, config: EngineConfig, child: EngineChild | None = None) -> None:
+        self._child = child or EngineChild()
+        self._process = self._child.process
+        self._child.configure(config)
         self._context = zmq.asyncio.Context()
         # A plain socket on the same context: sending never awaits.
         self._inbox: zmq.Socket[bytes] = zmq.Context.shadow(self._context.underlying).socket(zmq.PUSH)
         self._outbox = self._context.socket(zmq.PULL)
-        for socket, name in ((self._inbox, "in"), (self._outbox, "out")):
-            socket.set_hwm(0)
-            socket.bind(f"ipc://{self._folder}/{name}")
+        try:
+            for socket, address in ((self._inbox, self._child.inbox), (self._outbox, self._child.outbox)):
+                socket.set_hwm(0)
+                socket.bind(address)
+        except BaseException:
+            self._child.end()
+            raise
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
-        self._process = self._spawn(config)
         self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch = asyncio.create_task(self._watch_process())
         self._receiving: asyncio.Future[bytes] | None = None
         self._last_seen = time.monotonic()
         self._closing = False
-
-    def _spawn(self, config: EngineConfig) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-P", "-m", "core.engine.process"], stdin=subprocess.PIPE)
-        addresses = f"ipc://{self._folder}/in", f"ipc://{self._folder}/out"
-        bootstrap = Bootstrap(*addresses, config.model_dump_json(), *logs.in_force())
-        if process.stdin is not None:
-            process.stdin.write(msgspec.json.encode(bootstrap) + b"\n")
-            process.stdin.flush()
-        return process
 
     @property
     def pid(self) -> int:
@@ -132,23 +121,17 @@ class ProcessEngine:
         self._watch.cancel()
         if self._receiving is not None:
             self._receiving.cancel()
-        self._close_stdin()
         for socket in (self._inbox, self._outbox):
             socket.close(linger=0)
         self._context.term()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._child.end()
 
     def _ask_to_stop(self) -> None:
         """Send `Shutdown`, or close the child's standard input if it does not listen yet."""
         try:
             self._inbox.send(self._encoder.encode(Shutdown()), zmq.NOBLOCK)
         except zmq.Again:
-            self._close_stdin()
-
-    def _close_stdin(self) -> None:
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
+            self._child.close_input()
 
 
 class ThreadEngine:
@@ -210,9 +193,15 @@ class ThreadEngine:
         await asyncio.to_thread(self._thread.join, STOP_SECONDS)
 
 
-async def start_process(config: EngineConfig, on_progress: Callable[[Progress], None] | None = None) -> ProcessEngine:
-    """Start an engine process and wait until it is ready, reporting weight-loading progress on the way."""
-    engine = ProcessEngine(config)
+async def start_process(
+    config: EngineConfig, on_progress: Callable[[Progress], None] | None = None, child: EngineChild | None = None
+) -> ProcessEngine:
+    """Start an engine process and wait until it is ready, reporting weight-loading progress on the way.
+
+    Args:
+        child: A process that was started ahead; it is ended with the engine. None starts one.
+    """
+    engine = ProcessEngine(config, child)
     try:
         async with asyncio.timeout(config.options.runtime.start_timeout):
             while not isinstance(message := await engine.receive(), Ready):

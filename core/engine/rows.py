@@ -94,6 +94,16 @@ class RowTable:
         self.tables[row, owned : owned + len(blocks)] = blocks
         self.owned[row] += len(blocks)
 
+    def grow(self, rows: np.ndarray, counts: np.ndarray, blocks: np.ndarray) -> None:
+        """Extend the block tables of several rows: `counts[i]` of `blocks`, in turn, go to `rows[i]`."""
+        owned = self.owned[rows]
+        if len(blocks) == len(rows):
+            self.tables[rows, owned] = blocks
+        else:
+            within = np.arange(len(blocks)) - np.repeat(np.cumsum(counts) - counts, counts)
+            self.tables[np.repeat(rows, counts), np.repeat(owned, counts) + within] = blocks
+        self.owned[rows] = owned + counts
+
     def clear_blocks(self, row: int) -> list[int]:
         """Empty the row's block table, forget what was computed, and return the blocks it held."""
         blocks = self.blocks(row)

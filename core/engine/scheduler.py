@@ -80,7 +80,7 @@ class Scheduler:
         self.first_scheduled: list[Request] = []
         self.refused: list[tuple[int, str]] = []
         self._number = 0
-        self._row_cache: np.ndarray | None = None
+        self._running_rows = np.zeros(0, np.int64)  # the row of each of `running`
         # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
         self._headroom = max(1, self.pool.total // 100)
         self._managers = managers if managers is not None and managers.frees else None
@@ -143,8 +143,9 @@ class Scheduler:
             participant.reset()
 
     def _leave(self, request: Request) -> None:
-        self.running.remove(request)
-        self._row_cache = None
+        place = self.running.index(request)
+        del self.running[place]
+        self._running_rows = np.delete(self._running_rows, place)
 
     @property
     def has_work(self) -> bool:
@@ -162,9 +163,7 @@ class Scheduler:
         preempted = self._schedule_running(draft)
         if not preempted:
             self._admit_waiting(draft)
-        if not draft.rows:
-            return None
-        return self._seal(draft)
+        return None if draft.empty else self._seal(draft)
 
     def _schedule_running(self, draft: PlanDraft) -> bool:
         """Give running rows their tokens, decodes before prompts; return whether anyone was preempted."""
@@ -175,27 +174,30 @@ class Scheduler:
             self._drop_dead(draft, self._managers, rows)
         growth = self._growth(rows, counts)
         if int(growth.sum()) <= self.pool.free:
-            for row, blocks in zip(rows[growth > 0].tolist(), growth[growth > 0].tolist(), strict=True):
-                self._grow(draft, row, blocks)
-            draft.add(rows.tolist(), counts.tolist())
+            self._grow(draft, rows, growth)
+            draft.add(rows, counts)
             return False
         return self._schedule_scarce(draft, rows.tolist(), counts.tolist())
 
     def _running_demand(self, budget: int) -> tuple[np.ndarray, np.ndarray]:
         """Return rows that have something to compute and how many tokens each gets, within `budget`."""
         table = self.rows
-        rows = self._running_rows()
-        need = np.minimum(table.known[rows] - table.computed[rows], self.limits.max_chunk)
-        need[table.known[rows] >= table.limit[rows]] = 0  # its last token is being sampled already
+        rows = self._running_rows
+        known = table.known[rows]
+        need = np.minimum(known - table.computed[rows], self.limits.max_chunk)
+        need[known >= table.limit[rows]] = 0  # its last token is being sampled already
         if self._any_lockstep:
-            need[table.lockstep[rows] & (table.known[rows] > table.settled[rows])] = 0
+            need[table.lockstep[rows] & (known > table.settled[rows])] = 0
         if self._chunk is not None:
             self._cut(rows, need, budget, self._chunk)
-        order = np.argsort(need > 1, kind="stable")
-        rows, need = rows[order], need[order]
-        counts = np.clip(budget - (np.cumsum(need) - need), 0, need)
-        some = counts > 0
-        return rows[some], counts[some]
+        if len(rows) > budget or (need > 1).any():
+            order = np.argsort(need > 1, kind="stable")
+            rows, need = rows[order], need[order]
+            need = np.minimum(np.maximum(budget - (np.cumsum(need) - need), 0), need)
+        if need.all():
+            return rows, need
+        some = need > 0
+        return rows[some], need[some]
 
     def _cut(self, rows: np.ndarray, need: np.ndarray, budget: int, chunk: Callable[[Request, int], int]) -> None:
         """Let the policy shorten the prompts' chunks, in place; decoding rows are not asked for."""
@@ -220,12 +222,6 @@ class Scheduler:
             self.pool.release(blocks)
             self.blocks_freed_early += len(blocks)
 
-    def _running_rows(self) -> np.ndarray:
-        """Return the rows of `running`, in its order; rebuilt only when the list changed."""
-        if self._row_cache is None:
-            self._row_cache = np.fromiter((request.row for request in self.running), np.int64, len(self.running))
-        return self._row_cache
-
     def _growth(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Return how many further blocks each row needs to hold `counts` more tokens."""
         size = self.rows.block_size
@@ -242,8 +238,8 @@ class Scheduler:
                 continue  # became a victim of an earlier row
             needed = int(self._growth(np.array([row]), np.array([count]))[0])
             if self._make_room(draft, request, needed):
-                self._grow(draft, row, needed)
-                draft.add([row], [count])
+                self._grow(draft, np.array([row]), np.array([needed]))
+                draft.add(np.array([row]), np.array([count]))
         return self.preemptions > before
 
     def _make_room(self, draft: PlanDraft, request: Request, needed: int) -> bool:
@@ -258,11 +254,14 @@ class Scheduler:
                 return False
         return True
 
-    def _grow(self, draft: PlanDraft, row: int, count: int) -> None:
-        if count:
-            blocks = self.pool.allocate(count)
-            draft.blocks(row, int(self.rows.owned[row]), blocks)
-            self.rows.append_blocks(row, blocks)
+    def _grow(self, draft: PlanDraft, rows: np.ndarray, counts: np.ndarray) -> None:
+        """Give each row as many further blocks."""
+        due = np.flatnonzero(counts)
+        if len(due):
+            rows, counts = rows[due], counts[due]
+            blocks = np.array(self.pool.allocate(int(counts.sum())), np.int32)
+            draft.grow(rows, self.rows.owned[rows], counts, blocks)
+            self.rows.grow(rows, counts, blocks)
 
     # -- admission -----------------------------------------------------------------------------------------------
 
@@ -332,8 +331,9 @@ class Scheduler:
         if supplier is not None:
             first = len(shared)
             supplier.place(request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)])
-        draft.add([request.row], [count])
-        self._publish(np.array([request.row]), np.array([cached + count]))
+        row = np.array([request.row])
+        draft.add(row, np.array([count]))
+        self._publish(row, np.array([cached + count]))
         return True
 
     def _best_supply(self, request: Request, hashes: list[bytes], local: int) -> tuple[StageParticipant | None, int]:
@@ -348,11 +348,13 @@ class Scheduler:
     def _enter(self, draft: PlanDraft, request: Request, cached: int) -> None:
         """Make a request running; at its first admission it gets its row and its cached tokens are counted."""
         request.status = Status.RUNNING
+        first = request.row < 0
+        if first:
+            self.rows.claim(request, self.limits.max_model_len)
         self.running.append(request)
-        self._row_cache = None
-        if request.row >= 0:
+        self._running_rows = np.append(self._running_rows, request.row)
+        if not first:
             return
-        self.rows.claim(request, self.limits.max_model_len)
         draft.new(request)
         for participant in self.participants:
             if participant.enter(request):
@@ -372,10 +374,10 @@ class Scheduler:
         rows = plan.rows
         table.computed[rows] += plan.counts
         table.known[rows] += plan.samples
-        self._publish(rows, table.computed[rows])
+        self._publish(rows, plan.starts + plan.counts)
         for participant in self.participants:
             participant.plan(plan)
-        return Step(plan, table.epoch[rows].copy())
+        return Step(plan, table.epoch[rows])
 
     def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
         """Publish blocks that this step, computing `rows` up to `ends`, completes with tokens whose ids are known.
@@ -386,17 +388,35 @@ class Scheduler:
         table = self.rows
         full = np.minimum(ends, table.settled[rows]) // table.block_size
         due = np.flatnonzero(full > table.published[rows])
-        for row, upto in zip(rows[due].tolist(), full[due].tolist(), strict=True):
+        if not len(due):
+            return
+        rows, full = rows[due], full[due]
+        if self.cache.enabled:
+            self._share(rows, table.published[rows], full)
+        table.published[rows] = full
+
+    def _share(self, rows: np.ndarray, first: np.ndarray, full: np.ndarray) -> None:
+        """Make the blocks `first .. full - 1` of each row findable. Nearly always it is one block of a decoding row."""
+        table, size = self.rows, self.rows.block_size
+        blocks = table.tables[rows, first].tolist()
+        tokens = table.tokens[rows[:, None], (first * size)[:, None] + np.arange(size)].tobytes()
+        width = len(tokens) // len(rows)
+        bounds = zip(rows.tolist(), first.tolist(), full.tolist(), strict=True)
+        for i, (row, begin, end) in enumerate(bounds):
             request = table.requests[row]
-            if request is None:
-                continue
-            if not request.reusable:
-                table.published[row] = upto  # final, although nobody may share it
-                continue
-            self.cache.extend(request, table.tokens[row, : table.settled[row]])
-            first = int(table.published[row])
-            refs = self.cache.publish(request, table.tables[row, first:upto].tolist(), first)
-            table.published[row] = upto
+            if request is None or not request.reusable:
+                continue  # final, although nobody may share it
+            if end == begin + 1 == len(request.hashes) + 1:
+                self.cache.append(request, tokens[i * width : (i + 1) * width])
+                self._share_blocks(request, [blocks[i]], begin)
+            else:
+                self.cache.extend(request, table.tokens[row, : table.settled[row]])
+                self._share_blocks(request, table.tables[row, begin:end].tolist(), begin)
+
+    def _share_blocks(self, request: Request, blocks: list[int], first: int) -> None:
+        self.cache.publish(request, blocks, first)
+        if self.participants:
+            refs = [BlockRef(first + i, request.hashes[first + i], block) for i, block in enumerate(blocks)]
             for participant in self.participants:
                 participant.publish(refs)
 

@@ -39,11 +39,15 @@ class Settler:
         """
         for participant in self.scheduler.participants:
             participant.collect(result)
-        self._count(step)
+        alive = self._alive(step)
+        self._count(step, alive)
         outputs = Outputs(started=self.take_started(), finished=self.take_refused())
-        self._fail_rows(step, result, outputs)
-        self._settle_prompts(step, result, outputs)
-        self._settle_tokens(step, result, outputs)
+        if result.errors:
+            self._fail_rows(step, alive, result, outputs)
+            alive = self._alive(step)
+        if result.prompt_logprobs:
+            self._settle_prompts(step, alive, result, outputs)
+        self._settle_tokens(step, alive, result, outputs)
         return outputs
 
     def fail(self, step: Step, error: str) -> Outputs:
@@ -62,7 +66,10 @@ class Settler:
 
     def take_refused(self) -> list[Finished]:
         """Return and clear the requests that a participant refused while they waited."""
-        refused, self.scheduler.refused = self.scheduler.refused, []
+        refused = self.scheduler.refused
+        if not refused:
+            return []
+        self.scheduler.refused = []
         self.totals.finished["error"] += len(refused)
         return [Finished(handle, "error", None, error) for handle, error in refused]
 
@@ -72,47 +79,48 @@ class Settler:
         alive: np.ndarray = self.scheduler.rows.epoch[step.plan.rows] == step.epochs
         return alive
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: Step, alive: np.ndarray) -> None:
         plan, totals = step.plan, self.totals
-        alive = self._alive(step)
         totals.steps += 1
         totals.scheduled_tokens += plan.num_tokens
-        totals.wasted_tokens += int(plan.counts[~alive].sum())
-        in_prompt = np.clip(self.scheduler.rows.prompt[plan.rows] - plan.starts, 0, plan.counts)
+        in_prompt = np.minimum(self.scheduler.rows.prompt[plan.rows] - plan.starts, plan.counts)
+        in_prompt[in_prompt < 0] = 0
         totals.prompt_tokens += int(in_prompt[alive].sum())
+        if not alive.all():
+            totals.wasted_tokens += int(plan.counts[~alive].sum())
 
-    def _fail_rows(self, step: Step, result: StepResult, outputs: Outputs) -> None:
+    def _fail_rows(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         for index, error in result.errors.items():
-            if self._alive(step)[index]:
+            if alive[index]:
                 row = int(step.plan.rows[index])
                 for block in self.scheduler.rows.blocks(row):
                     self.scheduler.pool.forget(block)  # whatever it wrote must not be found by others
                 self._finish_row(row, "error", outputs, error=error)
 
-    def _settle_prompts(self, step: Step, result: StepResult, outputs: Outputs) -> None:
-        alive = self._alive(step)
+    def _settle_prompts(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         for index, scores in result.prompt_logprobs.items():
             if alive[index]:
                 handle = int(self.scheduler.rows.handle[step.plan.rows[index]])
                 outputs.prompt_logprobs[handle] = [_position(scores, i) for i in range(len(scores.ranks))]
 
-    def _settle_tokens(self, step: Step, result: StepResult, outputs: Outputs) -> None:
+    def _settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         table = self.scheduler.rows
-        sampled = np.flatnonzero(step.plan.samples)
-        keep = np.flatnonzero(self._alive(step)[sampled])
-        rows = step.plan.rows[sampled[keep]]
-        tokens = result.tokens[keep].astype(np.int32)
-        table.tokens[rows, table.settled[rows]] = tokens
-        table.settled[rows] += 1
+        plan, tokens = step.plan, result.tokens
+        rows, kept = plan.rows[plan.samples & alive], alive[plan.samples]
+        if not kept.all():
+            tokens = tokens[kept]
+        settled = table.settled[rows]
+        table.tokens[rows, settled] = tokens
+        table.settled[rows] = settled + 1
         refused = self._tell(rows, tokens) if self.scheduler.participants else {}
         outputs.handles = table.handle[rows].tobytes()
-        outputs.tokens = tokens.tobytes()
+        outputs.tokens = tokens.astype(np.int32, copy=False).tobytes()
         if result.logprobs:
-            place = {int(index): i for i, index in enumerate(keep)}
+            place = {int(index): i for i, index in enumerate(np.flatnonzero(kept))}
             outputs.logprobs = {
                 place[index]: _position(scores, 0) for index, scores in result.logprobs.items() if index in place
             }
-        self._end_rows(rows, tokens, outputs)
+        self._end_rows(rows, tokens, settled + 1, outputs)
         for row, error in refused.items():
             self._finish_row(row, "error", outputs, error=error)
 
@@ -125,11 +133,10 @@ class Settler:
                 refused.setdefault(int(rows[index]), error)
         return refused
 
-    def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, outputs: Outputs) -> None:
+    def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, settled: np.ndarray, outputs: Outputs) -> None:
         table = self.scheduler.rows
-        stopped = table.stopped(rows, tokens) & (table.settled[rows] > table.min_len[rows])
-        full = table.settled[rows] >= table.limit[rows]
-        for i in np.flatnonzero(stopped | full).tolist():
+        stopped = table.stopped(rows, tokens) & (settled > table.min_len[rows])
+        for i in np.flatnonzero(stopped | (settled >= table.limit[rows])).tolist():
             request = table.requests[rows[i]]
             token = int(tokens[i])
             if request is not None and stopped[i]:

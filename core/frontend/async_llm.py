@@ -75,15 +75,16 @@ class AsyncLLM:
     Args:
         resolution: What `core.boot.resolve` decided.
         engine: Running engine; closed by `close`.
+        tokenizer: The model's, if it was built ahead.
 
     Attributes:
         stats: The engine's latest counters.
     """
 
-    def __init__(self, resolution: Resolved, engine: AsyncEngine) -> None:
+    def __init__(self, resolution: Resolved, engine: AsyncEngine, tokenizer: Tokenizer | None = None) -> None:
         self.engine = engine
         self.stats = Stats()
-        self.model = FrontModel(resolution, engine.ready)
+        self.model = FrontModel(resolution, engine.ready, tokenizer)
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
         self._streams: dict[int, OutputStream] = {}
         self._calls: dict[int, asyncio.Future[Any]] = {}

@@ -13,6 +13,7 @@ from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.client import SyncEngine
 from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs
+from core.engine.profile import Profile, Timer, untimed
 from core.engine.sampling import SamplingParams
 from core.frontend.inputs import Prepared, PromptInput
 from core.frontend.model import FrontModel, Resolved
@@ -63,6 +64,7 @@ class LLM:
         self._engine: SyncEngine | None = engine
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
         self._numbers = count(1)
+        self._time(untimed)
 
     @property
     def config(self) -> EngineConfig:
@@ -140,6 +142,23 @@ class LLM:
                     return message.value
         raise _stuck()
 
+    @contextmanager
+    def profile(self) -> Iterator[dict[str, list[float]]]:
+        """Time the phases of every step inside; costs nothing outside.
+
+        Yields:
+            Filled at the end: phase -> count, total seconds, median, 99th percentile (see `core.engine.profile`).
+        """
+        report: dict[str, list[float]] = {}
+        own = Profile()
+        self.call("profile", True)
+        self._time(own)
+        try:
+            yield report
+        finally:
+            self._time(untimed)
+            report |= {**self.call("profile", False), **own.report()}
+
     def close(self) -> None:
         """Stop the engine and release what it holds. Harmless when repeated."""
         engine, self._engine = self._engine, None
@@ -154,6 +173,10 @@ class LLM:
         self.close()
 
     # ---------------------------------------------------------------------------------------------------------------
+
+    def _time(self, timer: Timer) -> None:
+        self._process = timer("detokenize", self._outputs.process)
+        self._send = timer("send", self._running().send)
 
     def _running(self) -> SyncEngine:
         if self._engine is None:
@@ -185,7 +208,7 @@ class LLM:
             request, messages = self._outputs.add(prepared, priority=priority)
             requests.append(request)
             for message in messages:
-                engine.send(message)
+                self._send(message)
 
     def _apply(self, engine: SyncEngine, message: FromEngine) -> int:
         """Take in one message; return how many requests it finished."""
@@ -195,7 +218,7 @@ class LLM:
             return 0
         if message.stats is not None:
             self.model.plugins.sinks.observe(message.stats)
-        done = self._outputs.process(message)
+        done = self._process(message)
         if done.aborts:
             engine.send(Abort(done.aborts))
         return sum(request.finished for request in done.changed.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from core.api.errors import ConfigError, RequestError
+from core.api.tokenizer import Tokenizer
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
@@ -28,16 +29,19 @@ class Resolved(Protocol):
 class FrontModel:
     """Everything that turns requests of one model into engine input.
 
+    Args:
+        tokenizer: The model's, if it was built ahead.
+
     Raises:
         CheckpointError: The tokenizer or its chat template cannot be used.
         ConfigError: CORE-C121, the file of `chat_template` cannot be read.
     """
 
-    def __init__(self, resolution: Resolved, ready: Ready) -> None:
+    def __init__(self, resolution: Resolved, ready: Ready, tokenizer: Tokenizer | None = None) -> None:
         config = resolution.config
         self.config = config
         self.plugins = FrontPlugins(config.plan)
-        self.tokenizer = resolution.reader.tokenizer(Path(config.checkpoint.path))
+        self.tokenizer = tokenizer or resolution.reader.tokenizer(Path(config.checkpoint.path))
         self.name = config.options.model.served_model_name or config.files.name
         # A request that could never get its KV blocks is refused here, with the reason, not by the engine.
         self.max_model_len = min(ready.max_model_len, ready.num_blocks * ready.block_size)

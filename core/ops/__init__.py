@@ -3,10 +3,13 @@
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, relu, silu, silu_and_mul
 from core.ops.norm import add_rms_norm, layer_norm, rms_norm
 from core.ops.rotary import apply_rotary, inverse_frequencies, rotary, rotary_table
+from core.ops.sampling import argmax, draw
 
 __all__ = [
     "add_rms_norm",
     "apply_rotary",
+    "argmax",
+    "draw",
     "gelu",
     "gelu_and_mul",
     "gelu_tanh",

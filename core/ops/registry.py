@@ -10,6 +10,7 @@ from typing import Any
 from core.ops.activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
 from core.ops.norm import add_rms_norm, rms_norm
 from core.ops.rotary import rotary
+from core.ops.sampling import argmax, draw
 
 Op = Callable[..., Any]
 
@@ -35,6 +36,8 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "gelu_and_mul": OpSpec(gelu_and_mul),
         "gelu_tanh_and_mul": OpSpec(gelu_tanh_and_mul),
         "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
+        "argmax": OpSpec(argmax),
+        "draw": OpSpec(draw),
     }
 )
 """Operation -> specification; the same names as `core.api.OPS`."""

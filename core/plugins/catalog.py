@@ -65,7 +65,7 @@ class AllowList:
         """Say whether `entry` may take part. A plugin file is given by name, so it may."""
         if entry.dist.startswith(FILE_PREFIX) or any(_matches(text, entry) for text in self.names):
             return True
-        return any(_answers(ask, entry) for ask in self.asked.get(entry.group, ()))
+        return any(answers(ask, entry) for ask in self.asked.get(entry.group, ()))
 
 
 class Catalogue:
@@ -102,6 +102,14 @@ class Catalogue:
         """Return this catalogue with nothing usable but what `allowed` allows."""
         return Catalogue(self._all, self.disabled, allowed)
 
+    def every(self) -> list[Entry]:
+        """Return what is installed, whether it may be used or not."""
+        return list(self._all)
+
+    def of(self, entry: Entry) -> Catalogue:
+        """Return a catalogue of one entry, under the same rules."""
+        return Catalogue([entry], self.disabled, self.allowed)
+
     def groups(self) -> list[str]:
         """Return the groups that have an entry, disabled ones included."""
         return sorted({entry.group for entry in self._all})
@@ -133,7 +141,7 @@ class Catalogue:
         Raises:
             PluginError: CORE-P101 when it is not installed or disabled, CORE-P102 when two distributions provide it.
         """
-        found = [entry for entry in self.entries(group) if _answers(ask, entry)]
+        found = [entry for entry in self.entries(group) if answers(ask, entry)]
         if not found:
             raise self._missing(group, ask)
         if len(found) > 1:
@@ -145,6 +153,13 @@ class Catalogue:
         found = (entry for entry in self._all if (entry.group, entry.name) == (group, name))
         return next((entry for entry in found if normalise(entry.dist) == normalise(dist)), None)
 
+    def refusal(self, entry: Entry, ask: str) -> PluginError:
+        """Return why an installed entry, asked for as `ask`, takes no part: CORE-P101."""
+        disabling = self._disabling(entry)
+        reason = f"it is disabled by '{disabling}'" if disabling else LEFT_OUT
+        label = kind_of(entry.group).label
+        return PluginError("CORE-P101", f"{label} '{ask}' ({entry.owner}) cannot be used: {reason}.")
+
     def _allows(self, entry: Entry) -> bool:
         return self.allowed is None or self.allowed.allows(entry)
 
@@ -154,10 +169,8 @@ class Catalogue:
     def _missing(self, group: str, ask: str) -> PluginError:
         kind = kind_of(group)
         for entry in self._all:
-            if entry.group == group and _answers(ask, entry):
-                disabling = self._disabling(entry)
-                reason = f"it is disabled by '{disabling}'" if disabling else LEFT_OUT
-                return PluginError("CORE-P101", f"{kind.label} '{ask}' ({entry.owner}) cannot be used: {reason}.")
+            if entry.group == group and answers(ask, entry):
+                return self.refusal(entry, ask)
         names = sorted({entry.name for entry in self.entries(group)})
         installed = f"Installed: {', '.join(names)}." if names else "None is installed."
         name, _, dist = ask.partition("@")
@@ -182,16 +195,18 @@ def _installed() -> Iterator[Entry]:
         text = dist.read_text("entry_points.txt")
         if not text or "[core." not in text:
             continue  # reading the name parses the whole metadata, so it is done for plugins only
-        name = dist.metadata["Name"]
+        metadata = dist.metadata  # parsed anew whenever it is asked for, and by `dist.version` too
+        name, version = metadata["Name"], metadata["Version"]
         if normalise(name) in seen:
             continue
         seen.add(normalise(name))
         for point in dist.entry_points:
             if point.group.startswith("core."):
-                yield Entry(point.group, point.name, name, dist.version, point.value)
+                yield Entry(point.group, point.name, name, version, point.value)
 
 
-def _answers(ask: str, entry: Entry) -> bool:
+def answers(ask: str, entry: Entry) -> bool:
+    """Say whether `ask`, `name` or `name@distribution`, means `entry`."""
     name, _, dist = ask.partition("@")
     return entry.name == name and (not dist or normalise(entry.dist) == normalise(dist))
 

@@ -15,21 +15,30 @@ from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate, guarded, instantiate, load_impl, typed
 from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.report import SelectionReport
-from core.plugins.select import Contest, Selector
+from core.plugins.select import Contest, Selector, names_in
 
 
-def find_files(selector: Selector, reference: str | None, revision: str | None) -> tuple[Candidate, ModelFiles]:
-    """Ask the model sources for `reference`: aliases first, then by score; the first that claims it is taken.
+def find_files(
+    selector: Selector, ask: str | None, reference: str | None, revision: str | None
+) -> tuple[Candidate, ModelFiles]:
+    """Ask the model sources for `reference`; the first that claims it is taken.
+
+    Args:
+        ask: The sources to ask, in order; None or `auto` asks all of them, aliases first, then by score.
 
     Raises:
         CheckpointError: CORE-M101 when nobody claims it; or what the source that claims it raises.
+        PluginError: None of the sources that were asked for can be had.
     """
-    report = SelectionReport(SOURCE.group, repr(reference) if reference else "no model named", how="first to claim it")
+    ask = None if ask in (None, "", "auto") else ask
+    subject = repr(reference) if reference else "no model named"
+    report = SelectionReport(SOURCE.group, subject, ask, how="first to claim it")
     selector.reports.append(report)
     contest = selector.assess(SOURCE)
     report.rows = contest.listing()
     try:
-        found = _first_claim(contest, reference, revision)
+        order = _in_order(contest, reference) if ask is None else list(contest.asked(names_in(ask)))
+        found = _first_claim(contest, order, reference, revision)
     except CoreError as error:
         report.error = error
         raise
@@ -39,9 +48,11 @@ def find_files(selector: Selector, reference: str | None, revision: str | None) 
     return found
 
 
-def _first_claim(contest: Contest, reference: str | None, revision: str | None) -> tuple[Candidate, ModelFiles]:
+def _first_claim(
+    contest: Contest, order: list[Candidate], reference: str | None, revision: str | None
+) -> tuple[Candidate, ModelFiles]:
     asked = []
-    for candidate in _in_order(contest, reference):
+    for candidate in order:
         entry = candidate.entry
         row = contest.rows[entry]
         try:
@@ -52,7 +63,7 @@ def _first_claim(contest: Contest, reference: str | None, revision: str | None) 
         try:
             files = guarded(entry, "resolve()", source.resolve, reference, revision=revision)
             if files is not None:
-                contest.catalogue.find(SOURCE.group, entry.name)  # refuses a name that two distributions claim
+                _require_clear(contest, candidate, order)
                 return candidate, typed(entry, "resolve()", files, ModelFiles)
         except CoreError as error:
             row.fail(error)  # it is this source's business, but it cannot deliver: nobody else is asked
@@ -60,6 +71,12 @@ def _first_claim(contest: Contest, reference: str | None, revision: str | None) 
         asked.append(entry.name)
         row.state, row.reasons, row.score = "rejected", ("does not claim it",), None
     raise _unclaimed(contest, reference, asked)
+
+
+def _require_clear(contest: Contest, chosen: Candidate, order: list[Candidate]) -> None:
+    """Refuse a name that two distributions claim, unless the user said which of them is meant."""
+    if sum(one.entry.name == chosen.entry.name for one in order) > 1:
+        contest.catalogue.find(SOURCE.group, chosen.entry.name)
 
 
 def _in_order(contest: Contest, reference: str | None) -> list[Candidate]:

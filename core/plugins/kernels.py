@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from core.api.descriptors import KernelSpec
@@ -38,7 +38,7 @@ def plan_kernels(
         lacking = sorted(feature for feature in spec.needs if not probe.has(feature))
         return Verdict.of(
             None if spec.op in OPS else f"core has no operation {spec.op}",
-            *spec.model_copy(update={"dims": {}}).check(request).reasons,
+            *spec.replace(dims={}).check(request).reasons,
             f"the device lacks {', '.join(lacking)}" if lacking else None,
         )
 
@@ -55,26 +55,36 @@ def plan_kernels(
     return chosen
 
 
-def parse_kernels(asks: Iterable[str]) -> Mapping[str, str]:
-    """Return operation -> name of its kernel. Raises `ConfigError` CORE-C142."""
-    commands: dict[str, str] = {}
+def parse_kernels(asks: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return operation -> names of its kernels, the one that is wanted most first.
+
+    A name without an operation is a further choice for the operation before it: `rms_norm=a,b,rotary=c`.
+
+    Raises:
+        ConfigError: CORE-C142, an operation is unknown, or missing, or there twice.
+    """
+    commands: dict[str, list[str]] = {}
+    last: list[str] = []
     for ask in asks:
         op, equals, name = ask.partition("=")
+        if not equals and op and last:
+            last.append(op)
+            continue
         if not (equals and name) or op not in OPS:
             hint = similar(op, sorted(OPS)) or f"Operations: {', '.join(sorted(OPS))}."
             raise ConfigError("CORE-C142", f"--kernel {ask!r} is not OP=NAME of an operation of core.", hint=hint)
-        if commands.setdefault(op, name) != name:
-            text = f"--kernel names two kernels for {op}: {commands[op]} and {name}."
-            raise ConfigError("CORE-C142", text, hint="Name one.")
+        if op in commands and commands[op] != [name]:
+            text = f"--kernel names two kernels for {op}: {', '.join(commands[op])} and {name}."
+            hint = f"Name one, or say which comes first: {op}={','.join((*commands[op], name))}."
+            raise ConfigError("CORE-C142", text, hint=hint)
+        last = commands[op] = [name]
     return commands
 
 
-def _for_op(op: str, ask: str | None, contest: Contest, selector: Selector) -> list[Candidate]:
+def _for_op(op: str, asks: Sequence[str] | None, contest: Contest, selector: Selector) -> list[Candidate]:
     ranking = [one for one in contest.ranking() if _op(one) == op]
-    if ask == REFERENCE:
-        return []
-    if ask is not None:
-        return [_commanded(op, ask, contest)]
+    if asks is not None:
+        return _commanded(op, asks, contest)
     answer = selector.hooks.select(KERNEL.group, [one.entry.name for one in ranking], {"op": op}) if ranking else None
     if answer is not None:
         ranking.sort(key=lambda one: one.entry.name != answer[0])
@@ -83,12 +93,21 @@ def _for_op(op: str, ask: str | None, contest: Contest, selector: Selector) -> l
     return ranking
 
 
-def _commanded(op: str, ask: str, contest: Contest) -> Candidate:
-    found = contest.command(ask, SelectionReport(KERNEL.group))
+def _commanded(op: str, asks: Sequence[str], contest: Contest) -> list[Candidate]:
+    """Return the first of the kernels asked for that can serve; none where the reference form comes first."""
+    wanted = asks[: asks.index(REFERENCE)] if REFERENCE in asks else asks
+    if not wanted:
+        return []
+    try:
+        found = next(contest.asked(wanted))
+    except PluginError as error:
+        if REFERENCE in asks and error.code != "CORE-P102":
+            return []
+        raise
     if _op(found) != op:
         text = f"kernel '{found.entry.name}' ({found.entry.owner}) is one of {_op(found)}, not of {op}."
         raise PluginError("CORE-P201", text, hint=f"Give --kernel {_op(found)}={found.entry.name}.")
-    return found
+    return [found]
 
 
 def _op(candidate: Candidate) -> str:

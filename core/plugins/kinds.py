@@ -15,11 +15,22 @@ class Kind:
         group: The entry-point group.
         label: The kind in a sentence ("attention backend").
         option: Field of `SelectOptions` that chooses it; empty for a kind that is never chosen by name.
+        needed: Whether every start has one; the others take part only when they are named.
+        also: Further fields that choose one of the kind, for a part of its work.
+        unused: Why this core cannot use the kind yet, so that choosing one is refused; empty for all others.
     """
 
     group: str
     label: str
     option: str = ""
+    needed: bool = False
+    also: tuple[str, ...] = ()
+    unused: str = ""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Every field of `SelectOptions` that chooses it."""
+        return (self.option, *self.also) if self.option else ()
 
     @property
     def flag(self) -> str:
@@ -27,15 +38,15 @@ class Kind:
         return f"--{self.option.replace('_', '-')}" if self.option else ""
 
 
-PLATFORM = Kind("core.platforms", "platform", "platform")
-ATTENTION = Kind("core.attention_backends", "attention backend", "attention_backend")
-QUANTIZATION = Kind("core.quantization", "quantization method", "quantization")
-MODEL = Kind("core.models", "model implementation", "model_impl")
-LOADER = Kind("core.weight_loaders", "weight loader", "load_format")
-SOURCE = Kind("core.model_sources", "model source")
-EXECUTOR = Kind("core.executors", "executor", "executor")
-SCHEDULER = Kind("core.schedulers", "scheduling policy", "scheduling_policy")
-TOOL_PARSER = Kind("core.tool_parsers", "tool parser", "tool_parser")
+PLATFORM = Kind("core.platforms", "platform", "platform", needed=True)
+ATTENTION = Kind("core.attention_backends", "attention backend", "attention_backend", needed=True)
+QUANTIZATION = Kind("core.quantization", "quantization method", "quantization", needed=True)
+MODEL = Kind("core.models", "model implementation", "model_impl", needed=True)
+LOADER = Kind("core.weight_loaders", "weight loader", "load_format", needed=True)
+SOURCE = Kind("core.model_sources", "model source", "model_source", needed=True)
+EXECUTOR = Kind("core.executors", "executor", "executor", needed=True)
+SCHEDULER = Kind("core.schedulers", "scheduling policy", "scheduler_policy", needed=True)
+TOOL_PARSER = Kind("core.tool_parsers", "tool parser", "tool_parser", also=("reasoning_parser",))
 KV_CONNECTOR = Kind("core.kv_connectors", "KV connector", "kv_connector")
 WEIGHT_TRANSFER = Kind("core.weight_transfer", "weight transfer", "weight_transfer")
 KERNEL = Kind("core.kernels", "kernel", "kernel")
@@ -44,7 +55,7 @@ STAT_SINK = Kind("core.stat_sinks", "stat sink", "stat_sink")
 ROUTE = Kind("core.routes", "route plugin", "route")
 COMMAND = Kind("core.commands", "command")
 STRUCTURED_OUTPUT = Kind("core.structured_output", "structured-output backend", "structured_output")
-DRAFTER = Kind("core.drafters", "drafter")
+DRAFTER = Kind("core.drafters", "drafter", "drafter", unused="this core has no speculative decoding yet")
 HOOKS = Kind(HOOKS_GROUP, "hook plugin")
 
 KINDS: dict[str, Kind] = {

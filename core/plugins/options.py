@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from core.api.errors import ConfigError
-from core.plugins.catalog import Catalogue, similar
+from core.plugins.catalog import Catalogue, Entry, answers, similar
 from core.plugins.drivers import Candidate, load_impl
 
 
@@ -47,23 +47,46 @@ def option_rows(candidate: Candidate) -> list[tuple[str, str, str]]:
     ]
 
 
-def unused_options(given: Mapping[str, object], active: Iterable[str], catalogue: Catalogue) -> list[str]:
+def given_options(entry: Entry, given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is given for a plugin: under its name, and, outranking that, under `name@distribution`."""
+    mine = [key for key in given if answers(key, entry)]
+    return {name: value for key in sorted(mine, key=lambda key: "@" in key) for name, value in given[key].items()}
+
+
+def unused_options(given: Mapping[str, object], active: Iterable[Entry], catalogue: Catalogue) -> list[str]:
     """Return a warning for every plugin that has options but takes no part.
 
     Raises:
-        ConfigError: CORE-C112, options for a name that is not installed.
+        ConfigError: CORE-C112, options for what is not installed; CORE-C114, options for a bare name that plugins of
+            several distributions have, all of which take part.
     """
-    used = set(active)
-    installed = sorted({entry.name for group in catalogue.groups() for entry in catalogue.entries(group)})
+    used = list(active)
+    installed = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
     warnings = []
-    for name in given:
-        if name in used:
+    for key in given:
+        owners = sorted({entry.dist for entry in used if answers(key, entry)})
+        if len(owners) > 1:
+            raise _unclear(key, owners)
+        if owners:
             continue
-        if name not in installed:
-            raise ConfigError(
-                "CORE-C112",
-                f"options are given for plugin '{name}', which is not installed.",
-                hint=similar(name, installed),
-            )
-        warnings.append(f"options are given for plugin '{name}', which takes no part here")
+        if not any(answers(key, entry) for entry in installed):
+            raise _unknown(key, installed)
+        warnings.append(f"options are given for plugin '{key}', which takes no part here")
     return warnings
+
+
+def _unclear(name: str, owners: Sequence[str]) -> ConfigError:
+    keys = " or ".join(f"{name}@{dist}" for dist in owners)
+    text = f"options are given for '{name}', the name of plugins of {' and '.join(owners)}, which all take part."
+    return ConfigError("CORE-C114", text, hint=f"Write {keys} instead of {name}.")
+
+
+def _unknown(key: str, installed: Sequence[Entry]) -> ConfigError:
+    name, at, _ = key.partition("@")
+    owners = sorted({f"{name}@{entry.dist}" for entry in installed if entry.name == name})
+    hint = similar(key, owners) or f"There is {', '.join(owners)}." if at and owners else ""
+    return ConfigError(
+        "CORE-C112",
+        f"options are given for plugin '{key}', which is not installed.",
+        hint=hint or similar(name, sorted({entry.name for entry in installed})),
+    )

@@ -19,6 +19,7 @@ SETTLED = frozenset(
         "model.model",
         "model.revision",
         "select.platform",
+        "select.model_source",
         "select.load_format",
         "select.model_impl",
         "select.disable_plugin",

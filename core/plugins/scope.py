@@ -32,22 +32,27 @@ def open_scope(select: SelectOptions, installed: Catalogue | None = None) -> tup
     """
     catalogue = Catalogue.scan() if installed is None else installed
     files, entries = open_files(select.plugin_file)
-    catalogue = catalogue.including(entries).without(select.disable_plugin)
+    return limited(select, catalogue.including(entries)), files
+
+
+def limited(select: SelectOptions, catalogue: Catalogue) -> Catalogue:
+    """Return what `select` leaves of a catalogue that has the plugin files' entries already. Raises CORE-C140."""
+    catalogue = catalogue.without(select.disable_plugin)
     names = list(dict.fromkeys(select.plugins))
     if len(names) > 1 and {ALL, NONE} & set(names):
         text = f"--plugins {','.join(names)} says two things: all and none stand alone."
         raise ConfigError("CORE-C140", text, hint="Give all, none, or a list of plugins.")
     if names in ([], [ALL]):
-        return catalogue, files
-    return catalogue.limited(AllowList(tuple(name for name in names if name != NONE), _asked(select))), files
+        return catalogue
+    return catalogue.limited(AllowList(tuple(name for name in names if name != NONE), _asked(select)))
 
 
 def _asked(select: SelectOptions) -> dict[str, tuple[str, ...]]:
     """Return what the selection options name, per group."""
     asked: dict[str, tuple[str, ...]] = {}
     for group, kind in KINDS.items():
-        value = getattr(select, kind.option) if kind.option else None
-        texts = [value] if isinstance(value, str) else value or []
+        values = [getattr(select, option) for option in kind.options]
+        texts = [text for value in values for text in ([value] if isinstance(value, str) else value or [])]
         # A kernel is asked for with its operation: OP=NAME.
         asked[group] = tuple(n.strip().rpartition("=")[2] for text in texts for n in text.split(",") if n.strip())
     return asked

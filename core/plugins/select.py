@@ -5,7 +5,7 @@ Whatever happens, a `SelectionReport` tells every candidate's verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,11 @@ Check = Callable[[Candidate], Verdict]
 def anything(_: Candidate) -> Verdict:
     """The check of a kind that has nothing to check."""
     return Verdict()
+
+
+def _refused(candidate: Candidate) -> Verdict:
+    """The check of a kind that core cannot use yet."""
+    return Verdict.of(kind_of(candidate.entry.group).unused)
 
 
 @dataclass(slots=True)
@@ -85,7 +90,7 @@ class Selector:
         for entry in self.catalogue.left_out(kind.group):
             contest.rows[entry] = Row(entry.name, entry.dist, entry.version, "rejected", None, (LEFT_OUT,))
         for candidate in candidates:
-            contest.judge(candidate, check, self.score(candidate))
+            contest.judge(candidate, _refused if kind.unused else check, self.score(candidate))
         return contest
 
     def score(self, candidate: Candidate) -> int:
@@ -174,22 +179,39 @@ class Contest:
 
     def command(self, ask: str, report: SelectionReport) -> Candidate:
         """Return what the user asked for, or raise why it cannot be had. Never anything else."""
-        asks = [text.strip() for text in ask.split(",") if text.strip()]
+        asks = names_in(ask)
         report.how = "as asked" if len(asks) == 1 else f"first of {', '.join(asks)} that can serve"
+        return next(self.asked(asks))
+
+    def asked(self, asks: Sequence[str]) -> Iterator[Candidate]:
+        """Yield those of the plugins asked for that can serve, in order.
+
+        Raises:
+            CoreError: None of them can, with the reasons of every candidate; or CORE-P102, a name is not clear.
+        """
+        if not asks:
+            raise PluginError("CORE-P101", f"{self.kind.flag} names no {self.kind.label}.")
         problems: list[CoreError] = []
         for text in asks:
             try:
-                return self._asked(text)
+                yield self._asked(text)
             except CoreError as error:
                 if error.code == "CORE-P102":
                     raise  # a name that two distributions claim is for the user to settle, also inside a list
                 problems.append(error)
+        if len(problems) == len(asks):
+            raise self._refusal(asks, problems)
+
+    def _refusal(self, asks: Sequence[str], problems: Sequence[CoreError]) -> CoreError:
+        """Return why nothing of what was asked can be had, and what is known of the other candidates."""
+        others = self._others({text.partition("@")[0] for text in asks})
         if len(problems) == 1:
-            raise problems[0]
+            hint = " ".join(text for text in (problems[0].hint, others) if text)
+            return type(problems[0])(problems[0].code, problems[0].message, hint=hint)
+        hints = [problem.hint for problem in problems if problem.code == "CORE-P101"]
         reasons = " ".join(problem.message for problem in problems)
-        raise PluginError(
-            "CORE-P201", f"none of {', '.join(asks)} can serve as {self.kind.label}: {reasons}", hint=self._others()
-        )
+        text = f"none of {', '.join(asks)} can serve as {self.kind.label}: {reasons}"
+        return PluginError("CORE-P201", text, hint=" ".join(one for one in (*hints, others) if one))
 
     def _asked(self, text: str) -> Candidate:
         entry = self.catalogue.find(self.kind.group, text)
@@ -202,15 +224,22 @@ class Contest:
         raise PluginError(
             "CORE-P201",
             f"{self.kind.label} '{entry.name}' ({entry.owner}) cannot serve here: {reasons}.",
-            hint=self._others(),
         )
 
-    def _others(self) -> str:
+    def _others(self, asked: Collection[str]) -> str:
+        """Return what is known of everybody but those asked for: who can serve, and why the rest cannot."""
         names = list(dict.fromkeys(one.entry.name for one in self.ranking()))
-        if not names:
-            return f"No other installed {self.kind.label} can serve here either."
-        free = f" Leave {self.kind.flag} out to let core choose (it would take {names[0]})." if self.kind.flag else ""
-        return f"Supported alternatives here: {', '.join(names)}.{free}"
+        unfit = [row for row in self.listing() if row.reasons and row.name not in asked]
+        said = [f"Supported alternatives here: {', '.join(names)}."] if names else []
+        if names and self.kind.needed:
+            said.append(f"Leave {self.kind.flag} out to let core choose (it would take {names[0]}).")
+        if not names and self.rows:
+            said.append(f"No other installed {self.kind.label} can serve here either.")
+        if unfit:
+            said.append(f"Not supported: {reasons_of(unfit)}.")
+        elif self.kind.unused:
+            said.append(f"Whichever is installed: {self.kind.unused}.")
+        return " ".join(said)
 
 
 def nothing_serves(report: SelectionReport) -> CoreError:
@@ -227,8 +256,9 @@ def reasons_of(rows: Sequence[Row]) -> str:
     return " · ".join(f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in rows)
 
 
-def _place(row: Row) -> tuple[bool, int, str, str]:
-    return row.state != "chosen", -(row.score or 0), row.name, row.dist
+def names_in(ask: str) -> list[str]:
+    """Return the names of a list that a user wrote, `a, b@dist`."""
+    return [text.strip() for text in ask.split(",") if text.strip()]
 
 
 def _version(text: str) -> Any:

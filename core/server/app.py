@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from core import __version__
-from core.api.parsers import OutputParser
 from core.config.resolved import Options
 from core.server.errors import as_api_error
 from core.server.gate import Gate
@@ -23,6 +22,7 @@ from core.server.openai.completions import CompletionRoute
 from core.server.openai.models import ModelRoutes
 from core.server.openai.protocol import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from core.server.openai.tokenize import TokenizeRoutes
+from core.server.parsing import AnswerParser
 from core.server.plugged import PluggedEndpoint, PluggedRoute
 from core.server.state import ServerState
 
@@ -33,7 +33,7 @@ def create_app(
     llm: ServedLLM,
     options: Options,
     *,
-    parser: type[OutputParser] | None = None,
+    parser: AnswerParser | None = None,
     reports: Sequence[Any] = (),
     defaults: Mapping[str, Any] | None = None,
     plugged: Sequence[PluggedRoute] = (),

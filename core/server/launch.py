@@ -7,29 +7,38 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import uvloop
 from fastapi import FastAPI
 
-from core.api.errors import EngineError
+from core.api.descriptors import ToolParserSpec
+from core.api.errors import CoreError, EngineError
 from core.config.resolved import Options
+from core.phases import phase, report
 from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
 from core.server.openai.params import model_defaults
+from core.server.parsing import answer_parser
 from core.server.plugged import RouteTable
 from core.server.supervisor import Supervisor, signals_to
 
 if TYPE_CHECKING:
+    from core.api.tokenizer import Tokenizer
     from core.boot import Resolution
+    from core.engine.child import EngineChild
+    from core.engine.client import AsyncEngine
 
 CLOSE_SECONDS = 15.0
 FORCED_CLOSE_SECONDS = 1.0
-TOOL_PARSERS = "core.tool_parsers"
 FORCED = 128
 """Plus the signal's number: status of a process that a signal ended."""
+
+
+TOOL_PARSERS = "core.tool_parsers"
 
 
 @dataclass(slots=True)
@@ -43,18 +52,24 @@ class Started:
     on_draining: Callable[[], None] | None = None
 
 
-def run(resolution: Resolution, options: Options) -> int:
+def run(
+    resolution: Resolution, options: Options, *, listener: Listener | None = None, child: EngineChild | None = None
+) -> int:
     """Serve a resolved configuration; return the exit status (0 after a drain).
+
+    Args:
+        listener: The options' address, if it is claimed already; closed in the end.
+        child: The engine's process, if it was started ahead.
 
     Raises:
         CoreError: The address is taken (before anything is loaded), the engine cannot start, or it died.
     """
     from core.cli.ui import print_choices
 
-    listener = bind(options.server)
+    listener = listener or bind(options.server)
     try:
         print_choices(resolution)
-        return serve(options, listener, lambda: start(resolution, options))
+        return serve(options, listener, lambda: start(resolution, options, child))
     finally:
         listener.close()
 
@@ -65,38 +80,67 @@ def serve(options: Options, listener: Listener, starter: Callable[[], Awaitable[
         return runner.run(_main(options, listener, starter))
 
 
-async def start(resolution: Resolution, options: Options) -> Started:
-    """Start the engine and what stands in front of it. Raises `CoreError`."""
-    from core.cli.ui import WeightProgress
-    from core.engine.client import open_async
+async def start(resolution: Resolution, options: Options, child: EngineChild | None = None) -> Started:
+    """Start the engine (in `child`, if it was started ahead) and what stands in front of it. Raises `CoreError`."""
     from core.frontend.async_llm import AsyncLLM
     from core.plugins.boot import enter
 
-    config = resolution.config
-    plugins = enter(config.plan)
-    parser = plugins.impl(TOOL_PARSERS) if plugins.has(TOOL_PARSERS) else None
-    routes = RouteTable.declare(plugins)
     began = time.perf_counter()
-    with WeightProgress() as progress:
-        engine = await open_async(config, on_progress=lambda step: progress.update(step.done, step.total))
-    llm = AsyncLLM(resolution, engine)
+    plugins = enter(resolution.config.plan)
+    parsers = [(cast(ToolParserSpec, spec), impl) for _, spec, impl in plugins.impls(TOOL_PARSERS)]
+    parser = answer_parser(parsers, options.select.tool_parser)
+    routes = RouteTable.declare(plugins)
+    engine, tokenizer = await _start_both(resolution, child)
+    llm = AsyncLLM(resolution, engine, tokenizer)
     llm.listen()  # an engine that nobody listens to counts as silent, long before the first request
-    app = create_app(
-        llm,
-        options,
-        parser=parser,
-        reports=resolution.reports,
-        defaults=model_defaults(llm.default_params),
-        plugged=routes.routes,
-    )
     try:
-        routes.bind(app.state.core)
+        with phase("application"):
+            app = create_app(
+                llm,
+                options,
+                parser=parser,
+                reports=resolution.reports,
+                defaults=model_defaults(llm.default_params),
+                plugged=routes.routes,
+            )
+            routes.bind(app.state.core)
     except BaseException:
         await llm.close()
         raise
     timeline = list(engine.ready.timeline)
     timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
     return Started(llm, app, timeline, engine.ready.facts, lambda: plugins.events("draining", {}))
+
+
+async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
+    """Start the engine and, meanwhile, build the tokenizer; one that cannot be used ends the start at once."""
+    from core.cli.ui import WeightProgress
+    from core.engine.client import open_async
+
+    config = resolution.config
+    with WeightProgress() as progress:
+        engine = asyncio.create_task(
+            open_async(config, on_progress=lambda step: progress.update(step.done, step.total), child=child)
+        )
+        try:
+            tokenizer = await asyncio.to_thread(_tokenizer, resolution)
+            with phase("wait for the engine"):
+                return await engine, tokenizer
+        except BaseException:
+            await _abandon(engine)
+            raise
+
+
+def _tokenizer(resolution: Resolution) -> Tokenizer:
+    with phase("tokenizer"):
+        return resolution.reader.tokenizer(Path(resolution.config.checkpoint.path))
+
+
+async def _abandon(starting: asyncio.Task[AsyncEngine]) -> None:
+    """End an engine that is being started or has been."""
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError, CoreError):
+        await (await starting).close()
 
 
 async def _main(options: Options, listener: Listener, starter: Callable[[], Awaitable[Started]]) -> int:
@@ -121,10 +165,12 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
     from core.cli.ui import print_facts, print_ready, print_timeline
 
     def ready() -> None:
+        report("listen", time.perf_counter() - began)
         print_facts(started.facts)
         print_timeline(started.timeline)
         print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None)
 
+    began = time.perf_counter()
     server = HttpServer(started.app, ready)
     supervisor = Supervisor(server, started.app.state.core, started.on_draining)
     watch = asyncio.create_task(supervisor.watch())

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from core.server.interface import ServedLLM
+from core.server.tally import TokenTally
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FINISH_REASONS = frozenset({"stop", "length", "abort", "error"})
@@ -37,12 +38,10 @@ class Metrics:
         self.cached_tokens = Counter(
             "core_prompt_tokens_cached", "Prompt tokens that came from the prefix cache.", registry=registry
         )
-        self.generation_tokens = Counter("core_generation_tokens", "Generated tokens.", registry=registry)
+        self.tokens = TokenTally(_ITL)
+        registry.register(self.tokens)
         self.time_to_first_token = Histogram(
             "core_time_to_first_token_seconds", "Arrival to first token.", buckets=_TTFT, registry=registry
-        )
-        self.inter_token_latency = Histogram(
-            "core_inter_token_latency_seconds", "Time between two tokens.", buckets=_ITL, registry=registry
         )
         self.e2e_latency = Histogram(
             "core_e2e_request_latency_seconds", "Arrival to last token.", buckets=_E2E, registry=registry

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.errors import EngineError
-from core.api.parsers import OutputParser
 from core.config.resolved import Options
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
+from core.server.parsing import AnswerParser
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class ServerState:
     """What the routes of one server share.
 
     Attributes:
-        parser: Class that reads tool calls and reasoning in chat output, if one was chosen.
+        parser: Reads tool calls and reasoning in chat output, if one was chosen.
         defaults: Sampling parameters used where a request leaves them out.
         reports: How the plugins were selected, as plain data.
         pending: Sequences handed to the engine that have not produced a token.
@@ -60,7 +60,7 @@ class ServerState:
     llm: ServedLLM
     options: Options
     metrics: Metrics
-    parser: type[OutputParser] | None = None
+    parser: AnswerParser | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     reports: Sequence[Any] = ()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

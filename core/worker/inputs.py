@@ -1,21 +1,24 @@
-"""Step inputs: what one forward pass reads, gathered from the rows anew for every step."""
+"""Step inputs: what one forward pass reads, written anew for every step into memory that stays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from core.api.attention import AttentionBackend, AttentionPlan, BatchView
 from core.engine.step import StepPlan
 from core.worker.rows import RowTable
+from core.worker.stage import Stage
+from core.worker.tables import BatchTables
 
 
 @dataclass(slots=True)
 class StepInputs:
-    """`core.api.models.StepInputs`, and what the runner needs around the forward pass. Nobody changes it.
+    """`core.api.models.StepInputs`, and what the runner needs around the forward pass.
+
+    Nobody changes it; its tensors are good until the next step.
 
     Attributes:
         token_ids, positions: `(tokens,)` int64 on the device.
@@ -31,43 +34,60 @@ class StepInputs:
     logit_indices: Tensor
 
 
-def build_inputs(step: StepPlan, rows: RowTable, backend: AttentionBackend) -> StepInputs:
-    """Gather one step's inputs; host work is a handful of array operations whatever the batch."""
-    counts = step.counts.astype(np.int64)
-    query_starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=query_starts[1:])
-    offsets = step.starts - query_starts[:-1]
-    positions = rows.to_device(np.arange(query_starts[-1]) + np.repeat(offsets, counts))
-    token_rows = rows.to_device(np.repeat(step.rows, counts))
-    batch = _view(step, rows, query_starts, positions, token_rows)
-    return StepInputs(
-        token_ids=rows.tokens[token_rows, positions].long(),
-        positions=positions,
-        plan=backend.plan(batch),
-        batch=batch,
-        logit_indices=rows.to_device(query_starts[1:][step.samples] - 1),
-    )
+class InputBuilder:
+    """Makes step inputs on the host, with a handful of array operations and at most one copy whatever the batch."""
 
+    def __init__(self, rows: RowTable, backend: AttentionBackend) -> None:
+        self._rows, self._backend = rows, backend
+        self._stage = Stage(rows.device)
+        self._tables = BatchTables(rows)
+        self._ramp = np.arange(len(rows.block_tables) + 1, dtype=np.int32)
 
-def _view(step: StepPlan, rows: RowTable, query_starts: np.ndarray, positions: Tensor, token_rows: Tensor) -> BatchView:
-    size = rows.block_size
-    seq_lens = (step.starts + step.counts).astype(np.int32)
-    blocks = torch.div(positions, size, rounding_mode="floor")
-    slots = rows.block_tables[token_rows, blocks].long() * size + positions % size
-    return BatchView(
-        query_starts=query_starts.astype(np.int32),
-        seq_lens=seq_lens,
-        block_tables=_tables(step, rows, seq_lens),
-        slots=slots,
-        max_query_len=int(step.counts.max()),
-        max_seq_len=int(seq_lens.max()),
-    )
+    def build(self, step: StepPlan) -> StepInputs:
+        """Return the inputs of a step with at least one row."""
+        longest = int(step.counts.max())
+        token_rows, query_starts, begins = self._spread(step, longest)
+        tokens, table = len(token_rows), self._rows
+        self._stage.lay_out(tokens, tokens, tokens, tokens, int(np.count_nonzero(step.samples)))
+        token_ids, positions, slots, places, last = self._stage.host
+        positions[:] = begins
+        blocks, offsets = np.divmod(positions, table.block_size)
+        slots[:] = table.block_tables[token_rows, blocks]
+        slots *= table.block_size
+        slots += offsets
+        np.multiply(token_rows, table.width, out=places)
+        places += positions
+        np.subtract(query_starts[1:][step.samples], 1, out=last, casting="unsafe")
+        self._stage.flush()
+        staged = self._stage.tensors
+        table.read_tokens(places, staged[3], token_ids, staged[0])
+        batch = self._view(step, query_starts, staged[2], longest)
+        return StepInputs(
+            token_ids=staged[0],
+            positions=staged[1],
+            plan=self._backend.plan(batch),
+            batch=batch,
+            logit_indices=staged[4],
+        )
 
+    def _spread(self, step: StepPlan, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the row of each token, where each row's tokens start in the step, and each token's position."""
+        rows = step.rows.astype(np.int64)
+        if longest == 1:
+            return rows, self._ramp[: len(rows) + 1], step.starts
+        query_starts = np.zeros(len(rows) + 1, dtype=np.int32)
+        np.cumsum(step.counts, out=query_starts[1:])
+        offsets = np.repeat(step.starts - query_starts[:-1], step.counts)
+        return np.repeat(rows, step.counts), query_starts, offsets + np.arange(len(offsets))
 
-def _tables(step: StepPlan, rows: RowTable, seq_lens: np.ndarray) -> Tensor:
-    """Return the scheduled rows' tables; entries past a row's own blocks are 0, whatever an earlier life left there."""
-    needed = -(-seq_lens // rows.block_size)
-    width = int(needed.max())
-    tables = rows.block_tables[:, :width].index_select(0, rows.to_device(step.rows))
-    unused = np.arange(width) >= needed[:, None]
-    return tables.masked_fill_(torch.from_numpy(unused).to(rows.device), 0) if unused.any() else tables
+    def _view(self, step: StepPlan, query_starts: np.ndarray, slots: Tensor, longest: int) -> BatchView:
+        seq_lens = step.starts + step.counts
+        longest_context = int(seq_lens.max())
+        return BatchView(
+            query_starts=query_starts,
+            seq_lens=seq_lens,
+            block_tables=self._tables.follow(step, seq_lens, longest_context),
+            slots=slots,
+            max_query_len=longest,
+            max_seq_len=longest_context,
+        )

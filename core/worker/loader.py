@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from core.plugins.boot import ActivePlugins
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_KV_DTYPES = _DTYPES | {
+    "int8": torch.int8,
+    "float8_e4m3fn": torch.float8_e4m3fn,
+    "float8_e5m2": torch.float8_e5m2,
+}
 
 
 class LoadedModel:
@@ -78,7 +83,7 @@ class LoadedModel:
 def load_model(
     config: EngineConfig, active: ActivePlugins, device: torch.device, progress: Callable[[int, int], None]
 ) -> LoadedModel:
-    """Build the model on `device` and stream its weights in; at most one checkpoint tensor is held besides the model.
+    """Build the model on `device` and stream its weights in, one checkpoint tensor at a time.
 
     Args:
         progress: Called with bytes read so far and in all.
@@ -96,10 +101,12 @@ def load_model(
 def build_model(config: EngineConfig, active: ActivePlugins, device: torch.device) -> LoadedModel:
     """Build the model without weights: nothing can be run before the first `reload`."""
     dtype = torch_dtype(config.dtype)
-    context = AttentionContext(device, dtype, torch_dtype(config.kv_dtype), config.block_size)
+    context = AttentionContext(device, dtype, kv_torch_dtype(config.kv_dtype), config.block_size)
     backend = active.impl("core.attention_backends")(context)
     checkpoint = config.checkpoint
-    scheme = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config))
+    planned = config.plan.one("core.quantization")
+    options = planned.options if planned else {}
+    scheme = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config, options))
     kernels = _kernels(config, active, device)
     builder = Builder(
         scheme,
@@ -139,6 +146,13 @@ def torch_dtype(name: str) -> torch.dtype:
     if name not in _DTYPES:
         raise ConfigError("CORE-C160", f"dtype '{name}' is not one of {', '.join(_DTYPES)}.")
     return _DTYPES[name]
+
+
+def kv_torch_dtype(name: str) -> torch.dtype:
+    """Return the dtype of this name. Raises `ConfigError` CORE-C160 for a name that is no dtype of a KV cache."""
+    if name not in _KV_DTYPES:
+        raise ConfigError("CORE-C160", f"KV cache dtype '{name}' is not one of {', '.join(_KV_DTYPES)}.")
+    return _KV_DTYPES[name]
 
 
 class _Meter:

@@ -10,25 +10,33 @@ from torch import Tensor
 
 from core.engine.step import BlockUpdate, NewRow
 from core.worker.allocate import zeros
+from core.worker.stage import is_apart
 
 
 class RowTable:
     """Fixed tables with one row per request that may run at once. A request keeps its row for life.
 
+    What the host knows lives on the host (block tables, lengths); tokens live on the device, because the next step
+    reads there what the last one sampled. On a host platform they are the same memory, and nothing is ever copied.
+
     Attributes:
         tokens: `(max_rows, max_model_len + 1)` int32 on the device: prompt and sampled tokens. The next step reads its
             inputs here, so that the host never needs to know a token to run it.
-        block_tables: `(max_rows, blocks per request)` int32 on the device.
+        block_tables: `(max_rows, blocks per request)` int32 on the host.
         prompt_lens: `(max_rows,)` int32 on the host.
+        width: Columns of `tokens`: token `p` of row `r` is number `r * width + p` of the pool.
     """
 
     def __init__(self, max_rows: int, max_model_len: int, block_size: int, device: torch.device) -> None:
         columns = -(-max_model_len // block_size)
-        self.tokens = zeros((max_rows, max_model_len + 1), torch.int32, device)
-        self.block_tables = zeros((max_rows, columns), torch.int32, device)
+        self.width = max_model_len + 1
+        self.tokens = zeros((max_rows, self.width), torch.int32, device)
+        self.block_tables = np.zeros((max_rows, columns), dtype=np.int32)
         self.prompt_lens = np.zeros(max_rows, dtype=np.int32)
         self.block_size = block_size
         self.device = device
+        self._flat = self.tokens.view(-1)
+        self._host: np.ndarray | None = None if is_apart(device) else self._flat.numpy()
 
     def admit(self, new_rows: Sequence[NewRow]) -> None:
         """Give each new request its row.
@@ -43,20 +51,31 @@ class RowTable:
 
     def update_blocks(self, update: BlockUpdate) -> None:
         """Apply a ragged diff of block tables with one scatter."""
-        if len(update.blocks) == 0:
-            return
-        places = tuple(self.to_device(index) for index in scattered(update))
-        blocks = np.array(update.blocks, dtype=np.int32)
-        self.block_tables.index_put_(places, torch.from_numpy(blocks).to(self.device))
+        if len(update.blocks):
+            self.block_tables[scattered(update)] = update.blocks
+
+    def read_tokens(self, places: np.ndarray, staged: Tensor, host: np.ndarray, out: Tensor) -> None:
+        """Write tokens into `out (n,)` int64 on the device; `host` is the same memory where there is only one.
+
+        Args:
+            places: `(n,)` int64, numbers in the pool; `staged` are the same on the device.
+        """
+        if self._host is not None:
+            host[:] = self._host[places]
+        else:
+            out.copy_(self._flat[staged])
 
     def write_tokens(self, rows: np.ndarray, positions: np.ndarray, tokens: Tensor) -> None:
-        """Store one token per entry: `tokens (n,)` at `positions (n,)` of `rows (n,)`."""
-        places = (self.to_device(rows.astype(np.int64)), self.to_device(positions))
-        self.tokens.index_put_(places, tokens.to(torch.int32))
+        """Store one token per entry: `tokens (n,)` at `positions (n,)` of `rows (n,)`, both int64."""
+        places = rows * self.width + positions
+        if self._host is not None:
+            self._host[places] = tokens.numpy()
+        else:
+            self._flat[self.to_device(places)] = tokens.to(torch.int32)
 
     def blocks_of(self, row: int, num_tokens: int) -> np.ndarray:
         """Return the blocks that hold a row's first `num_tokens` tokens."""
-        return self.block_tables[row, : -(-num_tokens // self.block_size)].cpu().numpy()
+        return self.block_tables[row, : -(-num_tokens // self.block_size)]
 
     def to_device(self, array: np.ndarray) -> Tensor:
         """Return index data as an int64 tensor on the device."""
@@ -66,6 +85,8 @@ class RowTable:
 def scattered(update: BlockUpdate) -> tuple[np.ndarray, np.ndarray]:
     """Return the row and the column of every block of a ragged update, each `(blocks,)` int64."""
     counts = np.diff(update.offsets)
+    if len(update.rows) == len(update.blocks) and (counts == 1).all():  # rows that grow while they decode
+        return update.rows.astype(np.int64), update.starts.astype(np.int64)
     within = np.arange(len(update.blocks)) - np.repeat(update.offsets[:-1], counts)
     rows = np.repeat(update.rows, counts).astype(np.int64)
     return rows, np.repeat(update.starts, counts).astype(np.int64) + within

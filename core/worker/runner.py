@@ -11,9 +11,10 @@ from torch import Tensor
 from core.api.attention import AttentionBackend
 from core.api.facets import GraphFacet
 from core.api.models import Model
+from core.engine.profile import Timer, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks
 from core.worker.graphs import GraphedForward
-from core.worker.inputs import StepInputs, build_inputs
+from core.worker.inputs import InputBuilder, StepInputs
 from core.worker.participants import Participant
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import Feature, SampleBatch
@@ -46,16 +47,27 @@ class Runner:
     ) -> None:
         self._model = model
         self._graphed = GraphedForward(graphs, model.forward) if graphs is not None else None
-        self._backend = backend
+        self._inputs = InputBuilder(rows, backend)
         self._rows = rows
         self._sampler = sampler
         self._tainted = TaintedBlocks(caches, rows.block_size)
         self._scorer = PromptScorer(model.logits, rows, sampler.params)
         self.participants: list[Participant] = []
+        self.time(untimed)
+
+    def time(self, timer: Timer) -> None:
+        """Have the phases of every step timed, or no longer (`untimed`)."""
+        self._step = timer("step", self._execute)
+        self._build = timer("build inputs", self._inputs.build)
+        self._forward = timer("forward", self._graphed or self._plain)
+        self._choose = timer("sample", self._sample)
 
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> StepResult:
         """Run one step. A row that fails numerically is reported in `errors`; the others are not touched by it."""
+        return self._step(plan)
+
+    def _execute(self, plan: StepPlan) -> StepResult:
         self._apply(plan)
         for participant in self.participants:
             participant.begin(plan)
@@ -72,23 +84,27 @@ class Runner:
             self._graphed.forget()
 
     def _apply(self, plan: StepPlan) -> None:
-        self._rows.admit(plan.new_rows)
-        self._sampler.admit(plan.new_rows)
-        for new in plan.new_rows:
-            self._scorer.admit(new.row)
+        if plan.new_rows:
+            self._rows.admit(plan.new_rows)
+            self._sampler.admit(plan.new_rows)
+            for new in plan.new_rows:
+                self._scorer.admit(new.row)
         self._tainted.clean(plan)
         self._rows.update_blocks(plan.blocks)
 
     def _run(self, plan: StepPlan, result: StepResult) -> None:
-        inputs = build_inputs(plan, self._rows, self._backend)
-        hidden = (self._graphed or self._model.forward)(inputs)
+        inputs = self._build(plan)
+        hidden = self._forward(inputs)
         prompt = self._scorer.score(plan, inputs.batch.query_starts, hidden)
         result.prompt_logprobs, result.errors = prompt.logprobs, prompt.errors
         sampling = np.flatnonzero(plan.samples)
         if len(sampling):
-            self._sample(plan, inputs, hidden, sampling, result)
+            self._choose(plan, inputs, hidden, sampling, result)
         for i in result.errors:
             self._tainted.mark(self._rows.blocks_of(int(plan.rows[i]), int(plan.starts[i] + plan.counts[i])))
+
+    def _plain(self, inputs: StepInputs) -> Tensor:
+        return self._model.forward(inputs)
 
     def _sample(
         self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, sampling: np.ndarray, result: StepResult
@@ -96,21 +112,23 @@ class Runner:
         # A pure decode step samples from every token as it is.
         every = len(sampling) == len(hidden)
         logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
-        rows, known = plan.rows[sampling].astype(np.int64), (plan.starts + plan.counts)[sampling].astype(np.int64)
+        rows, known = plan.rows[sampling].astype(np.int64), inputs.batch.seq_lens[sampling].astype(np.int64)
         flags, outputs = self._sampler.params.flags[rows], plan.output_counts[sampling].astype(np.int64)
         masks = {} if plan.masks is None else _masks(plan.masks, rows, flags)
         sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens, masks))
         self._rows.write_tokens(rows, known, sampled.tokens)
-        self._collect(sampled, sampling, result)
+        result.tokens = sampled.tokens.cpu().numpy().astype(np.int32)
+        if sampled.logprobs or sampled.errors or result.errors:
+            _report(sampled, sampling, result)
 
-    def _collect(self, sampled: Sampled, sampling: np.ndarray, result: StepResult) -> None:
-        for index, message in sampled.errors.items():
-            result.errors[int(sampling[index])] = message
-        tokens = sampled.tokens.cpu().numpy().astype(np.int32)
-        failed = np.isin(sampling, list(result.errors))
-        tokens[failed] = NO_TOKEN
-        result.tokens = tokens
-        result.logprobs = {index: entry for index, entry in sampled.logprobs.items() if not failed[index]}
+
+def _report(sampled: Sampled, sampling: np.ndarray, result: StepResult) -> None:
+    """Add what is not a token to the result; a row that failed has none."""
+    for index, message in sampled.errors.items():
+        result.errors[int(sampling[index])] = message
+    failed = np.isin(sampling, list(result.errors))
+    result.tokens[failed] = NO_TOKEN
+    result.logprobs = {index: entry for index, entry in sampled.logprobs.items() if not failed[index]}
 
 
 def _masks(masks: TokenMasks, rows: np.ndarray, flags: np.ndarray) -> dict[int, np.ndarray]:

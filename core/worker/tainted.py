@@ -26,14 +26,16 @@ class TaintedBlocks:
         self._caches = caches
         self._block_size = block_size
         self._tainted = np.zeros(len(caches[0]), dtype=bool)
+        self._any = False
 
     def mark(self, blocks: np.ndarray) -> None:
         """Remember the blocks of a failed row."""
         self._tainted[blocks] = True
+        self._any = True
 
     def clean(self, plan: StepPlan) -> None:
         """Clean the tainted blocks that this plan gives out to be written. Costs nothing while no row has failed."""
-        if not self._tainted.any() or len(plan.blocks.blocks) == 0:
+        if not self._any or len(plan.blocks.blocks) == 0:
             return
         rows, columns = scattered(plan.blocks)
         computed = np.zeros(int(max(rows.max(), plan.rows.max(initial=0))) + 1, dtype=np.int64)
@@ -44,3 +46,4 @@ class TaintedBlocks:
             places = torch.from_numpy(dirty).to(cache.device)
             cache[places] = cache[places].nan_to_num_(0.0, 0.0, 0.0)
         self._tainted[dirty] = False
+        self._any = bool(self._tainted.any())

@@ -11,14 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core import phases
 from core.api.errors import EngineError
 from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
+from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.worker.allocate import zeros
 from core.worker.loader import LoadedModel, load_model
-from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
+from core.worker.memory import KVBudget, KVDemand, gib, plan_kv, trim
 from core.worker.participants import ConnectorParticipant
 from core.worker.rows import RowTable
 from core.worker.runner import Runner
@@ -52,9 +54,11 @@ class Worker:
         self._runner: Runner
         self._budget: KVBudget
         self._weights_version = "initial"
+        self._profile: Profile | None = None
         self._device = ""
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
+            "profile": self._time_steps,
             "update_weights": self._update_weights,
             "weight_version": lambda: self._weights_version,
         }
@@ -68,11 +72,15 @@ class Worker:
         """
         options = self._config.options
         with self._phase("device"):
+            bind = getattr(self._platform, "bind", None)
+            if bind is not None:
+                bind(options.runtime.threads_bind)
             device = self._platform.open(threads=options.runtime.threads, seed=options.model.seed)
         with self._phase("weights"):
             self._loaded = load_model(self._config, self._active, device, self._on_progress)
             self._device = device.type
             self._tell_loaded()
+            trim()
         with self._phase("kv cache"):
             caches = self._allocate(device)
         with self._phase("warm-up"):
@@ -144,7 +152,8 @@ class Worker:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
         plugged = list(self._logits_processors(rows, max_rows))
-        sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged)
+        pick = self._loaded.kernels.pick
+        sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)
         graphs = getattr(self._platform, "graphs", None)
         return Runner(self._loaded.model, self._loaded.backend, caches, rows, sampler, graphs)
 
@@ -190,6 +199,12 @@ class Worker:
         memory = self._platform.memory()
         return {"total": memory.total, "free": memory.free, "kv": self._budget.num_bytes}
 
+    def _time_steps(self, wanted: bool) -> dict[str, list[float]]:
+        """Begin to time the phases of steps; or stop and return what `Profile.report` says of them."""
+        profile, self._profile = self._profile, Profile() if wanted else None
+        self._runner.time(self._profile or untimed)
+        return {} if profile is None else profile.report()
+
     def _update_weights(self, info: Mapping[str, Any]) -> str:
         """Load new weights into the model and return their version.
 
@@ -211,6 +226,7 @@ class Worker:
             receiver.end()
         self._weights_version = manifest.version
         self._runner.weights_replaced()
+        trim()
         self._tell_loaded()
         return manifest.version
 
@@ -218,4 +234,6 @@ class Worker:
     def _phase(self, name: str) -> Iterator[None]:
         begin = perf_counter()
         yield
-        self._timeline.append((name, perf_counter() - begin))
+        seconds = perf_counter() - begin
+        self._timeline.append((name, seconds))
+        phases.report(name, seconds)

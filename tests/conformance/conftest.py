@@ -101,6 +101,12 @@ def parser_manifest(extra: str = "", **fields: object) -> str:
 
 
 @pytest.fixture
+def parser_source() -> str:
+    """The source of a sound tool parser."""
+    return PARSER
+
+
+@pytest.fixture
 def make_parser(make_plugin):
     """`make_parser(extra=..., parser=..., **fields)`: a sound tool parser, but for what is given."""
 

@@ -230,9 +230,7 @@ QUANT_CASES = {
     "lm_head_equals_dequantized": {"apply": "if site.kind == 'lm_head' and tokens == 3: out = out * 1.2"},
     "loading_again_gives_the_same": {"apply": "if self.times == 2 and tokens == 4: out = out + 1e-4"},
     "other_weights_replace_the_first": {"finalize": "self.first = getattr(self, 'first', params); params = self.first"},
-    "finalize_is_pure": {
-        "finalize": "params['weight'].mul_(1.0); params['weight'][0, 0] += 1e-6 * (params['weight'][0, 1] == 1)"
-    },
+    "finalize_is_pure": {"finalize": "params['weight'][0, 0] += 1e-6"},
     "apply_leaves_its_inputs_alone": {"apply": "if tokens == 4: weight[0, 0] += 1"},
 }
 

@@ -156,6 +156,48 @@ def test_sources(make_plugin, check):
     assert set(make_plugin("core.model_sources", modules).failing("sources")) == {check}
 
 
+def test_a_source_without_samples_stays_at_l0(make_plugin):
+    source = SOURCE
+    for key, value in SOUND.items():
+        source = source.replace("{" + key + "}", value)
+    report = make_plugin("core.model_sources", {"manifest": SOURCE_MANIFEST, "source": source}).report(
+        "manifest", "sources"
+    )
+    assert report.level is not None and report.level.name == "L0"
+    assert report.not_run[0].checks == ("samples_resolve", "missing_models_are_errors")
+
+
+ELSEWHERE = """
+import os
+from core.testing.conformance import SourceSample
+
+def samples():
+    yield SourceSample(
+        "in an environment", make=lambda folder: f"acme:{folder}", missing="acme:/there/is/nothing",
+        environment=lambda folder: {"ACME_HERE": str(folder), "PYTHONPATH": str(folder)},
+    )
+"""
+
+
+@pytest.mark.parametrize("missing", ["pass", "if 'ACME_HERE' not in os.environ: raise KeyError('not in a child')"])
+def test_a_sample_with_an_environment_is_resolved_in_a_process_of_its_own(make_plugin, missing):
+    source = "import os\n" + SOURCE
+    parts = {**SOUND, "missing": f"{missing}\n            {SOUND['missing']}"}
+    for key, value in parts.items():
+        source = source.replace("{" + key + "}", value)
+    modules = {"manifest": SOURCE_MANIFEST, "source": source, "conformance": ELSEWHERE}
+    assert make_plugin("core.model_sources", modules).failing("sources") == {}
+
+
+def test_what_a_source_raises_in_a_process_of_its_own_is_told(make_plugin):
+    source = SOURCE
+    for key, value in {**SOUND, "missing": "raise KeyError('acme')"}.items():
+        source = source.replace("{" + key + "}", value)
+    modules = {"manifest": SOURCE_MANIFEST, "source": source, "conformance": ELSEWHERE}
+    failing = make_plugin("core.model_sources", modules).failing("sources")
+    assert "KeyError" in failing["samples_resolve"] and "acme" in failing["samples_resolve"]
+
+
 HOOKS = """
 import time
 from core.api import ConfigPatch, hookimpl
@@ -191,6 +233,23 @@ def test_hooks(make_plugin, check):
         "hooks_answer_in_kind": {"hooks_change_nothing_they_read", "hooks_are_quick"},
     }
     assert set(made.failing("hooks")) == {check} | follow.get(check, set())
+
+
+@pytest.mark.parametrize(
+    ("check", "hook", "told"),
+    [
+        ("hooks_answer_in_kind", "core_request(request): return 'no'", "core_request"),
+        ("hooks_answer_in_kind", "core_request(request): return RequestPatch({'temperature': -5})", "temperature"),
+        ("hooks_answer_in_kind", "core_waive(problem): return 'fine'", "core_waive"),
+        ("hooks_answer_in_kind", "core_layer(site, layer): return layer.apply", "without"),
+        ("hooks_change_nothing_they_read", "core_request(request): request.prompt_token_ids.append(7)", "RequestPatch"),
+        ("hooks_are_quick", "core_request(request): sum(range(300_000))", "core_request takes"),
+    ],
+)
+def test_hooks_of_requests_and_layers(make_plugin, check, hook, told):
+    source = f"from core.api import RequestPatch, hookimpl\n\n@hookimpl\ndef {hook}\n"
+    report = make_plugin("core.plugins", {"hooks": source}, value="PKG.hooks").report(checks=(check,))
+    assert told in report.failures[0].message
 
 
 def test_a_sound_hook_module_passes_everything_of_its_kind(make_plugin):

@@ -46,8 +46,9 @@ def test_checks_are_items_with_readable_ids_and_ordinary_tests_are_left_out(ordi
         r"^L1  core\.schedulers:fcfs  \(core-plugin-schedulers .*\)  \d+ passed, \d+ skipped$", done.stdout, re.M
     )
     (plugin,) = json.loads((ordinary / "r.json").read_text())["plugins"]
-    assert (plugin["level"], plugin["distribution"]) == ("L1", "core-plugin-schedulers")
-    assert {"check", "level", "status", "message", "seconds"} <= plugin["checks"][0].keys()
+    assert (plugin["level"], plugin["distribution"], plugin["not_run"]) == ("L1", "core-plugin-schedulers", [])
+    assert {"check", "area", "level", "status", "message", "seconds"} <= plugin["checks"][0].keys()
+    assert re.search(r"^seconds by area: .*\bschedulers \d+\.\d", done.stdout, re.M)
 
 
 def test_without_the_option_tests_run_as_ever(ordinary):
@@ -136,11 +137,78 @@ def test_each_declared_accelerator_that_is_here_gets_every_device_check(monkeypa
     subject = subjects("torch_sdpa", Shared())[0]
     names = [job.name for job in jobs(subject, Level.L3)]
     assert "a_declared_accelerator_is_here" in names and "faster_than_reference" in names
-    monkeypatch.setattr("core.testing.conformance.kit._accelerators_here", lambda _: frozenset({"xpu"}))
+    monkeypatch.setattr("core.testing.conformance.kit._accelerators_here", lambda _: {"xpu": "one card"})
     found = {job.name: job for job in jobs(subjects("torch_sdpa", Shared())[0], Level.L3)}
     assert found["prefill_matches_reference@xpu"].level == Level.L2
     assert found["prefill_matches_reference@xpu"].run().status == "unavailable"  # a platform says so, torch does not
     assert "faster_than_reference@xpu" in found and "a_declared_accelerator_is_here" not in found
+
+
+ABSENT = """
+from core.api import PlatformSpec
+
+SPEC = PlatformSpec(
+    name="broken", impl="PKG.platform:Platform", api=1, summary="s", device_type="xpu", probe="PKG.probe:probe",
+    dtypes=("float32",),
+)
+"""
+
+
+@pytest.fixture
+def absent(make_plugin):
+    """A platform whose device is not here."""
+    probe = (
+        "from core.api import ProbeResult\n\ndef probe():\n    return ProbeResult(available=False, reason='no card')\n"
+    )
+    modules = {"manifest": ABSENT, "probe": probe, "platform": "class Platform: ..."}
+    return make_plugin("core.platforms", modules)
+
+
+def test_a_platform_without_its_device_is_said_not_to_have_run(absent, ordinary):
+    """In the text and in the report, for every level; it is no failure, and no silent pass."""
+    code = f"import sys, pytest; sys.path.insert(0, {str(absent.site)!r}); sys.exit(pytest.main())"
+    arguments = [f"--core-plugin-conformance={absent.dist}", "--core-conformance-report=r.json", "-q"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ordinary, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout
+    because = "no installed platform finds a device of type xpu here (platform 'broken': no card)"
+    assert f"    not run, because {because}: L2, a_declared_accelerator_is_here" in done.stdout
+    assert "    not run, because it does not declare the CPU" in done.stdout
+    (plugin,) = json.loads((ordinary / "r.json").read_text())["plugins"]
+    assert plugin["level"] == "L0"
+    told = {(one["level"], one["because"]): one["checks"] for one in plugin["not_run"]}
+    assert told["L2", because] == ["a_declared_accelerator_is_here"]
+    (stand_in,) = [checks for (level, _), checks in told.items() if level == "L1"]
+    assert "opens_its_device" in stand_in and len(stand_in) == 10
+
+
+def test_speed_is_not_measured_on_a_stand_in(make_plugin):
+    subject = subjects("torch_sdpa", Shared())[0]
+    assert "faster_than_reference" in [job.name for job in jobs(subject, Level.L3)]
+    (slow,) = [job for job in jobs(_only_for("xpu", make_plugin), Level.L3) if job.name == "faster_than_reference"]
+    outcome = slow.run()
+    assert (outcome.status, outcome.level) == ("unavailable", Level.L3)
+
+
+def _only_for(device: str, make_plugin):
+    """Return an attention backend for one device, with the CPU as a stand-in."""
+    manifest = (
+        "from core.api import AttentionSpec\n\nSPEC = AttentionSpec(name='broken', impl='PKG.backend:Backend', api=1, "
+        f"summary='s', devices=frozenset({{{device!r}}}), dtypes=frozenset({{'float32'}}), "
+        "kv_dtypes=frozenset({'float32'}))"
+    )
+    sample = (
+        "from core.testing.conformance import ReferenceDevice\n\ndef samples():\n    yield ReferenceDevice('the CPU')\n"
+    )
+    backend = "from core_plugin_torch_sdpa.backend import TorchSdpaBackend as Backend"
+    made = make_plugin("core.attention_backends", {"manifest": manifest, "backend": backend, "conformance": sample})
+    return subjects(made.dist, Shared(), Catalogue.scan())[0]
+
+
+def test_a_plugin_for_the_cpu_alone_has_nothing_to_run_at_l2():
+    outcomes = run("cpu_rms_norm", level=Level.L2, checks=("a_declared_accelerator_is_here",)).plugins[0].outcomes
+    assert [(one.status, one.message) for one in outcomes] == [("skipped", "it declares no device besides the CPU")]
 
 
 def test_an_empty_catalogue_has_nothing_to_check():
@@ -155,14 +223,13 @@ def test_a_report_lists_every_plugin_on_a_line():
     assert not report.ok
 
 
-def test_every_area_belongs_to_a_kind_that_exists():
-    assert set(AREAS) <= set(DESCRIPTORS) | {HOOKS_GROUP}
-    assert all(checks_for(group) for group in DESCRIPTORS)
-
-
 def _every_check() -> dict[str, str]:
     areas = [*EVERY, *(area for areas in AREAS.values() for area in areas)]
     return {check.name: area for area in areas for check in checks_of(area)}
+
+
+def test_every_kind_has_an_area_of_its_own():
+    assert set(AREAS) == set(DESCRIPTORS) | {HOOKS_GROUP}
 
 
 def test_every_check_has_a_broken_plugin_that_it_catches():

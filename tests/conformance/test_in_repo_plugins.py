@@ -1,4 +1,4 @@
-"""Every plugin of the repository passes the kit that strangers use, in one run of the command that strangers run."""
+"""Every plugin of the repository and every example passes the kit that strangers use, by the command they run."""
 
 from __future__ import annotations
 
@@ -12,43 +12,77 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+UNAVAILABLE = {"a_declared_accelerator_is_here"}
+"""What a machine without accelerators cannot check."""
 
 
-def _in_repo() -> list[tuple[str, str, str]]:
-    """Return `(group, name, distribution)` of every entry point below plugins/."""
+BELOW_L1 = {"scripted": "there is no tiny configuration for any of its architectures"}
+"""What stays at L0, and why: transformers has no model that this one could be compared with."""
+
+
+def _entries(pattern: str) -> list[tuple[str, str, str]]:
+    """Return `(group, name, distribution)` of every entry point of these projects."""
     found = []
-    for path in sorted(ROOT.glob("plugins/*/*/pyproject.toml")):
+    for path in sorted(ROOT.glob(pattern)):
         project = tomllib.loads(path.read_text())["project"]
         for group, entries in project.get("entry-points", {}).items():
             found += [(group, name, project["name"]) for name in entries if group.startswith("core.")]
     return found
 
 
+PLUGINS = _entries("plugins/*/*/pyproject.toml")
+EXAMPLES = _entries("examples/plugins/*/pyproject.toml")
+
+
+def _install(project: Path, site: Path) -> str:
+    """Write the metadata of an example into `site`; return the directory of its sources."""
+    fields = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    info = site / f"{fields['name'].replace('-', '_')}-{fields['version']}.dist-info"
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.4", f"Name: {fields['name']}", f"Version: {fields['version']}"]
+    lines += [f"Summary: {fields['description']}", f"License-Expression: {fields['license']}"]
+    lines += [f"Requires-Dist: {one}" for one in fields.get("dependencies", [])]
+    (info / "METADATA").write_text("\n".join(lines) + "\n")
+    sections = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
+        for group, points in fields.get("entry-points", {}).items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(sections))
+    return str(project / "src")
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> dict:
     folder = tmp_path_factory.mktemp("conformance")
-    command = [sys.executable, "-m", "pytest", "--core-plugin-conformance", "--core-conformance-level=L1"]
+    sources = [_install(path.parent, folder / "site") for path in ROOT.glob("examples/plugins/*/pyproject.toml")]
+    command = [sys.executable, "-m", "pytest", "--core-plugin-conformance"]
     command += ["--core-conformance-report", "report.json", "-p", "no:cacheprovider", "-q"]
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=280
-    )
+    path = os.pathsep.join(filter(None, [str(folder / "site"), *sources, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return json.loads((folder / "report.json").read_text())
 
 
 @pytest.mark.covers("PLAT-01", "ATTN-01", "KV-01", "TOOL-01", "WT-01")
-@pytest.mark.parametrize(("group", "name", "dist"), _in_repo(), ids=lambda value: value)
+@pytest.mark.parametrize(("group", "name", "dist"), [*PLUGINS, *EXAMPLES], ids=lambda value: value)
 def test_the_plugin_passes(report, group, name, dist):
     mine = [one for one in report["plugins"] if (one["group"], one["name"], one["distribution"]) == (group, name, dist)]
     assert len(mine) == 1, f"{dist} is not installed"
-    wrong = [
-        f"{one['check']}: {one['message']}" for one in mine[0]["checks"] if one["status"] not in ("passed", "skipped")
-    ]
-    assert wrong == []
-    kinds = {one["level"] for one in mine[0]["checks"]}
-    assert mine[0]["level"] == max(kinds)
+    because = BELOW_L1.get(name)
+    checks = [one for one in mine[0]["checks"] if one["check"] not in UNAVAILABLE and one["message"] != because]
+    assert [f"{one['check']}: {one['message']}" for one in checks if one["status"] not in ("passed", "skipped")] == []
+    assert mine[0]["level"] == max(one["level"] for one in checks)
 
 
 def test_the_report_says_what_it_holds_for(report):
     assert report["versions"].keys() >= {"core", "python", "torch"}
     assert report["format"] == 1
+
+
+def test_the_report_says_where_the_time_went(report):
+    spent = report["seconds"]
+    assert list(spent.values()) == sorted(spent.values(), reverse=True)
+    assert {"attention", "kernels", "executors"} <= spent.keys()
+    total = sum(one["seconds"] for plugin in report["plugins"] for one in plugin["checks"])
+    assert sum(spent.values()) == pytest.approx(total, abs=0.6)

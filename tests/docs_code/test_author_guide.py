@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -20,15 +19,10 @@ def blocks():
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    path = ROOT / "tests" / "install" / "fresh_environment.py"
-    spec = importlib.util.spec_from_file_location("fresh_environment", path)
-    fresh = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fresh)
-    place = tmp_path_factory.mktemp("guide")
-    made = fresh.create(place / "environment")
-    plugins = sorted(file.parent for file in ROOT.glob("plugins/*/*/pyproject.toml"))
-    made.install(fresh.build_wheels([ROOT, *plugins], place / "dist"))
+def environment(tmp_path_factory, fresh_environment, wheels):
+    """What a plugin's author has: core and its plugins, none of the examples."""
+    made = fresh_environment.create(tmp_path_factory.mktemp("guide") / "environment")
+    made.install([wheel for project, wheel in wheels.items() if "examples" not in project.relative_to(ROOT).parts])
     return made
 
 

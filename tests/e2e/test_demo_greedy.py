@@ -1,4 +1,4 @@
-"""The demo model against transformers: greedy tokens and logits, in float32."""
+"""The demo model against transformers: greedy tokens and logits, in float32, weights decoded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from core import LLM, SamplingParams
 
 @pytest.fixture(scope="module")
 def generated(prompts):
-    with LLM("smollm2", dtype="float32", max_num_seqs=16, max_model_len=512, num_blocks=400) as llm:
+    with LLM(
+        "smollm2", dtype="float32", quantization="cpu_dense,gguf", max_num_seqs=16, max_model_len=512, num_blocks=400
+    ) as llm:
         params = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True, logprobs=5)
         yield llm.generate(prompts, params)
 

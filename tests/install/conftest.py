@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import time
 from pathlib import Path
-from types import ModuleType
 
 import httpx
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
 START_SECONDS = 90
 STOP_SECONDS = 20
 READY = re.compile(r"^ready: \S+ at (http://\S+)$", re.MULTILINE)
 
 
-def _fresh_environment() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fresh_environment", Path(__file__).with_name("fresh_environment.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
-def projects() -> list[Path]:
-    """Every distribution of this checkout: core, its plugins, the examples."""
-    found = [*ROOT.glob("plugins/*/*/pyproject.toml"), *ROOT.glob("examples/plugins/*/pyproject.toml")]
-    return [ROOT, *sorted(file.parent for file in found)]
-
-
-@pytest.fixture(scope="session")
-def environment(tmp_path_factory, projects):
-    """An environment in which all of them are installed from wheels."""
-    fresh, place = _fresh_environment(), tmp_path_factory.mktemp("install")
-    made = fresh.create(place / "environment")
-    made.install(fresh.build_wheels(projects, place / "dist"))
+def environment(tmp_path_factory, fresh_environment, wheels):
+    """An environment in which every distribution of this checkout is installed from its wheel."""
+    made = fresh_environment.create(tmp_path_factory.mktemp("install") / "environment")
+    made.install(list(wheels.values()))
     return made
 
 

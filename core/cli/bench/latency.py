@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from core.cli.bench import offline
+from core.cli.bench.profile import add_flag, profiled, show_profile
 from core.config.load import load_options
 
 
@@ -19,6 +20,7 @@ def register(cases: Any) -> None:
     group.add_argument(
         "--warmup", "--num-iters-warmup", type=int, default=3, metavar="N", help="Batches run before (default: 3)."
     )
+    add_flag(group)
     parser.set_defaults(run=run)
 
 
@@ -30,13 +32,14 @@ def run(args: argparse.Namespace) -> int:
     rows = [("average latency", f"{result['avg_latency']:.4f} s")]
     rows += [(f"{percentile} % percentile", f"{value:.4f} s") for percentile, value in result["percentiles"].items()]
     show("Latency", rows)
+    show_profile(result["profile"])
     if args.output_json:
         save(args.output_json, result)
     return 0
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Return `avg_latency`, `latencies` and `percentiles`, in seconds."""
+    """Return `model_id` with `avg_latency`, `latencies` and `percentiles` in seconds, and `profile` by phase."""
     import numpy as np
 
     from core.cli.bench.prompts import RandomPrompts
@@ -46,16 +49,21 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(loaded.options.model.seed)
     latencies = []
     with offline.open_model(loaded) as llm:
+        model = offline.model_name(llm)
         source = RandomPrompts(args.input_len, args.output_len, vocab_size=offline.vocab_size(llm, args))
-        for iteration in range(args.warmup + max(1, args.num_iters)):
-            # New prompts every time: a prefix cache must not make later batches faster.
-            prompts = source.make(args.batch_size, rng)
-            started = time.perf_counter()
-            offline.generate(llm, prompts)
-            if iteration >= args.warmup:
+        # New prompts every time: a prefix cache must not make later batches faster.
+        for _ in range(args.warmup):
+            offline.generate(llm, source.make(args.batch_size, rng), args)
+        with profiled(llm, args.profile) as profile:
+            for _ in range(max(1, args.num_iters)):
+                prompts = source.make(args.batch_size, rng)
+                started = time.perf_counter()
+                offline.generate(llm, prompts, args)
                 latencies.append(time.perf_counter() - started)
     return {
+        "model_id": model,
         "avg_latency": sum(latencies) / len(latencies),
         "latencies": latencies,
         "percentiles": quantiles(latencies),
+        "profile": profile,
     }

@@ -15,6 +15,8 @@ METRICS: Mapping[str, str] = {
     "tpot": "Time per output token, without the first",
     "itl": "Inter-token latency",
     "e2el": "End-to-end latency",
+    "client_queue_time": "Time in the client until a place was free",
+    "e2el_including_client_queue": "End-to-end latency with the time in the client",
 }
 
 _OBJECTIVES = ("ttft", "tpot", "e2el")
@@ -28,6 +30,8 @@ class Record:
         ttft: From sending to the first token.
         itl: Gaps between arrivals after the first.
         latency: From sending to the last token.
+        queue_time: From when the request was due to sending: what `--max-concurrency` made it wait.
+        lag: How late the client was at the moment the request was due.
         error: Why the request failed; empty if it did not.
     """
 
@@ -37,6 +41,8 @@ class Record:
     ttft: float = 0.0
     itl: list[float] = field(default_factory=list)
     latency: float = 0.0
+    queue_time: float = 0.0
+    lag: float = 0.0
     text: str = ""
     error: str = ""
 
@@ -51,6 +57,20 @@ class Record:
         for gap in self.itl:
             moments.append(moments[-1] + gap)
         return moments
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A load that was sent.
+
+    Attributes:
+        duration: Seconds from the first request to the last answer.
+        client_cpu: Seconds of CPU that the client itself took.
+    """
+
+    records: list[Record]
+    duration: float
+    client_cpu: float = 0.0
 
 
 def parse_goodput(pairs: Sequence[str]) -> dict[str, float]:
@@ -79,8 +99,7 @@ def meets(record: Record, objectives: Mapping[str, float]) -> bool:
 
 
 def summarize(
-    records: Sequence[Record],
-    duration: float,
+    run: Run,
     *,
     metrics: Sequence[str],
     percentiles: Sequence[float],
@@ -88,17 +107,17 @@ def summarize(
 ) -> dict[str, Any]:
     """Return the figures of a run under the keys that scripts for vLLM's results read.
 
+    Figures are of the requests that succeeded; `client_...` tells whether the client could keep up.
+
     Args:
-        records: All requests, failed ones included; figures are of those that succeeded.
-        duration: Seconds from the first request to the last answer.
         metrics: Of `METRICS`.
     """
-    done = [record for record in records if not record.error]
+    records, done = run.records, [record for record in run.records if not record.error]
     inputs, outputs = sum(record.input_len for record in done), sum(record.output_len for record in done)
-    span = max(duration, 1e-9)
+    span = max(run.duration, 1e-9)
     good = sum(meets(record, objectives) for record in done) / span if objectives else None
     figures: dict[str, Any] = {
-        "duration": duration,
+        "duration": run.duration,
         "completed": len(done),
         "failed": len(records) - len(done),
         "total_input_tokens": inputs,
@@ -109,6 +128,8 @@ def summarize(
         "total_token_throughput": (inputs + outputs) / span,
         "max_output_tokens_per_s": float(peak_in_windows([time for record in done for time in record.token_times()])),
         "max_concurrent_requests": peak_overlap([(record.start, record.start + record.latency) for record in done]),
+        "client_cpu_share": run.client_cpu / span,
+        "client_max_lag_ms": max((record.lag for record in records), default=0.0) * 1e3,
     }
     samples = _samples(done)
     for name in metrics:
@@ -122,6 +143,8 @@ def _samples(done: Sequence[Record]) -> dict[str, list[float]]:
         "tpot": [record.tpot for record in done if record.tpot is not None],
         "itl": [gap for record in done for gap in record.itl],
         "e2el": [record.latency for record in done],
+        "client_queue_time": [record.queue_time for record in done],
+        "e2el_including_client_queue": [record.queue_time + record.latency for record in done],
     }
 
 
@@ -133,6 +156,8 @@ def details(records: Sequence[Record]) -> dict[str, Any]:
         "start_times": [record.start for record in records],
         "ttfts": [record.ttft for record in records],
         "itls": [record.itl for record in records],
+        "latencies": [record.latency for record in records],
+        "queue_times": [record.queue_time for record in records],
         "generated_texts": [record.text for record in records],
         "errors": [record.error for record in records],
     }

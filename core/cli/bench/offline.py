@@ -22,11 +22,22 @@ VOCAB_SIZE = 32000
 def add_flags(parser: CoreParser, *, input_len: int, output_len: int) -> argparse._ArgumentGroup:
     """Add the flags of both cases and return the group for further ones."""
     group = parser.add_argument_group("benchmark")
-    group.add_argument("--input-len", type=int, default=input_len, metavar="N", help="Prompt tokens of a request.")
-    group.add_argument("--output-len", type=int, default=output_len, metavar="N", help="Tokens to generate.")
+    group.add_argument(
+        "--input-len",
+        "--random-input-len",
+        type=int,
+        default=input_len,
+        metavar="N",
+        help="Prompt tokens of a request.",
+    )
+    group.add_argument(
+        "--output-len", "--random-output-len", type=int, default=output_len, metavar="N", help="Tokens to generate."
+    )
     group.add_argument(
         "--vocab-size", type=int, default=VOCAB_SIZE, metavar="N", help="Prompt ids are below this and the model's own."
     )
+    group.add_argument("--n", type=int, default=1, metavar="N", help="Continuations per prompt (default: 1).")
+    group.add_argument("--disable-detokenize", action="store_true", help="Leave the time of making text out.")
     group.add_argument("--output-json", metavar="FILE", help="Write the result there.")
     add_option_flags(parser)
     return group
@@ -50,14 +61,26 @@ def vocab_size(llm: LLM, args: argparse.Namespace) -> int:
     return min(asked, llm.config.shape.vocab_size)
 
 
-def generate(llm: LLM, prompts: Sequence[Prompt]) -> int:
-    """Run the prompts together, greedily and past any end of sequence, and return the number of tokens generated."""
+def generate(llm: LLM, prompts: Sequence[Prompt], args: argparse.Namespace) -> tuple[int, int]:
+    """Run the prompts together, past any end of sequence, and return the tokens of the prompts and those generated.
+
+    One continuation of a prompt is greedy; several are sampled.
+    """
     from core import SamplingParams
 
-    inputs: list[Any] = [{"prompt_token_ids": prompt.token_ids} for prompt in prompts]
+    inputs: list[Any] = [
+        {"prompt_token_ids": prompt.token_ids} if prompt.text is None else prompt.text for prompt in prompts
+    ]
+    common = {"temperature": 0.0 if args.n == 1 else 1.0, "n": args.n, "ignore_eos": True}
     params = [
-        SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=prompt.output_len, detokenize=False)
+        SamplingParams(**common, max_tokens=prompt.output_len, detokenize=not args.disable_detokenize)
         for prompt in prompts
     ]
     outputs = llm.generate(inputs, params)
-    return sum(len(completion.token_ids) for output in outputs for completion in output.outputs)
+    taken = sum(len(output.prompt_token_ids) for output in outputs)
+    return taken, sum(len(completion.token_ids) for output in outputs for completion in output.outputs)
+
+
+def model_name(llm: LLM) -> str:
+    """Return the name under which the model that was run is known."""
+    return str(llm.config.files.name)

@@ -14,10 +14,24 @@ _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype="S1").astype(str)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request: its prompt as ids, and how many tokens to generate."""
+    """One request.
+
+    Attributes:
+        token_ids: Its prompt; empty where only the text is known.
+        output_len: Tokens to generate.
+        text: Its prompt as text; None sends the ids.
+        length: Tokens of the text, where they were counted.
+    """
 
     token_ids: list[int]
     output_len: int
+    text: str | None = None
+    length: int = 0
+
+    @property
+    def input_len(self) -> int:
+        """Tokens of the prompt, 0 if nobody counted them (the server then says it)."""
+        return self.length or len(self.token_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,15 @@ def save(path: str | Path, result: Mapping[str, Any]) -> None:
     print(f"result written to {target}")
 
 
+def append(path: str | Path, result: Mapping[str, Any]) -> None:
+    """Add a result as one line of JSON at the end of a file."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(result) + "\n")
+    print(f"result added to {target}")
+
+
 def show(title: str, rows: list[tuple[str, str]]) -> None:
     """Print a two-column table under a title."""
     print(f"\n{title}")

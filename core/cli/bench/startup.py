@@ -10,12 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 from core.api.errors import EngineError
 from core.config.flags import add_option_flags, to_argv
 from core.config.load import load_options
+from core.config.resolved import Options
 
 _POLL = 0.01
 _STOP_TIMEOUT = 30.0
@@ -24,13 +26,19 @@ _LAST_LINES = 5
 
 def register(cases: Any) -> None:
     """Add the case."""
-    parser = cases.add_parser("startup", help="Seconds from process start to ready.")
+    parser = cases.add_parser("startup", help="Seconds from process start to ready, cold and warm.")
     group = parser.add_argument_group("benchmark")
-    group.add_argument("--num-iters", type=int, default=3, metavar="N", help="Starts measured (default: 3).")
+    group.add_argument(
+        "--num-iters-cold", type=int, default=0, metavar="N", help="Starts with the model not in memory."
+    )
+    group.add_argument(
+        *("--num-iters-warm", "--num-iters"), type=int, default=3, metavar="N", help="Starts measured (default: 3)."
+    )
     group.add_argument(
         "--warmup", "--num-iters-warmup", type=int, default=1, metavar="N", help="Starts before (default: 1)."
     )
     group.add_argument("--output-json", metavar="FILE", help="Write the result there.")
+    group.add_argument("--profile", action="store_true", help="Show the phases of one start, and its memory, instead.")
     add_option_flags(parser)
     parser.set_defaults(run=run)
 
@@ -38,34 +46,92 @@ def register(cases: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print and save."""
     from core.cli.bench.report import save, show
-    from core.cli.bench.stats import quantiles
 
     options = load_options(args).options
     environ = {**os.environ, **({"CORE_API_KEY": options.server.api_key} if options.server.api_key else {})}
-    seconds = [
-        measure(_command(to_argv(options, secrets=False)), environ, options.runtime.start_timeout)
-        for _ in range(args.warmup + max(1, args.num_iters))
-    ][args.warmup :]
-    result = {
-        "avg_startup_time": sum(seconds) / len(seconds),
-        "startup_times": seconds,
-        "startup_percentiles": quantiles(seconds),
-    }
+    if args.profile:
+        return _profile(_command(to_argv(options, secrets=False)), environ, options.runtime.start_timeout)
+
+    def start() -> float:
+        return measure(_command(to_argv(options, secrets=False)), environ, options.runtime.start_timeout)
+
+    result: dict[str, Any] = {}
+    if args.num_iters_cold:
+        files = model_files(options)
+        result |= _figures("cold", [_cold(start, files) for _ in range(args.num_iters_cold)])
+    result |= _figures("warm", [start() for _ in range(args.warmup + max(1, args.num_iters_warm))][args.warmup :])
     show(
-        "Start-up",
-        [("average", f"{result['avg_startup_time']:.3f} s"), ("median", f"{sorted(seconds)[len(seconds) // 2]:.3f} s")],
+        "Start-up", [(name.replace("_", " "), f"{value:.3f} s") for name, value in result.items() if name[:3] == "avg"]
     )
     if args.output_json:
         save(args.output_json, result)
     return 0
 
 
+def _profile(command: Sequence[str], environ: Mapping[str, str], timeout: float) -> int:
+    """Start once with the reports of all phases, and print them."""
+    from core.cli.bench.phases import memory_table, peak_memory, phases_table, read_phases
+
+    shown: list[str] = []
+
+    def ready(pid: int, log: IO[bytes]) -> None:
+        memory = memory_table(peak_memory(pid)) if sys.platform == "linux" else ""
+        log.seek(0)
+        shown.extend((phases_table(read_phases(log.read().decode(errors="replace").splitlines())), memory))
+
+    measure([*command, "--log-level", "debug", "--log-format", "json"], environ, timeout, ready)
+    print("\n\n".join(filter(None, shown)), flush=True)
+    return 0
+
+
+def _figures(kind: str, seconds: list[float]) -> dict[str, Any]:
+    from core.cli.bench.stats import quantiles
+
+    return {
+        f"avg_{kind}_startup_time": sum(seconds) / len(seconds),
+        f"{kind}_startup_times": seconds,
+        f"{kind}_startup_percentiles": quantiles(seconds),
+    }
+
+
+def model_files(options: Options) -> list[Path]:
+    """Return the files of the model that `core serve` with these options reads."""
+    from core.boot import resolve
+
+    path = Path(resolve(options).config.files.path)
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+
+def _cold(start: Callable[[], float], files: Sequence[Path]) -> float:
+    drop_pages(files)
+    return start()
+
+
+def drop_pages(files: Sequence[Path]) -> None:
+    """Take files out of the page cache, as far as no other process has them mapped."""
+    for file in files:
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
 def _command(flags: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "core.cli", "serve", *flags]
 
 
-def measure(command: Sequence[str], environ: Mapping[str, str], timeout: float) -> float:
+def measure(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    timeout: float,
+    ready: Callable[[int, IO[bytes]], None] | None = None,
+) -> float:
     """Start a server on a free port, wait until it is ready, end it, and return the seconds to readiness.
+
+    Args:
+        ready: Called with process id and log of the server once it is ready.
 
     Raises:
         EngineError: It ended or did not get ready in time (CORE-E190); the message has its last words.
@@ -78,7 +144,10 @@ def measure(command: Sequence[str], environ: Mapping[str, str], timeout: float) 
         )
         try:
             _await_ready(process, f"http://127.0.0.1:{port}/ready", started + timeout, log)
-            return time.perf_counter() - started
+            seconds = time.perf_counter() - started
+            if ready is not None:
+                ready(process.pid, log)
+            return seconds
         finally:
             _stop(process)
 

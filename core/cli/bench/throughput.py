@@ -4,23 +4,50 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from core.api.errors import ConfigError
 from core.cli.bench import offline
+from core.cli.bench.profile import add_flag, profiled, show_profile
 from core.config.load import load_options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from core import LLM
+    from core.cli.bench.prompts import Prompt
 
 
 def register(cases: Any) -> None:
     """Add the case."""
     parser = cases.add_parser("throughput", help="Tokens per second of many requests, offline.")
     group = offline.add_flags(parser, input_len=128, output_len=128)
-    group.add_argument("--num-prompts", type=int, default=64, metavar="N", help="Requests (default: 64).")
-    group.add_argument("--prefix-len", type=int, default=0, metavar="N", help="Tokens in front that all share.")
     group.add_argument(
-        "--range-ratio", type=float, default=0.0, metavar="X", help="Lengths vary by this fraction, in [0, 1)."
+        "--dataset-name", choices=["random", "sharegpt"], default="random", help="Where prompts come from."
+    )
+    group.add_argument("--dataset-path", metavar="FILE", help="ShareGPT's JSON.")
+    group.add_argument("--num-prompts", type=int, default=64, metavar="N", help="Requests (default: 64).")
+    group.add_argument(
+        *("--prefix-len", "--random-prefix-len"),
+        type=int,
+        default=0,
+        metavar="N",
+        help="Tokens in front that all share.",
+    )
+    group.add_argument(
+        *("--range-ratio", "--random-range-ratio"),
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="Lengths vary by this fraction, in [0, 1).",
     )
     group.add_argument("--num-iters", type=int, default=1, metavar="N", help="Runs; the median counts (default: 1).")
-    group.add_argument("--warmup", type=int, default=1, metavar="N", help="Short runs before (default: 1).")
+    group.add_argument(
+        *("--warmup", "--num-warmups"), type=int, default=1, metavar="N", help="Short runs before (default: 1)."
+    )
+    add_flag(group)
     parser.set_defaults(run=run)
 
 
@@ -29,14 +56,25 @@ def run(args: argparse.Namespace) -> int:
     from core.cli.bench.report import number, save, show
 
     result = measure(args)
-    show("Throughput", [(name.replace("_", " "), number(value)) for name, value in result.items()])
+    show(
+        "Throughput",
+        [
+            (name.replace("_", " "), value if isinstance(value, str) else number(value))
+            for name, value in result.items()
+            if name != "profile"
+        ],
+    )
+    show_profile(result["profile"])
     if args.output_json:
         save(args.output_json, result)
     return 0
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Return `elapsed_time` (seconds), `num_requests`, `total_num_tokens` and the rates of the median run."""
+    """Return `elapsed_time` (seconds), `num_requests`, `total_num_tokens` and the rates of the median run.
+
+    `profile` has the phases of all runs.
+    """
     import numpy as np
 
     from core.cli.bench.prompts import RandomPrompts
@@ -45,18 +83,33 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(loaded.options.model.seed)
     runs = []
     with offline.open_model(loaded) as llm:
-        vocab_size = offline.vocab_size(llm, args)
-        source = RandomPrompts(args.input_len, args.output_len, args.prefix_len, args.range_ratio, vocab_size)
-        warm = RandomPrompts(args.input_len, min(4, args.output_len), vocab_size=vocab_size)
+        model = offline.model_name(llm)
+        make = _source(args, llm)
+        warm = RandomPrompts(args.input_len, min(4, args.output_len), vocab_size=offline.vocab_size(llm, args))
         for _ in range(args.warmup):
-            offline.generate(llm, warm.make(min(4, args.num_prompts), rng))
-        for _ in range(max(1, args.num_iters)):
-            prompts = source.make(args.num_prompts, rng)
-            started = time.perf_counter()
-            generated = offline.generate(llm, prompts)
-            elapsed = time.perf_counter() - started
-            runs.append(figures(elapsed, sum(len(prompt.token_ids) for prompt in prompts), generated, len(prompts)))
-    return sorted(runs, key=lambda figure: figure["tokens_per_second"])[len(runs) // 2]
+            offline.generate(llm, warm.make(min(4, args.num_prompts), rng), args)
+        with profiled(llm, args.profile) as profile:
+            for _ in range(max(1, args.num_iters)):
+                prompts = make(args.num_prompts, rng)
+                started = time.perf_counter()
+                taken, generated = offline.generate(llm, prompts, args)
+                runs.append(figures(time.perf_counter() - started, taken, generated, len(prompts)))
+    median = sorted(runs, key=lambda figure: figure["tokens_per_second"])[len(runs) // 2]
+    return {"model_id": model, **median, "profile": profile}
+
+
+def _source(args: argparse.Namespace, llm: LLM) -> Callable[[int, np.random.Generator], list[Prompt]]:
+    from core.cli.bench import datasets
+    from core.cli.bench.prompts import RandomPrompts
+
+    if args.dataset_name == "random":
+        size = offline.vocab_size(llm, args)
+        return RandomPrompts(args.input_len, args.output_len, args.prefix_len, args.range_ratio, size).make
+    if not args.dataset_path:
+        raise ConfigError("CORE-C108", "flag --dataset-path: the file that --dataset-name sharegpt reads is not given.")
+    tokenizer = llm.get_tokenizer()
+    found = datasets.read_sharegpt(args.dataset_path, None, lambda text: len(tokenizer.encode(text)))
+    return partial(datasets.draw, found)
 
 
 def figures(elapsed: float, prompt_tokens: int, generated: int, requests: int) -> dict[str, Any]:

@@ -6,14 +6,21 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from core.cli.plugins import api, conformance, doctor, hooks, info, install, listing, lock, new, toggle, why
+from core.cli.plugins import api, conformance, doctor, hooks, info, install, listing, lock, new, parse, toggle, why
 from core.cli.plugins.listing import run_list
 from core.config.parser import CoreParser
 from core.plugins.catalog import Catalogue
 
 __all__ = ["Catalogue", "register", "run_list"]
 
-ACTIONS = (listing, info, why, doctor, new, conformance, install, toggle, lock, api, hooks)
+ACTIONS = (listing, info, why, doctor, new, conformance, install, toggle, lock, parse, api, hooks)
+
+
+_CHOOSING = (why.run_why, lock.run_lock)
+"""Actions that choose as `serve` does, and take all of its flags."""
+
+_SEEING = (listing.run_list, info.run_info, parse.run_parse, doctor.run_doctor, hooks.run_hooks)
+"""Actions that take those flags of `serve` that say which plugins there are."""
 
 
 class _OptionParser(CoreParser):
@@ -30,12 +37,17 @@ class _OptionParser(CoreParser):
 
     def fill(self) -> None:
         """Put the option flags in place, in the actions that have them."""
-        if not self.filled and self.get_default("run") in (why.run_why, lock.run_lock):
-            from core.config.flags import add_option_flags
+        run = self.get_default("run")
+        if self.filled or run not in (*_CHOOSING, *_SEEING):
+            return
+        from core.config.flags import add_option_flags, add_scope_flags
 
-            self.filled = True
+        self.filled = True
+        if run in _SEEING:
+            add_scope_flags(self)
+        else:
             # The lock file is the positional argument of `lock`; its model comes as --model.
-            add_option_flags(self, positional_model=self.get_default("run") is why.run_why)
+            add_option_flags(self, positional_model=run is why.run_why)
 
 
 def register(subparsers: Any) -> None:

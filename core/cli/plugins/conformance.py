@@ -10,16 +10,23 @@ from typing import Any
 
 from core.api.errors import PluginError
 
+LEVELS = ("L0", "L1", "L2", "L3")
+
 
 def add(actions: Any) -> None:
     """Add the action."""
     parser = actions.add_parser(
         "test",
         help="Run the conformance kit for a plugin.",
-        description="The same as: python -m pytest --core-plugin-conformance=NAME. Its exit status is pytest's.",
+        description="The same as: python -m pytest --core-plugin-conformance=NAME. Its exit status is pytest's: "
+        "0, everything passed; 1, a check failed; 4, there is no such plugin. What follows `--` goes to pytest.",
     )
     parser.add_argument("name", metavar="NAME", help="Plugin, kind:plugin, or distribution.")
-    parser.add_argument("pytest", nargs="*", metavar="ARG", help="For pytest, after `--`: -- -x -k cpu")
+    parser.add_argument(
+        "--level", choices=LEVELS, help="Highest level to check; default: all that can be checked here."
+    )
+    parser.add_argument("--report", metavar="FILE", help="Write levels and outcomes as JSON.")
+    parser.keep_rest("pytest")
     parser.set_defaults(run=run_test)
 
 
@@ -29,5 +36,8 @@ def run_test(args: argparse.Namespace) -> int:
         raise PluginError(
             "CORE-P322", "the conformance kit needs pytest, which is not installed.", hint="pip install pytest"
         )
-    command = [sys.executable, "-m", "pytest", f"--core-plugin-conformance={args.name}", *args.pytest]
+    command = [sys.executable, "-m", "pytest", f"--core-plugin-conformance={args.name}"]
+    command += [f"--core-conformance-level={args.level}"] if args.level else []
+    command += [f"--core-conformance-report={args.report}"] if args.report else []
+    command += args.pytest
     return subprocess.run(command, check=False).returncode

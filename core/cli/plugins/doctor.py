@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from core.cli.plugins.naming import named
-from core.plugins.catalog import Catalogue
+from core.cli.plugins.scope import selection
+from core.plugins.catalog import FILE_PREFIX, Catalogue, Entry
 
 
 def add(actions: Any) -> None:
@@ -25,19 +27,35 @@ def add(actions: Any) -> None:
     parser.set_defaults(run=run_doctor)
 
 
+def _chosen(catalogue: Catalogue, name: str | None) -> list[Entry]:
+    """Return the plugins to examine; naming one that takes no part is an error that says why."""
+    usable = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
+    if name is None:
+        return usable
+    found = named(catalogue, name, dists=True)
+    if not set(found) & set(usable):
+        raise catalogue.refusal(found[0], name)
+    return [entry for entry in found if entry in usable]
+
+
 def run_doctor(args: argparse.Namespace) -> int:
     """Print the findings, the gravest first."""
-    from core.plugins.doctor import examine, examine_environment
+    from core.plugins.doctor.environment import examine_environment
     from core.plugins.doctor.finding import LEVELS
+    from core.plugins.doctor.host import examine, examine_files
+    from core.plugins.scope import limited
 
-    catalogue = Catalogue.scan()
-    every = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
-    entries = named(catalogue, args.name, dists=True) if args.name else every
-    findings = examine_environment(
-        [entry for entry in every if (entry.group, entry.name) in {(one.group, one.name) for one in entries}],
-        all_distributions=not args.name,
+    select = selection(args)
+    paths = [str(Path(text).expanduser().absolute()) for text in dict.fromkeys(select.plugin_file)]
+    offered, findings = examine_files(paths, timeout=args.timeout)
+    catalogue = limited(select, Catalogue.scan().including(offered))
+    entries = _chosen(catalogue, args.name)
+    keys = {(entry.group, entry.name) for entry in entries}
+    rivals = [entry for group, name in keys for entry in catalogue.entries(group) if entry.name == name]
+    findings += examine_environment(sorted(rivals), all_distributions=not args.name)
+    findings += examine(
+        entries, files={f"{FILE_PREFIX}{Path(path).stem}": path for path in paths}, timeout=args.timeout
     )
-    findings += examine(entries, timeout=args.timeout)
     findings.sort(key=lambda finding: LEVELS.index(finding.level))
     counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
     if args.json:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from core.plugins.catalog import Catalogue
+from core.cli.plugins.scope import visible
 from core.plugins.kinds import HOOKS_GROUP
 
 
@@ -21,7 +21,7 @@ def run_hooks(args: argparse.Namespace) -> int:
     """Print the hooks; modules that cannot be registered come last, with the reason."""
     from core.plugins.hooks import Hooks
 
-    hooks = Hooks(Catalogue.scan().entries(HOOKS_GROUP))
+    hooks = Hooks(visible(args).entries(HOOKS_GROUP))
     rows = hooks.listing()
     failed = [failure.error() for failure in hooks.failures]
     if args.json:

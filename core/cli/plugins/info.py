@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli.plugins.listing import rows_of
 from core.cli.plugins.naming import named
+from core.cli.plugins.scope import visible
 from core.plugins.catalog import Catalogue, Entry
 
 if TYPE_CHECKING:
     from core.plugins.drivers import Candidate
+
+
+_SHOWN = ("name", "api", "maturity", "options")
+"""Fields of a descriptor that have another place."""
 
 
 def add(actions: Any) -> None:
@@ -24,7 +29,8 @@ def add(actions: Any) -> None:
 
 def run_info(args: argparse.Namespace) -> int:
     """Print everything that is known of the plugins of one name."""
-    facts = [_facts(entry) for entry in named(Catalogue.scan(), args.name)]
+    catalogue = visible(args)
+    facts = [_facts(catalogue, entry) for entry in named(catalogue, args.name)]
     if args.json:
         print(json.dumps(facts, indent=2))
         return 0
@@ -34,14 +40,14 @@ def run_info(args: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
-    facts = {**rows_of(Catalogue([entry]), entry.group)[0], "entry point": f"{entry.group} {entry.value}"}
+def _facts(catalogue: Catalogue, entry: Entry) -> dict[str, Any]:
+    facts = {**rows_of(catalogue.of(entry), entry.group)[0], "entry point": f"{entry.group} {entry.value}"}
     if facts["state"] != "ok":
         return facts
     from core.plugins.drivers import load_descriptors
 
     (candidate,), _ = load_descriptors(Catalogue([entry]), entry.group)
-    described = candidate.descriptor.model_dump(mode="json", exclude={"name", "api", "maturity", "options"})
+    described = {key: value for key, value in candidate.descriptor.to_dict().items() if key not in _SHOWN}
     return facts | described | _options(candidate)
 
 

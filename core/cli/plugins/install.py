@@ -17,11 +17,12 @@ def add(actions: Any) -> None:
         ("install", run_install, "Install plugins with pip, into the environment that core runs in."),
         ("uninstall", run_uninstall, "Uninstall plugins with pip."),
     ):
-        parser = actions.add_parser(name, help=text, description=f"{text} Arguments after `--` go to pip.")
+        parser = actions.add_parser(name, help=text, description=f"{text} What follows `--` goes to pip.")
         parser.add_argument(
             "specs", nargs="+", metavar="SPEC", help="Bundle (cpu), plugin (hermes), folder, or a requirement of pip."
         )
         parser.add_argument("--dry-run", action="store_true", help="Print the command, run nothing.")
+        parser.keep_rest("pip")
         parser.set_defaults(run=run)
 
 
@@ -29,21 +30,14 @@ def run_install(args: argparse.Namespace) -> int:
     """Run `pip install`."""
     from core.plugins.bundles import checkout, install_arguments
 
-    specs, extra = _split(args.specs)
-    return _pip(["install", *extra, *install_arguments(specs, checkout())], dry_run=args.dry_run)
+    return _pip(["install", *args.pip, *install_arguments(args.specs, checkout())], dry_run=args.dry_run)
 
 
 def run_uninstall(args: argparse.Namespace) -> int:
     """Run `pip uninstall`; it asks nothing back, because the command says what to remove."""
     from core.plugins.bundles import checkout, distributions
 
-    specs, extra = _split(args.specs)
-    return _pip(["uninstall", "--yes", *extra, *distributions(specs, checkout())], dry_run=args.dry_run)
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return specs, and flags for pip, which reach here from behind `--`."""
-    return [word for word in words if not word.startswith("-")], [word for word in words if word.startswith("-")]
+    return _pip(["uninstall", "--yes", *args.pip, *distributions(args.specs, checkout())], dry_run=args.dry_run)
 
 
 def _pip(words: list[str], *, dry_run: bool) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
-from core.api.errors import ConfigError
 from core.cli.plugins.naming import group_of
-from core.plugins.catalog import Catalogue, Entry
+from core.cli.plugins.scope import visible
+from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS, kind_of
 
 HEADER = ("kind", "name", "distribution", "version", "api", "maturity", "state")
@@ -25,7 +24,7 @@ def add(actions: Any) -> None:
 
 def run_list(args: argparse.Namespace) -> int:
     """Print one row for each installed plugin."""
-    catalogue = Catalogue.scan(_disabled())
+    catalogue = visible(args)
     groups = [group_of(args.kind)] if args.kind else [*KINDS, *sorted(set(catalogue.groups()) - set(KINDS))]
     rows = [row for group in groups for row in rows_of(catalogue, group)]
     if args.json:
@@ -40,7 +39,8 @@ def run_list(args: argparse.Namespace) -> int:
 def rows_of(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
     """Return a group's plugins as plain rows, in the catalogue's order; hook modules are not imported."""
     disabled = [_row(entry, "disabled") for entry in catalogue.disabled_entries() if entry.group == group]
-    return [*_usable_rows(catalogue, group), *disabled]
+    left_out = [_row(entry, f"left out: {LEFT_OUT}") for entry in catalogue.left_out(group)]
+    return [*_usable_rows(catalogue, group), *disabled, *left_out]
 
 
 def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
@@ -61,14 +61,3 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
 def _row(entry: Entry, state: str, api: int | str = "-", maturity: str = "-") -> dict[str, Any]:
     values = (kind_of(entry.group).label, entry.name, entry.dist, entry.version, api, maturity, state)
     return dict(zip(HEADER, values))
-
-
-def _disabled() -> list[str]:
-    """Return what the environment and the configuration file disable; a wrong setting must not hide the list."""
-    from core.config.load import load_options
-
-    try:
-        return load_options(argparse.Namespace()).options.select.disable_plugin
-    except ConfigError as error:
-        print(f"warning: {error}", file=sys.stderr)
-        return []

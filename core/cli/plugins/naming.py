@@ -24,13 +24,15 @@ def group_of(text: str) -> str:
 def named(catalogue: Catalogue, ask: str, *, dists: bool = False) -> list[Entry]:
     """Return the entries that `name`, `name@distribution` or `kind:name` names; several kinds may share a name.
 
+    Those that may not be used are among them.
+
     Args:
         dists: Whether a distribution's name means all of its plugins.
 
     Raises:
         PluginError: CORE-P101 when there is none.
     """
-    every = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
+    every = catalogue.every()
     if dists and (owned := [entry for entry in every if normalise(entry.dist) == normalise(ask)]):
         return owned
     kind, _, rest = ask.rpartition(":")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core.cli.ui.tables import clean, table
-from core.config.resolved import EngineConfig
-from core.plugins.plan import PlannedPlugin
+
+if TYPE_CHECKING:
+    from core.config.resolved import EngineConfig
+    from core.plugins.plan import PlannedPlugin
 
 
 class Patch(Protocol):
@@ -45,7 +47,7 @@ Row = tuple[str, str, str]
 _PARTS = (
     ("attention", "core.attention_backends", "attention_backend"),
     ("executor", "core.executors", "executor"),
-    ("policy", "core.schedulers", "scheduling_policy"),
+    ("policy", "core.schedulers", "scheduler_policy"),
     ("tool parser", "core.tool_parsers", "tool_parser"),
     ("KV connectors", "core.kv_connectors", "kv_connector"),
     ("weight transfer", "core.weight_transfer", "weight_transfer"),

@@ -6,15 +6,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from core.plugins.catalog import Entry
+from core.api.record import EMPTY
+from core.plugins.catalog import FILE_PREFIX, Entry
 from core.plugins.doctor.finding import Finding, Level
-from core.plugins.doctor.messages import Fault, Job, Report
+from core.plugins.doctor.messages import Fault, Job, Point, Report
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 
 MANIFEST_MS = 20.0
@@ -24,49 +25,72 @@ _LIBRARY = re.compile(r"(\S+\.(?:so|dylib|dll)[.\d]*): cannot open shared object
 _LAST_LINES = 3
 
 
-def examine(entries: Sequence[Entry], *, timeout: float = 60.0, jobs: int | None = None) -> list[Finding]:
+def examine(
+    entries: Sequence[Entry], *, files: Mapping[str, str] = EMPTY, timeout: float = 60.0, jobs: int | None = None
+) -> list[Finding]:
     """Import every plugin in a process of its own and return what is wrong, in the order of `entries`.
 
     Args:
+        files: The plugin files that entries come from: distribution -> path.
         timeout: Seconds that one plugin's imports may take.
         jobs: Processes at a time; default: as many as there are processors, at most 4.
     """
     with ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(partial(_examine, timeout=timeout), entries))
+        results = list(pool.map(lambda entry: _examine(entry, files.get(entry.dist), timeout), entries))
     return [finding for findings in results for finding in findings]
 
 
-def _examine(entry: Entry, *, timeout: float) -> list[Finding]:
+def examine_files(paths: Sequence[str], *, timeout: float = 60.0) -> tuple[list[Entry], list[Finding]]:
+    """Execute plugin files, each in a process of its own; return what they offer and what is wrong with them."""
+    entries: list[Entry] = []
+    findings: list[Finding] = []
+    for path in paths:
+        outcome = _run(Job(path=_import_path(), file=path), timeout)
+        if isinstance(outcome, Report):
+            entries += [point.entry for point in outcome.offered]
+            findings += [_of_file(path, one.code, one.reason, one.hint) for one in outcome.faults]
+        else:
+            findings.append(_of_file(path, "CORE-P126", outcome, "Correct it, or leave --plugin-file out."))
+    return entries, findings
+
+
+def _of_file(path: str, code: str, cause: str, remedy: str) -> Finding:
+    return Finding("error", code, cause, remedy, dist=f"{FILE_PREFIX}{Path(path).stem}")
+
+
+def _examine(entry: Entry, file: str | None, timeout: float) -> list[Finding]:
     if entry.group not in KINDS:
         cause = f"this core does not know the kind {entry.group}, so the plugin is never used"
         return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")]
-    outcome = _run(entry, timeout)
-    if isinstance(outcome, Finding):
-        return [outcome]
+    outcome = _run(Job(path=_import_path(), point=Point.of(entry), file=file), timeout)
+    if isinstance(outcome, str):
+        remedy = f"Import {entry.value.partition(':')[0]} by hand to see where; disable it until then."
+        return [Finding.of(entry, "error", "CORE-P126", outcome, remedy)]
     findings = list(_findings(entry, outcome))
-    if entry.group != HOOKS_GROUP:
+    if entry.group != HOOKS_GROUP and file is None:
         findings += _manifest_findings(entry, outcome, timeout)
     return findings
 
 
-def _run(entry: Entry, timeout: float) -> Report | Finding:
-    """Run the child. The working directory never gets on its import path."""
-    job = Job.of(entry, [folder for folder in sys.path if folder])
+def _import_path() -> list[str]:
+    """Return the child's import path. The working directory never gets on it."""
+    return [folder for folder in sys.path if folder]
+
+
+def _run(job: Job, timeout: float) -> Report | str:
+    """Run the child and return its report, or how it ended without one."""
     command = [sys.executable, "-P", "-m", "core.plugins.doctor.child"]
-    remedy = f"Import {entry.value.partition(':')[0]} by hand to see where; disable it until then."
     try:
         done = subprocess.run(
             command, input=job.model_dump_json().encode() + b"\n", capture_output=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        cause = f"importing it took more than {timeout:g} seconds"
-        return Finding.of(entry, "error", "CORE-P126", cause, remedy)
+        return f"importing it took more than {timeout:g} seconds"
     try:
         return Report.model_validate_json(done.stdout)
     except ValidationError:
         last = " / ".join(done.stderr.decode(errors="replace").split("\n")[-_LAST_LINES - 1 :]).strip(" /")
-        cause = f"importing it ended the process with status {done.returncode}{f': {last}' if last else ''}"
-        return Finding.of(entry, "error", "CORE-P126", cause, remedy)
+        return f"importing it ended the process with status {done.returncode}{f': {last}' if last else ''}"
 
 
 def _findings(entry: Entry, report: Report) -> Iterator[Finding]:
@@ -103,7 +127,11 @@ def _manifest_findings(entry: Entry, report: Report, timeout: float) -> Iterator
     if report.heavy:
         cause = f"its manifest imports {', '.join(report.heavy)}, which every command then pays for"
         yield Finding.of(
-            entry, "warning", "CORE-P123", cause, "Keep the descriptor apart from the implementation, and import there."
+            entry,
+            "warning",
+            "CORE-P123",
+            cause,
+            "Keep the descriptor apart from the implementation and the options, and import there.",
         )
     elif report.milliseconds > MANIFEST_MS and (took := _again(entry, report, timeout)) > MANIFEST_MS:
         cause = f"importing its manifest takes {took:.0f} ms; {MANIFEST_MS:.0f} ms are allowed"
@@ -112,5 +140,5 @@ def _manifest_findings(entry: Entry, report: Report, timeout: float) -> Iterator
 
 def _again(entry: Entry, first: Report, timeout: float) -> float:
     """Measure once more: a busy machine must not make a plugin look slow."""
-    second = _run(entry, timeout)
-    return first.milliseconds if isinstance(second, Finding) else min(first.milliseconds, second.milliseconds)
+    second = _run(Job(path=_import_path(), point=Point.of(entry)), timeout)
+    return first.milliseconds if isinstance(second, str) else min(first.milliseconds, second.milliseconds)

@@ -9,27 +9,37 @@ from pydantic import BaseModel
 from core.plugins.catalog import Entry
 
 
-class Job(BaseModel):
-    """One entry point to import, on the parent's import path."""
+class Point(BaseModel):
+    """An entry as it travels."""
 
     group: str
     name: str
     dist: str
     version: str
     value: str
-    path: list[str]
 
     @staticmethod
-    def of(entry: Entry, path: list[str]) -> Job:
-        """Return the job for an entry."""
-        return Job(
-            group=entry.group, name=entry.name, dist=entry.dist, version=entry.version, value=entry.value, path=path
-        )
+    def of(entry: Entry) -> Point:
+        """Return an entry for the journey."""
+        return Point(group=entry.group, name=entry.name, dist=entry.dist, version=entry.version, value=entry.value)
 
     @property
     def entry(self) -> Entry:
         """The entry as the catalogue has it."""
         return Entry(self.group, self.name, self.dist, self.version, self.value)
+
+
+class Job(BaseModel):
+    """What to look at, on the parent's import path.
+
+    Attributes:
+        point: The entry to import; None to say what `file` offers.
+        file: The plugin file that the entry is in, or that is asked about.
+    """
+
+    path: list[str]
+    point: Point | None = None
+    file: str | None = None
 
 
 class Fault(BaseModel):
@@ -55,10 +65,11 @@ class Report(BaseModel):
         found: Type of the object that the entry point names; empty when it could not be imported.
         descriptor: Whether that is a descriptor (of whatever kind).
         milliseconds: Wall time of importing the manifest, `core.api` being imported already.
-        heavy: Device and array libraries that the manifest imported.
+        heavy: Libraries that a manifest should not need, and this one imported.
         deprecations: Deprecated uses in the plugin's own files, as `text (file:line)`.
         told: What the plugin's own check found.
         faults: What failed: the manifest alone, or every other object that the descriptor names.
+        offered: What a plugin file offers.
     """
 
     found: str = ""
@@ -68,3 +79,4 @@ class Report(BaseModel):
     deprecations: list[str] = []
     told: list[Told] = []
     faults: list[Fault] = []
+    offered: list[Point] = []

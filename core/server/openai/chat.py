@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,6 +40,8 @@ class ChatRoute:
         refuse_unsupported(fields)
         check_stream(body)
         params = chat_params(body, state.defaults, state.llm.max_model_len)
+        if state.parser is not None and state.parser.special_tokens:
+            params = msgspec.structs.replace(params, skip_special_tokens=False)
         tools = chosen_tools(body)
         messages = normalise_messages(body.messages)
         state.admit(params.n)
@@ -55,7 +58,7 @@ class ChatRoute:
             state.llm.tokenizer,
             top_logprobs=params.logprobs,
             return_ids=bool(body.return_token_ids),
-            parser=state.parser,
+            parser=state.parser.make if state.parser else None,
             parser_context=self._parser_context(tools, ids),
             echo=_echo(messages) if body.echo else "",
         )
@@ -68,7 +71,9 @@ class ChatRoute:
             return ParserContext()
         # Templates of thinking models may open the block themselves; the output then starts inside it.
         tail = self._state.llm.tokenizer.decode(ids[-_TAIL_TOKENS:], skip_special_tokens=False)
-        return ParserContext(tools, in_reasoning=tail.rstrip().endswith(THINK))
+        # A call of a tool that nobody offered is text.
+        reads = frozenset({"tools", "reasoning"} if tools else {"reasoning"})
+        return ParserContext(tools, in_reasoning=tail.rstrip().endswith(THINK), reads=reads)
 
 
 async def render(

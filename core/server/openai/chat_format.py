@@ -13,6 +13,8 @@ from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
+from core.server.openai.messages import REASONING_NAMES
+from core.server.parsing import Factory
 
 
 class ChatFormat:
@@ -33,7 +35,7 @@ class ChatFormat:
         *,
         top_logprobs: int | None = None,
         return_ids: bool = False,
-        parser: type[OutputParser] | None = None,
+        parser: Factory | None = None,
         parser_context: ParserContext | None = None,
         echo: str = "",
     ) -> None:
@@ -135,7 +137,7 @@ class Deltas:
             if isinstance(event, Text):
                 delta["content"] = delta.get("content", "") + event.text
             elif isinstance(event, Reasoning):
-                delta["reasoning"] = delta.get("reasoning", "") + event.text
+                delta.update(dict.fromkeys(REASONING_NAMES, delta.get("reasoning", "") + event.text))
             elif isinstance(event, ToolStart):
                 self.called = True
                 calls[event.index] = _call(event)
@@ -180,7 +182,7 @@ class Fold:
         content, reasoning = "".join(self._content), "".join(self._reasoning)
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if reasoning:
-            message["reasoning"] = reasoning
+            message.update(dict.fromkeys(REASONING_NAMES, reasoning))
         if self._calls:
             message["content"] = content or None
             message["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]

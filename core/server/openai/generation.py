@@ -112,11 +112,11 @@ class Generation:
             self.state.pending -= 1
             metrics.time_to_first_token.observe(now - self.arrived)
         elif count:
-            metrics.inter_token_latency.observe((now - last) / count)
+            metrics.tokens.gap((now - last) / count)
         self._last[key] = now
         if count and not self.prompt_only:
             self.usage.completion += count
-            metrics.generation_tokens.inc(count)
+            metrics.tokens.generated += count
         if sequence.finish_reason is not None:
             metrics.finished(sequence.finish_reason)
             if sequence.finish_reason == "error":

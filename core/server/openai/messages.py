@@ -10,6 +10,9 @@ import orjson
 from core.server.errors import ApiError
 from core.server.openai.protocol import ChatBody
 
+REASONING_NAMES = ("reasoning", "reasoning_content")
+"""What the thinking in a message is called, first by today's clients, then by older ones."""
+
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 _RESERVED = frozenset(
@@ -81,9 +84,19 @@ def _message(message: Mapping[str, Any], where: str) -> dict[str, Any]:
         result["tool_calls"] = _calls(calls, f"{where}.tool_calls")
     else:
         result.pop("tool_calls", None)
+    result.update(_reasoning(message, where))
     if result["content"] is None and not (calls and role == "assistant"):
         raise ApiError(400, f"{where}.content is missing.", param=f"{where}.content")
     return result
+
+
+def _reasoning(message: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return the thinking of an earlier answer under both of its names: templates know one or the other."""
+    said = {name: message[name] for name in REASONING_NAMES if message.get(name) is not None}
+    for name, text in said.items():
+        if not isinstance(text, str):
+            raise ApiError(400, f"{where}.{name} must be a text.", param=f"{where}.{name}")
+    return dict.fromkeys(REASONING_NAMES, next(iter(said.values()))) if said else {}
 
 
 def _content(content: Any, where: str) -> str | None:

@@ -6,8 +6,18 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from core.api.descriptors import AttentionSpec, Descriptor, KVConnectorSpec, ModelSpec, PlatformSpec, QuantSpec
+from core.api.descriptors import (
+    AttentionSpec,
+    Descriptor,
+    KernelSpec,
+    KVConnectorSpec,
+    LogitsSpec,
+    ModelSpec,
+    PlatformSpec,
+    QuantSpec,
+)
 from core.api.errors import ConfigError
+from core.api.verdict import ProbeResult
 from core.plugins.catalog import Catalogue, Entry, normalise, similar
 from core.plugins.drivers import describe
 from core.plugins.kinds import KINDS
@@ -31,7 +41,7 @@ class Job:
         """Run the check; whatever it raises becomes an outcome."""
         begin = time.perf_counter()
         status, message = _attempt(lambda: self.check.function(self.subject))
-        return Outcome(self.name, self.level, status, message, time.perf_counter() - begin)
+        return Outcome(self.name, self.level, status, message, time.perf_counter() - begin, self.check.area)
 
 
 def run(
@@ -45,7 +55,7 @@ def run(
 
     Args:
         selector: A distribution, `group:name` (with or without `core.`), a name, or empty for every plugin.
-        level: Highest level to check; None is L1, or L2 where a device is found.
+        level: Highest level to check; None is L2.
         checks: Names of checks, to run only these.
         catalogue: The installed plugins; scanned if not given.
 
@@ -56,7 +66,7 @@ def run(
     try:
         for subject in subjects(selector, shared, catalogue):
             mine = report.of(subject.entry)
-            for job in jobs(subject, default_level(subject.catalogue) if level is None else level):
+            for job in jobs(subject, Level.L2 if level is None else level):
                 if not checks or job.check.name in checks:
                     mine.outcomes.append(job.run())
     finally:
@@ -90,37 +100,39 @@ def jobs(subject: Subject, level: Level) -> Iterator[Job]:
     for check in checks:
         if check.level < Level.L2 and check.level <= level:
             yield Job(at_hand if check.on_device else subject, check, check.level, check.name)
-    accelerators = _present(subject, devices) if level >= Level.L2 else []
+    if level < Level.L2:
+        return
+    accelerators = sorted(devices & _here(subject).keys() - {"cpu"})
     for device in accelerators:
         on_device = [check for check in checks if check.on_device]
         yield from (Job(subject.on(device), check, Level.L2, f"{check.name}@{device}") for check in on_device)
-    if level >= Level.L2 and devices - {"cpu"} and not accelerators:
+    if devices and not accelerators:
         yield Job(subject, Check(a_declared_accelerator_is_here, Level.L2), Level.L2, "a_declared_accelerator_is_here")
+    at_hand = subject.on("cpu" if not devices or "cpu" in devices else "")  # a stand-in's speed says nothing
     for check in checks:
         if Level.L2 <= check.level <= level:
-            if at_hand.device:
+            if at_hand.device or not accelerators:
                 yield Job(at_hand, check, check.level, check.name)
             yield from (Job(subject.on(one), check, check.level, f"{check.name}@{one}") for one in accelerators)
 
 
 def a_declared_accelerator_is_here(subject: Subject) -> None:
     """This machine has an accelerator that the plugin declares, and a platform plugin that finds it."""
-    devices = ", ".join(sorted(_devices(subject) - {"cpu"}))
-    raise Unavailable(f"no installed platform finds a device of type {devices}")
-
-
-def default_level(catalogue: Catalogue) -> Level:
-    """Return L2 where an accelerator's platform finds its device, else L1."""
-    return Level.L2 if _accelerators_here(catalogue) else Level.L1
+    named = _declared(subject.descriptor) - {"cpu"}
+    if not named:
+        raise NotApplicable("it declares no device besides the CPU")
+    wanted = "an accelerator" if "*" in named else f"a device of type {', '.join(sorted(named))}"
+    why = "; ".join(text for device, text in _absent(subject.catalogue) if device in named or "*" in named)
+    raise Unavailable(f"no installed platform finds {wanted} here{f' ({why})' if why else ''}")
 
 
 def _declared(descriptor: Descriptor) -> frozenset[str]:
     """Return the device types that a descriptor names; `*` is any, nothing a kind that is not about devices."""
     if isinstance(descriptor, PlatformSpec):
         return frozenset({descriptor.device_type})
-    if isinstance(descriptor, AttentionSpec | QuantSpec | KVConnectorSpec):
+    if isinstance(descriptor, AttentionSpec | QuantSpec | KVConnectorSpec | KernelSpec):
         return descriptor.devices
-    return frozenset({"*"}) if isinstance(descriptor, ModelSpec) else frozenset()
+    return frozenset({"*"}) if isinstance(descriptor, ModelSpec | LogitsSpec) else frozenset()
 
 
 def _devices(subject: Subject) -> frozenset[str]:
@@ -131,29 +143,37 @@ def _devices(subject: Subject) -> frozenset[str]:
         return frozenset()
     if "*" not in named:
         return named
-    return (named - {"*"}) | _here(subject) | {"cpu"}
+    return (named - {"*"}) | _here(subject).keys() | {"cpu"}
 
 
-def _present(subject: Subject, devices: frozenset[str]) -> list[str]:
-    return sorted(devices & _here(subject) - {"cpu"})
-
-
-def _here(subject: Subject) -> frozenset[str]:
+def _here(subject: Subject) -> dict[str, str]:
+    """Return the accelerators of this machine: device type -> what the platform's probe says."""
     return subject.shared.once(("accelerators",), lambda: _accelerators_here(subject.catalogue))
 
 
-def _accelerators_here(catalogue: Catalogue) -> frozenset[str]:
-    """Return the device types, other than the CPU, that an installed platform finds on this machine."""
-    found = set()
+def _accelerators_here(catalogue: Catalogue) -> dict[str, str]:
+    return {device: found.reason for _, device, found in _probes(catalogue) if found.available}
+
+
+def _absent(catalogue: Catalogue) -> list[tuple[str, str]]:
+    """Return device type and reason of every accelerator that an installed platform looks for in vain."""
+    return [
+        (device, f"platform '{name}': {found.reason or 'not available'}")
+        for name, device, found in _probes(catalogue)
+        if not found.available
+    ]
+
+
+def _probes(catalogue: Catalogue) -> Iterator[tuple[str, str, ProbeResult]]:
+    """Yield name, device type and finding of every platform for another device than the CPU."""
     for entry in catalogue.entries("core.platforms"):
         platform = Subject(entry, catalogue, Shared())
         try:
             spec = platform.spec(PlatformSpec)
-            if spec.device_type != "cpu" and platform.load(spec.probe)().available:
-                found.add(spec.device_type)
-        except Exception:  # a broken platform is found by its own checks
-            continue
-    return frozenset(found)
+            if spec.device_type != "cpu":
+                yield entry.name, spec.device_type, platform.load(spec.probe)()
+        except Exception as error:  # a broken platform is found by its own checks
+            yield entry.name, "", ProbeResult(available=False, reason=f"it cannot be asked: {describe(error)}")
 
 
 def _answers(selector: str, entry: Entry) -> bool:

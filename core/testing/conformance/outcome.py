@@ -79,6 +79,11 @@ class Check:
         return self.function.__name__
 
     @property
+    def area(self) -> str:
+        """The area that it belongs to: the last part of its function's module."""
+        return self.function.__module__.rpartition(".")[2]
+
+    @property
     def summary(self) -> str:
         """The first line of the function's docstring."""
         return (self.function.__doc__ or "").strip().split("\n")[0]
@@ -91,6 +96,7 @@ class Outcome:
     Attributes:
         check: Its name, with `@device` if it was run on an accelerator.
         message: Why it failed, or did not run.
+        area: Of the check.
     """
 
     check: str
@@ -98,11 +104,13 @@ class Outcome:
     status: Status
     message: str = ""
     seconds: float = 0.0
+    area: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "check": self.check,
+            "area": self.area,
             "level": self.level.name,
             "status": self.status,
             "message": self.message,

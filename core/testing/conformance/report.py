@@ -15,6 +15,23 @@ from core.plugins.catalog import Entry
 from core.testing.conformance.outcome import Level, Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """Checks of one level that did not run for one reason."""
+
+    level: Level
+    checks: tuple[str, ...]
+    because: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"level": self.level.name, "checks": list(self.checks), "because": self.because}
+
+    def __str__(self) -> str:
+        what = self.checks[0] if len(self.checks) == 1 else f"{len(self.checks)} checks"
+        return f"not run, because {self.because}: {self.level.name}, {what}"
+
+
 @dataclass(slots=True)
 class PluginReport:
     """One plugin's outcomes, in the order of its checks."""
@@ -43,6 +60,15 @@ class PluginReport:
         """The checks that failed."""
         return [outcome for outcome in self.outcomes if outcome.status == "failed"]
 
+    @property
+    def not_run(self) -> list[NotRun]:
+        """What could not be checked here, and why; the level stays below it."""
+        groups: dict[tuple[Level, str], list[str]] = {}
+        for outcome in self.outcomes:
+            if outcome.status == "unavailable":
+                groups.setdefault((outcome.level, outcome.message), []).append(outcome.check)
+        return [NotRun(level, tuple(checks), because) for (level, because), checks in groups.items()]
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         entry = self.entry
@@ -52,6 +78,7 @@ class PluginReport:
             "distribution": entry.dist,
             "version": entry.version,
             "level": self.level.name if self.level is not None else None,
+            "not_run": [one.to_dict() for one in self.not_run],
             "checks": [outcome.to_dict() for outcome in self.outcomes],
         }
 
@@ -77,7 +104,16 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"format": 1, "versions": versions(), "plugins": [plugin.to_dict() for plugin in self.plugins]}
+        plugins = [plugin.to_dict() for plugin in self.plugins]
+        return {"format": 1, "versions": versions(), "seconds": self.seconds(), "plugins": plugins}
+
+    def seconds(self) -> dict[str, float]:
+        """Return how long the checks of each area took, the longest first."""
+        spent: dict[str, float] = {}
+        for plugin in self.plugins:
+            for outcome in plugin.outcomes:
+                spent[outcome.area] = spent.get(outcome.area, 0.0) + outcome.seconds
+        return {area: round(spent[area], 3) for area in sorted(spent, key=lambda area: -spent[area])}
 
     def write(self, path: str | Path) -> None:
         """Write the report as JSON. Raises `ConfigError` CORE-T102 when the file cannot be written."""
@@ -88,8 +124,11 @@ class Report:
             raise ConfigError("CORE-T102", reason, hint="Give a path in a directory that exists.") from error
 
     def summary(self) -> list[str]:
-        """Return one line per plugin: level, name, distribution, and how many checks passed or did not."""
-        return [_line(plugin) for plugin in self.plugins]
+        """Return one line per plugin: level, name, distribution, and how many checks passed or did not.
+
+        Under it stands what was not run, and why.
+        """
+        return [line for plugin in self.plugins for line in _lines(plugin)]
 
 
 def versions() -> dict[str, str]:
@@ -103,11 +142,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _line(plugin: PluginReport) -> str:
+def _lines(plugin: PluginReport) -> list[str]:
     counts: dict[str, int] = {}
     for outcome in plugin.outcomes:
         counts[outcome.status] = counts.get(outcome.status, 0) + 1
     level = plugin.level.name if plugin.level is not None else "--"
     tally = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     entry = plugin.entry
-    return f"{level}  {entry.group}:{entry.name}  ({entry.owner})  {tally}"
+    head = f"{level}  {entry.group}:{entry.name}  ({entry.owner})  {tally}"
+    return [head, *(f"    {one}" for one in plugin.not_run)]

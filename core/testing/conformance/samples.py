@@ -81,16 +81,30 @@ class CheckpointSample(Sample):
 
 
 @dataclass(frozen=True)
+class OptionsSample(Sample):
+    """Options to run a plugin with, besides its defaults or where an option has none.
+
+    Attributes:
+        options: Makes the plugin's options from a directory of the kit's, which is empty.
+    """
+
+    options: Callable[[Path], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class SourceSample(Sample):
     """A reference for a model source.
 
     Attributes:
         make: Puts a model into a directory (or finds one) and returns the reference that leads to it.
         missing: A reference that is this source's business, but leads nowhere; found out without a network.
+        environment: Variables of the process in which the reference is resolved, made from the same directory after
+            `make`; `PYTHONPATH` is put in front of what is there. Without it, it is resolved in the kit's process.
     """
 
     make: Callable[[Path], str] | None = None
     missing: str | None = None
+    environment: Callable[[Path], Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,14 +123,8 @@ class ModelSample(Sample):
 
 
 @dataclass(frozen=True)
-class ConnectorSample(Sample):
-    """Options to run a KV connector with, for example a capacity so small that blocks are evicted.
-
-    Attributes:
-        options: Makes the connector's options from a directory of the kit's, which is empty.
-    """
-
-    options: Callable[[Path], Mapping[str, Any]]
+class ConnectorSample(OptionsSample):
+    """Options to run a KV connector with, for example a capacity so small that blocks are evicted."""
 
 
 @dataclass(frozen=True)
@@ -141,3 +149,69 @@ class ReferenceDevice(Sample):
     """
 
     device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class LogitsSample(Sample):
+    """A request that concerns a logits processor.
+
+    Attributes:
+        args: The request's `extra_args`.
+        refused: Further `extra_args` that its `check` must refuse.
+    """
+
+    args: Mapping[str, Any]
+    refused: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class GrammarSample(Sample):
+    """A grammar and texts that do and do not belong to it. The kit's tokenizer knows every byte.
+
+    Attributes:
+        kind: Of `core.api.GRAMMAR_KINDS`.
+        value: The grammar.
+        sentences: Whole texts of the grammar.
+        others: Texts that are none, nor the beginning of one that ends there.
+        bad: Values of this kind that are no grammars.
+    """
+
+    kind: str
+    value: str
+    sentences: Sequence[str] = ()
+    others: Sequence[str] = ()
+    bad: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RouteSample(Sample):
+    """A request to a plugin's endpoint and what is answered. The kit's engine says "kit" to every prompt.
+
+    Attributes:
+        path: With its parameters filled in.
+        body: A JSON object, or None.
+        status: Of the answer.
+        answer: Bytes that the answer's body contains.
+    """
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    status: int = 200
+    answer: bytes = b""
+
+
+@dataclass(frozen=True)
+class CommandSample(Sample):
+    """A call of a command.
+
+    Attributes:
+        arguments: What is typed behind `core NAME`; made from a directory of the kit's, in which it then runs.
+        status: Its exit status.
+        says: Text that its standard output contains.
+    """
+
+    arguments: Callable[[Path], Sequence[str]]
+    status: int = 0
+    says: str = ""

@@ -25,6 +25,13 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core.executors": ("executors",),
         "core.weight_loaders": ("loaders",),
         "core.model_sources": ("sources",),
+        "core.kernels": ("kernels",),
+        "core.logits": ("logits",),
+        "core.structured_output": ("grammars",),
+        "core.drafters": ("drafters",),
+        "core.stat_sinks": ("sinks",),
+        "core.routes": ("routes",),
+        "core.commands": ("commands",),
         HOOKS_GROUP: ("hooks",),
     }
 )

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.api.errors import CheckpointError
-from core.layers.params import ParamGroup, Target, targets_of
+from core.layers.params import ParamGroup, Params, Target, targets_of
 from core.worker.loading.transpose import Transposed
 
 if TYPE_CHECKING:
     from core.api.weights import WeightTensor
-    from core.layers.params import Params
+    from core.layers.params import Parameterised
     from core.worker.loading.names import NameMap
-
-    Storage = dict[ParamGroup, Params]
 
 LISTED = 5
 """How many tensor names an error lists."""
@@ -27,14 +25,17 @@ class WeightFiller:
     """Fills the parameters of a model's layers; can be used again and again."""
 
     def __init__(self, groups: Sequence[ParamGroup], names: NameMap, device: torch.device) -> None:
-        self._groups = groups
         self._names = names
         self._device = device
         self._targets = targets_of(groups)
+        self._groups = groups
 
     @torch.no_grad()
     def fill(self, tensors: Iterable[WeightTensor]) -> int:
         """Replace all weights by `tensors`, which are read one at a time. If it fails, nothing has changed.
+
+        A layer's parameters are brought into their final form as soon as they are complete: nothing but the layers
+        that the stream is in the middle of is held as it was read.
 
         Returns:
             Number of values read.
@@ -43,14 +44,14 @@ class WeightFiller:
             CheckpointError: CORE-M120 tensors without a place, CORE-M121 tensors missing, CORE-M122 wrong shape,
                 CORE-M124 a tensor that comes twice.
         """
-        storage = {group: group.allocate(self._device) for group in self._groups}
-        count = self._read(tensors, storage)
-        ready = [pair for group in self._groups for pair in group.finalize(storage.pop(group))]
-        for layer, params in ready:
-            layer.bind(params)
+        fillings = {group: Filling(group, self._device) for group in self._groups}
+        count = self._read(tensors, fillings)
+        for filling in fillings.values():
+            for layer, params in filling.ready():
+                layer.bind(params)
         return count
 
-    def _read(self, tensors: Iterable[WeightTensor], storage: Storage) -> int:
+    def _read(self, tensors: Iterable[WeightTensor], fillings: dict[ParamGroup, Filling]) -> int:
         missing = dict(self._targets)
         unexpected: list[str] = []
         count = 0
@@ -61,7 +62,7 @@ class WeightFiller:
             target = missing.pop(name, None)
             if target is not None:
                 source: WeightTensor = Transposed(tensor) if self._names.transposes(tensor.name) else tensor
-                _copy(source, target, storage)
+                fillings[target.group].take(target, source)
                 count += math.prod(tensor.shape)
             elif name in self._targets:
                 raise CheckpointError("CORE-M124", f"the checkpoint holds the tensor '{tensor.name}' twice.")
@@ -71,9 +72,36 @@ class WeightFiller:
         return count
 
 
-def _copy(tensor: WeightTensor, target: Target, storage: Storage) -> None:
+class Filling:
+    """New parameters of a group, from the first tensor that fills them to their final form."""
+
+    def __init__(self, group: ParamGroup, device: torch.device) -> None:
+        self._group = group
+        self._device = device
+        self._left = len(group.targets())
+        self._storage: Params = {}
+        self._ready: list[tuple[Parameterised, Params]] | None = None
+
+    def take(self, target: Target, tensor: WeightTensor) -> None:
+        """Copy a tensor to its place; the last one completes the group."""
+        if not self._storage:
+            self._storage = self._group.allocate(self._device)
+        _copy(tensor, target, self._storage)
+        self._left -= 1
+        if self._left == 0:
+            self._ready = self._group.finalize(self._storage)
+            self._storage = {}
+
+    def ready(self) -> list[tuple[Parameterised, Params]]:
+        """Return every layer with its parameters."""
+        if self._ready is None:  # a group without tensors, as a plugin's layer may have
+            self._ready = self._group.finalize(self._group.allocate(self._device))
+        return self._ready
+
+
+def _copy(tensor: WeightTensor, target: Target, storage: Params) -> None:
     value = target.group.decode(target.param, tensor)
-    slot = target.slot(storage[target.group])
+    slot = target.slot(storage)
     if value.shape != slot.shape:
         raise CheckpointError(
             "CORE-M122",
@@ -82,6 +110,9 @@ def _copy(tensor: WeightTensor, target: Target, storage: Storage) -> None:
             hint="The weights and config.json do not belong together.",
         )
     slot.copy_(value)
+    release = getattr(tensor, "release", None)
+    if release is not None:
+        release()
 
 
 def _check_complete(unexpected: list[str], missing: list[str]) -> None:

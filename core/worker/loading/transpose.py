@@ -41,3 +41,9 @@ class Transposed:
     def raw(self) -> Tensor:
         """Return the tensor as stored, but the other way round."""
         return self._tensor.raw().t()
+
+    def release(self) -> None:
+        """Say that the values were taken."""
+        release = getattr(self._tensor, "release", None)
+        if release is not None:
+            release()

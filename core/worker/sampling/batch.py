@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,7 @@ class Feature:
     PLUGGED_DRAW = 1 << 12
 
     LOGITS = ALLOWED | BAD_WORDS | MIN_TOKENS | BIAS | PENALTIES | MASKED | PLUGGED
+    WORKED_ON = LOGITS | LOGPROBS | PLUGGED_DRAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +58,6 @@ class SampleBatch:
     def using(self, feature: int) -> np.ndarray:
         """Return the indices of the rows that have any of these bits."""
         return np.flatnonzero(self.flags & feature)
-
-    def without(self, feature: int) -> np.ndarray:
-        """Return the indices of the rows that have none of these bits."""
-        return np.flatnonzero((self.flags & feature) == 0)
-
-    def parts(self, size: int) -> Iterator[tuple[slice, SampleBatch]]:
-        """Yield the batch in runs of at most `size` rows, each with its place in the whole."""
-        for begin in range(0, len(self.rows), size):
-            part = slice(begin, begin + size)
-            yield part, self.take(part)
 
     def take(self, part: slice | np.ndarray) -> SampleBatch:
         """Return some of the rows, in the order of `part`."""

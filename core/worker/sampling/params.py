@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature
@@ -18,33 +16,24 @@ class RowParams:
 
     Attributes:
         flags: `(max_rows,)` `Feature` bits, those of the logits processors included.
+        numbers: `(4, max_rows)` float64: temperature, top-k, top-p and min-p, as `core.ops.sampling.draw` takes them.
     """
 
     def __init__(self, max_rows: int) -> None:
         self.flags = np.zeros(max_rows, dtype=np.uint32)
-        self.temperature = np.ones(max_rows, dtype=np.float32)
-        self.top_k = np.zeros(max_rows, dtype=np.int64)
-        self.top_p = np.ones(max_rows, dtype=np.float32)
-        self.min_p = np.zeros(max_rows, dtype=np.float32)
+        self.numbers = np.zeros((4, max_rows), dtype=np.float64)
         self.seeds = np.zeros(max_rows, dtype=np.int64)
         self.logprobs = np.zeros(max_rows, dtype=np.int32)
         self.prompt_logprobs = np.zeros(max_rows, dtype=np.int32)
 
     def admit(self, row: int, params: SamplingParams) -> None:
         """Give a row its numbers; every array entry of the previous owner is overwritten."""
-        self.temperature[row] = max(params.temperature, MIN_TEMPERATURE)
-        self.top_k[row] = max(params.top_k, 0)
-        self.top_p[row] = params.top_p
-        self.min_p[row] = params.min_p
+        temperature = max(params.temperature, MIN_TEMPERATURE)
+        self.numbers[:, row] = (temperature, max(params.top_k, 0), params.top_p, params.min_p)
         self.seeds[row] = params.seed or 0
         self.logprobs[row] = params.logprobs or 0
         self.prompt_logprobs[row] = params.prompt_logprobs or 0
         self.flags[row] = _flags(params)
-
-
-def column(values: np.ndarray, device: torch.device) -> Tensor:
-    """Return `(n,)` numbers as an `(n, 1)` tensor on the device."""
-    return torch.from_numpy(values).to(device)[:, None]
 
 
 def _flags(params: SamplingParams) -> int:

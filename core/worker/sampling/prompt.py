@@ -40,14 +40,21 @@ class PromptScorer:
         self._rows = rows
         self._params = params
         self._next = np.zeros(len(params.flags), dtype=np.int64)
+        self._asked: set[int] = set()
 
     def admit(self, row: int) -> None:
         """Begin a new request's prompt."""
         self._next[row] = 0
+        if self._params.flags[row] & Feature.PROMPT_LOGPROBS:
+            self._asked.add(row)
+        else:
+            self._asked.discard(row)
 
     def score(self, step: StepPlan, query_starts: np.ndarray, hidden: Tensor) -> PromptScores:
         """Score the prompt positions of this step; a prompt computed again after a preemption is not scored again."""
         scores = PromptScores()
+        if not self._asked:
+            return scores
         for i in np.flatnonzero(self._params.flags[step.rows] & Feature.PROMPT_LOGPROBS).tolist():
             row, start = int(step.rows[i]), int(step.starts[i])
             begin = max(start, int(self._next[row]))

@@ -2,28 +2,36 @@
 
 float32 logits -> raw log-probabilities -> allowed tokens -> grammar -> bad words -> min tokens -> bias -> penalties ->
 plugins -> greedy argmax, or temperature -> plugins that never change the argmax -> top-k -> top-p -> min-p -> a draw.
+
+Rows that ask for nothing in front of the argmax, and for no log-probabilities, are chosen by two kernels that read the
+logits as they are; only the others are copied and worked on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from core.engine.step import NewRow, TopLogprobs
+from core.ops.registry import REGISTRY
+from core.ops.sampling import TEMPERATURE
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
 from core.worker.sampling.logprobs import split_rows, top_logprobs
 from core.worker.sampling.masks import AllowedTokens, BadWords, GrammarMask, MinTokens
-from core.worker.sampling.params import RowParams, column
+from core.worker.sampling.params import RowParams
 from core.worker.sampling.penalties import Penalties
 from core.worker.sampling.plugged import Plugged, PluggedLogits
 from core.worker.sampling.processors import LogitsProcessor
 from core.worker.sampling.rng import Uniforms
-from core.worker.sampling.truncation import cutoffs
+
+if TYPE_CHECKING:
+    from core.ops.registry import Op
 
 PART_ELEMENTS = 2**22
 """Logits processed at a time: bounds the temporaries of a large batch and keeps them near the cache."""
@@ -49,18 +57,39 @@ class Sampled:
     errors: dict[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of a step that are worked on together: their places in it, and `numbers (5, m)` if any is drawn."""
+
+    batch: SampleBatch
+    places: np.ndarray
+    numbers: np.ndarray | None
+
+
 class Sampler:
     """Chooses one token for each sampled row. Holds the sampling parameters of all rows.
+
+    Args:
+        pick: Returns the form of an operation (`argmax`, `draw`); None takes the reference forms.
 
     Attributes:
         params: Per-row numbers and feature bits.
     """
 
     def __init__(
-        self, max_rows: int, vocab_size: int, device: torch.device, seed: int = 0, plugged: Sequence[Plugged] = ()
+        self,
+        max_rows: int,
+        vocab_size: int,
+        device: torch.device,
+        seed: int = 0,
+        plugged: Sequence[Plugged] = (),
+        pick: Callable[[str], Op] | None = None,
     ) -> None:
         self.params = RowParams(max_rows)
-        self._uniforms = Uniforms(seed, device)
+        pick = pick or (lambda op: REGISTRY[op].reference)
+        self._argmax, self._draw = pick("argmax"), pick("draw")
+        self._device = device
+        self._uniforms = Uniforms(seed)
         self._part = max(1, PART_ELEMENTS // vocab_size)
         self._processors: tuple[LogitsProcessor, ...] = (
             AllowedTokens(vocab_size, device),
@@ -90,31 +119,68 @@ class Sampler:
 
     def sample(self, logits: Tensor, batch: SampleBatch) -> Sampled:
         """Choose from `logits (n, vocab)`, any float dtype."""
-        sampled = Sampled(torch.zeros(len(logits), dtype=torch.int64, device=logits.device))
-        for place, part in batch.parts(self._part):
-            self._sample_part(logits[place], part, place.start, sampled)
+        features = batch.features
+        best, tokens = self._argmax(logits)
+        sampled = Sampled(tokens)
+        sound = _note(best, None, sampled)
+        if not features & (Feature.RANDOM | Feature.WORKED_ON):
+            return sampled
+        numbers = self._numbers(batch) if features & Feature.RANDOM else None
+        if numbers is not None:
+            self._draw_plain(logits, batch, numbers, sampled)
+        if features & Feature.WORKED_ON:
+            self._work(logits, batch, numbers, sound, sampled)
         return sampled
 
-    def _sample_part(self, logits: Tensor, batch: SampleBatch, begin: int, out: Sampled) -> None:
-        features = batch.features
-        if not features & (Feature.RANDOM | Feature.LOGPROBS | Feature.LOGITS):
-            best, tokens = logits.max(-1)
-            tokens = tokens.masked_fill(~_note(best, begin, out), 0)
-        else:
-            logits = _neutral(logits, _note(logits.amax(-1), begin, out))
-            raw, work = self._prepare(logits, batch, features)
-            self._note_plugged(batch, begin, out)  # before `_choose`, whose own notes come second
-            tokens = self._choose(work, batch, features, begin, out)
-            self._note_plugged(batch, begin, out)
-            if raw is not None:
-                self._report(raw, tokens, batch, begin, out)
-        out.tokens[begin : begin + len(tokens)] = tokens
+    def _numbers(self, batch: SampleBatch) -> np.ndarray:
+        """Return what each row is drawn with, as `core.ops.sampling.draw` takes it."""
+        seeded = (batch.flags & Feature.SEEDED) != 0
+        numbers = np.empty((5, len(batch.rows)))
+        numbers[:4] = self.params.numbers[:, batch.rows]
+        numbers[4] = self._uniforms.draw(self.params.seeds[batch.rows], batch.output_counts, seeded)
+        return numbers
+
+    def _draw_plain(self, logits: Tensor, batch: SampleBatch, numbers: np.ndarray, out: Sampled) -> None:
+        """Draw for the rows whose logits are taken as they are."""
+        chosen = np.flatnonzero((batch.flags & (Feature.RANDOM | Feature.WORKED_ON)) == Feature.RANDOM)
+        if len(chosen) == len(batch.rows):
+            out.tokens = self._drawn(logits, None, numbers, batch.flags)
+        elif len(chosen):
+            index = self._index(chosen)
+            out.tokens[index] = self._drawn(logits, index, numbers[:, chosen], batch.flags[chosen])
+
+    def _drawn(self, logits: Tensor, rows: Tensor | None, numbers: np.ndarray, flags: np.ndarray) -> Tensor:
+        truncated = bool((flags & Feature.TRUNCATED).any())
+        drawn: Tensor = self._draw(logits, rows, torch.from_numpy(numbers).to(self._device), truncated=truncated)
+        return drawn
+
+    # -- rows that are worked on -----------------------------------------------------------------------------------
+
+    def _work(
+        self, logits: Tensor, batch: SampleBatch, numbers: np.ndarray | None, sound: np.ndarray, out: Sampled
+    ) -> None:
+        rows = batch.using(Feature.WORKED_ON)
+        for begin in range(0, len(rows), self._part):
+            places = rows[begin : begin + self._part]
+            part = _Part(batch.take(places), places, None if numbers is None else numbers[:, places])
+            index = self._index(places)
+            out.tokens[index] = self._work_part(_neutral(logits[index], sound[places]), part, out)
+
+    def _work_part(self, logits: Tensor, part: _Part, out: Sampled) -> Tensor:
+        batch = part.batch
+        raw, work = self._prepare(logits, batch, batch.features)
+        self._note_plugged(part, out)  # before the choice, whose own notes come second
+        tokens = self._choose(work, part, out)
+        self._note_plugged(part, out)
+        if raw is not None:
+            self._report(raw, tokens, part, out)
+        return tokens
 
     def _prepare(self, logits: Tensor, batch: SampleBatch, features: int) -> tuple[Tensor | None, Tensor]:
         """Return raw log-probabilities of the rows that asked, and the processed logits in float32."""
         raw = None
         if features & Feature.LOGPROBS:
-            raw = logits[_index(batch.using(Feature.LOGPROBS), logits)].float().log_softmax(-1)
+            raw = logits[self._index(batch.using(Feature.LOGPROBS))].float().log_softmax(-1)
         if not features & Feature.LOGITS:
             return raw, logits.float()
         work = logits.to(torch.float32, copy=True)
@@ -125,70 +191,55 @@ class Sampler:
             self._early.apply(work, batch)
         return raw, work
 
-    def _note_plugged(self, batch: SampleBatch, begin: int, out: Sampled) -> None:
+    def _note_plugged(self, part: _Part, out: Sampled) -> None:
         for plugged in (self._early, self._late):
-            for i, message in plugged.errors(batch).items():
-                out.errors.setdefault(begin + i, message)
+            for i, message in plugged.errors(part.batch).items():
+                out.errors.setdefault(int(part.places[i]), message)
 
-    def _choose(self, logits: Tensor, batch: SampleBatch, features: int, begin: int, out: Sampled) -> Tensor:
-        best, tokens = logits.max(-1)
-        sound = _note(best, begin, out)
-        tokens = tokens.masked_fill(~sound, 0)
-        if not features & Feature.RANDOM:
-            return tokens
+    def _choose(self, logits: Tensor, part: _Part, out: Sampled) -> Tensor:
+        best: Tensor
+        tokens: Tensor
+        best, tokens = self._argmax(logits)
+        sound = _note(best, part.places, out)
+        batch = part.batch
         random = batch.using(Feature.RANDOM)
-        index = _index(random, logits)
-        temperature = column(self.params.temperature[batch.rows[random]], logits.device)
-        scaled = (_neutral(logits, sound)[index] - best.masked_fill(~sound, 0)[index, None]) / temperature
-        if features & Feature.PLUGGED_DRAW:
-            self._late.apply(scaled, batch.take(random))
-        if features & Feature.TRUNCATED:
-            self._truncate(scaled, batch.rows[random], batch.flags[random])
-        tokens[index] = self._draw(scaled, batch, random)
+        if part.numbers is None or not len(random):
+            return tokens
+        index, numbers, flags = self._index(random), part.numbers[:, random], batch.flags[random]
+        if not batch.features & Feature.PLUGGED_DRAW:
+            tokens[index] = self._drawn(logits, index, numbers, flags)
+            return tokens
+        highest = torch.where(best.isfinite(), best, 0.0)[index, None]
+        temperature = torch.from_numpy(numbers[TEMPERATURE]).to(self._device, torch.float32)[:, None]
+        scaled = (_neutral(logits, sound)[index] - highest) / temperature
+        self._late.apply(scaled, batch.take(random))
+        numbers[TEMPERATURE] = 1.0
+        tokens[index] = self._drawn(scaled, None, numbers, flags)
         return tokens
 
-    def _truncate(self, scaled: Tensor, rows: np.ndarray, flags: np.ndarray) -> None:
-        """Mask what top-k, top-p and min-p leave out, in place; other rows keep everything."""
-        chosen = np.flatnonzero(flags & Feature.TRUNCATED)
-        rows, params = rows[chosen], self.params
-        index = _index(chosen, scaled)
-        values = scaled[index]
-        numbers = (column(array[rows], scaled.device) for array in (params.top_k, params.top_p, params.min_p))
-        scaled[index] = values.masked_fill_(values < cutoffs(values, *numbers), float("-inf"))
+    def _report(self, raw: Tensor, tokens: Tensor, part: _Part, out: Sampled) -> None:
+        asked = part.batch.using(Feature.LOGPROBS)
+        alternatives = self.params.logprobs[part.batch.rows[asked]]
+        table = top_logprobs(raw, tokens[self._index(asked)], int(alternatives.max()))
+        for place, entry in zip(part.places[asked].tolist(), split_rows(table, alternatives)):
+            if place not in out.errors:
+                out.logprobs[place] = entry
 
-    def _draw(self, scaled: Tensor, batch: SampleBatch, random: np.ndarray) -> Tensor:
-        """Draw by inverting the cumulative distribution: one random number per row, not one per token."""
-        seeded = (batch.flags[random] & Feature.SEEDED) != 0
-        numbers = self._uniforms.draw(self.params.seeds[batch.rows[random]], batch.output_counts[random], seeded)
-        cumulative = scaled.softmax(-1).cumsum(-1, dtype=torch.float64)
-        target = numbers[:, None] * cumulative[:, -1:]
-        # Strictly above the target: a token of probability zero never lifts the sum, so it is never the first above.
-        drawn = torch.searchsorted(cumulative, target, right=True).flatten()
-        return drawn.clamp_(max=scaled.shape[-1] - 1)
-
-    def _report(self, raw: Tensor, tokens: Tensor, batch: SampleBatch, begin: int, out: Sampled) -> None:
-        asked = batch.using(Feature.LOGPROBS)
-        alternatives = self.params.logprobs[batch.rows[asked]]
-        table = top_logprobs(raw, tokens[_index(asked, raw)], int(alternatives.max()))
-        for i, entry in zip(asked.tolist(), split_rows(table, alternatives)):
-            if begin + i not in out.errors:
-                out.logprobs[begin + i] = entry
+    def _index(self, places: np.ndarray) -> Tensor:
+        return torch.from_numpy(places).to(self._device)
 
 
-def _note(best: Tensor, begin: int, out: Sampled) -> Tensor:
-    """Say which rows have a finite best logit, and note an error for the others that have none yet."""
-    sound = best.isfinite()
-    if not bool(sound.all()):
-        for i in (~sound).nonzero().flatten().tolist():
-            message = NOTHING_LEFT if float(best[i]) == float("-inf") else NOT_FINITE
-            out.errors.setdefault(begin + i, message)
+def _note(best: Tensor, places: np.ndarray | None, out: Sampled) -> np.ndarray:
+    """Return which rows have a finite best logit, and note an error for the others that have none yet."""
+    values = best.cpu().numpy()
+    sound: np.ndarray = np.isfinite(values)
+    if not sound.all():
+        for i in np.flatnonzero(~sound).tolist():
+            message = NOTHING_LEFT if values[i] == -np.inf else NOT_FINITE
+            out.errors.setdefault(i if places is None else int(places[i]), message)
     return sound
 
 
-def _neutral(logits: Tensor, sound: Tensor) -> Tensor:
+def _neutral(logits: Tensor, sound: np.ndarray) -> Tensor:
     """Replace rows that failed by zeros, so that what follows meets ordinary numbers."""
-    return logits if bool(sound.all()) else logits.masked_fill(~sound[:, None], 0.0)
-
-
-def _index(places: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(places).to(like.device)
+    return logits if sound.all() else logits.masked_fill(torch.from_numpy(~sound).to(logits.device)[:, None], 0.0)

@@ -6,29 +6,33 @@
 
 namespace core {
 
-namespace base {
-void attention(const core_attention_args*);
-}
-namespace avx2 {
-void attention(const core_attention_args*);
-}
-namespace avx512 {
-void attention(const core_attention_args*);
-}
-namespace avx512_bf16 {
-void attention(const core_attention_args*);
-}
-namespace amx {
-void attention(const core_attention_args*);
-}
+#define DECLARE(variant)                         \
+  namespace variant {                            \
+  void attention(const core_attention_args*);    \
+  void store_kv(const core_store_kv_args*);      \
+  }
+DECLARE(base)
+DECLARE(avx2)
+DECLARE(avx512)
+DECLARE(avx512_bf16)
+DECLARE(amx)
+DECLARE(neon_bf16)
+#undef DECLARE
 
 static const Variants<void(const core_attention_args*)> kAttention = {
     {base::attention, CORE_AVX2(avx2::attention), CORE_AVX512(avx512::attention), nullptr,
-     CORE_AVX512_BF16(avx512_bf16::attention), CORE_AMX(amx::attention)}};
+     CORE_AVX512_BF16(avx512_bf16::attention), CORE_AMX(amx::attention), nullptr,
+     CORE_NEON_BF16(neon_bf16::attention)}};
+
+static const Variants<void(const core_store_kv_args*)> kStore = {
+    {base::store_kv, CORE_AVX2(avx2::store_kv), CORE_AVX512(avx512::store_kv), nullptr, nullptr, nullptr,
+     nullptr, nullptr}};
 
 }  // namespace core
 
 CORE_API void core_cpu_attention(const core_attention_args* args) { core::kAttention.pick()(args); }
+
+CORE_API void core_cpu_store_kv(const core_store_kv_args* args) { core::kStore.pick()(args); }
 
 CORE_API int64_t core_cpu_attention_scratch(const core_attention_args* args) {
   core::Plan plan = core::make_plan(*args, 1, core::kMostTileRows);

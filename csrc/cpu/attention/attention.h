@@ -1,14 +1,17 @@
-// Paged attention. Strides count elements.
+// Paged attention. Strides count elements of the cache's dtype.
 //
-// The cache of one layer is `(blocks, 2, kv_heads, block_size * head_dim)`: keys, then values, head by head. Inside,
-// B = block_size, D = head_dim, t = token of the block, d = dimension:
+// The cache of one layer is `(blocks, 2, kv_heads, ...)`: keys, then values, head by head. Inside, B = block_size,
+// D = head_dim, t = token of the block, d = dimension:
 //
-//   float32   key (t, d) at d * B + t                          value (t, d) at t * D + d
-//   bfloat16  key (t, d) at (d / 2) * 2B + 2t + d % 2          value (t, d) at (t / 2) * 2D + 2d + t % 2
+//   bfloat16   key (t, d) at (d / 2) * 2B + 2t + d % 2         value (t, d) at (t / 2) * 2D + 2d + t % 2
+//   all others key (t, d) at d * B + t                         value (t, d) at t * D + d
+//   int8       behind the B * D elements of a head, as 4 bytes each: the scale of token t at B * D + 4t
 //
 // So a vector register loaded from the keys holds one dimension (bf16: two) of consecutive tokens, and scores need no
 // sums across lanes; one loaded from the values holds one token (bf16: two) of consecutive dimensions. The pairs are
-// what the bf16 dot product and the AMX tile product read, and cost a shift or a mask where neither exists.
+// what the bf16 dot product and the AMX tile product read, and cost a shift or a mask where neither exists. The scales
+// of a block lie inside it: whoever copies a block copies them, and a step multiplies them to scores and weights, not
+// to every element.
 #pragma once
 
 #include "common/types.h"
@@ -22,6 +25,7 @@ extern "C" {
 // - `block_size` is a multiple of 16, `head_dim` of 16 and at most 256, `block_stride` the elements of a block.
 // - `table` holds block numbers, row by row `table_stride` apart; entries after a row's last block are not read.
 // - `softcap` 0: none; else scores become softcap * tanh(score / softcap).
+// - `dtype` of `q` and `out`: float32 or bfloat16. `kv_dtype` of the cache: any but uint8.
 // - `scratch` holds core_cpu_attention_scratch(args) bytes, aligned to 64.
 struct core_attention_args {
   const void* q;
@@ -31,7 +35,7 @@ struct core_attention_args {
   void* scratch;
   int64_t rows, heads, kv_heads, head_dim, block_size, block_stride;
   int64_t q_stride, out_stride, table_stride, window;
-  int64_t dtype, threads;
+  int64_t dtype, kv_dtype, threads;
   double scale, softcap;
 };
 
@@ -39,5 +43,18 @@ void core_cpu_attention(const core_attention_args* args);
 
 // Bytes of scratch for these sizes (pointers, rows and lengths are not read): enough for any batch.
 int64_t core_cpu_attention_scratch(const core_attention_args* args);
+
+// Stores k and v `(tokens, kv_heads, head_dim)` of `dtype`, tokens `*_stride` apart, at slots[token] = block *
+// block_size + offset of a cache of `kv_dtype`. Values round to nearest even; those beyond the largest finite one
+// become that; int8 has a scale for each token and head, so that the largest becomes 127.
+struct core_store_kv_args {
+  const void *k, *v;
+  void* cache;
+  const int64_t* slots;
+  int64_t tokens, kv_heads, head_dim, k_stride, v_stride, block_size, block_stride;
+  int64_t dtype, kv_dtype, threads;
+};
+
+void core_cpu_store_kv(const core_store_kv_args* args);
 
 }  // extern "C"

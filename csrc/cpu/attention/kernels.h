@@ -5,8 +5,9 @@
 // how many query vectors share the pass.
 #include <atomic>
 
-#include "attention/plan.h"
-#include "attention/products.h"
+#include "attention/copies.h"
+#include "attention/store.h"
+#include "attention/tile.h"
 #include "common/parallel.h"
 #if defined(__AMX_BF16__)
 #include "attention/tiles.h"
@@ -16,184 +17,152 @@ namespace core {
 namespace CORE_VARIANT {
 namespace {
 
-// One tile and its scratch. `P` is how the products are made: `Loops` of an element type, or AMX tiles.
-template <typename P>
-struct Tile {
-  using T = typename P::T;
-
-  const core_attention_args& a;
-  const Plan& plan;
-  char* scratch;
-  int64_t row, head, begin, end;  // batch row, kv head, queries of the row
-  int64_t first_key, last_key;    // range of keys, [first, last)
-  TileLayout at;
-
-  int64_t rows() const { return (end - begin) * plan.group; }
-  // Keys per pass, also the stride of scores: few query vectors leave room for more, which spares rounds of softmax.
-  int64_t keys() const { return rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : kTileKeys; }
-  typename P::Query* q() const { return reinterpret_cast<typename P::Query*>(scratch + at.q); }
-  float* s() const { return reinterpret_cast<float*>(scratch + at.s); }
-  typename P::Weight* p() const { return reinterpret_cast<typename P::Weight*>(scratch + at.p); }
-  float* o() const { return reinterpret_cast<float*>(scratch + at.o); }
-  float* maxima() const { return reinterpret_cast<float*>(scratch + at.stats); }
-  float* sums() const { return maxima() + plan.tile_rows; }
-  float* corrections() const { return sums() + plan.tile_rows; }
-
-  // Position in the sequence of the tile's query vector r.
-  int64_t position(int64_t r) const {
-    int64_t queries = a.query_starts[row + 1] - a.query_starts[row];
-    return a.seq_lens[row] - queries + begin + r / plan.group;
-  }
-  // First position that a query at `position` sees.
-  int64_t lowest(int64_t position) const {
-    return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
-  }
-};
-
-// Brings the tile's query vectors into the form that the products read, and clears its results.
-template <typename P>
-void load_queries(const Tile<P>& t) {
-  using T = typename P::T;
-  const core_attention_args& a = t.a;
-  auto q = static_cast<const T*>(a.q);
-  for (int64_t r = 0; r < t.rows(); ++r) {
-    int64_t token = a.query_starts[t.row] + t.begin + r / t.plan.group;
-    const T* source = q + token * a.q_stride + (t.head * t.plan.group + r % t.plan.group) * a.head_dim;
-    P::load_query(source, t.q() + r * P::words(a.head_dim), a.head_dim);
-    t.maxima()[r] = -__builtin_inff();
-    t.sums()[r] = 0.0f;
-  }
-  std::memset(t.o(), 0, static_cast<size_t>(t.rows() * a.head_dim) * 4);
-}
-
-// Calls body(block of this kv head, offset in the block, offset in the tile, count) for the blocks under some keys.
-template <typename P, typename Body>
-CORE_INLINE void for_blocks(const Tile<P>& t, int64_t first, int64_t count, int64_t part, const Body& body) {
-  using T = typename P::T;
-  const core_attention_args& a = t.a;
-  const int32_t* table = a.table + t.row * a.table_stride;
-  int64_t per_head = a.block_size * a.head_dim;
-  auto cache = static_cast<const T*>(a.cache) + (part * a.kv_heads + t.head) * per_head;
-  for (int64_t done = 0; done < count;) {
-    int64_t key = first + done, offset = key % a.block_size;
-    int64_t here = a.block_size - offset < count - done ? a.block_size - offset : count - done;
-    body(cache + table[key / a.block_size] * a.block_stride, offset, done, here);
-    done += here;
-  }
-}
-
-constexpr float kLog2E = 1.44269504f;
-
-// Applies scale and soft cap to `count` scores. Without a cap the scale waits for the exponential.
-inline void bend(float* s, int64_t count, float scale, float cap) {
-  for (int64_t k = 0; k < count; k += kLanes) {
-    store(s + k, (2.0f * sigmoid(load(s + k) * (2.0f * scale / cap)) - 1.0f) * cap);
-  }
-}
-
-CORE_INLINE vf hide_outside(vf score, int64_t lane0, int64_t low, int64_t high) {
-  vi lane = {};
-  for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  vi index = lane + static_cast<int32_t>(lane0);
-  vi seen = (index >= static_cast<int32_t>(low)) & (index < static_cast<int32_t>(high));
-  return seen ? score : splat(-__builtin_inff());
-}
-
-// Turns one row of scores into weights, and updates the row's maximum, sum and correction. Keys `low .. high - 1` of
-// the tile's `count` are seen. Maxima are kept as exponents of 2.
-template <typename P>
-void softmax_row(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
-  float* s = t.s() + r * t.keys();
-  auto p = t.p() + r * P::words(t.keys());
-  float cap = static_cast<float>(t.a.softcap);
-  float exponent = cap == 0.0f ? static_cast<float>(t.a.scale) * kLog2E : kLog2E;
-  int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
-  for (int64_t k = 0; k < from; k += kLanes) P::store_weights(p, k, vf{});
-  for (int64_t k = to; k < count; k += kLanes) P::store_weights(p, k, vf{});
-  t.corrections()[r] = 1.0f;
-  if (high <= low) return;
-
-  if (cap != 0.0f) bend(s + from, to - from, static_cast<float>(t.a.scale), cap);
-  if (from < low) store(s + from, hide_outside(load(s + from), from, low, high));
-  if (to > high) store(s + to - kLanes, hide_outside(load(s + to - kLanes), to - kLanes, low, high));
-  vf best = splat(-__builtin_inff());
-  for (int64_t k = from; k < to; k += kLanes) best = vec_max(best, load(s + k));
-  float before = t.maxima()[r], now = max_of(best) * exponent;
-  now = now > before ? now : before;
-  vf total = {};
-  for (int64_t k = from; k < to; k += kLanes) {
-    vf weight = exp2_negative(load(s + k) * exponent - now);
-    total += weight;
-    P::store_weights(p, k, weight);
-  }
-  float correction = before == now ? 1.0f : exp2_negative(splat(before - now))[0];
-  t.corrections()[r] = correction;
-  t.maxima()[r] = now;
-  t.sums()[r] = t.sums()[r] * correction + sum(total);
-}
-
 // Asks for the block that is read next: the processor's own prefetching ends at a page, and a block of one head is one.
 template <typename T>
 CORE_INLINE void ask_for(const T* block, int64_t elements) {
   for (int64_t i = 0; i < elements; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(block + i, 0, 2);
 }
 
-// The tile against `count` keys from `first` on; both are multiples of `P::kKeys`.
+// The keys of the block that holds key `first`, and its scales.
 template <typename P>
-void attend_keys(const Tile<P>& t, int64_t first, int64_t count) {
-  using T = typename P::T;
+CORE_INLINE void ask_for_keys(const Tile<P>& t, int64_t first) {
+  using S = typename P::S;
+  int64_t per_head = head_elements<S>(t.a.block_size, t.a.head_dim), elements = t.a.block_size * t.a.head_dim;
+  for_blocks(t, first, 1, 0, [&](const S* keys, int64_t, int64_t, int64_t) {
+    ask_for(keys, per_head);
+    if (Format<S>::kScaled) ask_for(keys + t.a.kv_heads * per_head + elements, per_head - elements);
+  });
+}
+
+// Products of the tile's queries and `count` keys from `first` on, read where they lie.
+template <typename P>
+void multiply_keys(const Tile<P>& t, int64_t first, int64_t count) {
   const core_attention_args& a = t.a;
-  for_blocks(t, first, count, 0, [&](const T* keys, int64_t offset, int64_t at, int64_t here) {
-    const T* values = keys + a.kv_heads * a.block_size * a.head_dim;
-    if (t.rows() <= kAskRows) ask_for(values + offset * a.head_dim, here * a.head_dim);
+  int64_t to_values = a.kv_heads * head_elements<typename P::S>(a.block_size, a.head_dim);
+  for_blocks(t, first, count, 0, [&](const typename P::S* keys, int64_t offset, int64_t at, int64_t here) {
+    if (t.rows() <= kAskRows) ask_for(keys + to_values + offset * a.head_dim, here * a.head_dim);
     P::scores(t.q(), keys, t.s() + at, t.keys(), t.rows(), a.head_dim, a.block_size, offset, here);
   });
+}
+
+// Adds the tile's weights times the values of those keys.
+template <typename P>
+void multiply_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
+  const core_attention_args& a = t.a;
+  const float* corrections = t.corrections();  // applied by the first block's product
+  for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t at, int64_t here) {
+    int64_t seen = t.range.last_key - first - at < here ? t.range.last_key - first - at : here;
+    if (t.rows() <= kAskRows && first + count + at < end) ask_for_keys(t, first + count + at);
+    P::accumulate(t.p() + P::words(at), P::words(t.keys()), values, t.o(), corrections, t.rows(), a.head_dim, offset,
+                  seen);
+    corrections = nullptr;
+  });
+}
+
+// The same two with copies of `kTileKeys` keys at a time.
+template <typename P>
+void multiply_copied_keys(const Tile<P>& t, int64_t first, int64_t count) {
+  const core_attention_args& a = t.a;
+  int64_t readable = round_up(t.range.last_key, 16) - first;  // a step of the products may be longer than a block
+  for (int64_t done = 0; done < count; done += kTileKeys) {
+    int64_t keys = count - done < kTileKeys ? count - done : kTileKeys;
+    int64_t present = readable - done < keys ? readable - done : keys;
+    for_blocks(t, first + done, present, 0, [&](const typename P::S* block, int64_t offset, int64_t at, int64_t here) {
+      copy_keys(block, t.copy(), at, a.head_dim, a.block_size, offset, here);
+    });
+    for (int64_t k = 0; k < keys; k += kPanelKeys) {
+      int64_t here = keys - k < kPanelKeys ? keys - k : kPanelKeys;
+      P::scores(t.q(), t.copy() + k * a.head_dim, t.s() + done + k, t.keys(), t.rows(), a.head_dim, kPanelKeys, 0, here);
+    }
+  }
+}
+
+template <typename P>
+void multiply_copied_values(const Tile<P>& t, int64_t first, int64_t count) {
+  const core_attention_args& a = t.a;
+  int64_t seen = t.range.last_key - first < count ? t.range.last_key - first : count;
+  for (int64_t done = 0; done < seen; done += kTileKeys) {
+    int64_t tokens = seen - done < kTileKeys ? seen - done : kTileKeys;
+    for_blocks(t, first + done, tokens, 1, [&](const typename P::S* block, int64_t offset, int64_t at, int64_t here) {
+      copy_values(block, t.copy() + at * a.head_dim, a.head_dim, offset, here);
+    });
+    clear_values(t.copy(), a.head_dim, tokens, P::kKeys);
+    P::accumulate(t.p() + P::words(done), P::words(t.keys()), t.copy(), t.o(), done == 0 ? t.corrections() : nullptr,
+                  t.rows(), a.head_dim, 0, tokens);
+  }
+}
+
+// Gathers the scales of `count` keys from `first` on, as far as there are tokens.
+template <typename P>
+void gather_scales(const Tile<P>& t, int64_t first, int64_t count) {
+  const core_attention_args& a = t.a;
+  int64_t present = t.range.last_key - first < count ? t.range.last_key - first : count;
+  for (int64_t part = 0; part < 2; ++part) {
+    float* to = part == 0 ? t.key_scales() : t.value_scales();
+    for_blocks(t, first, present, part, [&](const typename P::S* block, int64_t offset, int64_t at, int64_t here) {
+      std::memcpy(to + at, scales_of(block, a.block_size, a.head_dim) + offset, static_cast<size_t>(here) * 4);
+    });
+  }
+}
+
+// The tile against `count` keys from `first` on, of those before `end`; all are multiples of `P::kKeys`.
+template <typename P>
+void attend_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
+  if constexpr (Format<typename P::S>::kScaled) gather_scales(t, first, count);
+  if constexpr (P::kCopied) {
+    multiply_copied_keys(t, first, count);
+  } else {
+    multiply_keys(t, first, count);
+  }
   for (int64_t r = 0; r < t.rows(); ++r) {
     int64_t position = t.position(r);
     int64_t low = t.lowest(position) - first, high = position + 1 - first;
-    int64_t limit = t.last_key - first;  // a split ends before the row does
+    int64_t limit = t.range.last_key - first;  // a split ends before the row does
     high = high < limit ? high : limit;
-    softmax_row(t, r, low > 0 ? low : 0, high < count ? high : count, count);
+    low = low < 0 ? 0 : low < count ? low : count;
+    softmax_row(t, r, low, high < count ? high : count, count);
   }
-  bool fresh = true;  // the first block's product also applies the corrections
-  for_blocks(t, first, count, 1, [&](const T* values, int64_t offset, int64_t at, int64_t here) {
-    int64_t seen = t.last_key - first - at < here ? t.last_key - first - at : here;
-    P::accumulate(t.p() + P::words(at), P::words(t.keys()), values, t.o(),
-                            fresh ? t.corrections() : nullptr, t.rows(), a.head_dim, offset, seen);
-    fresh = false;
-  });
+  if constexpr (P::kCopied) {
+    multiply_copied_values(t, first, count);
+  } else {
+    multiply_values(t, first, count, end);
+  }
 }
 
 template <typename P>
 void attend(const Tile<P>& t) {
   load_queries(t);
   P::enter(t.rows());
-  int64_t first = t.first_key / P::kKeys * P::kKeys, end = round_up(t.last_key, P::kKeys);
+  int64_t first = t.range.first_key / P::kKeys * P::kKeys, end = round_up(t.range.last_key, P::kKeys);
   for (int64_t key = first; key < end; key += t.keys()) {
-    attend_keys(t, key, end - key < t.keys() ? end - key : t.keys());
+    attend_keys(t, key, end - key < t.keys() ? end - key : t.keys(), end);
   }
   P::leave();
 }
 
+template <typename P, typename Q>
+void write_row(const Tile<P>& t, int64_t r) {
+  const core_attention_args& a = t.a;
+  Q* out = static_cast<Q*>(a.out) + t.token(r) * a.out_stride + t.query_head(r) * a.head_dim;
+  float inverse = Format<typename P::S>::kUnit / t.sums()[r];
+  for (int64_t d = 0; d < a.head_dim; d += kLanes) store(out + d, load(t.o() + r * a.head_dim + d) * inverse);
+}
+
 template <typename P>
 void write_rows(const Tile<P>& t) {
-  using T = typename P::T;
-  const core_attention_args& a = t.a;
   for (int64_t r = 0; r < t.rows(); ++r) {
-    int64_t token = a.query_starts[t.row] + t.begin + r / t.plan.group;
-    T* out = static_cast<T*>(a.out) + token * a.out_stride + (t.head * t.plan.group + r % t.plan.group) * a.head_dim;
-    float inverse = 1.0f / t.sums()[r];
-    for (int64_t d = 0; d < a.head_dim; d += kLanes) store(out + d, load(t.o() + r * a.head_dim + d) * inverse);
+    t.a.dtype == CORE_BF16 ? write_row<P, bf16>(t, r) : write_row<P, float>(t, r);
   }
 }
 
 template <typename P>
 void write_partial(const Tile<P>& t, float* partial) {
-  const core_attention_args& a = t.a;
-  int64_t floats = t.plan.group * a.head_dim;
+  int64_t group = t.plan.group, floats = group * t.a.head_dim;
   std::memcpy(partial, t.o(), static_cast<size_t>(floats) * 4);
-  std::memcpy(partial + floats, t.maxima(), static_cast<size_t>(t.plan.group) * 4);
-  std::memcpy(partial + floats + t.plan.group, t.sums(), static_cast<size_t>(t.plan.group) * 4);
+  std::memcpy(partial + floats, t.maxima(), static_cast<size_t>(group) * 4);
+  for (int64_t g = 0; g < group; ++g) {
+    partial[floats + group + g] = t.sums()[g] * (1.0f / Format<typename P::S>::kUnit);
+  }
 }
 
 // Joins the partial results of one decode row and kv head.
@@ -229,33 +198,45 @@ inline int64_t splits_of(const core_attention_args& a, const Plan& plan, int64_t
   return most < 1 ? 1 : most < plan.splits ? most : plan.splits;
 }
 
-// A unit of work, told by its number within the row.
+// Attends, and writes the rows of `out`, or else the partial result.
 template <typename P>
+void run_tile(const core_attention_args& a, const Plan& plan, char* scratch, const Range& range, float* partial) {
+  Tile<P> tile{a, plan, scratch, tile_layout(plan.tile_rows, a.head_dim), range};
+  attend(tile);
+  partial == nullptr ? write_rows(tile) : write_partial(tile, partial);
+}
+
+// A unit of work, told by its number within the row.
+template <typename Few, typename Many>
 void run_unit(const core_attention_args& a, const Plan& plan, char* scratch, float* partials, int64_t row,
               int64_t unit) {
-  TileLayout layout = tile_layout(plan.tile_rows, a.head_dim);
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row], length = a.seq_lens[row];
+  Range range{row, 0, 0, 1, 0, length};
+  float* partial = nullptr;
   if (queries == 1) {
-    int64_t splits = splits_of(a, plan, row), head = unit / splits, split = unit % splits;
+    int64_t splits = splits_of(a, plan, row), split = unit % splits;
     int64_t low = a.window > 0 && length > a.window ? length - a.window : 0;
     // No range begins inside a step of the products: its keys would be seen by two ranges.
     auto cut = [&](int64_t i) {
       return i == 0 ? low : i == splits ? length : (low + (length - low) * i / splits) / kCut * kCut;
     };
-    Tile<P> tile{a, plan, scratch, row, head, 0, 1, cut(split), cut(split + 1), layout};
-    attend(tile);
-    if (splits == 1) return write_rows(tile);
-    int64_t place = (row * a.kv_heads + head) * plan.splits + split;
-    return write_partial(tile, partials + place * partial_floats(plan.group, a.head_dim));
+    range.head = unit / splits;
+    range.first_key = cut(split);
+    range.last_key = cut(split + 1);
+    int64_t place = (row * a.kv_heads + range.head) * plan.splits + split;
+    if (splits > 1) partial = partials + place * partial_floats(plan.group, a.head_dim);
+  } else {
+    // Later tiles see more keys: hand them out first, so that threads finish together.
+    int64_t tiles = ceil_div(queries, plan.tile_queries);
+    range.head = unit % a.kv_heads;
+    range.begin = (tiles - 1 - unit / a.kv_heads) * plan.tile_queries;
+    range.end = range.begin + plan.tile_queries < queries ? range.begin + plan.tile_queries : queries;
+    range.last_key = length - queries + range.end;
+    int64_t position = length - queries + range.begin;
+    range.first_key = a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
   }
-  // Later tiles see more keys: hand them out first, so that threads finish together.
-  int64_t tiles = ceil_div(queries, plan.tile_queries), head = unit % a.kv_heads;
-  int64_t begin = (tiles - 1 - unit / a.kv_heads) * plan.tile_queries;
-  int64_t end = begin + plan.tile_queries < queries ? begin + plan.tile_queries : queries;
-  Tile<P> tile{a, plan, scratch, row, head, begin, end, 0, length - queries + end, layout};
-  tile.first_key = tile.lowest(length - queries + begin);
-  attend(tile);
-  write_rows(tile);
+  bool few = (range.end - range.begin) * plan.group <= kFewTileRows;
+  few ? run_tile<Few>(a, plan, scratch, range, partial) : run_tile<Many>(a, plan, scratch, range, partial);
 }
 
 inline int64_t units_of(const core_attention_args& a, const Plan& plan, int64_t row) {
@@ -273,13 +254,25 @@ inline int64_t work_of(const core_attention_args& a) {
   return work * a.heads * a.head_dim;
 }
 
-template <typename P>
-void attention(const core_attention_args& a) {
+inline void merge_all(const core_attention_args& a, const Plan& plan, const float* partials,
+                      std::atomic<int64_t>& ticket) {
+  for (int64_t next = ticket.fetch_add(1); next < a.rows * a.kv_heads; next = ticket.fetch_add(1)) {
+    int64_t row = next / a.kv_heads, head = next % a.kv_heads;
+    int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_of(a, plan, row) : 1;
+    if (splits == 1) continue;
+    const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
+    a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head) : merge<float>(a, plan, own, splits, row, head);
+  }
+}
+
+// `Few` and `Many` are the `Products` of tiles of few and of many query vectors.
+template <typename Few, typename Many>
+void attend_batch(const core_attention_args& a) {
   constexpr int64_t small = 1 << 16;
   int64_t threads = work_of(a) < small ? 1 : a.threads;
   core_attention_args sized = a;
   sized.threads = threads;
-  Plan plan = make_plan(sized, a.rows, P::kTileRows);
+  Plan plan = make_plan(sized, a.rows, Many::kTileRows);
   int64_t each = tile_layout(plan.tile_rows, a.head_dim).bytes;
   auto scratch = static_cast<char*>(a.scratch);
   auto partials = reinterpret_cast<float*>(scratch + each * a.threads);
@@ -294,29 +287,65 @@ void attention(const core_attention_args& a) {
         if (++row < a.rows) units = units_of(a, plan, row);
         continue;
       }
-      run_unit<P>(a, plan, mine, partials, row, next - before);
+      run_unit<Few, Many>(a, plan, mine, partials, row, next - before);
       next = ticket.fetch_add(1);
     }
     if (plan.splits == 1) return;
     all_attended.wait(team);
-    for (int64_t next = merging.fetch_add(1); next < a.rows * a.kv_heads; next = merging.fetch_add(1)) {
-      int64_t at = next / a.kv_heads, head = next % a.kv_heads;
-      int64_t splits = a.query_starts[at + 1] - a.query_starts[at] == 1 ? splits_of(a, plan, at) : 1;
-      if (splits == 1) continue;
-      const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
-      merge<typename P::T>(a, plan, own, splits, at, head);
-    }
+    merge_all(a, plan, partials, merging);
   });
+}
+
+// A cache whose elements lie one by one.
+template <typename S>
+void attend_cache(const core_attention_args& a) {
+  using Few = Products<S, Loops<Widened<S>>, false>;
+#if defined(__AMX_BF16__)
+  if (a.dtype == CORE_BF16 && a.head_dim % 32 == 0) return attend_batch<Few, Products<S, Tiles, true>>(a);
+#endif
+  attend_batch<Few, Products<S, Loops<Widened<float>>, true>>(a);
+}
+
+template <>
+void attend_cache<float>(const core_attention_args& a) {
+  using Direct = Products<float, Loops<Widened<float>>, false>;
+  attend_batch<Direct, Direct>(a);
+}
+
+template <>
+void attend_cache<bf16>(const core_attention_args& a) {
+#if defined(__AMX_BF16__)
+  using Direct = Products<bf16, Tiles, false>;
+  if (a.dtype == CORE_BF16 && a.head_dim % 32 == 0 && a.block_size % 32 == 0) return attend_batch<Direct, Direct>(a);
+#elif defined(CORE_ATTENTION_DOT)
+  using Direct = Products<bf16, Loops<Dot>, false>;
+  if (a.dtype == CORE_BF16) return attend_batch<Direct, Direct>(a);
+#endif
+  attend_batch<Products<bf16, Loops<Widened<bf16>>, false>, Products<bf16, Loops<Widened<float>>, true>>(a);
 }
 
 }  // namespace
 
 void attention(const core_attention_args* a) {
-  if (a->dtype == CORE_F32) return attention<Loops<Float32>>(*a);
-#if defined(__AMX_BF16__)
-  if (a->head_dim % 32 == 0 && a->block_size % 32 == 0) return attention<Tiles>(*a);
-#endif
-  attention<Loops<BFloat16>>(*a);
+  switch (a->kv_dtype) {
+    case CORE_F32: return attend_cache<float>(*a);
+    case CORE_BF16: return attend_cache<bf16>(*a);
+    case CORE_F16: return attend_cache<f16>(*a);
+    case CORE_F8_E4M3: return attend_cache<e4m3>(*a);
+    case CORE_F8_E5M2: return attend_cache<e5m2>(*a);
+    default: return attend_cache<i8>(*a);
+  }
+}
+
+void store_kv(const core_store_kv_args* a) {
+  switch (a->kv_dtype) {
+    case CORE_F32: return store_kv<float>(*a);
+    case CORE_BF16: return store_kv<bf16>(*a);
+    case CORE_F16: return store_kv<f16>(*a);
+    case CORE_F8_E4M3: return store_kv<e4m3>(*a);
+    case CORE_F8_E5M2: return store_kv<e5m2>(*a);
+    default: return store_kv<i8>(*a);
+  }
 }
 
 }  // namespace CORE_VARIANT

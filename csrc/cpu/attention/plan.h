@@ -6,8 +6,10 @@
 namespace core {
 namespace {
 
-constexpr int64_t kMostTileRows = 48;  // query vectors (queries x heads of one kv head) that share a pass over the keys
-constexpr int64_t kTileKeys = 128;     // keys per pass: the scores of a tile, 24 KiB, stay in the first cache level
+constexpr int64_t kMostTileRows = 96;  // query vectors (queries x heads of one kv head) that share a pass over the keys
+constexpr int64_t kFewTileRows = 8;    // up to this many read the cache itself, more a copy in the products' own form
+constexpr int64_t kTileKeys = 128;     // keys per pass, and per copy
+constexpr int64_t kPanelKeys = 32;    // keys that lie together in a copy
 constexpr int64_t kWideKeys = 512;     // the same for tiles of few rows
 constexpr int64_t kAskRows = 16;       // tiles of few rows wait for memory: they ask for values ahead
 constexpr int64_t kSplitKeys = 256;    // a decode row is not split into shorter ranges than this
@@ -35,9 +37,10 @@ inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_r
   return p;
 }
 
-// Scratch of one thread: queries, scores, probabilities, accumulators, then per row maximum, sum and correction.
+// Scratch of one thread: queries, scores, probabilities, accumulators, per row maximum, sum and correction, a copy of
+// keys or values, scales of keys and of values.
 struct TileLayout {
-  int64_t q, s, p, o, stats, bytes;
+  int64_t q, s, p, o, stats, copy, scales, bytes;
 };
 
 inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim) {
@@ -47,7 +50,9 @@ inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim) {
   t.p = t.s + round_up(tile_rows * kTileKeys * 4, kAlign);
   t.o = t.p + round_up(tile_rows * kTileKeys * 4, kAlign);
   t.stats = t.o + round_up(tile_rows * head_dim * 4, kAlign);
-  t.bytes = t.stats + round_up(tile_rows * 3 * 4, kAlign);
+  t.copy = t.stats + round_up(tile_rows * 3 * 4, kAlign);
+  t.scales = t.copy + kTileKeys * head_dim * 4;
+  t.bytes = t.scales + 2 * kWideKeys * 4;
   return t;
 }
 

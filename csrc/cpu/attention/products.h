@@ -1,17 +1,19 @@
 // The two products of attention, per element type: queries by keys, weights by values.
 #pragma once
 
+#include "attention/formats.h"
 #include "attention/plan.h"
-#include "common/vec.h"
 
 namespace core {
 namespace CORE_VARIANT {
 namespace {
 
 // Register tiles: query vectors (`kRows` of the element type) x vectors of keys for scores, x vectors of dimensions for
-// values. 16 registers allow 4 x 2; AVX-512 has 32.
-#if defined(__AVX512F__)
+// values. 16 registers allow 6 x 2 where a multiply-add takes no register of its own; AVX-512 and NEON have 32.
+#if defined(__AVX512F__) || defined(__aarch64__)
 constexpr int64_t kFewRows = 4, kManyRows = 6, kDims = 4;
+#elif defined(__AVX2__)
+constexpr int64_t kFewRows = 4, kManyRows = 6, kDims = 2;
 #else
 constexpr int64_t kFewRows = 4, kManyRows = 4, kDims = 2;
 #endif
@@ -31,59 +33,40 @@ CORE_INLINE void with_rows(int64_t count, const Body& body) {
   body(Count<Most>{});
 }
 
-// float32: keys dimension by dimension, values token by token.
-struct Float32 {
-  using T = float;
+// Keys dimension by dimension, values token by token, widened to float32 as they are read.
+template <typename S>
+struct Widened {
+  using T = S;
   using Query = float;
   using Weight = float;
   static constexpr int64_t kPack = 1, kWords = 1, kRows = kManyRows;
+  static constexpr bool kBfloat16Queries = false;
 
-  static void load_query(const float* q, float* out, int64_t head_dim) {
-    std::memcpy(out, q, static_cast<size_t>(head_dim) * 4);
+  template <typename Q>
+  static void load_query(const Q* q, float* out, int64_t head_dim) {
+    for (int64_t d = 0; d < head_dim; d += kLanes) store(out + d, load(q + d));
   }
   CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
 
   struct Vector {
     vf v;
   };
-  CORE_INLINE static Vector vector(const float* p) { return {load(p)}; }
+  CORE_INLINE static Vector vector(const S* p) { return {load(p)}; }
   CORE_INLINE static vf multiply(vf sum, const float* broadcast, Vector b) { return sum + *broadcast * b.v; }
 };
 
-// Processors with AMX make one dot product of pairs in the time of four multiply-adds: there, widening is faster.
-#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
-// bfloat16 in pairs, with the dot product of pairs.
-struct BFloat16 {
-  using T = bf16;
-  using Query = uint32_t;
-  using Weight = uint32_t;
-  static constexpr int64_t kPack = 2, kWords = 1, kRows = kManyRows;
-
-  static void load_query(const bf16* q, uint32_t* out, int64_t head_dim) {
-    std::memcpy(out, q, static_cast<size_t>(head_dim) * 2);
-  }
-  CORE_INLINE static void store_weights(uint32_t* p, int64_t k, vf weights) {
-    store(reinterpret_cast<bf16*>(p) + k, weights);
-  }
-
-  struct Vector {
-    vu v;
-  };
-  CORE_INLINE static Vector vector(const bf16* p) { return {load_bits(p)}; }
-  CORE_INLINE static vf multiply(vf sum, const uint32_t* broadcast, Vector b) {
-    return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(vu)splat_bits(*broadcast), (__m512bh)b.v);
-  }
-};
-#else
 // bfloat16 in pairs, widened on the way: a shift gives the first of each pair, a mask the second.
-struct BFloat16 {
+template <>
+struct Widened<bf16> {
   using T = bf16;
   using Query = float;
   using Weight = float;
   static constexpr int64_t kPack = 2, kWords = 2, kRows = kFewRows;
+  static constexpr bool kBfloat16Queries = false;
 
-  static void load_query(const bf16* q, float* out, int64_t head_dim) {
-    for (int64_t d = 0; d < head_dim; ++d) out[d] = to_float(q[d]);
+  template <typename Q>
+  static void load_query(const Q* q, float* out, int64_t head_dim) {
+    for (int64_t d = 0; d < head_dim; d += kLanes) store(out + d, load(q + d));
   }
   CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
 
@@ -98,6 +81,37 @@ struct BFloat16 {
     return sum + broadcast[0] * b.first + broadcast[1] * b.second;
   }
 };
+
+// Processors with AMX make one dot product of pairs in the time of four multiply-adds: there, widening is faster.
+#if (defined(__AVX512BF16__) && !defined(__AMX_BF16__)) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define CORE_ATTENTION_DOT 1
+// bfloat16 in pairs, with the dot product of pairs; bfloat16 queries.
+struct Dot {
+  using T = bf16;
+  using Query = uint32_t;
+  using Weight = uint32_t;
+  static constexpr int64_t kPack = 2, kWords = 1, kRows = kManyRows;
+  static constexpr bool kBfloat16Queries = true;
+
+  static void load_query(const bf16* q, uint32_t* out, int64_t head_dim) {
+    std::memcpy(out, q, static_cast<size_t>(head_dim) * 2);
+  }
+  CORE_INLINE static void store_weights(uint32_t* p, int64_t k, vf weights) {
+    store(reinterpret_cast<bf16*>(p) + k, weights);
+  }
+
+  struct Vector {
+    vu v;
+  };
+  CORE_INLINE static Vector vector(const bf16* p) { return {load_bits(p)}; }
+  CORE_INLINE static vf multiply(vf sum, const uint32_t* broadcast, Vector b) {
+#if defined(__aarch64__)
+    return (vf)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)b.v, (bfloat16x8_t)splat_bits(*broadcast));
+#else
+    return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(vu)splat_bits(*broadcast), (__m512bh)b.v);
+#endif
+  }
+};
 #endif
 
 // The loops, written once for every element type `E`. A "step" is one dimension (scores) or one token (values), or a
@@ -108,7 +122,7 @@ struct Loops : E {
   using Query = typename E::Query;
   using Weight = typename E::Weight;
   static constexpr int64_t kPack = E::kPack, kWords = E::kWords;
-  static constexpr int64_t kTileRows = kMostTileRows, kKeys = 16;  // keys come in multiples of kKeys
+  static constexpr int64_t kTileRows = 48, kKeys = 16;  // keys come in multiples of kKeys
 
   // Around the products of one tile of query vectors.
   static void enter(int64_t) {}

@@ -4,8 +4,8 @@
 // product wants its second operand in, so blocks are loaded as they lie. C takes 2 x 2 tiles; A and B two each.
 #pragma once
 
+#include "attention/formats.h"
 #include "attention/plan.h"
-#include "common/vec.h"
 
 namespace core {
 namespace CORE_VARIANT {
@@ -21,7 +21,8 @@ struct Tiles {
   using T = bf16;
   using Query = bf16;
   using Weight = bf16;
-  static constexpr int64_t kTileRows = 32, kRows = 16, kInner = 32, kKeys = 32;
+  static constexpr bool kBfloat16Queries = true;
+  static constexpr int64_t kTileRows = 32, kRows = 16, kRound = 32, kInner = 32, kKeys = 32;
 
   static constexpr int64_t words(int64_t elements) { return elements; }
 
@@ -37,12 +38,14 @@ struct Tiles {
       config.bytes[i] = 64;
       config.rows[i] = static_cast<uint8_t>(i >= 6 ? 16 : i == 2 || i == 3 || i == 5 ? second : first);
     }
+    // gcc's _tile_loadconfig tells the compiler of 8 bytes only: it would drop the other stores.
+    __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
   }
 
+  // For tiles of this many rows. More than 32 take several rounds, each with full tiles but for the last.
   static void enter(int64_t rows) {
-    // Groups of more than 32 heads take several rounds, each with full tiles but for the last.
-    if (rows <= kTileRows) configure(rows < kRows ? rows : kRows, rows > kRows ? rows - kRows : kRows);
+    configure(rows < kRows ? rows : kRows, rows > kRows && rows < kRound ? rows - kRows : kRows);
   }
   static void leave() { _tile_release(); }
 
@@ -82,12 +85,14 @@ struct Tiles {
  private:
   template <typename Body>
   CORE_INLINE static void for_row_blocks(int64_t rows, const Body& body) {
-    if (rows <= kTileRows) return body(0, rows > kRows);
-    for (int64_t r = 0; r < rows; r += kTileRows) {
-      int64_t left = rows - r < kTileRows ? rows - r : kTileRows;
-      configure(left < kRows ? left : kRows, left > kRows ? left - kRows : kRows);
-      body(r, left > kRows);
-    }
+    if (rows <= kRound) return body(0, rows > kRows);
+    int64_t r = 0;
+    for (; r + kRound <= rows; r += kRound) body(r, true);
+    if (r == rows) return;
+    int64_t left = rows - r;
+    configure(left < kRows ? left : kRows, left > kRows ? left - kRows : kRows);
+    body(r, left > kRows);
+    configure(kRows, kRows);
   }
 
   CORE_INLINE static void clear(bool two) {

@@ -5,9 +5,10 @@
 
 namespace core {
 
-// In order: a processor that has one level has those before it.
-enum class Isa : int { base = 0, avx2, avx512, avx512_vnni, avx512_bf16, amx };
-constexpr int kIsaCount = 6;
+// In order: a processor that has one level has those before it that belong to its family; the two families never meet,
+// and the other's variants are nullptr.
+enum class Isa : int { base = 0, avx2, avx512, avx512_vnni, avx512_bf16, amx, neon_dot, neon_bf16 };
+constexpr int kIsaCount = 8;
 
 // The level in use.
 Isa isa();
@@ -56,4 +57,14 @@ struct Variants {
 #define CORE_AMX(f) f
 #else
 #define CORE_AMX(f) nullptr
+#endif
+#ifdef CORE_HAVE_NEON_DOT
+#define CORE_NEON_DOT(f) f
+#else
+#define CORE_NEON_DOT(f) nullptr
+#endif
+#ifdef CORE_HAVE_NEON_BF16
+#define CORE_NEON_BF16(f) f
+#else
+#define CORE_NEON_BF16(f) nullptr
 #endif

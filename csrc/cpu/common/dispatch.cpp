@@ -7,12 +7,31 @@
 #if defined(__linux__) && defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__linux__) && defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace core {
 namespace {
 
-constexpr const char* kNames[kIsaCount] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx"};
+constexpr const char* kNames[kIsaCount] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx",
+                                            "neon_dot", "neon_bf16"};
+
+#if defined(__linux__) && defined(__aarch64__)
+Isa best_neon() {
+  constexpr unsigned long dot = 1ul << 20, bf16 = 1ul << 14;  // HWCAP_ASIMDDP, HWCAP2_BF16
+  bool dots = (getauxval(AT_HWCAP) & dot) != 0, bfloats = (getauxval(AT_HWCAP2) & bf16) != 0;
+  Isa found = Isa::base;
+#ifdef CORE_HAVE_NEON_DOT
+  if (dots) found = Isa::neon_dot;
+#ifdef CORE_HAVE_NEON_BF16
+  if (dots && bfloats) found = Isa::neon_bf16;
+#endif
+#endif
+  (void)dots, (void)bfloats;
+  return found;
+}
+#endif
 
 #if defined(__linux__) && defined(__x86_64__) && defined(CORE_HAVE_AMX)
 // CPUID leaf 7 tells AMX; gcc 12's __builtin_cpu_supports does not know its name.
@@ -30,8 +49,8 @@ bool amx_permitted() {
 }
 
 bool amx_usable() { return amx_in_processor() && amx_permitted(); }
-#else
-bool amx_usable() { return false; }
+#elif defined(__x86_64__)
+[[maybe_unused]] bool amx_usable() { return false; }
 #endif
 
 Isa best() {
@@ -60,14 +79,23 @@ Isa best() {
 #else
   return Isa::avx2;
 #endif
+#elif defined(__linux__) && defined(__aarch64__)
+  return best_neon();
 #else
   return Isa::base;
 #endif
 }
 
+// Levels of the other family are unknown here.
 int level_of(const char* name) {
   for (int level = 0; level < kIsaCount; ++level) {
-    if (std::strcmp(name, kNames[level]) == 0) return level;
+    bool arm = level > static_cast<int>(Isa::amx);
+#if defined(__aarch64__)
+    bool here = level == 0 || arm;
+#else
+    bool here = !arm;
+#endif
+    if (here && std::strcmp(name, kNames[level]) == 0) return level;
   }
   return -1;
 }
@@ -91,7 +119,7 @@ Isa isa() { return static_cast<Isa>(current().load(std::memory_order_relaxed)); 
 }  // namespace core
 
 // Grows whenever an argument struct or an entry changes; the loader refuses a library of another number.
-CORE_API int64_t core_cpu_abi() { return 1; }
+CORE_API int64_t core_cpu_abi() { return 3; }
 
 // Name of the level in use.
 CORE_API const char* core_cpu_isa() { return core::kNames[static_cast<int>(core::isa())]; }

@@ -11,6 +11,8 @@ enum core_dtype : int64_t {
   CORE_F16 = 2,
   CORE_I8 = 3,
   CORE_U8 = 4,
+  CORE_F8_E4M3 = 5,  // these two: elements of a KV cache
+  CORE_F8_E5M2 = 6,
 };
 
 // Marks a function that Python or an op program calls.

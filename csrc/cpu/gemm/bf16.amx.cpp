@@ -28,25 +28,28 @@ void pack_rows(const Call& call, int64_t begin, int64_t end) {
 }
 
 void tile(const Call& call, const Tile& where, const char* scratch, float* out) {
-  int64_t panel_bytes = call.inputs * 2 * kPanel;
-  const char* w = scratch != nullptr ? scratch : static_cast<const char*>(call.args->w) + where.panel * panel_bytes;
-  multiply<false>(call, where, w, panel_bytes, call.inputs / kBlock, out);
+  int64_t panel_bytes = call.inputs * 2 * kPanel;  // of bf16, whatever the panel was widened from
+  const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
+  bool once = scratch == nullptr && call.args->m <= kFewRows;
+  multiply<false>(call, where, w, panel_bytes, call.inputs / kBlock, once, out);
 }
 
 constexpr Kernel widening(void (*expand)(const Call&, const Tile&, char*)) {
   return {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, expanded_bytes<kWide>, expand, enter, leave};
 }
 
+template <typename F>
+constexpr Kernel widening_blocks() {
+  return widening(expand_blocks<F>);
+}
+
 }  // namespace
 
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[8];
+extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[kBlockFormats];
 const Kernel bf16_kernel = {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, nullptr, nullptr, enter, leave};
 const Kernel w8a16_kernel = widening(expand_int8);
-const Kernel wide_block_kernels[8] = {widening(expand_blocks<Q4_0>), widening(expand_blocks<Q4_1>),
-                                      widening(expand_blocks<Q5_0>), widening(expand_blocks<Q5_1>),
-                                      widening(expand_blocks<Q8_0>), widening(expand_blocks<Q4_K>),
-                                      widening(expand_blocks<Q5_K>), widening(expand_blocks<Q6_K>)};
+const Kernel wide_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(widening_blocks);
 }  // namespace amx
 }  // namespace gemm
 }  // namespace core

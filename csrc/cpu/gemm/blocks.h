@@ -9,10 +9,11 @@
 //   6 bits  the same and two more lines: bits 2g, 2g + 1 of a byte in the first are those of line
 //           g, in the second those of line 4 + g.
 //
-// Scales of a panel, apart from the codes, `h` a float16 and `b` a byte for each of 16 channels:
+// Scales of a panel, after its codes, `h` a float16 and `b` a byte for each of 16 channels:
 //
 //   Q4_0 Q5_0 Q8_0  a block: h scale
 //   Q4_1 Q5_1       a block: h scale, h minimum
+//   Q4_64 Q4_128    2 or 4 blocks: h scale, h minimum
 //   Q4_K Q5_K       8 blocks: h scale, h minimum, then 8 times b scale, b minimum (unsigned, to be multiplied)
 //   Q6_K            8 blocks: h scale, then 8 times b scale of inputs 0-15, b of inputs 16-31 (signed)
 #pragma once
@@ -28,24 +29,31 @@ constexpr int kVecs = 16 / kLanes;  // vectors of a line
 
 enum class Scales { plain, minimum, nested, halves };
 
-template <int Bits, int Zero, Scales Kind>
+template <core_gemm_format Format, int Bits, int Zero, Scales Kind>
 struct Blocks {
   static constexpr int bits = Bits, zero = Zero;
   static constexpr Scales kind = Kind;
-  static constexpr int64_t code_bytes = Bits == 8 ? 512 : Bits == 6 ? 384 : Bits == 5 ? 320 : 256;
-  static constexpr int64_t group = Kind == Scales::plain || Kind == Scales::minimum ? 1 : 8;  // blocks sharing scales
-  static constexpr int64_t scale_bytes =
-      Kind == Scales::plain ? 32 : Kind == Scales::minimum ? 64 : Kind == Scales::nested ? 320 : 288;
+  static constexpr bool has_minimum = Kind == Scales::minimum || Kind == Scales::nested;
+  static constexpr int64_t code_bytes = kStorage[Format].codes;
+  static constexpr int64_t group = kStorage[Format].group;  // blocks sharing scales
+  static constexpr int64_t scale_bytes = kStorage[Format].scales;
 };
 
-typedef Blocks<4, 8, Scales::plain> Q4_0;
-typedef Blocks<4, 0, Scales::minimum> Q4_1;
-typedef Blocks<5, 16, Scales::plain> Q5_0;
-typedef Blocks<5, 0, Scales::minimum> Q5_1;
-typedef Blocks<8, 128, Scales::plain> Q8_0;
-typedef Blocks<4, 0, Scales::nested> Q4_K;
-typedef Blocks<5, 0, Scales::nested> Q5_K;
-typedef Blocks<6, 32, Scales::halves> Q6_K;
+typedef Blocks<CORE_GEMM_Q4_0, 4, 8, Scales::plain> Q4_0;
+typedef Blocks<CORE_GEMM_Q4_1, 4, 0, Scales::minimum> Q4_1;
+typedef Blocks<CORE_GEMM_Q5_0, 5, 16, Scales::plain> Q5_0;
+typedef Blocks<CORE_GEMM_Q5_1, 5, 0, Scales::minimum> Q5_1;
+typedef Blocks<CORE_GEMM_Q8_0, 8, 128, Scales::plain> Q8_0;
+typedef Blocks<CORE_GEMM_Q4_K, 4, 0, Scales::nested> Q4_K;
+typedef Blocks<CORE_GEMM_Q5_K, 5, 0, Scales::nested> Q5_K;
+typedef Blocks<CORE_GEMM_Q6_K, 6, 32, Scales::halves> Q6_K;
+typedef Blocks<CORE_GEMM_Q4_64, 4, 0, Scales::minimum> Q4_64;
+typedef Blocks<CORE_GEMM_Q4_128, 4, 0, Scales::minimum> Q4_128;
+
+// What `kernels` has for each block format, in their order.
+#define CORE_BLOCK_FORMATS(kernel)                                                                             \
+  {kernel<Q4_0>(), kernel<Q4_1>(), kernel<Q5_0>(), kernel<Q5_1>(), kernel<Q8_0>(), kernel<Q4_K>(),             \
+   kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>()}
 
 CORE_INLINE vf load_halves(const char* from) {
 #if defined(__AVX512F__)
@@ -81,9 +89,8 @@ struct BlockScale {
 template <typename F>
 CORE_INLINE BlockScale group_scale(const char* scales, int v) {
   const char* at = scales + v * kLanes * 2;
-  bool has_minimum = F::kind == Scales::minimum || F::kind == Scales::nested;
   vf scale = load_halves(at);
-  return {scale, scale, has_minimum ? load_halves(at + 32) : vf{}};
+  return {scale, scale, F::has_minimum ? load_halves(at + 32) : vf{}};
 }
 
 template <typename F>

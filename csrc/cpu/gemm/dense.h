@@ -20,7 +20,7 @@ constexpr int kVecs = 16 / kLanes;  // vectors of a line
 
 #if defined(__AVX512F__)
 constexpr int kRows = 6, kWide = 4;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(__aarch64__)
 constexpr int kRows = 6, kWide = 1;
 #else
 constexpr int kRows = 2, kWide = 1;
@@ -154,8 +154,8 @@ constexpr Tiles<F> make_tiles(std::index_sequence<I...>) {
 template <typename F>
 void run_tile(const Call& call, const Tile& where, const char* scratch, float* out) {
   static constexpr Tiles<F> tiles = make_tiles<F>(std::make_index_sequence<F::rows * F::panels>());
-  int64_t panel_bytes = call.inputs / F::inputs * 64;
-  const char* w = scratch != nullptr ? scratch : static_cast<const char*>(call.args->w) + where.panel * panel_bytes;
+  int64_t panel_bytes = scratch != nullptr ? call.inputs / F::inputs * 64 : call.panel_bytes;
+  const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
   tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes, w,
                                              panel_bytes, ceil_div(call.args->k, F::inputs), out);
 }

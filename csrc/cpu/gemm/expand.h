@@ -23,13 +23,15 @@ CORE_INLINE void store_pair(char* to, vf first, vf second) {
 }
 
 void expand_int8(const Call& call, const Tile& tile, char* scratch) {
-  const char* w = static_cast<const char*>(call.args->w) + tile.panel * kPanel * call.inputs;
-  for (int64_t line = 0; line < tile.panels * call.inputs / 4; ++line) {
-    vi four = reinterpret_cast<vi>(load_bits(w + line * 64));
-    vf a = __builtin_convertvector((four << 24) >> 24, vf), b = __builtin_convertvector((four << 16) >> 24, vf);
-    vf c = __builtin_convertvector((four << 8) >> 24, vf), d = __builtin_convertvector(four >> 24, vf);
-    store_pair(scratch + line * 128, a, b);
-    store_pair(scratch + line * 128 + 64, c, d);
+  for (int64_t panel = 0; panel < tile.panels; ++panel) {
+    const char* w = panel_of(call, tile.panel + panel);
+    for (int64_t line = 0; line < call.inputs / 4; ++line, scratch += 128) {
+      vi four = reinterpret_cast<vi>(load_bits(w + line * 64));
+      vf a = __builtin_convertvector((four << 24) >> 24, vf), b = __builtin_convertvector((four << 16) >> 24, vf);
+      vf c = __builtin_convertvector((four << 8) >> 24, vf), d = __builtin_convertvector(four >> 24, vf);
+      store_pair(scratch, a, b);
+      store_pair(scratch + 64, c, d);
+    }
   }
 }
 
@@ -47,15 +49,17 @@ CORE_INLINE void expand_line(vu codes, vf scale, vf minimum, char* to) {
 template <typename F>
 void expand_blocks(const Call& call, const Tile& tile, char* scratch) {
   int64_t blocks = call.inputs / kBlock;
-  const char* codes = static_cast<const char*>(call.args->w) + tile.panel * blocks * F::code_bytes;
-  const char* scales = static_cast<const char*>(call.args->scales) + tile.panel * (blocks / F::group) * F::scale_bytes;
-  for (int64_t block = 0; block < tile.panels * blocks; ++block, codes += F::code_bytes, scratch += 1024) {
-    const char* shared = scales + block / F::group * F::scale_bytes;
-    BlockScale scale = block_scale<F>(group_scale<F>(shared, 0), shared, block % F::group, 0);
-    vf low = scale.minimum - scale.low * F::zero, high = scale.minimum - scale.high * F::zero;
+  for (int64_t panel = 0; panel < tile.panels; ++panel) {
+    const char* codes = panel_of(call, tile.panel + panel);
+    const char* scales = codes + scales_at(call);
+    for (int64_t block = 0; block < blocks; ++block, codes += F::code_bytes, scratch += 1024) {
+      const char* shared = scales + block / F::group * F::scale_bytes;
+      BlockScale scale = block_scale<F>(group_scale<F>(shared, 0), shared, block % F::group, 0);
+      vf low = scale.minimum - scale.low * F::zero, high = scale.minimum - scale.high * F::zero;
 #pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      expand_line(code_line<F>(codes, g, 0), g < 4 ? scale.low : scale.high, g < 4 ? low : high, scratch + g * 128);
+      for (int g = 0; g < 8; ++g) {
+        expand_line(code_line<F>(codes, g, 0), g < 4 ? scale.low : scale.high, g < 4 ? low : high, scratch + g * 128);
+      }
     }
   }
 }

@@ -14,14 +14,17 @@ CORE_INLINE void keep_first(Best* best, const float* values, int64_t count, int6
   }
 }
 
+// `scale`: of the first panel's channels; those of the next are `next_scale` bytes away.
 template <typename T>
-void finish_row(const float* out, int64_t count, const float* scale, const float* bias, T* y, Best* best,
-                int64_t channel) {
+void finish_row(const float* out, int64_t count, const char* scale, int64_t next_scale, const float* bias, T* y,
+                Best* best, int64_t channel) {
   alignas(64) float values[kLanes];
   for (int64_t i = 0; i < count; i += kLanes) {
     int64_t left = count - i < kLanes ? count - i : kLanes;
     vf value = load(out + i);
-    if (scale != nullptr) value = value * load(scale + i);  // scales are padded
+    if (scale != nullptr) {  // scales are padded
+      value = value * load(reinterpret_cast<const float*>(scale + i / kPanel * next_scale) + i % kPanel);
+    }
     if (bias != nullptr) value = value + (left == kLanes ? load(bias + i) : load_part(bias + i, left));
     if (y != nullptr) {
       if (left == kLanes) {
@@ -54,7 +57,7 @@ void finish_tile(const Call& call, const Tile& tile, const float* out, int64_t s
   int64_t channel = tile.panel * kPanel, count = tile.panels * kPanel;
   if (count > args.n - channel) count = args.n - channel;
   bool scaled = args.format == CORE_GEMM_W8A8 || args.format == CORE_GEMM_W8A16;
-  const float* scale = scaled ? static_cast<const float*>(args.scales) + channel : nullptr;
+  const char* scale = scaled ? panel_of(call, tile.panel) + scales_at(call) : nullptr;
   const float* bias = args.bias == nullptr ? nullptr : args.bias + channel;
   if (!scaled && bias == nullptr && best == nullptr && count == tile.panels * kPanel) {
     T* y = static_cast<T*>(args.y) + tile.row * args.y_stride + channel;
@@ -63,7 +66,8 @@ void finish_tile(const Call& call, const Tile& tile, const float* out, int64_t s
   for (int64_t i = 0; i < tile.rows; ++i) {
     int64_t row = tile.row + i;
     T* y = args.y == nullptr ? nullptr : static_cast<T*>(args.y) + row * args.y_stride + channel;
-    finish_row<T>(out + i * stride, count, scale, bias, y, best == nullptr ? nullptr : best + row, channel);
+    Best* kept = best == nullptr ? nullptr : best + row;
+    finish_row<T>(out + i * stride, count, scale, call.panel_bytes, bias, y, kept, channel);
   }
 }
 

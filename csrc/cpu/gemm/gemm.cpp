@@ -11,21 +11,26 @@ namespace gemm {
 namespace {
 
 constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
-constexpr int64_t kSharedPrepare = 1 << 15;  // activations from which threads share their preparation
+constexpr int64_t kSharedPrepare = 1 << 12;  // activations from which threads share their preparation
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
 
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How the workspace is divided.
+// Few activations are prepared by every thread for itself, which costs less than to wait for each other.
+bool prepared_apart(const core_gemm_args& args) { return args.m <= 1 || args.m * args.k < kSharedPrepare; }
+
+// How the workspace is divided. `rows_each` and `scratch_each` are per thread, the former where rows are prepared apart.
 struct Workspace {
-  int64_t rows, scratch, best, bytes;  // offsets; scratch is per thread
-  int64_t scratch_each;
+  int64_t ordered, rows_each, scratch, scratch_each, best, bytes;  // those without `each` are offsets
 };
 
 Workspace workspace_of(const core_gemm_args& args, const Kernel& kernel) {
   Workspace space{};
   int64_t threads = args.threads > 1 ? args.threads : 1;
-  space.scratch = round_up(kernel.row_bytes(args) * round_up(args.m, kernel.rows), 64);
+  space.ordered = round_up(kernel.row_bytes(args) * round_up(args.m, kernel.rows), 64);
+  int64_t element = args.x_dtype == CORE_F32 ? 4 : 2;
+  space.rows_each = space.ordered + (args.order == nullptr ? 0 : round_up(args.m * args.k * element, 64));
+  space.scratch = space.rows_each * (prepared_apart(args) ? threads : 1);
   space.scratch_each = kernel.scratch_bytes == nullptr ? 0 : round_up(kernel.scratch_bytes(args), 64);
   space.best = space.scratch + space.scratch_each * threads;
   space.bytes = space.best + round_up(threads * args.m * static_cast<int64_t>(sizeof(Best)), 64);
@@ -55,17 +60,18 @@ Grid grid_of(int64_t threads, int64_t row_tiles, int64_t column_tiles) {
 struct Plan {
   const Kernel* kernel;
   Finish* finish;
+  core_gemm_args args;
   Call call;
+  Workspace space;
   Grid grid;
   int64_t tile_rows, row_tiles, column_tiles, chunk;  // chunk: row tiles whose activations stay in the cache
-  char* scratch;
-  int64_t scratch_each;
+  bool direct;                                        // the caller's activations are used as they are
   Best* best;
 };
 
 // Asks for the lines of y that a tile of many rows is about to write: they are as many as its rows.
 void expect_results(const Plan& plan, const Tile& tile) {
-  const core_gemm_args& args = *plan.call.args;
+  const core_gemm_args& args = plan.args;
   if (args.y == nullptr || tile.rows < kPanel) return;
   int64_t element = args.y_dtype == CORE_F32 ? 4 : 2;
   char* y = static_cast<char*>(args.y) + (tile.row * args.y_stride + tile.panel * kPanel) * element;
@@ -84,9 +90,13 @@ void run_rows(const Plan& plan, Tile tile, int64_t row_end, const char* scratch,
   }
 }
 
+void start_best(Best* best, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) best[row] = {-__builtin_inff(), 0};
+}
+
 // The share of one place of the grid.
 void run_part(const Plan& plan, int64_t part) {
-  const core_gemm_args& args = *plan.call.args;
+  const core_gemm_args& args = plan.args;
   int64_t part_row = part / plan.grid.columns, part_column = part % plan.grid.columns;
   int64_t row_first = plan.row_tiles * part_row / plan.grid.rows;
   int64_t row_last = plan.row_tiles * (part_row + 1) / plan.grid.rows;
@@ -94,7 +104,9 @@ void run_part(const Plan& plan, int64_t part) {
   int64_t panels = ceil_div(args.n, kPanel), wide = plan.kernel->panels;
   int64_t first = panels * part_column / plan.grid.columns, last = panels * (part_column + 1) / plan.grid.columns;
   Best* best = plan.best == nullptr ? nullptr : plan.best + part_column * args.m;
-  char* scratch = plan.scratch_each == 0 ? nullptr : plan.scratch + part * plan.scratch_each;
+  if (best != nullptr) start_best(best, row_first * plan.tile_rows, smaller(row_last * plan.tile_rows, args.m));
+  char* scratch = static_cast<char*>(args.workspace) + plan.space.scratch + part * plan.space.scratch_each;
+  if (plan.space.scratch_each == 0) scratch = nullptr;
   for (int64_t chunk = row_first; chunk < row_last; chunk += plan.chunk) {
     int64_t row_end = smaller(smaller(chunk + plan.chunk, row_last) * plan.tile_rows, args.m);
     for (int64_t panel = first; panel < last; panel += wide) {
@@ -106,7 +118,7 @@ void run_part(const Plan& plan, int64_t part) {
 }
 
 void merge_best(const Plan& plan) {
-  const core_gemm_args& args = *plan.call.args;
+  const core_gemm_args& args = plan.args;
   for (int64_t row = 0; row < args.m; ++row) {
     Best best = plan.best[row];
     for (int64_t column = 1; column < plan.grid.columns; ++column) {
@@ -124,12 +136,12 @@ int64_t threads_for(const core_gemm_args& args) {
 }
 
 Plan plan_of(const core_gemm_args& args, const Kernel& kernel, int64_t threads) {
-  Workspace space = workspace_of(args, kernel);
-  char* base = static_cast<char*>(args.workspace);
   Plan plan{};
   plan.kernel = &kernel;
   plan.finish = finish();
-  plan.call = {&args, base, kernel.row_bytes(args), padded_inputs(args)};
+  plan.args = args;
+  plan.space = workspace_of(args, kernel);
+  plan.call = {nullptr, nullptr, kernel.row_bytes(args), padded_inputs(args), panel_bytes(args.format, args.k)};
   // Rows are divided evenly: 8 rows are 4 + 4, not 6 + 2.
   plan.row_tiles = ceil_div(args.m, kernel.rows);
   plan.tile_rows = kernel.rows >= kPanel ? kernel.rows : ceil_div(args.m, plan.row_tiles);
@@ -138,10 +150,34 @@ Plan plan_of(const core_gemm_args& args, const Kernel& kernel, int64_t threads) 
   plan.grid = grid_of(threads, plan.row_tiles, plan.column_tiles);
   int64_t tile_bytes = plan.call.row_bytes * plan.tile_rows;
   plan.chunk = tile_bytes > 0 && tile_bytes < kRowsInCache ? kRowsInCache / tile_bytes : 1;
-  plan.scratch = base + space.scratch;
-  plan.scratch_each = space.scratch_each;
-  if (args.best != nullptr) plan.best = reinterpret_cast<Best*>(base + space.best);
+  plan.direct = args.order == nullptr && kernel.direct != nullptr && kernel.direct(args);
+  if (args.best != nullptr) plan.best = reinterpret_cast<Best*>(static_cast<char*>(args.workspace) + plan.space.best);
   return plan;
+}
+
+// Brings rows into the order of the packed weight's inputs.
+template <typename T>
+void reorder(const core_gemm_args& args, T* to, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* from = static_cast<const T*>(args.x) + row * args.x_stride;
+    for (int64_t i = 0; i < args.k; ++i) to[row * args.k + i] = from[args.order[i]];
+  }
+}
+
+// Makes rows `begin .. end - 1` ready; they lie at `rows` in the workspace.
+void prepare(Plan& plan, char* rows, int64_t begin, int64_t end) {
+  core_gemm_args& args = plan.args;
+  if (args.order != nullptr) {
+    char* ordered = rows + plan.space.ordered;
+    if (args.x_dtype == CORE_F32) {
+      reorder(args, reinterpret_cast<float*>(ordered), begin, end);
+    } else {
+      reorder(args, reinterpret_cast<bf16*>(ordered), begin, end);
+    }
+    args.x = ordered;
+    args.x_stride = args.k;
+  }
+  plan.kernel->prepare(plan.call, begin, end);
 }
 
 void work(const Plan& plan, int64_t thread, int64_t team) {
@@ -151,30 +187,38 @@ void work(const Plan& plan, int64_t thread, int64_t team) {
   if (plan.kernel->leave != nullptr) plan.kernel->leave();
 }
 
-void start_best(const Plan& plan) {
-  int64_t count = plan.grid.columns * plan.call.args->m;
-  for (int64_t i = 0; i < count; ++i) plan.best[i] = {-__builtin_inff(), 0};
+// Makes `mine` a copy of the plan for one thread, which reads prepared rows at `rows`.
+void place(const Plan& plan, const char* rows, Plan& mine) {
+  mine = plan;
+  mine.call.args = &mine.args;
+  mine.call.rows = rows;
+  if (!plan.direct) return;
+  mine.call.rows = static_cast<const char*>(plan.args.x);
+  mine.call.row_bytes = plan.args.x_stride * (plan.args.x_dtype == CORE_F32 ? 4 : 2);
 }
 
+// Whatever is outside of the teams may run on each of several threads, see common/parallel.h.
 void run(const core_gemm_args& args) {
   if (args.m <= 0 || args.n <= 0) return;
   const Kernel& kernel = select(args);
   int64_t threads = threads_for(args);
   Plan plan = plan_of(args, kernel, threads);
-  if (plan.best != nullptr) start_best(plan);
-  bool direct = kernel.direct != nullptr && kernel.direct(args);
-  bool shared = !direct && threads > 1 && args.m > 1 && args.m * args.k >= kSharedPrepare;
-  if (direct) {
-    plan.call.rows = static_cast<const char*>(args.x);
-    plan.call.row_bytes = args.x_stride * (args.x_dtype == CORE_F32 ? 4 : 2);
-  } else if (shared) {
+  bool apart = prepared_apart(args);
+  char* workspace = static_cast<char*>(args.workspace);
+  if (!plan.direct && !apart) {
     run_team(threads, [&](int64_t thread, int64_t team) {
-      kernel.prepare(plan.call, args.m * thread / team, args.m * (thread + 1) / team);
+      Plan mine;
+      place(plan, workspace, mine);
+      prepare(mine, workspace, args.m * thread / team, args.m * (thread + 1) / team);
     });
-  } else {
-    kernel.prepare(plan.call, 0, args.m);
   }
-  run_team(threads, [&](int64_t thread, int64_t team) { work(plan, thread, team); });
+  run_team(threads, [&](int64_t thread, int64_t team) {
+    char* rows = workspace + (apart ? thread * plan.space.rows_each : 0);
+    Plan mine;
+    place(plan, rows, mine);
+    if (!plan.direct && apart) prepare(mine, rows, 0, args.m);
+    work(mine, thread, team);
+  });
   if (plan.best != nullptr) merge_best(plan);
 }
 
@@ -192,9 +236,14 @@ CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args) {
     int64_t bytes = rows <= 0 ? 0 : core::gemm::workspace_of(fewer, core::gemm::select(fewer)).bytes;
     if (bytes > most) most = bytes;
   };
-  // Fewer rows may mean another kernel, with a larger need; kernels change at powers of two.
+  // Fewer rows may mean another kernel, or rows that each thread prepares for itself, with a larger need; kernels
+  // change at powers of two.
   for (int64_t rows = 2; rows < args->m; rows *= 2) consider(rows - 1);
+  int64_t apart = args->k > 0 ? (core::gemm::kSharedPrepare - 1) / args->k : args->m;
+  consider(apart < args->m ? apart : args->m - 1);
   consider(args->m - 1);
   consider(args->m);
   return most;
 }
+
+CORE_API int64_t core_cpu_gemm_panel(int64_t format, int64_t k) { return core::gemm::panel_bytes(format, k); }

@@ -4,10 +4,11 @@
 //
 //   panel = 16 channels; inside a panel the inputs k follow each other in lines of 64 bytes, one dword per channel:
 //   f32 1 input, bf16 2 inputs, i8 4 inputs. Channels are padded to 16 and inputs to 32 (i8:
-//   64), with zeros.
-//   Block formats: see blocks.h.
+//   64), with zeros. After the lines come the panel's scales, then zeros up to a multiple of 64 bytes:
+//   W8: 16 float32 scales, 16 int32 sums of the channels' weights. Block formats: see blocks.h.
 //
-// A line is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels; 16 lines are an AMX tile.
+// A panel is all there is to say of its channels: weights are stacked by putting their panels next to each other. A line
+// is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels; 16 lines are an AMX tile.
 #pragma once
 
 #include "common/types.h"
@@ -26,18 +27,19 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_Q4_K = 9,
   CORE_GEMM_Q5_K = 10,
   CORE_GEMM_Q6_K = 11,
-  CORE_GEMM_FORMATS = 12,
+  CORE_GEMM_Q4_64 = 12,   // as Q4_1, but 64 inputs share a scale and a minimum
+  CORE_GEMM_Q4_128 = 13,  // and 128
+  CORE_GEMM_FORMATS = 14,
 };
 
 struct core_gemm_args {
-  const void* x;          // (m, k), rows `x_stride` elements apart
-  const void* w;          // packed weights
-  const void* scales;     // W8*: float32 per channel, padded to 16; block formats: packed scales; else null
-  const int32_t* sums;    // W8A8: sum of each channel's weights, padded to 16; else null
-  const float* bias;      // (n), or null
-  void* y;                // (m, n), rows `y_stride` elements apart; null where only `best` is wanted
-  int64_t* best;          // (m): channel of each row's largest value as y holds it, the lowest of equals; or null
-  void* workspace;        // core_cpu_gemm_workspace() bytes, 64-byte aligned; no two calls at once may share it
+  const void* x;         // (m, k), rows `x_stride` elements apart
+  const void* w;         // packed weights
+  const int32_t* order;  // (k): packed input i meets input order[i] of x; or null
+  const float* bias;     // (n), or null
+  void* y;               // (m, n), rows `y_stride` elements apart; null where only `best` is wanted
+  int64_t* best;         // (m): channel of each row's largest value as y holds it, the lowest of equals; or null
+  void* workspace;       // core_cpu_gemm_workspace() bytes, 64-byte aligned; no two calls at once may share it
   int64_t m, n, k;
   int64_t x_stride, y_stride;
   int64_t x_dtype, y_dtype;  // CORE_F32 or CORE_BF16
@@ -47,5 +49,22 @@ struct core_gemm_args {
 
 CORE_API void core_cpu_gemm(const core_gemm_args* args);
 
-// Bytes of workspace that a call with these shapes and these or fewer rows needs; pointers are not looked at.
+// Bytes of workspace that a call with these shapes and these or fewer rows needs; pointers are not looked at, except
+// whether `order` is null.
 CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args);
+
+// Bytes of a panel of this format with k inputs.
+CORE_API int64_t core_cpu_gemm_panel(int64_t format, int64_t k);
+
+// Rows of a packed weight (n, k), decoded: an embedding that shares its storage with the output projection.
+struct core_lookup_args {
+  const void* w;
+  const int64_t* ids;  // (count), not checked
+  void* out;           // (count, k)
+  int64_t count, k;
+  int64_t out_dtype;  // CORE_F32 or CORE_BF16
+  int64_t format;
+  int64_t threads;
+};
+
+CORE_API void core_cpu_lookup(const core_lookup_args* args);

@@ -39,9 +39,8 @@ void pack_rows(const Call& call, int64_t begin, int64_t end) {
 }
 
 void tile(const Call& call, const Tile& where, const char*, float* out) {
-  int64_t panel_bytes = call.inputs * kPanel;
-  const char* w = static_cast<const char*>(call.args->w) + where.panel * panel_bytes;
-  multiply<true>(call, where, w, panel_bytes, call.inputs / kStep, out);
+  bool once = call.args->m <= kFewRows;
+  multiply<true>(call, where, panel_of(call, where.panel), call.panel_bytes, call.inputs / kStep, once, out);
   for (int64_t row = 0; row < where.rows; ++row) {
     vf scale = splat(*scales_of(call, where.row + row));
     for (int64_t i = 0; i < kWide * kPanel; i += kLanes) {

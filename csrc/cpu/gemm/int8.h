@@ -16,7 +16,7 @@ constexpr int64_t kHeader = 64;  // bytes before a row's values
 
 #if defined(__AVX512F__)
 constexpr int kRows = 6, kWide = 4;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(__aarch64__)
 constexpr int kRows = 4, kWide = 1;
 #else
 constexpr int kRows = 2, kWide = 1;
@@ -29,11 +29,20 @@ constexpr int kAhead = 1024;  // bytes ahead of its use that a line of one or tw
 // of the channel's weights too low.
 constexpr int64_t kValueBytes = 1;
 CORE_INLINE void put_values(vi values, char* to) { store_bytes(values ^ 0x80, to); }
-CORE_INLINE vi first_sum(const int32_t* sums) { return reinterpret_cast<vi>(load_bits(sums)) * -128; }
+CORE_INLINE vi first_sum(const char* sums) { return reinterpret_cast<vi>(load_bits(sums)) * -128; }
 CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
   int32_t four;
   std::memcpy(&four, x, 4);
   return (vi)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(four), (__m512i)weights);
+}
+#elif defined(__ARM_FEATURE_DOTPROD)
+constexpr int64_t kValueBytes = 1;
+CORE_INLINE void put_values(vi values, char* to) { store_bytes(values, to); }
+CORE_INLINE vi first_sum(const char*) { return vi{}; }
+CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
+  uint32_t four;
+  std::memcpy(&four, x, 4);
+  return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)weights, (int8x16_t)splat_bits(four));
 }
 #else
 // Products of pairs of 16-bit integers: activations are stored as such, in the order 0 2 1 3: shifts bring out the
@@ -46,7 +55,7 @@ CORE_INLINE void put_values(vi values, char* to) {
     std::memcpy(to + i * 2, wide, 8);
   }
 }
-CORE_INLINE vi first_sum(const int32_t*) { return vi{}; }
+CORE_INLINE vi first_sum(const char*) { return vi{}; }
 CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
   uint32_t even, odd;
   std::memcpy(&even, x, 4);
@@ -56,13 +65,14 @@ CORE_INLINE vi dot_line(vi sum, vu weights, const char* x) {
 }
 #endif
 
+// `sums`: of the first panel's channels, those of the next are `panel_bytes` away as its weights are.
 template <int M, int P>
-void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const int32_t* sums,
+void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t lines, const char* sums,
           float* out) {
   vi acc[M][P][kVecs];
   for (int p = 0; p < P; ++p) {
     for (int v = 0; v < kVecs; ++v) {
-      for (int i = 0; i < M; ++i) acc[i][p][v] = first_sum(sums + p * kPanel + v * kLanes);
+      for (int i = 0; i < M; ++i) acc[i][p][v] = first_sum(sums + p * panel_bytes + v * kVecBytes);
     }
   }
   const char* values = x + kHeader;
@@ -91,7 +101,7 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
   }
 }
 
-typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const int32_t*, float*);
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, const char*, float*);
 
 struct Tiles {
   TileOf* at[kRows][kWide];
@@ -106,11 +116,10 @@ constexpr Tiles make_tiles(std::index_sequence<I...>) {
 
 void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   static constexpr Tiles tiles = make_tiles(std::make_index_sequence<kRows * kWide>());
-  int64_t panel_bytes = call.inputs * kPanel;
-  tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes,
-                                             static_cast<const char*>(call.args->w) + where.panel * panel_bytes,
-                                             panel_bytes, ceil_div(call.args->k, 4),
-                                             call.args->sums + where.panel * kPanel, out);
+  const char* w = panel_of(call, where.panel);
+  tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes, w,
+                                             call.panel_bytes, ceil_div(call.args->k, 4), w + scales_at(call) + 64,
+                                             out);
 }
 
 template <typename From>

@@ -10,12 +10,36 @@ constexpr int64_t kPanel = 16;       // channels of a panel
 constexpr int64_t kBlock = 32;       // inputs of an AMX tile of bf16 and of a GGUF block
 constexpr int64_t kMostRows = 32;    // of one tile
 constexpr int64_t kMostPanels = 4;
+constexpr int kBlockFormats = CORE_GEMM_FORMATS - CORE_GEMM_Q4_0;
+
+// What a panel consists of.
+struct Storage {
+  int64_t codes;   // bytes of 32 inputs
+  int64_t group;   // blocks of 32 inputs that share scales
+  int64_t scales;  // bytes of a group's scales
+  int64_t tail;    // bytes of what is said once
+};
+
+constexpr Storage kStorage[CORE_GEMM_FORMATS] = {
+    {2048, 1, 0, 0},  {1024, 1, 0, 0},  {512, 1, 0, 128}, {512, 1, 0, 128}, {256, 1, 32, 0},
+    {256, 1, 64, 0},  {320, 1, 32, 0},  {320, 1, 64, 0},  {512, 1, 32, 0},  {256, 8, 320, 0},
+    {320, 8, 320, 0}, {384, 8, 288, 0}, {256, 2, 64, 0},  {256, 4, 64, 0}};
 
 namespace {
 // Inputs with their padding: whole AMX tiles, which are 32 inputs of bf16 and 64 of int8.
-inline int64_t padded_inputs(const core_gemm_args& args) {
-  bool bytes = args.format == CORE_GEMM_W8A8 || args.format == CORE_GEMM_W8A16;
-  return round_up(args.k, bytes ? 64 : 32);
+inline int64_t padded_inputs(int64_t format, int64_t k) {
+  return round_up(k, format == CORE_GEMM_W8A8 || format == CORE_GEMM_W8A16 ? 64 : 32);
+}
+inline int64_t padded_inputs(const core_gemm_args& args) { return padded_inputs(args.format, args.k); }
+
+// Bytes of the lines of a panel, after which its scales begin, and of all of it.
+inline int64_t line_bytes(int64_t format, int64_t k) {
+  return padded_inputs(format, k) / kBlock * kStorage[format].codes;
+}
+inline int64_t panel_bytes(int64_t format, int64_t k) {
+  const Storage& storage = kStorage[format];
+  int64_t groups = ceil_div(padded_inputs(format, k) / kBlock, storage.group);
+  return round_up(line_bytes(format, k) + groups * storage.scales + storage.tail, 64);
 }
 }  // namespace
 
@@ -25,6 +49,7 @@ struct Call {
   const char* rows;   // activations in the kernel's form: the caller's own or those in the workspace
   int64_t row_bytes;  // from one row to the next
   int64_t inputs;     // k, padded
+  int64_t panel_bytes;
 };
 
 // A tile of the result: `rows` rows and `panels` panels.
@@ -37,6 +62,14 @@ struct Best {
   float value;
   int64_t channel;
 };
+
+namespace {
+// The first panel of a tile, and what of it comes after the lines.
+inline const char* panel_of(const Call& call, int64_t panel) {
+  return static_cast<const char*>(call.args->w) + panel * call.panel_bytes;
+}
+inline int64_t scales_at(const Call& call) { return line_bytes(call.args->format, call.args->k); }
+}  // namespace
 
 struct Kernel {
   int64_t rows, panels;  // of a full tile

@@ -13,11 +13,11 @@ namespace gemm {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kRows = 8;
+constexpr int kRows = 8, kWide = 4;
 #elif defined(__AVX2__)
-constexpr int kRows = 4;
+constexpr int kRows = 4, kWide = 1;
 #else
-constexpr int kRows = 2;
+constexpr int kRows = 2, kWide = 1;
 #endif
 
 constexpr int kAhead = 1024;  // bytes ahead of its use that a block for one or two rows is asked for
@@ -37,6 +37,9 @@ CORE_INLINE vi dot_codes(vi sum, vu codes, const int8_t* x) {
   uint32_t four;
   std::memcpy(&four, x, 4);
   vu values = splat_bits(four);
+#if defined(__ARM_FEATURE_DOTPROD)
+  if (Bits <= 7) return (vi)vdotq_s32((int32x4_t)sum, (int8x16_t)codes, (int8x16_t)values);
+#endif
 #if defined(__AVX512VNNI__)
   return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)codes, (__m512i)values);
 #else
@@ -62,7 +65,6 @@ template <typename F, int M>
 CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
                            int64_t row_bytes) {
   constexpr bool halves = F::kind == Scales::halves;
-  constexpr bool minimum = F::kind == Scales::minimum || F::kind == Scales::nested;
   auto row = [&](int i) { return reinterpret_cast<const XBlock*>(x + i * row_bytes); };
 #pragma GCC unroll 2
   for (int half = 0; half < (halves ? 2 : 1); ++half) {
@@ -79,54 +81,72 @@ CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& 
 #pragma GCC unroll 8
     for (int i = 0; i < M; ++i) {
       acc[i * kVecs + v] += __builtin_convertvector(sum[i], vf) * (factor * row(i)->scale);
-      if (minimum && half == 0) acc[i * kVecs + v] += scale.minimum * row(i)->sum;
+      if (F::has_minimum && half == 0) acc[i * kVecs + v] += scale.minimum * row(i)->sum;
     }
   }
 }
 
-template <typename F, int M>
-void tile(const char* x, int64_t row_bytes, const char* codes, const char* scales, int64_t blocks, float* out) {
-  vf acc[M * kVecs] = {};
-  for (int64_t first = 0; first < blocks; first += F::group, scales += F::scale_bytes) {
-    BlockScale group[kVecs];
+// M rows by P panels, whose scales are `scales` bytes after their codes.
+template <typename F, int M, int P>
+void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t blocks,
+          float* out) {
+  vf acc[P][M * kVecs] = {};
+  for (int64_t first = 0; first < blocks; first += F::group) {
+    BlockScale group[P][kVecs];
+    const char* shared = w + scales + first / F::group * F::scale_bytes;
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) group[v] = group_scale<F>(scales, v);
-    for (int64_t block = 0; block < F::group; ++block, codes += F::code_bytes, x += sizeof(XBlock)) {
-      if (M <= 2) {
-        for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + kAhead + at);
-      }
+    for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVecs; ++v) {
-        add_block<F, M>(acc, codes, v, block_scale<F>(group[v], scales, block, v), x, row_bytes);
+      for (int v = 0; v < kVecs; ++v) group[p][v] = group_scale<F>(shared + p * panel_bytes, v);
+    }
+    for (int64_t block = 0; block < F::group; ++block, x += sizeof(XBlock)) {
+      const char* codes = w + (first + block) * F::code_bytes;
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p, codes += panel_bytes) {
+        if (M <= 2) {
+          for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + kAhead + at);
+        }
+#pragma GCC unroll 4
+        for (int v = 0; v < kVecs; ++v) {
+          BlockScale scale = block_scale<F>(group[p][v], shared + p * panel_bytes, block, v);
+          add_block<F, M>(acc[p], codes, v, scale, x, row_bytes);
+        }
       }
     }
   }
+#pragma GCC unroll 4
+  for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 8
-  for (int i = 0; i < M; ++i) {
+    for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) store(out + i * kPanel + v * kLanes, acc[i * kVecs + v]);
+      for (int v = 0; v < kVecs; ++v) store(out + (i * kWide + p) * kPanel + v * kLanes, acc[p][i * kVecs + v]);
+    }
   }
 }
 
-typedef void TileOf(const char*, int64_t, const char*, const char*, int64_t, float*);
+typedef void TileOf(const char*, int64_t, const char*, int64_t, int64_t, int64_t, float*);
 
+// One row by several panels, which are as many streams from memory; other rows by one panel.
 struct Tiles {
-  TileOf* at[kRows];
+  TileOf* row[kWide];
+  TileOf* rows[kRows];
 };
 
-template <typename F, size_t... I>
-constexpr Tiles make_tiles(std::index_sequence<I...>) {
-  return {{&tile<F, I + 1>...}};
+template <typename F, size_t... I, size_t... J>
+constexpr Tiles make_tiles(std::index_sequence<I...>, std::index_sequence<J...>) {
+  return {{&tile<F, 1, I + 1>...}, {&tile<F, J + 1, 1>...}};
 }
 
 template <typename F>
 void run_tile(const Call& call, const Tile& where, const char*, float* out) {
-  static constexpr Tiles tiles = make_tiles<F>(std::make_index_sequence<kRows>());
-  int64_t blocks = call.inputs / kBlock;
-  tiles.at[where.rows - 1](
-      call.rows + where.row * call.row_bytes, call.row_bytes,
-      static_cast<const char*>(call.args->w) + where.panel * blocks * F::code_bytes,
-      static_cast<const char*>(call.args->scales) + where.panel * (blocks / F::group) * F::scale_bytes, blocks, out);
+  static constexpr Tiles tiles = make_tiles<F>(std::make_index_sequence<kWide>(), std::make_index_sequence<kRows>());
+  int64_t blocks = call.inputs / kBlock, scales = scales_at(call);
+  const char* x = call.rows + where.row * call.row_bytes;
+  const char* w = panel_of(call, where.panel);
+  if (where.rows == 1) return tiles.row[where.panels - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, out);
+  for (int64_t p = 0; p < where.panels; ++p, w += call.panel_bytes, out += kPanel) {
+    tiles.rows[where.rows - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, out);
+  }
 }
 
 template <typename F, typename From>
@@ -174,17 +194,15 @@ int64_t quantized_bytes(const core_gemm_args& args) {
 
 template <typename F>
 constexpr Kernel block_kernel() {
-  return {kRows,   1,       nullptr, quantized_bytes, quantize_rows<F>, run_tile<F>,
+  return {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows<F>, run_tile<F>,
           nullptr, nullptr, nullptr, nullptr};
 }
 
 }  // namespace
 
 namespace CORE_VARIANT {
-extern const Kernel block_kernels[8];
-const Kernel block_kernels[8] = {block_kernel<Q4_0>(), block_kernel<Q4_1>(), block_kernel<Q5_0>(),
-                                 block_kernel<Q5_1>(), block_kernel<Q8_0>(), block_kernel<Q4_K>(),
-                                 block_kernel<Q5_K>(), block_kernel<Q6_K>()};
+extern const Kernel block_kernels[kBlockFormats];
+const Kernel block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(block_kernel);
 }  // namespace CORE_VARIANT
 }  // namespace gemm
 }  // namespace core

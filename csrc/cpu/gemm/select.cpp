@@ -5,8 +5,6 @@
 namespace core {
 namespace gemm {
 
-constexpr int kBlockFormats = CORE_GEMM_FORMATS - CORE_GEMM_Q4_0;
-
 namespace base {
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
 }
@@ -22,9 +20,14 @@ extern const Kernel w8a8_kernel, block_kernels[kBlockFormats];
 namespace avx512_bf16 {
 extern const Kernel bf16_kernel, w8a16_kernel;
 }
+namespace neon_dot {
+extern const Kernel w8a8_kernel, block_kernels[kBlockFormats];
+}
+namespace neon_bf16 {
+extern const Kernel dot_kernel;
+}
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel;
-extern const Kernel block_kernels[kBlockFormats], wide_block_kernels[kBlockFormats];
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, wide_block_kernels[kBlockFormats];
 }  // namespace amx
 
 namespace {
@@ -34,13 +37,15 @@ typedef const Kernel* const Levels[kIsaCount];
 constexpr Levels kF32 = {&base::f32_kernel, CORE_AVX2(&avx2::f32_kernel), CORE_AVX512(&avx512::f32_kernel),
                          nullptr, nullptr, nullptr};
 constexpr Levels kBf16 = {&base::bf16_kernel, CORE_AVX2(&avx2::bf16_kernel), CORE_AVX512(&avx512::bf16_kernel),
-                          nullptr, CORE_AVX512_BF16(&avx512_bf16::bf16_kernel), CORE_AMX(&amx::bf16_kernel)};
+                          nullptr, CORE_AVX512_BF16(&avx512_bf16::bf16_kernel), CORE_AMX(&amx::bf16_kernel), nullptr,
+                          CORE_NEON_BF16(&neon_bf16::dot_kernel)};
 constexpr Levels kW8A8 = {&base::w8a8_kernel,
                           CORE_AVX2(&avx2::w8a8_kernel),
                           CORE_AVX512(&avx512::w8a8_kernel),
                           CORE_AVX512_VNNI(&avx512_vnni::w8a8_kernel),
                           nullptr,
-                          CORE_AMX(&amx::w8a8_kernel)};
+                          CORE_AMX(&amx::w8a8_kernel),
+                          CORE_NEON_DOT(&neon_dot::w8a8_kernel)};
 constexpr Levels kW8A16 = {&base::w8a16_kernel,
                            CORE_AVX2(&avx2::w8a16_kernel),
                            CORE_AVX512(&avx512::w8a16_kernel),
@@ -52,23 +57,16 @@ constexpr Levels kBlocks = {base::block_kernels,
                             CORE_AVX512(avx512::block_kernels),
                             CORE_AVX512_VNNI(avx512_vnni::block_kernels),
                             nullptr,
-                            CORE_AMX(amx::block_kernels)};
-// Many rows: integers keep AMX waiting for the scales of each block, bf16 does not.
-constexpr Levels kWideBlocks = {base::block_kernels,
-                                CORE_AVX2(avx2::block_kernels),
-                                CORE_AVX512(avx512::block_kernels),
-                                CORE_AVX512_VNNI(avx512_vnni::block_kernels),
-                                nullptr,
-                                CORE_AMX(amx::wide_block_kernels)};
+                            CORE_AMX(amx::wide_block_kernels),
+                            CORE_NEON_DOT(neon_dot::block_kernels)};
 
 // Rows from which a kernel is faster than the one of the level below, all powers of two (gemm.cpp counts on it).
 constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
 constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
-constexpr int64_t kWideBlockRows = 64;  // widening blocks to bf16 pays
-constexpr int64_t kBlockRows = 8;    // AMX for block formats: their panels are unpacked first
+constexpr int64_t kWideRows = 32;   // widening blocks to bf16 pays; integers would keep AMX waiting for their scales
 
 const Kernel* pick(const Levels& levels, Isa most) {
-  int level = static_cast<int>(isa() < most ? isa() : most);
+  int level = static_cast<int>(isa() < most || isa() > Isa::amx ? isa() : most);  // `most` speaks of x86 only
   while (level > 0 && levels[level] == nullptr) --level;
   return levels[level];
 }
@@ -87,10 +85,8 @@ const Kernel& select(const core_gemm_args& args) {
     case CORE_GEMM_W8A16:
       // Float32 activations are not rounded to bf16 only because they are many.
       return *pick(kW8A16, args.x_dtype == CORE_BF16 && args.m >= kExpandRows ? Isa::amx : Isa::avx512_vnni);
-    default: {
-      const Levels& levels = args.m >= kWideBlockRows ? kWideBlocks : kBlocks;
-      return pick(levels, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
-    }
+    default:
+      return pick(kBlocks, args.m >= kWideRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
   }
 }
 

@@ -13,7 +13,9 @@ namespace gemm {
 namespace {
 
 constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kWide = 4;  // panels of a tile of the result
+constexpr int64_t kWide = 4;       // panels of a tile of the result
+constexpr int64_t kAhead = 4096;   // bytes ahead of its use that a weight is asked for, where it is used once
+constexpr int64_t kFewRows = 64;   // rows up to which weights come from memory rather than from the L2 cache
 
 struct alignas(64) Config {
   uint8_t palette, start, reserved[14];
@@ -44,9 +46,17 @@ inline void clear_sums() {
   _tile_zero(3);
 }
 
+// Asks for a tile: loads of tiles wait for memory one after another.
+template <bool Fetch>
+inline void fetch(const char* from) {
+  if (!Fetch) return;
+#pragma GCC unroll 16
+  for (int64_t at = 0; at < kTileBytes; at += 64) _mm_prefetch(from + kAhead + at, _MM_HINT_T1);
+}
+
 // 32 rows by 2 panels: `a` and `b` are the first tiles, the second row of tiles and the second panel `a_next` and
 // `b_next` bytes from them; `out` gets float32 or int32.
-template <bool Integer>
+template <bool Integer, bool Fetch>
 void square(const char* a, int64_t a_next, const char* b, int64_t b_next, int64_t steps, void* out, int64_t out_bytes) {
   clear_sums();
   for (int64_t step = 0; step < steps; ++step, a += kTileBytes, b += kTileBytes) {
@@ -54,7 +64,9 @@ void square(const char* a, int64_t a_next, const char* b, int64_t b_next, int64_
     _tile_loadd(6, b, 64);
     _tile_loadd(7, b + b_next, 64);
     CORE_DOT(0, 4, 6)
+    fetch<Fetch>(b);
     CORE_DOT(1, 4, 7)
+    fetch<Fetch>(b + b_next);
     _tile_loadd(5, a + a_next, 64);
     CORE_DOT(2, 5, 6)
     CORE_DOT(3, 5, 7)
@@ -67,7 +79,7 @@ void square(const char* a, int64_t a_next, const char* b, int64_t b_next, int64_
 }
 
 // 16 rows by 4 panels, the bytes from the first panel to each: four streams of weights, because with two the processor
-// fetches too little ahead.
+// fetches too little ahead (and with four more is no use).
 template <bool Integer>
 void flat(const char* a, const char* b, const int64_t* panel, int64_t steps, void* out, int64_t out_bytes) {
   clear_sums();
@@ -93,8 +105,8 @@ void flat(const char* a, const char* b, const int64_t* panel, int64_t steps, voi
 
 // A tile of the result; `w`: its first panel, whose next is `panel_bytes` away. Panels that are not there are computed
 // as the last one, for nobody.
-template <bool Integer>
-void multiply(const Call& call, const Tile& where, const char* w, int64_t panel_bytes, int64_t steps, float* out) {
+template <bool Integer, bool Fetch>
+void multiply_tile(const Call& call, const Tile& where, const char* w, int64_t panel_bytes, int64_t steps, float* out) {
   const char* x = call.rows + where.row * call.row_bytes;
   int64_t last = (where.panels - 1) * panel_bytes, panel[kWide];
   for (int i = 0; i < kWide; ++i) panel[i] = i * panel_bytes < last ? i * panel_bytes : last;
@@ -102,7 +114,18 @@ void multiply(const Call& call, const Tile& where, const char* w, int64_t panel_
   if (where.rows <= 16) return flat<Integer>(x, w, panel, steps, out, out_bytes);
   for (int i = 0; i < where.panels; i += 2) {
     const char* pair = w + panel[i];
-    square<Integer>(x, 16 * call.row_bytes, pair, panel[i + 1] - panel[i], steps, out + i * kPanel, out_bytes);
+    square<Integer, Fetch>(x, 16 * call.row_bytes, pair, panel[i + 1] - panel[i], steps, out + i * kPanel, out_bytes);
+  }
+}
+
+// As above; `once`: whether the weights come from memory and are used for one tile.
+template <bool Integer>
+void multiply(const Call& call, const Tile& where, const char* w, int64_t panel_bytes, int64_t steps, bool once,
+              float* out) {
+  if (once) {
+    multiply_tile<Integer, true>(call, where, w, panel_bytes, steps, out);
+  } else {
+    multiply_tile<Integer, false>(call, where, w, panel_bytes, steps, out);
   }
 }
 

@@ -2,9 +2,37 @@
 #include "program/program.h"
 
 #include "common/parallel.h"
+#include "gemm/gemm.h"
 
-CORE_API void core_cpu_run(const core_program_args* args) {
-  for (int64_t i = 0; i < args->count; ++i) args->ops[i].function(args->ops[i].args);
+namespace {
+
+bool is_product(const core_op& op) {
+  return op.function == reinterpret_cast<void (*)(const void*)>(&core_cpu_gemm);
+}
+
+// The weights of the first product among the operations from `first` on: most of what a step reads.
+core::Ahead next_weights(const core_program_args& program, int64_t first) {
+  while (first < program.count && !is_product(program.ops[first])) ++first;
+  if (first >= program.count) return {};
+  auto product = static_cast<const core_gemm_args*>(program.ops[first].args);
+  int64_t panels = product->n / 16;
+  return {static_cast<const char*>(product->w), panels, core_cpu_gemm_panel(product->format, product->k)};
+}
+
+void run_all(void* self) {
+  auto program = static_cast<const core_program_args*>(self);
+  core::expect(next_weights(*program, 0));
+  for (int64_t i = 0; i < program->count; ++i) {
+    const core_op& op = program->ops[i];
+    if (is_product(op)) core::expect(next_weights(*program, i + 1));
+    op.function(op.args);
+  }
+}
+
+}  // namespace
+
+CORE_API int64_t core_cpu_run(const core_program_args* args) {
+  return core::with_crew(args->threads, run_all, const_cast<core_program_args*>(args));
 }
 
 // Does nothing: what a call costs is measured with it.

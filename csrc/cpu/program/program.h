@@ -14,9 +14,11 @@ struct core_op {
 struct core_program_args {
   const core_op* ops;
   int64_t count;
+  int64_t threads;  // most that an operation uses
 };
 
-// Runs the operations in order.
-void core_cpu_run(const core_program_args* args);
+// Runs the operations in order, all in one parallel region; see common/parallel.h. Returns how many bodies the team
+// shared: each costs a hand-over and a join.
+int64_t core_cpu_run(const core_program_args* args);
 
 }  // extern "C"

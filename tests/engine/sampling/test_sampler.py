@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core.worker.sampling import sampler as sampler_module
-from core.worker.sampling.rng import keyed_uniform
+from core.worker.sampling.rng import keyed_uniforms
 
 
 def test_greedy_takes_the_most_likely(bench, logits):
@@ -81,11 +81,14 @@ def test_different_seeds_and_places_draw_differently(make_bench):
 
 
 def test_keyed_numbers_are_uniform_and_fixed():
-    numbers = np.array([keyed_uniform(seed, index) for seed in (-(2**63), 0, 7, 2**63 - 1) for index in range(2000)])
+    seeds = np.repeat(np.array([-(2**63), 0, 7, 2**63 - 1]), 2000)
+    numbers = keyed_uniforms(seeds, np.tile(np.arange(2000), 4))
     assert numbers.min() >= 0 and numbers.max() < 1
     assert np.abs(np.histogram(numbers, 10, (0, 1))[0] - 800).max() < 120
     assert abs(np.corrcoef(numbers[:2000], numbers[2000:4000])[0, 1]) < 0.1
-    assert keyed_uniform(7, 3) == keyed_uniform(7, 3) != keyed_uniform(3, 7)
+    fixed = keyed_uniforms(np.array([7, 3, 7]), np.array([3, 7, 3]))
+    assert fixed[0] == fixed[2] != fixed[1]
+    assert fixed[0] == 0.3815074326770107
 
 
 def test_unseeded_draws_repeat_under_the_engines_seed(make_bench, logits):
@@ -102,7 +105,7 @@ def test_a_token_of_no_probability_is_never_drawn(make_bench, monkeypatch):
     values = torch.tensor([[-np.inf, -np.inf, 0.0, -np.inf, 0.0, -np.inf, -np.inf, -np.inf]], dtype=torch.float32)
     bench.add(0)
     for number in (0.0, 0.49999, 0.5, 1 - 2**-52):
-        draw = torch.tensor([number], dtype=torch.float64)
+        draw = np.array([number])
         monkeypatch.setattr(bench.sampler._uniforms, "draw", lambda *_, draw=draw: draw)
         assert bench.tokens([0], values)[0] in (2, 4)
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.worker.sampling import truncation
-from core.worker.sampling.truncation import cutoffs
+from core.ops import truncation
+from core.ops.truncation import cutoffs
 
 
 def support(values, top_k, top_p, min_p):

@@ -25,6 +25,7 @@ class Stub:
     usage: bool = True
     port: int = 0
     break_after: int | None = None
+    tokenizes: bool = True
     requests: list = field(default_factory=list)
     open: int = 0
     most_open: int = 0
@@ -65,6 +66,9 @@ class Stub:
     async def _answer(self, path: str, body, writer) -> None:
         if path == "/v1/models":
             self._json(writer, 200, {"data": [{"id": "stub-model"}]})
+        elif path == "/tokenize":
+            text = body["prompt"].split() if self.tokenizes else None
+            self._json(writer, 200 if self.tokenizes else 404, {"tokens": text})
         elif self.failures > 0:
             self.failures -= 1
             self._json(writer, self.fail, {"error": {"message": f"broken {self.failures}"}})

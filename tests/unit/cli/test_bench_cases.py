@@ -78,7 +78,7 @@ def test_all_requests_failed(stub, tmp_path):
 
 def test_no_server_is_a_failure_of_every_request(tmp_path, capsys):
     assert main(["bench", "serve", "--base-url", "http://127.0.0.1:9", "--model", "m", *FAST]) == 1
-    assert "failed: ConnectError" in capsys.readouterr().out
+    assert "failed: connection: no connection to 127.0.0.1:9" in capsys.readouterr().out
 
 
 def test_open_loop_takes_its_time(stub, tmp_path):
@@ -92,6 +92,126 @@ def test_the_seed_makes_prompts_reproducible(stub, tmp_path):
         bench(stub, tmp_path, "--seed", "5", "--max-concurrency", "1")
     prompts = [body["prompt"] for body in stub.bodies]
     assert prompts[:6] == prompts[6:]
+
+
+def test_what_goes_into_a_request(stub, tmp_path):
+    bench(
+        stub,
+        tmp_path,
+        *("--top-p", "0.9", "--top-k", "5", "--repetition-penalty", "1.1", "--logprobs", "2"),
+        *("--header", "x-team=a b", "--request-id-prefix", "run-", "--served-model-name", "alias", "--model", "/m"),
+        *("--trust-remote-code", "--disable-tqdm", "--tokenizer-mode", "auto"),
+    )
+    body = stub.bodies[0]
+    assert (body["top_p"], body["top_k"], body["repetition_penalty"], body["logprobs"]) == (0.9, 5, 1.1, 2)
+    assert {body["model"] for body in stub.bodies} == {"alias"}
+    headers = [headers for path, headers, _ in stub.requests]
+    assert {each["x-team"] for each in headers} == {"a b"}
+    assert sorted(each["x-request-id"] for each in headers) == [f"run-{number}" for number in range(6)]
+
+
+def test_chat_logprobs_are_those_of_chats(stub, tmp_path):
+    bench(stub, tmp_path, "--backend", "openai-chat", "--logprobs", "2", "--chat-template-kwargs", '{"thinking": true}')
+    body = stub.bodies[0]
+    assert (body["logprobs"], body["top_logprobs"], body["chat_template_kwargs"]) == (True, 2, {"thinking": True})
+
+
+def test_adapters_take_turns(stub, tmp_path):
+    bench(stub, tmp_path, "--lora-modules", "a", "b", "--lora-assignment", "round-robin", "--max-concurrency", "1")
+    assert [body["model"] for body in stub.bodies] == ["a", "b", "a", "b", "a", "b"]
+
+
+def test_closed_loop_counts_the_time_in_the_client(stub, tmp_path):
+    metrics = "e2el,client_queue_time,e2el_including_client_queue"
+    _, result = bench(stub, tmp_path, "--max-concurrency", "1", "--percentile-metrics", metrics, "--save-detailed")
+    assert sorted(result["queue_times"]) == result["queue_times"] and result["queue_times"][-1] > 0.03
+    whole = result["mean_e2el_ms"] + result["mean_client_queue_time_ms"]
+    assert result["mean_e2el_including_client_queue_ms"] == pytest.approx(whole)
+    assert 0 < result["client_cpu_share"] < 5 and result["client_max_lag_ms"] >= 0
+
+
+def test_prompts_of_a_file(stub, tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "first", "output_tokens": 2}\n\n{"prompt": "second", "output_tokens": 3}\n')
+    custom = ("--dataset-name", "custom", "--dataset-path", str(path), "--disable-shuffle", "--max-concurrency", "1")
+    bench(stub, tmp_path, *custom, "--custom-output-len", "-1")
+    asked = [(body["prompt"], body["max_tokens"]) for body in stub.bodies]
+    assert asked == [("first", 2), ("second", 3)] * 3
+    bench(stub, tmp_path, *custom, "--output-len", "9")
+    assert {body["max_tokens"] for body in stub.bodies[6:]} == {9}
+
+
+@pytest.mark.parametrize("text", ["{", '{"prompt": 3}', '{"text": "x"}', "[]", ""])
+def test_a_file_without_prompts(stub, tmp_path, capsys, text):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(text)
+    argv = ["--dataset-name", "custom", "--dataset-path", str(path), "--model", "m"]
+    assert main(["bench", "serve", "--base-url", stub.url, *argv]) == 2
+    assert "--dataset-path" in capsys.readouterr().err and stub.bodies == []
+
+
+def test_conversations_are_counted_by_the_server(stub, tmp_path, capsys):
+    file = conversations(tmp_path / "s.json", ("one two three four", "a b c d e"), ("one two three four", "a"))
+    argv = ("--dataset-name", "sharegpt", "--dataset-path", file, "--backend", "openai-chat")
+    status, result = bench(stub, tmp_path, *argv)
+    assert status == 0 and result["completed"] == 6
+    chats = [body for path, _, body in stub.requests if "chat" in path]
+    assert {(body["messages"][0]["content"], body["max_tokens"]) for body in chats} == {("one two three four", 5)}
+    stub.tokenizes = False
+    assert main(["bench", "serve", "--base-url", stub.url, "--model", "m", *argv]) == 2
+    assert "--tokenizer" in capsys.readouterr().err
+
+
+def test_prefixes_that_groups_of_prompts_share(stub, tmp_path):
+    lengths = ("--prefix-repetition-prefix-len", "6", "--prefix-repetition-suffix-len", "2")
+    groups = ("--prefix-repetition-num-prefixes", "3", "--prefix-repetition-output-len", "5")
+    bench(stub, tmp_path, "--dataset-name", "prefix_repetition", *lengths, *groups)
+    prefixes = [tuple(body["prompt"][:6]) for body in stub.bodies]
+    assert sorted(prefixes.count(prefix) for prefix in set(prefixes)) == [2, 2, 2]
+    assert {len(body["prompt"]) for body in stub.bodies} == {8}
+    assert {body["max_tokens"] for body in stub.bodies} == {5}
+
+
+def test_results_are_added_to_a_file(stub, tmp_path):
+    path = tmp_path / "all.jsonl"
+    argv = ["--append-result", "--result-dir", str(tmp_path), "--result-filename", path.name, "--model", "m"]
+    for label in ("a", "b"):
+        assert main(["bench", "serve", "--base-url", stub.url, *FAST, *argv, "--label", label]) == 0
+    assert [json.loads(line)["label"] for line in path.read_text().splitlines()] == ["a", "b"]
+
+
+def test_the_load_waits_for_a_server_that_is_not_ready(stub, tmp_path):
+    stub.failures, stub.fail = 3, 503
+    _, result = bench(stub, tmp_path, "--ready-check-timeout-sec", "20")
+    assert (result["completed"], result["failed"]) == (6, 0)
+    assert len(stub.bodies) == 3 + 1 + 6
+
+
+def test_a_server_that_stays_unready(stub, capsys):
+    stub.failures = 100
+    argv = ["--base-url", stub.url, "--model", "m", *FAST, "--ready-check-timeout-sec", "0.3"]
+    assert main(["bench", "serve", *argv]) == 1
+    assert "CORE-S190" in capsys.readouterr().err
+
+
+@pytest.mark.covers("BENCH-01")
+def test_the_clients_own_cost(tmp_path):
+    path = tmp_path / "client.json"
+    size = ["--num-prompts", "4", "--output-len", "20", "--gap-ms", "1"]
+    assert main(["bench", "client", *size, "--output-json", str(path)]) == 0
+    result = json.loads(path.read_text())
+    assert (result["failed"], result["chunks"]) == (0, 80)
+    assert result["max_chunks_per_second"] == pytest.approx(1e6 / result["cpu_us_per_chunk"])
+
+
+def test_the_name_of_a_ramps_result(stub, tmp_path):
+    argv = ["bench", "serve", "--base-url", stub.url, *FAST, "--save-result", "--result-dir", str(tmp_path / "new")]
+    ramp = ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "100", "--ramp-up-end-rps", "200"]
+    assert main([*argv, *ramp, "--model", "org/m", "--label", "mine"]) == 0
+    (path,) = (tmp_path / "new").iterdir()
+    assert path.name.startswith("mine-ramp-up-linear-100qps-200qps-m-")
+    result = json.loads(path.read_text())
+    assert (result["ramp_up_start_rps"], result["ramp_up_end_rps"], result["request_rate"]) == (100, 200, "inf")
 
 
 def test_the_default_name_of_the_result(stub, tmp_path):
@@ -109,6 +229,12 @@ def test_the_default_name_of_the_result(stub, tmp_path):
         ["--metric-percentiles", "a"],
         ["--request-rate", "0"],
         ["--random-range-ratio", "1"],
+        ["--request-rate", "3", "--ramp-up-strategy", "linear"],
+        ["--dataset-path", "nowhere.json", "--dataset-name", "sharegpt"],
+        ["--dataset-path", "nowhere.json", "--dataset-name", "custom"],
+        ["--custom-output-len", "0"],
+        ["--metadata", "x"],
+        ["--header", "x"],
         ["--num-prompts", "0"],
         ["--extra-body", "[]"],
         ["--extra-body", "{"],
@@ -118,7 +244,7 @@ def test_bad_flags_are_refused_before_any_load(stub, capsys, argv):
     assert main(["bench", "serve", "--base-url", stub.url, *argv]) == 2
     err = capsys.readouterr().err
     assert argv[0] in err or argv[0].lstrip("-") in err
-    assert stub.requests == []
+    assert stub.bodies == []
 
 
 class FakeLLM:
@@ -128,13 +254,24 @@ class FakeLLM:
 
     def __init__(self, **options):
         self.options, self.batches, self.closed = options, [], False
-        self.config = SimpleNamespace(shape=SimpleNamespace(vocab_size=300))
+        self.config = SimpleNamespace(shape=SimpleNamespace(vocab_size=300), files=SimpleNamespace(name="tiny"))
+        self.params = []
         type(self).instances.append(self)
 
+    def get_tokenizer(self):
+        return SimpleNamespace(encode=str.split)
+
     def generate(self, prompts, params):
-        assert all(param.ignore_eos and param.greedy for param in params)
-        self.batches.append([prompt["prompt_token_ids"] for prompt in prompts])
-        return [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[1] * param.max_tokens)]) for param in params]
+        assert all(param.ignore_eos and param.greedy == (param.n == 1) for param in params)
+        self.params += params
+        ids = [prompt.split() if isinstance(prompt, str) else prompt["prompt_token_ids"] for prompt in prompts]
+        self.batches.append(ids)
+        return [
+            SimpleNamespace(
+                prompt_token_ids=given, outputs=[SimpleNamespace(token_ids=[1] * param.max_tokens)] * param.n
+            )
+            for given, param in zip(ids, params)
+        ]
 
     def close(self):
         self.closed = True
@@ -160,8 +297,8 @@ def test_latency(llm, tmp_path, capsys):
     assert len(set(seen)) == len(seen) and {len(ids) for ids in seen} == {5}
     assert max(map(max, seen)) < 300  # the model's own vocabulary
     result = json.loads(path.read_text())
-    assert set(result) == {"avg_latency", "latencies", "percentiles"}
-    assert len(result["latencies"]) == 4
+    assert set(result) - {"profile"} == {"model_id", "avg_latency", "latencies", "percentiles"}
+    assert result["model_id"] == "tiny" and len(result["latencies"]) == 4
     assert result["avg_latency"] == pytest.approx(sum(result["latencies"]) / 4)
     assert list(result["percentiles"]) == ["10", "25", "50", "75", "90", "99"]
     assert "average latency" in capsys.readouterr().out
@@ -178,6 +315,35 @@ def test_throughput(llm, tmp_path):
     assert (result["num_requests"], result["total_num_tokens"], result["total_output_tokens"]) == (5, 5 * (8 + 3), 15)
     assert result["tokens_per_second"] == pytest.approx(result["total_num_tokens"] / result["elapsed_time"])
     assert result["requests_per_second"] == pytest.approx(5 / result["elapsed_time"])
+
+
+def test_several_continuations_count_and_are_sampled(llm, tmp_path):
+    path = tmp_path / "a.json"
+    argv = ["--num-prompts", "2", "--input-len", "4", "--output-len", "3", "--n", "3", "--disable-detokenize"]
+    assert main(["bench", "throughput", *argv, "--output-json", str(path)]) == 0
+    assert json.loads(path.read_text())["total_output_tokens"] == 2 * 3 * 3
+    assert {(param.n, param.detokenize) for param in llm[0].params} == {(3, False)}
+
+
+def conversations(path, *pairs: tuple[str, str]) -> str:
+    turns = [[{"from": "human", "value": asked}, {"from": "gpt", "value": answer}] for asked, answer in pairs]
+    path.write_text(json.dumps([{"conversations": pair} for pair in turns]))
+    return str(path)
+
+
+def test_throughput_of_conversations(llm, tmp_path):
+    path = tmp_path / "a.json"
+    file = conversations(tmp_path / "s.json", ("one two three four", "a b c d e"), ("too short", "a b c d"))
+    argv = ["--dataset-name", "sharegpt", "--dataset-path", file, "--num-prompts", "3", "--warmup", "0"]
+    assert main(["bench", "throughput", *argv, "--output-json", str(path)]) == 0
+    result = json.loads(path.read_text())
+    assert (result["total_output_tokens"], result["total_num_tokens"]) == (15, 3 * (4 + 5))
+    assert llm[0].batches == [[["one", "two", "three", "four"]] * 3]
+
+
+def test_conversations_need_a_file(llm, capsys):
+    assert main(["bench", "throughput", "--dataset-name", "sharegpt"]) == 2
+    assert "--dataset-path" in capsys.readouterr().err
 
 
 def test_the_model_is_released_when_a_run_fails(llm, monkeypatch):
@@ -210,13 +376,37 @@ def test_startup(monkeypatch, tmp_path, capsys):
         return [sys.executable, "-c", SERVER, str(mark)]
 
     monkeypatch.setattr(startup, "_command", command)
-    argv = ["--num-iters", "2", "--warmup", "1", "--model", "tiny", "--api-key", "hunter2"]
+    monkeypatch.setattr(startup, "model_files", lambda options: [mark])
+    dropped: list[list] = []
+    monkeypatch.setattr(startup, "drop_pages", dropped.append)
+    argv = [
+        "--num-iters-cold",
+        "1",
+        "--num-iters-warm",
+        "2",
+        "--warmup",
+        "1",
+        "--model",
+        "tiny",
+        "--api-key",
+        "hunter2",
+    ]
     assert main(["bench", "startup", *argv, "--output-json", str(path)]) == 0
     result = json.loads(path.read_text())
-    assert len(result["startup_times"]) == 2 and all(0.15 <= seconds < 30 for seconds in result["startup_times"])
-    assert result["avg_startup_time"] == pytest.approx(sum(result["startup_times"]) / 2)
-    assert mark.read_text() == "ended ended ended "
-    assert flags == [["--model=tiny"]] * 3
+    assert len(result["cold_startup_times"]) == 1 and len(result["warm_startup_times"]) == 2
+    assert all(0.15 <= seconds < 30 for seconds in result["cold_startup_times"] + result["warm_startup_times"])
+    assert result["avg_warm_startup_time"] == pytest.approx(sum(result["warm_startup_times"]) / 2)
+    assert list(result["cold_startup_percentiles"]) == ["10", "25", "50", "75", "90", "99"]
+    assert mark.read_text() == "ended " * 4
+    assert dropped == [[mark]]
+    assert flags == [["--model=tiny"]] * 4
+
+
+def test_dropping_pages_leaves_the_file_as_it_is(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(b"x" * 100_000)
+    startup.drop_pages([path])
+    assert path.read_bytes() == b"x" * 100_000
 
 
 def test_startup_command_is_the_server():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.api.errors import ConfigError
 from core.cli.bench.arrivals import Arrivals
-from core.cli.bench.metrics import Record, details, meets, parse_goodput, summarize
+from core.cli.bench.metrics import Record, Run, details, meets, parse_goodput, summarize
 from core.cli.bench.prompts import RandomPrompts, as_text
 from core.cli.bench.stats import describe, peak_in_windows, peak_overlap, percentile_key, quantiles
 
@@ -28,7 +28,10 @@ def test_a_scripted_timeline_gives_the_figures_of_a_hand_calculation():
         Record(start=0.0, input_len=99, error="refused"),
     ]
     figures = summarize(
-        records, 2.0, metrics=["ttft", "tpot", "itl", "e2el"], percentiles=[50, 99.9], objectives={"ttft": 250}
+        Run(records, 2.0, client_cpu=0.5),
+        metrics=["ttft", "tpot", "itl", "e2el"],
+        percentiles=[50, 99.9],
+        objectives={"ttft": 250},
     )
     assert figures["completed"] == 3 and figures["failed"] == 1
     assert (figures["total_input_tokens"], figures["total_output_tokens"]) == (40, 6)
@@ -45,12 +48,13 @@ def test_a_scripted_timeline_gives_the_figures_of_a_hand_calculation():
     assert figures["p50_e2el_ms"] == pytest.approx(400)
     assert figures["p99.9_itl_ms"] == pytest.approx(100 + 200 * (2 * 0.999 - 1))
     assert figures["max_concurrent_requests"] == 2
+    assert figures["client_cpu_share"] == 0.25
     # Arrivals at 0.1, 0.2, 0.5, 1.3, 1.4, 1.3: two windows of a second with three each.
     assert figures["max_output_tokens_per_s"] == 3.0
 
 
 def test_the_keys_are_those_that_scripts_read():
-    figures = summarize([record(0, 0.1, [0.1])], 1.0, metrics=["ttft", "tpot", "itl", "e2el"], percentiles=[99])
+    figures = summarize(Run([record(0, 0.1, [0.1])], 1.0), metrics=["ttft", "tpot", "itl", "e2el"], percentiles=[99])
     latencies = {
         f"{kind}_{name}_ms" for kind in ("mean", "median", "std", "p99") for name in ("ttft", "tpot", "itl", "e2el")
     }
@@ -70,7 +74,7 @@ def test_the_keys_are_those_that_scripts_read():
 
 
 def test_nothing_succeeded():
-    figures = summarize([Record(error="x")], 0.0, metrics=["ttft"], percentiles=[99])
+    figures = summarize(Run([Record(error="x")], 0.0), metrics=["ttft"], percentiles=[99])
     assert figures["completed"] == 0 and figures["output_throughput"] == 0 and figures["p99_ttft_ms"] == 0
 
 
@@ -175,3 +179,47 @@ def test_exact_lengths_and_tiny_vocabularies():
 def test_text_prompts():
     assert len(as_text([300, 301, 30000]).split()) == 3
     assert as_text([300]) == as_text([300]) != as_text([301])
+
+
+def test_queue_times_are_figures_of_their_own():
+    records = [record(0.0, 0.1, [], queue_time=0.0), record(0.0, 0.1, [], queue_time=0.4, lag=0.003)]
+    names = ["e2el", "client_queue_time", "e2el_including_client_queue"]
+    figures = summarize(Run(records, 1.0), metrics=names, percentiles=[100])
+    assert figures["p100_e2el_ms"] == pytest.approx(100)
+    assert figures["mean_client_queue_time_ms"] == pytest.approx(200)
+    assert figures["p100_e2el_including_client_queue_ms"] == pytest.approx(500)
+    assert figures["client_max_lag_ms"] == pytest.approx(3)
+
+
+@given(st.lists(st.floats(1e-4, 1e3), min_size=1, max_size=200), st.floats(0, 100))
+def test_a_percentile_has_its_share_of_the_samples_on_each_side(samples, percentile):
+    found = describe("x", samples, [percentile])[f"{percentile_key(percentile)}_x_ms"] / 1e3
+    last = len(samples) - 1
+    below = sum(sample <= found * (1 + 1e-9) for sample in samples) - 1
+    above = sum(sample >= found * (1 - 1e-9) for sample in samples) - 1
+    assert below >= math.floor(percentile / 100 * last + 1e-9)
+    assert above >= math.floor((1 - percentile / 100) * last + 1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 2), st.lists(st.floats(0, 1), max_size=5), st.booleans()), min_size=1, max_size=30),
+    st.floats(1, 2000),
+    st.floats(1, 2000),
+)
+def test_goodput_counts_exactly_the_requests_within_every_objective(requests, ttft, e2el):
+    records = [record(0.0, first, gaps, error="x" * failed) for first, gaps, failed in requests]
+    good = sum(
+        not failed and first * 1e3 <= ttft and (first + sum(gaps)) * 1e3 <= e2el for first, gaps, failed in requests
+    )
+    figures = summarize(Run(records, 4.0), metrics=[], percentiles=[], objectives={"ttft": ttft, "e2el": e2el})
+    assert figures["request_goodput"] == pytest.approx(good / 4.0)
+    assert figures["request_goodput"] <= figures["request_throughput"]
+
+
+def test_arrivals_of_a_poisson_process_have_exponential_gaps():
+    gaps = np.diff(Arrivals(50.0).times(20000, np.random.default_rng(7)))
+    assert gaps.mean() == pytest.approx(1 / 50, rel=0.01)
+    for quantile in (0.1, 0.5, 0.9, 0.99):
+        assert np.quantile(gaps, quantile) == pytest.approx(-math.log(1 - quantile) / 50, rel=0.06)
+    # Neighbouring gaps tell nothing about each other.
+    assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 0.03

@@ -169,16 +169,36 @@ def test_serve_hands_over_to_the_server(monkeypatch, capsys):
 
     class Resolution:
         warnings = ()
+        config = "what to run"
+
+    class Child:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            seen["ended"] = True
+
+        def configure(self, config):
+            seen["configured"] = config
 
     def resolve(options):
         seen["options"] = options
         return Resolution()
 
     launch = types.ModuleType("core.server.launch")
-    launch.run = lambda resolution, options: (seen.update(resolution=resolution, same=options), 7)[1]
+
+    def run(resolution, options, *, listener, child):
+        assert "ended" not in seen  # the engine's process lives for as long as the server
+        listener.close()
+        seen.update(resolution=resolution, same=options, child=child)
+        return 7
+
+    launch.run = run
     monkeypatch.setattr("core.boot.resolve", resolve)
+    monkeypatch.setattr("core.cli.serve.EngineChild", Child)
     monkeypatch.setitem(sys.modules, "core.server.launch", launch)
     monkeypatch.setattr("core.server.launch", launch, raising=False)
     assert main(["serve", "tiny", "--port", "0"]) == 7
     assert seen["options"].model.model == "tiny" and seen["options"].server.port == 0
     assert isinstance(seen["resolution"], Resolution) and seen["same"] is seen["options"]
+    assert isinstance(seen["child"], Child) and seen["configured"] == "what to run" and seen["ended"]

@@ -74,7 +74,10 @@ def test_defaults_are_those_of_the_model():
         (["--no-kv.prefix-caching"], "kv.prefix_caching", False),
         (["--no-prefix-caching", "--enable-prefix-caching"], "kv.prefix_caching", True),
         (["--tool-call-parser", "hermes"], "select.tool_parser", "hermes"),
-        (["--scheduling-policy", "priority"], "select.scheduling_policy", "priority"),
+        (["--scheduler-policy", "priority"], "select.scheduler_policy", "priority"),
+        (["--scheduling-policy", "priority"], "select.scheduler_policy", "priority"),
+        (["--select.scheduling_policy=priority"], "select.scheduler_policy", "priority"),
+        (["--weight-loader", "gguf"], "select.load_format", "gguf"),
         (["--max-num-seqs", "7"], "scheduler.max_num_seqs", 7),
         (["--max-num-batched-tokens", "99"], "scheduler.max_num_batched_tokens", 99),
         (["--kv-connector", "a,b", "--kv-connector", "c"], "select.kv_connector", ["a", "b", "c"]),
@@ -181,9 +184,8 @@ def _values(field: OptionField) -> st.SearchStrategy:
         # A plugin without any option is the same as no mention of it.
         "mapping": st.dictionaries(_NAME, st.dictionaries(_TEXT, _JSON, min_size=1, max_size=2), max_size=2),
     }
-    strategy = (
-        st.sampled_from(["2GiB", "1048576", "1.5 GB"]) if field.path == "kv.kv_memory" else strategies[field.kind]
-    )
+    formed = {"kv.kv_memory": ["2GiB", "1048576", "1.5 GB"], "runtime.threads_bind": ["auto", "none", "0-3,8"]}
+    strategy = st.sampled_from(formed[field.path]) if field.path in formed else strategies[field.kind]
     return st.none() | strategy if field.optional else strategy
 
 

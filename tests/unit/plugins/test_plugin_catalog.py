@@ -51,7 +51,7 @@ def test_two_distributions_with_one_name_are_an_error_that_names_both(entry):
         catalogue.find(GROUP, "a")
     assert caught.value.code == "CORE-P102"
     assert "acme 1.0" in caught.value.message and "Bolt_Parts 3" in caught.value.message
-    assert "--scheduling-policy a@acme" in caught.value.hint
+    assert "--scheduler-policy a@acme" in caught.value.hint
     assert catalogue.find(GROUP, "a@bolt-parts").dist == "Bolt_Parts"
 
 

@@ -64,9 +64,9 @@ def test_a_bad_plugin_is_recorded_and_the_good_one_lives(site, source, code, rea
     (failure,) = failures
     assert (failure.entry.dist, failure.code) == ("acme", code)
     assert reason in failure.reason
-    error = failure.error("--scheduling-policy a")
+    error = failure.error("--scheduler-policy a")
     assert "scheduling policy 'a' (acme 4.2)" in error.message
-    assert "requested by --scheduling-policy a" in error.hint
+    assert "requested by --scheduler-policy a" in error.hint
 
 
 def test_too_new_a_plugin_asks_for_a_newer_core(site):

@@ -106,7 +106,9 @@ def test_an_experimental_plugin_can_be_asked_for(bench):
 def test_missing_is_p101(bench):
     error = bench(candidate("inproc"), candidate("far")).refused("inporc")
     assert error.code == "CORE-P101"
-    assert "Installed: far, inproc." in error.message and error.hint == "Did you mean 'inproc'?"
+    assert "Installed: far, inproc." in error.message and error.hint.startswith(
+        "Did you mean 'inproc'? Supported alternatives here: inproc, far."
+    )
 
 
 def test_unsupported_is_p201_with_every_reason_and_the_alternatives(bench):
@@ -115,6 +117,7 @@ def test_unsupported_is_p201_with_every_reason_and_the_alternatives(bench):
     assert error.code == "CORE-P201"
     assert "executor 'a' (acme 1.0) cannot serve here: head_dim 80; kv dtype fp8." in error.message
     assert "alternatives here: b, c." in error.hint and "would take b" in error.hint
+    assert "Not supported: d (acme 1.0): no." in error.hint
     assert tried.states == {"a": "rejected", "b": "ok", "c": "ok", "d": "rejected"}
     assert tried.selector.reports[0].chosen is None
     assert tried.selector.reports[0].error is error
@@ -138,7 +141,9 @@ def test_a_check_that_raises_makes_a_failed_candidate(bench, raised):
     tried = bench(candidate("a"), candidate("b"))
     assert tried.choose(refuse={"a": raised}).entry.name == "b"
     assert tried.states == {"a": "failed", "b": "chosen"}
-    assert tried.refused("a", {"a": raised}) is raised
+    error = tried.refused("a", {"a": raised})
+    assert (type(error), error.code, error.message) == (type(raised), raised.code, raised.message)
+    assert "alternatives here: b" in error.hint
 
 
 def test_a_check_that_gives_no_verdict_is_the_plugins_error(bench):

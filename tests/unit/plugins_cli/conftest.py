@@ -7,6 +7,8 @@ import json
 import os
 import sys
 import textwrap
+import zipfile
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,16 @@ def core_configure(config, facts):
 """
 
 
+def unpacked(folder, root):
+    """Build a project's wheel and unpack it, as an installer does with a plain one."""
+    from hatchling.build import build_wheel
+
+    with chdir(folder):
+        wheel = Path(folder) / "dist" / build_wheel(str(Path(folder) / "dist"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(root)
+
+
 class Site:
     """A directory on `sys.path`. `only` limits what commands see to what was installed here."""
 
@@ -98,6 +110,12 @@ class Site:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(textwrap.dedent(source))
         self.dists.append(dist)
+        importlib.invalidate_caches()
+
+    def build(self, folder):
+        """Install a project from its wheel."""
+        unpacked(folder, self.root)
+        self.dists.append(Path(folder).name)
         importlib.invalidate_caches()
 
     def policy(self, dist, name="fifo", manifest="", spec="", impl="class Policy: ..."):
@@ -162,6 +180,12 @@ def site(tmp_path, monkeypatch):
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
     importlib.invalidate_caches()
+
+
+@pytest.fixture(scope="session")
+def install_wheel():
+    """`install_wheel(folder, site)`: build a project's wheel and unpack it there."""
+    return unpacked
 
 
 @pytest.fixture

@@ -88,13 +88,21 @@ def test_duplicates_name_both_and_how_to_choose(site, core):
     status, found, _ = findings(core, "fifo@two")
     assert status == 1
     assert "one 1.0 and two 1.0" in found["error", "CORE-P102"]["cause"]
-    assert "--scheduling-policy fifo@one" in found["error", "CORE-P102"]["remedy"]
+    assert "--scheduler-policy fifo@one" in found["error", "CORE-P102"]["remedy"]
 
 
 def test_heavy_manifests(site, core):
     site.policy("heavy", manifest="import numpy")
     status, found, _ = findings(core, "heavy")
     assert status == 0 and "numpy" in found["warning", "CORE-P123"]["cause"]
+
+
+def test_a_manifest_with_its_options_in_it(site, core):
+    site.policy("mixed", manifest="from pydantic import BaseModel")
+    status, found, _ = findings(core, "mixed")
+    assert status == 0 and "its manifest imports pydantic" in found["warning", "CORE-P123"]["cause"]
+    site.policy("apart", name="apart", impl="from pydantic import BaseModel\nclass Policy: ...")
+    assert findings(core, "apart")[:2] == (0, {})
 
 
 def test_slow_manifests(site, core):

@@ -63,6 +63,27 @@ def test_options_of_plugins_name_their_owner(core, site):
     assert "ruin: its options cannot be shown: CORE-P103" in core("serve", "--help=plugins")[1]
 
 
+def test_options_of_two_plugins_of_one_name_are_told_apart(core, site):
+    for dist in ("acme", "bolt.ltd"):
+        package = dist.replace(".", "_")
+        site.policy(package, spec=f"api=1, options='{package}_options:Options'")
+        (site.root / f"{package}_options.py").write_text(
+            f"from pydantic import BaseModel\nclass Options(BaseModel):\n    {package}: int = 3\n"
+        )
+    site.only()
+    _, out, _ = core("serve", "--help=fifo")
+    assert "--opt fifo@acme.acme=VALUE" in out and "--opt fifo@bolt-ltd.bolt_ltd=VALUE" in out
+    assert "--opt fifo@acme" not in core("serve", "--help=fifo@bolt-ltd")[1]
+
+
+def test_help_on_a_selection_flag_lists_who_can_be_named(core, site):
+    site.policy("acme")
+    site.only()
+    assert "installed    fifo (acme 1.0)" in core("serve", "--help=scheduler-policy")[1]
+    assert "installed    none" in core("config", "explain", "--drafter")[1]
+    assert "installed" not in core("serve", "--help=port")[1]
+
+
 def test_help_on_nothing_suggests(core):
     status, _, err = core("serve", "--help=blok-size")
     assert status == 2 and "CORE-C104" in err and "block-size" in err

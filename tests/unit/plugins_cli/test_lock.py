@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture
 def locked(site, core, tmp_path):
     site.policy("acme")
-    start = ["--plugins=none", f"--plugin-file={site.world()}", "--scheduling-policy=fifo"]
+    start = ["--plugins=none", f"--plugin-file={site.world()}", "--scheduler-policy=fifo"]
     path = tmp_path / "plugins.lock"
     status, out, _ = core("plugins", "lock", path, *start)
     assert status == 0 and "9 plugins of 2 distributions" in out
@@ -40,7 +40,7 @@ def test_the_same_start_agrees(locked, core):
 def test_a_difference_is_a_warning_and_with_strict_an_error_that_names_all(locked, core, site):
     path, flags = locked
     site.policy("other", name="lifo")
-    changed = [*flags[:2], "--scheduling-policy=lifo", "--opt", "inproc.threads=3"]
+    changed = [*flags[:2], "--scheduler-policy=lifo", "--opt", "inproc.threads=3"]
     status, warnings, _ = start(core, path, changed)
     assert status == 0 and len(warnings) == 3
     status, _, error = start(core, path, changed, "--strict")

@@ -135,7 +135,7 @@ def test_two_files_of_one_name(site, tmp_path):
 
 def test_an_explicit_choice_beside_a_file_is_allowed_by_none(site):
     site.policy("acme")
-    plan = resolve(options(plugins=["none"], plugin_file=[str(site.world())], scheduling_policy="fifo")).config.plan
+    plan = resolve(options(plugins=["none"], plugin_file=[str(site.world())], scheduler_policy="fifo")).config.plan
     assert plan.one("core.schedulers").dist == "acme"
 
 
@@ -160,7 +160,7 @@ def test_disabling_outweighs_everything(site):
     site.policy("acme")
     with pytest.raises(PluginError, match="disabled by 'acme'"):
         select = options(
-            plugins=["none"], plugin_file=[str(site.world())], scheduling_policy="fifo", disable_plugin=["acme"]
+            plugins=["none"], plugin_file=[str(site.world())], scheduler_policy="fifo", disable_plugin=["acme"]
         )
         resolve(select)
     with pytest.raises(PluginError, match="CORE-P20"):

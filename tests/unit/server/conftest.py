@@ -19,6 +19,7 @@ from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.listen import bind
+from core.server.parsing import AnswerParser
 
 MODEL = "acme/tiny"
 BOS = 256
@@ -225,7 +226,9 @@ def build():
     """Make an application and return a client of it."""
 
     def make(llm, *, parser=None, reports=(), defaults=None, **options):
-        app = create_app(llm, make_options(**options), parser=parser, reports=reports, defaults=defaults)
+        app = create_app(
+            llm, make_options(**options), parser=parser and AnswerParser(parser), reports=reports, defaults=defaults
+        )
         return Api(app)
 
     return make

@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+from core.server.parsing import AnswerParser
 
 PATH = "/v1/chat/completions"
 USER = [{"role": "user", "content": "Hi"}]
@@ -154,6 +155,7 @@ def test_a_call_that_nobody_offered_stays_text(build, fake, parser, offer):
         "role": "assistant",
         "content": 'so {"name": "add", "arguments": {"a":1}}',
         "reasoning": "hm",
+        "reasoning_content": "hm",
     }
 
 
@@ -169,7 +171,7 @@ def test_official_client_reads_calls(live, fake, parser, monkeypatch):
     import openai
 
     with live(fake(reply=REPLY)) as server:
-        server.state.parser = parser
+        server.state.parser = AnswerParser(parser)
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="x", _strict_response_validation=True) as client:
             answer = client.chat.completions.create(
                 model=server.llm.model_name, messages=USER, tools=TOOLS, max_completion_tokens=99

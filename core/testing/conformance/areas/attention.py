@@ -6,16 +6,21 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
-from core.api.descriptors import AttentionRequest, AttentionSpec, PlatformSpec
-from core.api.verdict import ProbeResult
-from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.api.descriptors import AttentionRequest, AttentionSpec
+from core.api.verdict import Verdict
+from core.testing.conformance.outcome import Check, Level, NotApplicable, Unavailable, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, largest_difference, wait
+from core.testing.conformance.tools.devices import device_of, largest_difference, probe_of, wait
+from core.testing.conformance.tools.generate import for_all, need_hypothesis
 from core.testing.conformance.tools.paged import Geometry, PagedBench, Step
 from core.testing.conformance.tools.timing import speed_ratio
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 LENGTHS = (1, 5, 16, 17, 40, 33)
 """Sequences at, before and behind the edges of a block of 16."""
@@ -133,6 +138,23 @@ def very_different_lengths_match_reference(subject: Subject) -> None:
     bench.step((0, 9, 0, 0, 0, 0))
 
 
+def generated_batches_match_reference(subject: Subject) -> None:
+    """Any batch: some tokens already there, some new ones, of any heads, head dimension, block size, window and cap."""
+    need_hypothesis()
+    device_of(subject)
+
+    def check(drawn: tuple[Geometry, list[tuple[int, int]]]) -> None:
+        geometry, rows = drawn
+        if not _supports(subject, geometry):
+            return
+        bench = PagedBench(subject, geometry, [done + new for done, new in rows], stray=True)
+        if any(done for done, _ in rows):
+            bench.step([done for done, _ in rows], check=False)
+        bench.step([new for _, new in rows])
+
+    for_all(_batches(subject), check, examples=25)
+
+
 def one_plan_serves_every_layer(subject: Subject) -> None:
     """A plan is made once and read by all layers, each with a cache, a window and a soft cap of its own."""
     features = subject.spec(AttentionSpec).features
@@ -215,16 +237,52 @@ def _run_and_wait(bench: PagedBench, step: Step) -> None:
     wait(bench.device)
 
 
+def _batches(subject: Subject) -> SearchStrategy[tuple[Geometry, list[tuple[int, int]]]]:
+    """Draw a geometry, and for each row how many tokens are in the cache and how many are new."""
+    from hypothesis import strategies
+
+    base, spec = _base(subject), subject.spec(AttentionSpec)
+    windows: tuple[int | None, ...] = (None, 1, 5, 24) if "sliding_window" in spec.features else (None,)
+    softcaps: tuple[float | None, ...] = (None, 3.0) if "softcap" in spec.features else (None,)
+    geometries = strategies.builds(
+        lambda heads, dim, blocks, window, softcap: replace(
+            base,
+            heads=heads[0],
+            kv_heads=heads[1],
+            head_dim=dim,
+            block_size=blocks * spec.block_multiple,
+            windows=(window,),
+            softcaps=(softcap,),
+        ),
+        strategies.sampled_from(((1, 1), (4, 2), (6, 1), (12, 3))),
+        strategies.sampled_from(sorted(spec.head_dims) if spec.head_dims is not None else (8, 40, 64, 96)),
+        strategies.integers(1, 5),
+        strategies.sampled_from(windows),
+        strategies.sampled_from(softcaps),
+    )
+    row = strategies.tuples(strategies.integers(0, 60), strategies.integers(1, 40))
+    return strategies.tuples(geometries, strategies.lists(row, min_size=1, max_size=6))
+
+
 def _base(subject: Subject) -> Geometry:
-    """Return a geometry that the descriptor allows: float32 and head dimension 64 where it can be."""
+    """Return a geometry that the plugin takes: float32 and head dimension 64 where it can be.
+
+    Raises:
+        Unavailable: Its `refine` refuses this machine.
+    """
     spec = subject.spec(AttentionSpec)
     dims = spec.head_dims
-    return Geometry(
+    geometry = Geometry(
         head_dim=64 if dims is None or 64 in dims else min(dims),
         block_size=-(-16 // spec.block_multiple) * spec.block_multiple,
         dtype="float32" if "float32" in spec.dtypes else min(spec.dtypes),
         kv_dtype="float32" if "float32" in spec.kv_dtypes else min(spec.kv_dtypes),
     )
+    device_of(subject)
+    verdict = _verdict(subject, geometry)
+    if not verdict.ok:
+        raise Unavailable(f"it refuses this machine: {'; '.join(verdict.reasons)}")
+    return geometry
 
 
 def _every(subject: Subject, geometries: Iterable[Geometry]) -> None:
@@ -241,6 +299,10 @@ def _every(subject: Subject, geometries: Iterable[Geometry]) -> None:
 
 
 def _supports(subject: Subject, geometry: Geometry) -> bool:
+    return _verdict(subject, geometry).ok
+
+
+def _verdict(subject: Subject, geometry: Geometry) -> Verdict:
     """Ask the descriptor, and its `refine` if it has one, as selection does."""
     spec = subject.spec(AttentionSpec)
     request = AttentionRequest(
@@ -252,20 +314,10 @@ def _supports(subject: Subject, geometry: Geometry) -> bool:
         num_kv_heads=geometry.kv_heads,
         block_size=geometry.block_size,
     )
-    if not request.check(spec).ok:
-        return False
-    return spec.refine is None or bool(subject.load(spec.refine)(request, _probe(subject)).ok)
-
-
-def _probe(subject: Subject) -> ProbeResult:
-    """Return what the platform of the subject's device finds here."""
-    for entry in subject.catalogue.entries("core.platforms"):
-        platform = replace(subject, entry=entry)
-        spec = platform.spec(PlatformSpec)
-        if spec.device_type == subject.device:
-            found: ProbeResult = platform.load(spec.probe)()
-            return found
-    return ProbeResult(available=True)
+    verdict = request.check(spec)
+    if verdict.ok and spec.refine is not None:
+        verdict = subject.load(spec.refine)(request, probe_of(subject))
+    return verdict
 
 
 def _need(subject: Subject, feature: str) -> None:
@@ -305,6 +357,7 @@ CHECKS = (
             scattered_blocks_match_reference,
             unused_content_does_not_matter,
             very_different_lengths_match_reference,
+            generated_batches_match_reference,
             one_plan_serves_every_layer,
             blocks_can_be_copied,
             writes_touch_only_their_blocks,

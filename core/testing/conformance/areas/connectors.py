@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from core.api.connectors import BlockRef
 from core.testing.conformance.outcome import Check, Level, require
-from core.testing.conformance.samples import ConnectorSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.connector_pair import BLOCKS, ConnectorPair, chain, hashes
+from core.testing.conformance.tools.options import every_options
 
 _OPERATIONS = 300
 
@@ -118,6 +117,25 @@ def reset_forgets_everything(subject: Subject) -> None:
         pair.finish()
 
 
+def restarts_keep_the_truth(subject: Subject) -> None:
+    """A connector that is made again with the same options promises nothing but what was saved, and loads just that."""
+    for options in every_options(subject):
+        blocks, first = chain("a", 3), ConnectorPair(subject, options)
+        first.keep(blocks)
+        first.worker.close()
+        second = ConnectorPair(subject, options)
+        second.content.update(first.content)
+        count = _promised(second, blocks)
+        require(0 <= count <= 3, f"after a restart it promises {count} of 3 blocks")
+        require(_promised(second, chain("b", 2)) == 0, "after a restart it promises blocks that were never saved")
+        second.fetch(blocks[:count])
+        second.require_content(blocks[:count], "after a restart")
+        second.finish()
+        second.keep(chain("c", 2))
+        require(_promised(second, chain("c", 2)) == 2, "after a restart nothing is kept any more")
+        second.worker.close()
+
+
 def random_operations_keep_the_truth(subject: Subject) -> None:
     """Whatever engines do in whatever order, what is loaded is what was computed."""
     for pair in _pairs(subject):
@@ -170,18 +188,10 @@ def _promised(pair: ConnectorPair, blocks: list[BlockRef]) -> int:
 
 def _pairs(subject: Subject) -> Iterator[ConnectorPair]:
     """Yield a pair with default options and one for each of the plugin's samples."""
-    for options in (_defaults(subject), *(one.options(subject.folder()) for one in subject.samples(ConnectorSample))):
+    for options in every_options(subject):
         pair = ConnectorPair(subject, options)
         yield pair
         pair.worker.close()
-
-
-def _defaults(subject: Subject) -> dict[str, Any]:
-    path = subject.descriptor.options
-    if path is None:
-        return {}
-    made: dict[str, Any] = subject.load(path)().model_dump(mode="json")
-    return made
 
 
 CHECKS = tuple(
@@ -193,6 +203,7 @@ CHECKS = tuple(
         blocks_count_once_reported,
         failed_steps_leak_nothing,
         reset_forgets_everything,
+        restarts_keep_the_truth,
         random_operations_keep_the_truth,
         closes_quietly,
     )

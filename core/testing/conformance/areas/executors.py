@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import psutil
 
 from core.api.executors import Executor
 from core.config.resolved import EngineConfig
 from core.engine.step import WorkerInfo
 from core.testing.conformance.outcome import Check, require, require_core_error
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.gone import Life
 from core.testing.conformance.tools.tiny_engine import (
     BLOCKS,
     expected,
@@ -54,26 +51,26 @@ def calls_run_between_steps(subject: Subject) -> None:
 
 def close_leaves_nothing_behind(subject: Subject) -> None:
     """After `close` no process and no thread is left; a second `close` is harmless, and steps are refused."""
-    before = _life()
+    before = Life.now()
     with _started(subject) as (executor, _, _):
         require(executor.healthy(), "once started it reports that it is not healthy")
         executor.close()
         executor.close()
         require(not executor.healthy(), "once closed it reports that it is healthy")
         require_core_error(executor.call, "memory", what="call on a closed executor")
-        _require_nothing_left(before)
+        before.require_nothing_more(_PATIENCE)
 
 
 def failed_start_leaves_nothing_behind(subject: Subject) -> None:
     """A start that fails raises the worker's coded error, and leaves no process and no thread."""
-    config, before = without_weights(subject), _life()
+    config, before = without_weights(subject), Life.now()
     executor: Executor = subject.impl()(config)
     try:
         require_core_error(executor.start, what="start() with an empty checkpoint directory")
         require(not executor.healthy(), "after a failed start it reports that it is healthy")
     finally:
         executor.close()
-    _require_nothing_left(before)
+    before.require_nothing_more(_PATIENCE)
 
 
 @contextmanager
@@ -84,22 +81,6 @@ def _started(subject: Subject) -> Iterator[tuple[Executor, EngineConfig, WorkerI
         yield executor, config, executor.start()
     finally:
         executor.close()
-
-
-def _life() -> tuple[set[int], set[int]]:
-    """Return the ids of this process's children and of its threads."""
-    children = {child.pid for child in psutil.Process().children(recursive=True)}
-    return children, {thread.ident or 0 for thread in threading.enumerate()}
-
-
-def _require_nothing_left(before: tuple[set[int], set[int]]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while any(now - then for now, then in zip(_life(), before)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    children, threads = (now - then for now, then in zip(_life(), before))
-    names = [thread.name for thread in threading.enumerate() if thread.ident in threads]
-    require(not children, f"{len(children)} processes are left")
-    require(not names, f"threads are left: {', '.join(names)}")
 
 
 CHECKS = tuple(

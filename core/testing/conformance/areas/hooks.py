@@ -6,10 +6,16 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from core.api.attention import AttentionSite
 from core.api.errors import CoreError
+from core.api.patches import Problem
+from core.api.quantization import LayerSite
+from core.api.requests import RequestDraft, RequestPatch
 from core.config.resolved import Options
+from core.engine.sampling import SamplingParams
 from core.plugins.hooks import Hooks
 from core.testing.conformance.outcome import Check, Failed, Level, require
 from core.testing.conformance.subject import Subject
@@ -29,6 +35,7 @@ _FACTS: dict[str, Any] = {
     "quantization": "none",
     "shape": {},
 }
+_PROBLEM = Problem(level="error", code="KIT-1", message="made up by the kit")
 
 
 def hooks_fit_the_specifications(subject: Subject) -> None:
@@ -44,6 +51,8 @@ def hooks_answer_in_kind(subject: Subject) -> None:
             call()
         except CoreError as error:
             raise Failed(f"{name}: {error.message}") from error
+    if _hooks(subject).has("core_layer"):
+        _require_layers(_hooks(subject))
 
 
 def hooks_change_nothing_they_read(subject: Subject) -> None:
@@ -53,6 +62,9 @@ def hooks_change_nothing_they_read(subject: Subject) -> None:
     hooks.configure(config, facts)
     hooks.validate(config)
     hooks.select("core.executors", ["a", "b"], facts)
+    draft = _draft()
+    hooks.request(draft, _patched)
+    require(draft == _draft(), "a hook changed a request instead of returning a RequestPatch")
     require(config == _config(), "a hook changed the configuration instead of proposing a ConfigPatch")
     require(facts == _FACTS, "a hook changed the facts it was given")
 
@@ -71,7 +83,41 @@ def _calls(subject: Subject) -> dict[str, Callable[[], object]]:
         "core_validate": lambda: hooks.validate(config),
         "core_select": lambda: hooks.select("core.executors", ["a", "b"], {}),
         "core_engine_event": lambda: hooks.engine_event("ready", {}),
+        "core_waive": lambda: hooks.waive(_PROBLEM),
+        "core_request": lambda: hooks.request(_draft(), _patched),
     }
+
+
+def _require_layers(hooks: Hooks) -> None:
+    """Require that what wraps or replaces a layer has everything that a layer has."""
+    import torch
+
+    from core.testing.conformance.tools.plain import PlainAttentionLayer, PlainLayer
+
+    site = LayerSite("linear", "model.layers.0.mlp.up_proj", 8, (("", 4),))
+    place = AttentionSite(0, 4, 2, 8, 0.5)
+    for at, layer, members in (
+        (site, PlainLayer(site, torch.float32), ("declare", "decode", "finalize", "apply")),
+        (place, PlainAttentionLayer(place, 4), ("write_kv", "forward")),
+    ):
+        try:
+            found = hooks.layer(at, layer)
+        except CoreError as error:
+            raise Failed(f"core_layer: {error.message}") from error
+        lacking = [name for name in members if not callable(getattr(found, name, None))]
+        require(not lacking, f"core_layer gives a {type(found).__name__} without {', '.join(lacking)}")
+
+
+def _draft() -> RequestDraft:
+    return RequestDraft([3, 4, 5], SamplingParams(temperature=0.5, max_tokens=9), 0)
+
+
+def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:
+    """Change a request as the front end does. Raises what an impossible change raises."""
+    params = draft.params
+    if patch.params and isinstance(params, SamplingParams):
+        params = params.replace(**patch.params)
+    return replace(draft, params=params)
 
 
 def _hooks(subject: Subject) -> Hooks:

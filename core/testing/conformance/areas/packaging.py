@@ -18,7 +18,7 @@ from core.testing.conformance.tools.sources import imported_names, python_files
 PUBLIC = ("core.api", "core.testing")
 """What plugins may import of core."""
 
-FOR_EXECUTORS = ("core.worker", "core.plugins", "core.engine", "core.config")
+FOR_EXECUTORS = ("core.worker", "core.plugins", "core.engine", "core.config", "core.phases")
 """What distributions with an executor may import besides: they run core's own worker."""
 
 

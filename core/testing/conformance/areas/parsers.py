@@ -14,10 +14,16 @@ from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools import messages
 from core.testing.conformance.tools.messages import parse, parser_of
 
-HALF = 128 * 1024
-"""Characters of the shorter adversarial text; the longer has twice as many."""
+LONG = 128 * 1024
+"""Characters of an adversarial text."""
 
-_RATIO = 3.0
+_SHORTER = 8
+"""The short text's part of the long one."""
+
+_SPLITS = 25
+"""Ways to cut a broken message; a sample's are all tried."""
+
+_RATIO = 16.0
 _TRIES = 4
 _QUICK = 0.03
 """Seconds below which the clock says nothing about growth."""
@@ -39,7 +45,7 @@ def any_split_gives_the_same_events(subject: Subject) -> None:
     for sample in subject.samples(ParserSample):
         _require_equal(subject, sample.text, messages.splits(sample.text, rng), sample)
     for text in (*messages.hostile(subject, subject.samples(ParserSample)), *messages.PLAIN):
-        _require_equal(subject, text, list(messages.splits(text, rng))[:40])
+        _require_equal(subject, text, list(messages.splits(text, rng))[:_SPLITS])
 
 
 def calls_are_well_formed(subject: Subject) -> None:
@@ -60,11 +66,13 @@ def unfinished_calls_are_closed(subject: Subject) -> None:
 
 
 def plain_text_passes_unchanged(subject: Subject) -> None:
-    """A message without a call comes out as it went in."""
+    """A message without a call comes out as it went in; of reasoning, white space around it may be missing."""
     for text in messages.PLAIN:
         events = parse(parser_of(subject), [text])
         content = "".join(event.text for event in events if isinstance(event, Text | Reasoning))
-        require(len(events) == 1 and content == text, f"{text[:60]!r} comes out as {events}")
+        thought = len(events) == 1 and isinstance(events[0], Reasoning)
+        same = content.strip() == text.strip() if thought else content == text
+        require(len(events) == 1 and same, f"{text[:60]!r} comes out as {events}")
 
 
 def parsers_share_nothing(subject: Subject) -> None:
@@ -78,14 +86,14 @@ def parsers_share_nothing(subject: Subject) -> None:
 
 
 def work_is_linear(subject: Subject) -> None:
-    """Twice the text takes less than three times as long, for 256 kB texts made to be hard."""
+    """Eight times the text takes less than sixteen times as long, for 128 kB texts made to be hard."""
     for name, pattern in _adversaries(subject):
         ratio = _growth(subject, pattern)
         for _ in range(_TRIES - 1):
             if ratio < _RATIO:
                 break
             ratio = min(ratio, _growth(subject, pattern))
-        require(ratio < _RATIO, f"twice as much of {name} takes {ratio:.1f} times as long")
+        require(ratio < _RATIO, f"{_SHORTER} times as much of {name} takes {ratio:.0f} times as long")
 
 
 def _require_equal(
@@ -113,9 +121,9 @@ def _adversaries(subject: Subject) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _growth(subject: Subject, pattern: tuple[str, str]) -> float:
-    """Return `t(2n) / t(n)`; 1 when both are too quick to tell."""
-    seconds = [_time(subject, *pattern, size) for size in (HALF, 2 * HALF)]
-    return seconds[1] / max(seconds[0], 1e-9) if seconds[1] > _QUICK else 1.0
+    """Return how much longer the long text takes than the short one; 1 when it is too quick to tell."""
+    long = _time(subject, *pattern, LONG)
+    return long / max(_time(subject, *pattern, LONG // _SHORTER), 1e-9) if long > _QUICK else 1.0
 
 
 def _time(subject: Subject, head: str, repeated: str, size: int) -> float:

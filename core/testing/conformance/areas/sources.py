@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from core.api.descriptors import ModelSourceSpec
-from core.api.errors import CheckpointError
+from core.api.errors import CheckpointError, CoreError
 from core.api.weights import ModelFiles, ModelSource
-from core.testing.conformance.outcome import Check, NotApplicable, require, require_core_error
+from core.testing.conformance.outcome import Check, NotApplicable, Unavailable, require, require_core_error
 from core.testing.conformance.samples import SourceSample
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.child import ask
 
 FOREIGN = ("", "core conformance: nobody's reference", "conformance+scheme:\\?", "\u2603 \u2603", "\n")
 """References that are no source's business: neither paths, nor hub ids, nor a name that anyone would give."""
+
+Resolve = Callable[[str | None], ModelFiles | None]
 
 
 def foreign_references_are_left_alone(subject: Subject) -> None:
@@ -28,7 +33,7 @@ def default_is_as_declared(subject: Subject) -> None:
         found = _source(subject).resolve(None)
         require(found is None, f"it offers {found!r} although its descriptor does not say `default`")
         return
-    _require_files(subject, None)
+    _require_files(_source(subject).resolve, None)
 
 
 def aliases_are_answered(subject: Subject) -> None:
@@ -37,28 +42,30 @@ def aliases_are_answered(subject: Subject) -> None:
     if not aliases:
         raise NotApplicable("it has no aliases")
     for alias in aliases:
-        _require_files(subject, alias)
+        _require_files(_source(subject).resolve, alias)
 
 
 def samples_resolve(subject: Subject) -> None:
     """The plugin's own references lead to files that exist, under the reference that was asked for."""
-    makers = [sample.make for sample in subject.samples(SourceSample) if sample.make is not None]
-    if not makers:
-        raise NotApplicable("it ships no SourceSample with a reference")
-    for make in makers:
-        reference = make(subject.folder())
-        found = _require_files(subject, reference)
+    samples = [sample for sample in subject.need_samples(SourceSample) if sample.make is not None]
+    if not samples:
+        raise Unavailable("no SourceSample of it has a reference that leads somewhere")
+    for sample in samples:
+        folder = subject.folder()
+        reference = sample.make(folder) if sample.make is not None else ""
+        found = _require_files(partial(_resolve, subject, sample, folder), reference)
         require(found is not None, f"its own reference {reference!r} is refused")
 
 
 def missing_models_are_errors(subject: Subject) -> None:
     """A reference that is its own, but leads nowhere, gives a `CheckpointError`."""
-    missing = [sample.missing for sample in subject.samples(SourceSample) if sample.missing is not None]
-    if not missing:
-        raise NotApplicable("it ships no SourceSample with a missing reference")
-    for reference in missing:
-        source = _source(subject)
-        require_core_error(source.resolve, reference, what=f"resolve({reference!r})", kind=CheckpointError)
+    samples = [sample for sample in subject.need_samples(SourceSample) if sample.missing is not None]
+    if not samples:
+        raise Unavailable("no SourceSample of it has a reference that leads nowhere")
+    for sample in samples:
+        folder = subject.folder()
+        resolve = partial(_resolve, subject, sample, folder)
+        require_core_error(resolve, sample.missing, what=f"resolve({sample.missing!r})", kind=CheckpointError)
 
 
 def _source(subject: Subject) -> ModelSource:
@@ -66,10 +73,22 @@ def _source(subject: Subject) -> ModelSource:
     return source
 
 
-def _require_files(subject: Subject, reference: str | None) -> ModelFiles | None:
+def _resolve(subject: Subject, sample: SourceSample, folder: Path, reference: str | None) -> ModelFiles | None:
+    """Resolve a reference, in a process of its own if the sample has an environment for it."""
+    if sample.environment is None:
+        return _source(subject).resolve(reference)
+    request = {"impl": subject.descriptor.impl, "reference": reference}
+    facts = ask("resolved", request, sample.environment(folder))
+    require("error" not in facts, f"resolving {reference!r} raised {facts.get('error')}")
+    if "refused" in facts:
+        raise CoreError.from_dict(facts["refused"])
+    return ModelFiles.model_validate(facts["files"]) if facts["files"] is not None else None
+
+
+def _require_files(resolve: Resolve, reference: str | None) -> ModelFiles | None:
     """Require that a reference is claimed; None if the model is not here, which is said with an error."""
     try:
-        found = _source(subject).resolve(reference)
+        found = resolve(reference)
     except CheckpointError:
         return None
     require(isinstance(found, ModelFiles), f"{reference!r} gives {found!r}, due are ModelFiles")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.samples import OptionsSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.child import facts_of
+from core.testing.conformance.tools.options import every_options, required
+from core.testing.conformance.tools.probe import TORCH_FREE
 
 
 def loads_in_a_spawned_process(subject: Subject) -> None:
@@ -29,6 +32,16 @@ def changes_nobody_elses_code(subject: Subject) -> None:
     require(not changes, f"importing it changes {', '.join(changes[:5])}: use core's seams instead of patches")
 
 
+def runs_without_torch_where_core_does(subject: Subject) -> None:
+    """What core imports of it in processes that have no torch (probes, checks, kinds of the host) imports none."""
+    if not TORCH_FREE.get(subject.entry.group):
+        raise NotApplicable("it is imported in the worker only")
+    facts = facts_of(subject, "without_torch")
+    require(not facts["imports"], f"importing it asks for {', '.join(facts['imports'])}, which is not there")
+    if "error" in facts:
+        raise NotApplicable("it does not load at all")
+
+
 def options_explain_every_field(subject: Subject) -> None:
     """Every option has a description."""
     fields = _options(subject).model_fields
@@ -37,14 +50,14 @@ def options_explain_every_field(subject: Subject) -> None:
 
 
 def options_survive_json(subject: Subject) -> None:
-    """The default options, written as JSON and read again, are equal."""
-    model = _options(subject)
-    needed = [name for name, field in model.model_fields.items() if field.is_required()]
-    if needed:
+    """The options, default ones and those of the samples, are equal when written as JSON and read again."""
+    model, needed = _options(subject), required(subject)
+    if needed and not subject.samples(OptionsSample):
         raise NotApplicable(f"the options {', '.join(needed)} have no default")
-    made = model()
-    again = model.model_validate_json(made.model_dump_json())
-    require(again == made, f"{made!r} comes back as {again!r}")
+    for values in every_options(subject):
+        made = model.model_validate(values)
+        again = model.model_validate_json(made.model_dump_json())
+        require(again == made, f"{made!r} comes back as {again!r}")
 
 
 def _facts(subject: Subject) -> dict[str, Any]:
@@ -68,6 +81,7 @@ CHECKS = tuple(
         loads_in_a_spawned_process,
         loads_twice_in_one_process,
         changes_nobody_elses_code,
+        runs_without_torch_where_core_does,
         options_explain_every_field,
         options_survive_json,
     )

@@ -13,6 +13,9 @@ from core.testing.conformance.outcome import Check, NotApplicable, require, requ
 from core.testing.conformance.samples import TransferSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.child import ask
+from core.testing.conformance.tools.options import some_options
+from core.testing.conformance.tools.tiny_engine import executor_of, expected, greedy, some_prompts, tiny_config
+from core.testing.tinymodels import reference_model
 
 _ENGINE = ("core.engine", "core.worker", "core.server", "core.frontend", "core.plugins", "core.boot")
 
@@ -72,7 +75,7 @@ def updates_follow_each_other(subject: Subject) -> None:
 def missing_updates_do_no_harm(subject: Subject) -> None:
     """An update that is not there fails with a coded error; `end` is safe, and the next update works."""
     for sample in subject.need_samples(TransferSample):
-        receiver: WeightReceiver = subject.impl()({})
+        receiver: WeightReceiver = subject.impl()(some_options(subject))
         receiver.end()
         require_core_error(receiver.begin, sample.missing, what=f"begin({dict(sample.missing)!r})")
         receiver.end()
@@ -82,6 +85,29 @@ def missing_updates_do_no_harm(subject: Subject) -> None:
         receiver.end()
         require(count == len(_tensors(1)), f"after a failed update, {count} of {len(_tensors(1))} tensors come")
         require_core_error(_drain, receiver, what="stream() without an open update")
+
+
+def updates_are_visible_once_committed(subject: Subject) -> None:
+    """In a running worker a complete update replaces the weights; one that breaks off leaves the old ones in place."""
+    prompts = some_prompts()[:2]
+    whole = {name: tensor.detach().clone() for name, tensor in reference_model(seed=1).state_dict().items()}
+    part = dict(list(whole.items())[: len(whole) // 2])
+    for sample in subject.need_samples(TransferSample):
+        config, executor = tiny_config(subject), executor_of(subject)
+        try:
+            executor.start()
+            partial_info = sample.send(subject.folder(), part, "part")
+            what = "an update that lacks half of the tensors"
+            require_core_error(executor.call, "update_weights", partial_info, what=what)
+            require(executor.call("weight_version") == "initial", f"{what} changes the version")
+            found, due = greedy(executor, config, prompts, 4), expected(prompts, 4)
+            require(found == due, f"after {what} requests get {found}, with the old weights {due}")
+            executor.call("update_weights", sample.send(subject.folder(), whole, "v1"))
+            require(executor.call("weight_version") == "v1", "after an update sent as v1 the version is another")
+            found, due = greedy(executor, config, prompts, 4), expected(prompts, 4, seed=1)
+            require(found == due, f"after an update requests get {found}, with the new weights {due}")
+        finally:
+            executor.close()
 
 
 def sender_needs_no_engine(subject: Subject) -> None:
@@ -97,7 +123,7 @@ def sender_needs_no_engine(subject: Subject) -> None:
 def _begin(
     subject: Subject, sample: TransferSample, tensors: Mapping[str, Tensor], version: str
 ) -> tuple[WeightReceiver, WeightManifest]:
-    receiver: WeightReceiver = subject.impl()({})
+    receiver: WeightReceiver = subject.impl()(some_options(subject))
     return receiver, receiver.begin(sample.send(subject.folder(), tensors, version))
 
 
@@ -128,6 +154,7 @@ CHECKS = tuple(
         version_is_reported,
         updates_follow_each_other,
         missing_updates_do_no_harm,
+        updates_are_visible_once_committed,
         sender_needs_no_engine,
     )
 )

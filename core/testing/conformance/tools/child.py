@@ -18,18 +18,19 @@ TIMEOUT = 120.0
 """Seconds after which a child is ended."""
 
 
-def ask(mode: str, request: Mapping[str, Any]) -> dict[str, Any]:
+def ask(mode: str, request: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run `core.testing.conformance.tools.probe` in a new interpreter.
 
     Args:
         mode: A function of the probe.
+        variables: Environment variables to set; `PYTHONPATH` is put in front.
 
     Raises:
         Failed: The interpreter died or took too long; with its last line.
     """
     # -P: a folder named `core` in the working directory must not take the place of the installed package.
     command = [sys.executable, "-P", "-m", "core.testing.conformance.tools.probe", mode]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": ""}
+    environment = child_environment(variables or {})
     try:
         done = subprocess.run(
             command, input=json.dumps(request), env=environment, capture_output=True, text=True, timeout=TIMEOUT
@@ -42,6 +43,17 @@ def ask(mode: str, request: Mapping[str, Any]) -> dict[str, Any]:
         raise Failed(f"a fresh interpreter ended with status {done.returncode}: {last}")
     facts: dict[str, Any] = json.loads(answer)
     return facts
+
+
+def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's environment and import path with some variables set; `PYTHONPATH` is put in front."""
+    path = [*variables.get("PYTHONPATH", "").split(os.pathsep), *sys.path]
+    return {
+        **os.environ,
+        **variables,
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
 
 
 def facts_of(subject: Subject, mode: str) -> dict[str, Any]:

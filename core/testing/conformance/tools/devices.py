@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import torch
 
+from core.api.descriptors import PlatformSpec
+from core.api.verdict import ProbeResult
 from core.testing.conformance.outcome import Unavailable
 from core.testing.conformance.subject import Subject
 
@@ -25,6 +30,25 @@ def dtype_of(name: str) -> torch.dtype:
     if not isinstance(found, torch.dtype):
         raise Unavailable(f"this torch has no dtype {name}")
     return found
+
+
+def probe_of(subject: Subject) -> ProbeResult:
+    """Return what the platform of the subject's device finds here."""
+    for entry in subject.catalogue.entries("core.platforms"):
+        platform = replace(subject, entry=entry)
+        spec = platform.spec(PlatformSpec)
+        if spec.device_type == subject.device:
+            found: ProbeResult = platform.load(spec.probe)()
+            return found
+    return ProbeResult(available=True)
+
+
+def need_features(subject: Subject, needs: Iterable[str]) -> None:
+    """Raise `Unavailable` unless the device has every feature that a descriptor's `needs` names."""
+    found = probe_of(subject)
+    lacking = sorted(feature for feature in needs if not found.has(feature))
+    if lacking:
+        raise Unavailable(f"the {subject.device} device here lacks {', '.join(lacking)}, which it needs")
 
 
 def wait(device: torch.device) -> None:

@@ -20,7 +20,8 @@ from core.layers.params import ParamGroup
 from core.testing.conformance.outcome import Unavailable
 from core.testing.conformance.samples import CheckpointSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, dtype_of
+from core.testing.conformance.tools.devices import device_of, dtype_of, need_features
+from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
@@ -67,8 +68,9 @@ class LayerBench:
 
     def __init__(self, subject: Subject, case: Case, site: LayerSite, dtype: str) -> None:
         self.device = device_of(subject)
+        need_features(subject, subject.spec(QuantSpec).needs)
         self.dtype = dtype_of(dtype)
-        scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config))
+        scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
         self.quant: LayerQuant = scheme.for_site(site)
         self.group = ParamGroup(site.prefix, self.quant.decode)
         self.quant.declare(self.group)
@@ -83,9 +85,20 @@ class LayerBench:
         source = self.case.tensors() if tensors is None else tensors
         self._filler.fill(tensor for tensor in source if tensor.name in self._wanted)
 
+    def stored(self) -> dict[str, Tensor]:
+        """Return the parameters as the checkpoint fills them, in memory of their own: what `finalize` is given."""
+        params, targets = self.group.allocate(self.device), self.group.targets()
+        for tensor in self.case.tensors():
+            target = targets.get(tensor.name)
+            if target is not None:
+                target.slot(params).copy_(self.group.decode(target.param, tensor))
+        return params
+
     def tied_head(self, subject: Subject) -> QuantLayer:
         """Return an output projection that reads this embedding's stored parameters."""
-        scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, self.case.config))
+        scheme: QuantScheme = subject.impl()(
+            QuantContext(self.device, self.dtype, self.case.config, some_options(subject))
+        )
         head = QuantLayer(scheme.for_site(replace(self.site, kind="lm_head")), self.group)
         self.fill()
         return head
@@ -127,10 +140,12 @@ def _plain() -> Case:
 
 
 def _sampled(subject: Subject) -> Iterator[Case]:
-    """Yield the cases of the plugin's own samples and of those that loaders ship: their format is the method's."""
+    """Yield the cases of all samples of the method: the plugin's own, those of loaders, and of other plugins for it."""
     loaders = [replace(subject, entry=entry) for entry in subject.catalogue.entries("core.weight_loaders")]
+    others = [replace(subject, entry=entry) for entry in subject.catalogue.entries(subject.entry.group)]
+    others = [one for one in others if one.spec(QuantSpec).methods & subject.spec(QuantSpec).methods]
     names = set()
-    for owner in (subject, *loaders):
+    for owner in (subject, *loaders, *others):
         for sample in owner.samples(CheckpointSample):
             if not sample.layers or sample.values is None or (owner.package, sample.name) in names:
                 continue

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -15,6 +16,7 @@ from typing import Any
 
 from core.plugins.catalog import Entry
 from core.plugins.drivers import describe
+from core.testing.conformance.tools import asked
 
 Facts = dict[str, Any]
 
@@ -28,6 +30,32 @@ _NO_TORCH = (
     "core.server",
     "core.tokenizer",
 )
+TORCH_FREE: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
+    {
+        "core.platforms": ("probe",),
+        "core.attention_backends": ("refine",),
+        "core.models": ("shape",),
+        "core.logits": ("check",),
+        **dict.fromkeys(
+            (
+                "core.model_sources",
+                "core.weight_loaders",
+                "core.executors",
+                "core.schedulers",
+                "core.tool_parsers",
+                "core.kv_connectors",
+                "core.structured_output",
+                "core.drafters",
+                "core.stat_sinks",
+                "core.routes",
+                "core.commands",
+            ),
+            ("impl",),
+        ),
+    }
+)
+"""Group -> what of its descriptors core imports in processes that have no torch."""
+
 _TORCH = ("core.layers", "core.ops", "core.worker")
 
 
@@ -111,6 +139,35 @@ def _probe(descriptor: Any) -> Facts | None:
     return facts
 
 
+def without_torch(request: Mapping[str, Any]) -> Facts:
+    """Load what must not need torch where it cannot be imported, each plugin in a copy of its own."""
+    import_module("core.api")
+    import_module("core.plugins.boot")
+    import_module("core.testing.conformance.tools.guard")
+    facts: Facts = {}
+    for distribution in request["distributions"]:
+        for fields in distribution["entries"]:
+            facts.update(_in_a_copy([Entry(*fields)], _torch_free))
+    return facts
+
+
+def _torch_free(entry: Entry) -> Facts:
+    from core.testing.conformance.tools.guard import Guard
+
+    guard, facts = Guard(frozenset({"torch", "triton", "transformers"})), Facts()
+    guard.start()
+    try:
+        descriptor = entry.load()
+        for field in TORCH_FREE.get(entry.group, ()):
+            if isinstance(path := getattr(descriptor, field, None), str):
+                module, _, name = path.partition(":")
+                getattr(import_module(module), name)
+    except Exception as error:
+        facts["error"] = describe(error)
+    facts["imports"] = guard.imports
+    return facts
+
+
 def implementations(request: Mapping[str, Any]) -> Facts:
     """Load each implementation from a plan as a worker process does, and compare core and torch before and after."""
     with_torch = [one for one in request["distributions"] if one["torch"]]
@@ -167,44 +224,18 @@ def _import_core(packages: Sequence[str]) -> None:
                 import_module(module.name)
 
 
-def imported(request: Mapping[str, Any]) -> Facts:
-    """Import one object and say which modules of the `watch` packages came with it.
-
-    The probe itself has parts of core loaded: they are put aside first.
-    """
-    for name in [name for name in sys.modules if name.split(".")[0] == "core"]:
-        del sys.modules[name]
-    module, _, name = request["path"].partition(":")
-    try:
-        getattr(import_module(module), name)
-    except Exception as error:
-        return {"error": describe(error)}
-    return {"modules": sorted(name for name in sys.modules if name.startswith(tuple(request["watch"])))}
-
-
-def reader(request: Mapping[str, Any]) -> Facts:
-    """Let a weight loader recognise, inspect and tokenize a checkpoint where torch cannot be imported."""
-    from pathlib import Path
-
-    from core.testing.conformance.tools.guard import Guard
-
-    guard = Guard(frozenset({"torch", "triton", "transformers"}))
-    guard.start()
-    module, _, name = request["impl"].partition(":")
-    try:
-        made = getattr(import_module(module), name)()
-        path = Path(request["path"])
-        known = made.recognises(path)
-        made.inspect(path)
-        if request["tokenizer"]:
-            made.tokenizer(path)
-    except Exception as error:
-        return {"error": describe(error), "imports": guard.imports}
-    return {"recognises": bool(known), "imports": guard.imports}
-
-
 _MODES: Mapping[str, Callable[[Mapping[str, Any]], Facts]] = {
-    function.__name__: function for function in (manifests, implementations, imported, reader)
+    function.__name__: function
+    for function in (
+        manifests,
+        implementations,
+        without_torch,
+        asked.imported,
+        asked.reader,
+        asked.resolved,
+        asked.compile,
+        asked.command_help,
+    )
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Limits, Scheduler
+from core.plugins.kinds import kind_of
 from core.testing.conformance.outcome import Unavailable
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.options import some_options
 from core.testing.tinymodels import VOCAB_SIZE, reference_model, tiny_model
 
 BLOCKS = 64
@@ -42,7 +45,7 @@ class _Arrival:
 
 
 def tiny_config(subject: Subject) -> EngineConfig:
-    """Return the configuration of a tiny Llama with this executor and whatever else is installed for the CPU.
+    """Return the configuration of a tiny Llama with this plugin and whatever else is installed for the CPU.
 
     Raises:
         Unavailable: Something that an engine needs is not installed.
@@ -51,13 +54,33 @@ def tiny_config(subject: Subject) -> EngineConfig:
     options = Options(
         model=ModelOptions(model=str(folder), dtype="float32", max_model_len=LONGEST),
         kv=KVOptions(num_blocks=BLOCKS),
-        select=SelectOptions(executor=f"{subject.entry.name}@{subject.entry.dist}", platform="cpu"),
-        runtime=RuntimeOptions(threads=1, start_timeout=100.0),
+        select=SelectOptions.model_validate({"platform": "cpu", **_asked(subject)}),
+        runtime=RuntimeOptions(
+            threads=1, start_timeout=100.0, plugin_options={subject.entry.name: some_options(subject)}
+        ),
     )
     try:
         return subject.once("tiny engine", lambda: resolve(options, catalogue=subject.catalogue).config)
     except CoreError as error:
         raise Unavailable(f"a tiny model cannot be served with what is installed: {error}") from error
+
+
+def _asked(subject: Subject) -> dict[str, str]:
+    """Return the option that chooses this plugin, and an executor in this process if it is none itself."""
+    name = f"{subject.entry.name}@{subject.entry.dist}"
+    inproc = {"executor": "inproc"} if subject.catalogue.entries("core.executors") else {}
+    return {**inproc, kind_of(subject.entry.group).option: name}
+
+
+def executor_of(subject: Subject) -> Executor:
+    """Return the executor of `tiny_config`, not started."""
+    config = tiny_config(subject)
+    planned = config.plan.one("core.executors")
+    for entry in subject.catalogue.entries("core.executors"):
+        if planned is not None and (entry.name, entry.dist) == (planned.name, planned.dist):
+            executor: Executor = replace(subject, entry=entry).impl()(config)
+            return executor
+    raise Unavailable("no executor is installed")
 
 
 def without_weights(subject: Subject) -> EngineConfig:
@@ -96,11 +119,11 @@ def greedy(executor: Executor, config: EngineConfig, prompts: Sequence[Sequence[
     return [outputs[handle] for handle in sorted(outputs)]
 
 
-def expected(prompts: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+def expected(prompts: Sequence[Sequence[int]], count: int, seed: int = 0) -> list[list[int]]:
     """Return the greedy tokens of transformers' model after each prompt."""
     import torch
 
-    model = reference_model()
+    model = reference_model(seed=seed)
     found = []
     for prompt in prompts:
         tokens = list(prompt)

@@ -165,11 +165,25 @@ def test_a_corrupt_header_is_an_error_that_names_the_file(copy, content, words):
     fails("CORE-M130", "model.safetensors", words, path=file.parent)
 
 
-def test_what_only_the_safetensors_library_finds_names_the_file_too(copy):
+def test_two_tensors_in_one_place_are_refused(copy):
     file = copy("whole") / "model.safetensors"
-    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-    file.write_bytes(_file({"a": entry, "b": entry}))  # two tensors in one place
-    fails("CORE-M130", "model.safetensors", path=file.parent, call=lambda path: list(READER.tensors(path, print)))
+    whole = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    file.write_bytes(_file({"a": whole, "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}))
+    fails("CORE-M130", "model.safetensors", "'a'", "'b'", path=file.parent)
+
+
+def test_a_dtype_that_torch_lacks_is_refused_when_the_tensor_is_read(copy):
+    file = copy("whole") / "model.safetensors"
+    file.write_bytes(_file({"a": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}))
+    fails("CORE-M130", "'a'", "F4", path=file.parent, call=lambda path: list(READER.tensors(path, print)))
+
+
+def test_what_was_released_is_still_there(copy):
+    directory = copy("whole")
+    for tensor in READER.tensors(directory, lambda count: None):
+        before = tensor.raw().clone()
+        tensor.release()
+        torch.testing.assert_close(tensor.raw(), before, rtol=0, atol=0)
 
 
 def test_random_damage_of_the_header_never_escapes_as_another_error(copy):

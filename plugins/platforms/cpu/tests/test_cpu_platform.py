@@ -78,7 +78,7 @@ def test_cpuinfo_of_two_architectures(tmp_path):
 
 
 def test_smt_siblings_count_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor, "_affinity", lambda: {0, 1, 2, 3, 5})
+    monkeypatch.setattr(processor, "allowed", lambda: {0, 1, 2, 3, 5})
     siblings = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7", 5: "1,5"}
     files = {f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list": f"{s}\n" for n, s in siblings.items()}
     root = tree(tmp_path, files)
@@ -88,7 +88,7 @@ def test_smt_siblings_count_once(tmp_path, monkeypatch):
 
 
 def test_without_topology_the_affinity_bounds_the_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr(processor, "_affinity", lambda: {0, 1})
+    monkeypatch.setattr(processor, "allowed", lambda: {0, 1})
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: 8)
     assert available_cores(tmp_path) == 2
 

@@ -7,7 +7,9 @@ import pytest
 import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.manifest import CPU_NATIVE
+from core_plugin_cpu.native import attention as kernels
 from core_plugin_cpu.native import library, refine
+from core_plugin_torch_sdpa.elements import decode, encode
 from core_plugin_torch_sdpa.reference import reference_attention
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,19 +34,21 @@ class Case:
 
 
 def pack(plain, dtype):
-    """`(blocks, 2, block_size, kv_heads, head_dim)` to the layout that `attention.h` documents."""
+    """`(blocks, 2, block_size, kv_heads, head_dim)` to the layout that `attention.h` documents, of elements `dtype`."""
     blocks, _, size, heads, dim = plain.shape
-    keys, values = plain[:, 0].permute(0, 2, 1, 3), plain[:, 1].permute(0, 2, 1, 3)  # (blocks, heads, size, dim)
-    if dtype == torch.float32:
-        keys = keys.transpose(2, 3)
-    else:
+    stored = encode(plain, dtype).permute(0, 1, 3, 2, 4)  # (blocks, 2, heads, size, dim or dim + 4)
+    elements, scales = stored[..., :dim], stored[..., dim:]
+    keys, values = elements[:, 0], elements[:, 1]
+    if dtype == torch.bfloat16:
         keys = keys.reshape(blocks, heads, size, dim // 2, 2).transpose(2, 3)
         values = values.reshape(blocks, heads, size // 2, 2, dim).transpose(3, 4)
-    flat = [part.reshape(blocks, 1, heads, size * dim) for part in (keys, values)]
-    return torch.cat(flat, 1).to(dtype).contiguous()
+    else:
+        keys = keys.transpose(2, 3)
+    flat = torch.stack([part.reshape(blocks, heads, size * dim) for part in (keys, values)], 1)
+    return torch.cat((flat, scales.reshape(blocks, 2, heads, -1)), -1).contiguous()
 
 
-def make_case(rows, site, block_size, *, seed=0, dtype=torch.float32, spare_columns=0):
+def make_case(rows, site, block_size, *, seed=0, dtype=torch.float32, kv_dtype=None, spare_columns=0):
     """`rows` are `(context, queries)`; blocks are scattered, tables padded with zeros, unused places poisoned."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
@@ -70,11 +74,11 @@ def make_case(rows, site, block_size, *, seed=0, dtype=torch.float32, spare_colu
     )
     heads = (site.num_heads + 2 * site.num_kv_heads, site.head_dim)
     qkv = torch.randn(int(starts[-1]), *heads).to(dtype)
-    return Case(batch, plain, pack(plain, dtype), *qkv.split([site.num_heads, *[site.num_kv_heads] * 2], 1))
+    return Case(batch, plain, pack(plain, kv_dtype or dtype), *qkv.split([site.num_heads, *[site.num_kv_heads] * 2], 1))
 
 
-def attend(case, site, block_size, dtype=torch.float32):
-    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, dtype, block_size))
+def attend(case, site, block_size, dtype=torch.float32, kv_dtype=None):
+    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, kv_dtype or dtype, block_size))
     layer, plan = backend.layer(site), backend.plan(case.batch)
     layer.write_kv(case.k, case.v, case.kv, plan)
     return layer.forward(case.q, case.kv, plan)
@@ -85,12 +89,14 @@ def write_plain(case, block_size):
     case.plain[blocks, 0, offsets], case.plain[blocks, 1, offsets] = case.k, case.v
 
 
-def check(rows, site, block_size, dtype=torch.float32, **options):
-    case = make_case(rows, site, block_size, dtype=dtype, **options)
-    got = attend(case, site, block_size, dtype)
+def check(rows, site, block_size, dtype=torch.float32, kv_dtype=None, **options):
+    kv_dtype = kv_dtype or dtype
+    case = make_case(rows, site, block_size, dtype=dtype, kv_dtype=kv_dtype, **options)
+    got = attend(case, site, block_size, dtype, kv_dtype)
     write_plain(case, block_size)
-    assert torch.equal(case.kv, pack(case.plain, dtype)), "the step must write its slots and nothing else"
-    wanted = reference_attention(case.q, case.plain, case.batch, site, block_size)
+    assert torch.equal(case.kv, pack(case.plain, kv_dtype)), "the step must write its slots and nothing else"
+    plain = decode(encode(case.plain, kv_dtype), kv_dtype, torch.float32)
+    wanted = reference_attention(case.q, plain, case.batch, site, block_size)
     assert got.dtype == dtype
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.01}
     torch.testing.assert_close(got.float(), wanted, **tolerance)
@@ -112,31 +118,43 @@ def batches(examples):
         window=st.sampled_from([None, 1, 2, 7, 16, 40, 1000]),
         softcap=st.sampled_from([None, 5.0]),
         dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+        kv_dtype=st.sampled_from(list(kernels.CACHE_CODES)),
         seed=st.integers(0, 99),
     )
     return lambda test: chosen(given_batch(test))
 
 
 @pytest.mark.covers("ATTN-03")
-@batches(30)
+@batches(60)
 def test_any_batch_equals_the_specification(
-    isa, rows, block_size, kv_heads, ratio, head_dim, window, softcap, dtype, seed
+    isa, rows, block_size, kv_heads, ratio, head_dim, window, softcap, dtype, kv_dtype, seed
 ):
     site = site_of(kv_heads, ratio, head_dim, window=window, softcap=softcap)
-    check(rows, site, block_size, dtype, seed=seed, spare_columns=seed % 3)
+    check(rows, site, block_size, dtype, kv_dtype, seed=seed, spare_columns=seed % 3)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+PAIRS = [
+    (torch.float32, torch.float32),
+    (torch.bfloat16, torch.bfloat16),
+    (torch.bfloat16, torch.int8),
+    (torch.bfloat16, torch.float8_e4m3fn),
+    (torch.float32, torch.float8_e5m2),
+    (torch.float32, torch.float16),
+]
+"""Dtypes of the queries and of the cache."""
+
+
+@pytest.mark.parametrize(("dtype", "kv_dtype"), PAIRS)
 @pytest.mark.parametrize("window", [None, 500])
-def test_long_decode_rows_are_split_and_merged(isa, dtype, window):
-    check([(1500, 1)], site_of(1, 4, 64, window=window), 32, dtype)
-    check([(1290, 1), (40, 1), (700, 3)], site_of(2, 1, 32, window=window), 16, dtype)
+def test_long_decode_rows_are_split_and_merged(isa, dtype, kv_dtype, window):
+    check([(1500, 1)], site_of(1, 4, 64, window=window), 32, dtype, kv_dtype)
+    check([(1290, 1), (40, 1), (700, 3)], site_of(2, 1, 32, window=window), 16, dtype, kv_dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_prompts_longer_than_a_tile(isa, dtype):
-    check([(0, 200), (170, 70), (300, 1)], site_of(1, 3, 64), 32, dtype)
-    check([(0, 130)], site_of(1, 64, 16), 32, dtype)
+@pytest.mark.parametrize(("dtype", "kv_dtype"), PAIRS)
+def test_prompts_longer_than_a_tile(isa, dtype, kv_dtype):
+    check([(0, 200), (170, 70), (300, 1)], site_of(1, 3, 64), 32, dtype, kv_dtype)
+    check([(0, 130)], site_of(1, 64, 16), 32, dtype, kv_dtype)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -189,5 +207,34 @@ def test_what_the_kernels_cannot_do_is_refused():
     probe = ProbeResult(available=True)
     assert request_of(dtype="float16").check(CPU_NATIVE).reasons
     assert refine.attention(request_of(), probe).ok == library.available()
-    assert "differs" in refine.attention(request_of(kv_dtype="float32"), probe).reasons[-1]
     assert "head_dim 72" in refine.attention(request_of(head_dim=72), probe).reasons[-1]
+
+
+@pytest.mark.parametrize(
+    ("kv_dtype", "per_head"),
+    [(torch.bfloat16, 128), (torch.float16, 128), (torch.int8, 68), (torch.float8_e4m3fn, 64)],
+)
+def test_bytes_of_a_block(kv_dtype, per_head):
+    backend = NativeAttentionBackend(AttentionContext(CPU, torch.bfloat16, kv_dtype, 16))
+    assert backend.kv_layout(site_of(3, 3, 64)).bytes_per_block == 2 * 16 * 3 * per_head
+
+
+@pytest.mark.parametrize("kv_dtype", [torch.float16, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_values_at_the_edges_are_stored_as_the_reference_stores_them(isa, kv_dtype):
+    site = site_of(1, 1, 32)
+    case = make_case([(0, 4)], site, 16, kv_dtype=kv_dtype)
+    edges = [0.0, -0.0, 1e-9, 2**-9, 3 * 2**-11, 2**-6, 0.0157, 464.0, 449.0, -1e5, 6e4, 1e30, 2**-16, 2**-25, 1.0625, 9.5]
+    case.k[0, 0, :16], case.v[0, 0, 16:] = torch.tensor(edges), torch.tensor(edges)
+    case.k[1], case.v[2] = 0.0, 1e-42
+    attend(case, site, 16, kv_dtype=kv_dtype)
+    write_plain(case, 16)
+    assert torch.equal(case.kv, pack(case.plain, kv_dtype))
+
+
+@pytest.mark.parametrize("kv_dtype", [torch.float16, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_a_key_that_is_no_number_is_seen_by_its_row_only(isa, kv_dtype):
+    site = site_of(1, 3, 64)
+    case = make_case([(40, 1), (90, 1), (0, 20)], site, 16, kv_dtype=kv_dtype)
+    case.k[0] = float("nan")
+    got = attend(case, site, 16, kv_dtype=kv_dtype)
+    assert got[0].isnan().all() and got[1:].isfinite().all()

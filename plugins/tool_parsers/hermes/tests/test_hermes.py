@@ -4,8 +4,8 @@ import json
 import time
 
 import pytest
-from core_plugin_hermes.parser import HermesParser
-from core_plugin_hermes.scanner import JsonScanner
+from core_plugin_hermes.families import HERMES
+from core_plugin_parsers.json_value import JsonScanner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def joined(events: list[ParseEvent]) -> list[ParseEvent]:
 
 
 def parse(*pieces: str, in_reasoning: bool = False) -> list[ParseEvent]:
-    parser = HermesParser(ParserContext(in_reasoning=in_reasoning))
+    parser = HERMES(ParserContext(in_reasoning=in_reasoning))
     events = [event for piece in pieces for event in parser.feed(piece)]
     return joined(events + parser.finish())
 
@@ -140,7 +140,7 @@ def test_arguments_that_turn_out_broken_are_closed_and_the_rest_is_text() -> Non
 
 
 def test_arguments_are_passed_on_while_they_arrive() -> None:
-    parser = HermesParser(ParserContext())
+    parser = HERMES(ParserContext())
     parser.feed('<tool_call>{"name": "f", "arguments": {"city": "New')
     assert parser.feed(" York") == [ToolArguments(0, " York")]
     assert parser.feed(" a") == [ToolArguments(0, " a")]

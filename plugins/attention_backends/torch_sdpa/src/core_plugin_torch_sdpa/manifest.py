@@ -15,6 +15,6 @@ TORCH_SDPA = AttentionSpec(
     maturity="reference",
     devices=frozenset({"cpu", "cuda", "xpu"}),
     dtypes=DTYPES,
-    kv_dtypes=DTYPES,
+    kv_dtypes=DTYPES | {"float8_e4m3fn", "float8_e5m2", "int8"},
     features=frozenset({"sliding_window", "softcap"}),
 )

@@ -13,7 +13,8 @@ def reference_attention(q: Tensor, kv: Tensor, batch: BatchView, site: Attention
 
     Args:
         q: `(tokens, heads, head_dim)`.
-        kv: `(num_blocks, 2, block_size, kv_heads, head_dim)`, this step's keys and values already written.
+        kv: `(num_blocks, 2, block_size, kv_heads, head_dim)`, this step's keys and values already written; a cache of
+            other elements comes as `elements.decode` reads it.
 
     Returns:
         `(tokens, heads * head_dim)` float32.

@@ -33,8 +33,11 @@ class Worker(Protocol):
 
 def open_worker(config: EngineConfig, on_progress: Progress) -> Worker:
     """Replay the plugin plan in this process and return core's worker, not started."""
+    from core.phases import phase
     from core.plugins.boot import enter
-    from core.worker.worker import Worker as CoreWorker
+
+    with phase("worker imports"):
+        from core.worker.worker import Worker as CoreWorker
 
     worker: Worker = CoreWorker(config, enter(config.plan), on_progress)
     return worker

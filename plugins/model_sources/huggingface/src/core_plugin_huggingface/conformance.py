@@ -21,6 +21,7 @@ def samples() -> Iterator[Sample]:
     yield SourceSample(
         "a directory", make=lambda folder: str(_write(folder, 1)), missing="/there/is/no/model.gguf", plugin="local"
     )
+    yield SourceSample("a cached model", make=_cache, missing="acme/not-cached", environment=_offline, plugin="hub")
 
 
 def _write(folder: Path, files: int) -> Path:
@@ -31,6 +32,22 @@ def _write(folder: Path, files: int) -> Path:
         name = "model.safetensors" if files == 1 else f"model-{number + 1:05}-of-{files:05}.safetensors"
         save_file(dict(items[number::files]), folder / name)
     return tiny_tokenizer(folder)
+
+
+def _cache(folder: Path) -> str:
+    """Put a model into a cache of the hub's client, as a download leaves it; return the model's id."""
+    model, commit = folder / "models--acme--tiny", "0" * 40
+    snapshot = model / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    _write(snapshot, 1)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+    return "acme/tiny"
+
+
+def _offline(folder: Path) -> dict[str, str]:
+    """Return the environment in which the hub's client reads that cache and never asks the network."""
+    return {"HF_HUB_CACHE": str(folder), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
 def _values() -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,11 @@ def read_header(path: Path) -> list[Entry]:
         raise damaged(path, "its header is not a JSON object")
     room = size - 8 - length
     entries = [_entry(path, name, fields, room) for name, fields in header.items() if name != "__metadata__"]
-    return sorted(entries, key=lambda entry: entry.begin)
+    entries.sort(key=lambda entry: (entry.begin, entry.end))
+    for first, second in pairwise(entries):
+        if second.begin < first.end:
+            raise damaged(path, f"the header gives tensors '{first.name}' and '{second.name}' the same place")
+    return entries
 
 
 def _entry(path: Path, name: str, fields: Any, room: int) -> Entry:

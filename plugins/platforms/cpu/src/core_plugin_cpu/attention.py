@@ -14,11 +14,11 @@ class NativeAttentionBackend:
 
     def __init__(self, ctx: AttentionContext) -> None:
         self._ctx = ctx
-        self._scratch: dict[tuple[int, ...], Tensor] = {}
+        self._caches: dict[tuple[int, ...], kernels.Cache] = {}
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
-        """Return blocks of `(2, kv_heads, block_size * head_dim)`."""
-        return KVLayout(kernels.block_shape(site, self._ctx.block_size), self._ctx.kv_dtype)
+        """Return blocks of `(2, kv_heads, block_size * head_dim)`; int8 with the tokens' scales behind them."""
+        return kernels.kv_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
 
     def plan(self, batch: BatchView) -> kernels.Batch:
         """Take the batch as it is: the kernel divides the work by itself."""
@@ -28,19 +28,16 @@ class NativeAttentionBackend:
         """Return the attention of one layer."""
         return NativeAttentionLayer(site, self)
 
-    def scratch(self, site: AttentionSite) -> Tensor:
-        """Return scratch memory; layers of one geometry share it, because layers run one after the other."""
+    def cache(self, site: AttentionSite) -> kernels.Cache:
+        """Return how to read the cache; layers of one geometry share scratch memory, because they run in turn."""
         threads = torch.get_num_threads()
         key = (site.num_heads, site.num_kv_heads, site.head_dim, threads)
-        found = self._scratch.get(key)
+        found = self._caches.get(key)
         if found is None:
-            found = self._scratch[key] = kernels.scratch_for(site, self._ctx.dtype, self._ctx.block_size, threads)
+            ctx = self._ctx
+            scratch = kernels.scratch_for(site, ctx.dtype, ctx.block_size, threads)
+            found = self._caches[key] = kernels.Cache(ctx.block_size, ctx.kv_dtype, scratch)
         return found
-
-    @property
-    def block_size(self) -> int:
-        """Tokens per block."""
-        return self._ctx.block_size
 
 
 class NativeAttentionLayer:
@@ -49,12 +46,11 @@ class NativeAttentionLayer:
     def __init__(self, site: AttentionSite, backend: NativeAttentionBackend) -> None:
         self._site = site
         self._backend = backend
-        self._block_size = backend.block_size
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
-        kernels.write_kv(k, v, kv, plan, self._block_size)
+        kernels.write_kv(k, v, kv, plan, self._backend.cache(self._site))
 
     def forward(self, q: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
-        return kernels.attend(q, kv, plan, self._site, self._block_size, self._backend.scratch(self._site))
+        return kernels.attend(q, kv, plan, self._site, self._backend.cache(self._site))

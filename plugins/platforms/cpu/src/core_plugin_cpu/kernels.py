@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from core_plugin_cpu.native.elementwise import add_rms_norm, gated, rms_norm, rotary
+from core_plugin_cpu.native.sampling import argmax, draw
 
-__all__ = ["add_rms_norm", "gelu_and_mul", "gelu_tanh_and_mul", "rms_norm", "rotary", "silu_and_mul"]
+__all__ = ["add_rms_norm", "argmax", "draw", "gelu_and_mul", "gelu_tanh_and_mul", "rms_norm", "rotary", "silu_and_mul"]
 
 
 def silu_and_mul(x: Tensor) -> Tensor:

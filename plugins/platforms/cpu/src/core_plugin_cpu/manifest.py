@@ -17,6 +17,7 @@ CPU = PlatformSpec(
     probe="core_plugin_cpu.probe:probe",
     dtypes=("bfloat16", "float32"),
     block_size=32,
+    environment="core_plugin_cpu.openmp:environment",
 )
 
 CPU_NATIVE = AttentionSpec(
@@ -27,22 +28,68 @@ CPU_NATIVE = AttentionSpec(
     band=3,
     devices=frozenset({"cpu"}),
     dtypes=frozenset({"float32", "bfloat16"}),
-    kv_dtypes=frozenset({"float32", "bfloat16"}),
+    kv_dtypes=frozenset({"float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int8"}),
     block_multiple=16,
     features=frozenset({"sliding_window", "softcap"}),
     refine="core_plugin_cpu.native.refine:attention",
 )
 
-CPU_DENSE = QuantSpec(
-    name="cpu_dense",
-    impl="core_plugin_cpu.dense:DenseScheme",
+
+def _quant(
+    name: str, impl: str, summary: str, methods: frozenset[str], *, exact: bool = False, priority: int = 50
+) -> QuantSpec:
+    """A method whose weights are multiplied as they are stored. What rounds activations leaves float32 to others."""
+    return QuantSpec(
+        name=name,
+        impl=f"core_plugin_cpu.{impl}",
+        api=1,
+        summary=summary,
+        band=3,
+        priority=priority,
+        methods=methods,
+        devices=frozenset({"cpu"}),
+        dtypes=frozenset({"float32", "bfloat16"} if exact else {"bfloat16"}),
+        needs=frozenset({NATIVE}),
+    )
+
+
+CPU_DENSE = _quant(
+    "cpu_dense",
+    "dense:DenseScheme",
+    "Plain or decoded weights, packed for the native products",
+    frozenset({"none", "gguf"}),
+    exact=True,
+)
+CPU_GGUF = _quant(
+    "cpu_gguf",
+    "gguf:GGUFScheme",
+    "GGUF blocks multiplied as they are stored, activations rounded to 8 bits (float32: see cpu_dense)",
+    frozenset({"gguf"}),
+    priority=60,  # before cpu_dense, which decodes
+)
+CPU_AWQ = _quant("cpu_awq", "awq:AWQScheme", "AWQ 4-bit weights multiplied as they are stored", frozenset({"awq"}))
+CPU_GPTQ = _quant(
+    "cpu_gptq", "gptq:GPTQScheme", "GPTQ 4-bit weights multiplied as they are stored", frozenset({"gptq"})
+)
+CPU_COMPRESSED_TENSORS = _quant(
+    "cpu_compressed_tensors",
+    "compressed:CompressedScheme",
+    "compressed-tensors int8 weights, activations int8 per token or left as they are",
+    frozenset({"compressed-tensors"}),
+    exact=True,  # the checkpoint itself says how activations are rounded
+)
+INT8 = QuantSpec(
+    name="int8",
+    impl="core_plugin_cpu.int8:Int8Scheme",
     api=1,
-    summary="Plain or decoded weights, packed for the native products",
+    summary="Any weights rounded to 8 bits while they load, activations per token",
     band=3,
     methods=frozenset({"none", "gguf"}),
     devices=frozenset({"cpu"}),
-    dtypes=frozenset({"float32", "bfloat16"}),
+    dtypes=frozenset({"bfloat16"}),
     needs=frozenset({NATIVE}),
+    on_request=True,
+    options="core_plugin_cpu.options:Int8Options",
 )
 
 
@@ -66,3 +113,5 @@ CPU_SILU_AND_MUL = _kernel("silu_and_mul", "SwiGLU in one pass, in C++")
 CPU_GELU_AND_MUL = _kernel("gelu_and_mul", "GeGLU (erf) in one pass, in C++")
 CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, in C++")
 CPU_ROTARY = _kernel("rotary", "Rotary embedding in one pass, in C++")
+CPU_ARGMAX = _kernel("argmax", "Most likely tokens in one pass, in C++")
+CPU_DRAW = _kernel("draw", "Random tokens after top-k, top-p and min-p without a sort, in C++")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from core_plugin_cpu.binding import allowed
 from core_plugin_cpu.cgroups import cpu_quota
 
 ISA = {
@@ -55,17 +55,15 @@ def read_processor(root: Path = Path("/")) -> Processor:
     return Processor(fields.get("model name", "unknown processor"), frozenset(flags.lower().split()))
 
 
-def available_cores(root: Path = Path("/")) -> int:
-    """Return the physical cores that this process may use: its affinity, without SMT siblings, within its quota."""
-    cores = _physical(_affinity(), root)
+def available_cores(root: Path = Path("/"), cpus: Iterable[int] | None = None) -> int:
+    """Return the physical cores that this process may use: its affinity, without SMT siblings, within its quota.
+
+    Args:
+        cpus: Processors instead of all that the affinity allows.
+    """
+    cores = _physical(allowed() if cpus is None else cpus, root)
     quota = cpu_quota(root)
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))
-
-
-def _affinity() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
 
 
 def _physical(cpus: Iterable[int], root: Path) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
 
 from core.api.errors import EngineError
+from core_plugin_cpu.binding import restrict
 
 T = TypeVar("T")
 
@@ -18,11 +19,11 @@ class ThreadStream:
 
     Args:
         threads: Compute threads of the kernels that the work calls.
+        cpus: Processors to run on; the compute threads are started from here and follow. None leaves that open.
     """
 
-    def __init__(self, threads: int) -> None:
-        # OpenMP keeps the thread count per calling thread: set it where the work runs, not only where it is submitted.
-        self._pool = ThreadPoolExecutor(1, "cpu-stream", initializer=torch.set_num_threads, initargs=(threads,))
+    def __init__(self, threads: int, cpus: Collection[int] | None = None) -> None:
+        self._pool = ThreadPoolExecutor(1, "cpu-stream", initializer=_prepare, initargs=(threads, cpus))
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Queue `work`; its future returns what it returned or raises what it raised."""
@@ -34,6 +35,13 @@ class ThreadStream:
     def close(self) -> None:
         """Drop what has not begun and wait for what runs. May be called again."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _prepare(threads: int, cpus: Collection[int] | None) -> None:
+    # OpenMP keeps the thread count per calling thread: set it where the work runs, not only where it is submitted.
+    torch.set_num_threads(threads)
+    if cpus is not None:
+        restrict(cpus)
 
 
 def _run(work: Callable[[], T]) -> T:

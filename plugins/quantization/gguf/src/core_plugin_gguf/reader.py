@@ -10,13 +10,14 @@ from core_plugin_gguf.config import architecture, eos_ids, generation_config, mo
 from core_plugin_gguf.faults import bad_tensor_type
 from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE
+from core_plugin_gguf.names import hugging_face_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from core.api.tokenizer import Tokenizer
-    from core_plugin_gguf.header import Header
+    from core_plugin_gguf.header import Header, TensorInfo
     from core_plugin_gguf.tensors import GGUFTensor
 
 
@@ -46,7 +47,7 @@ class GGUFReader:
             architecture=config["architectures"][0],
             config=config,
             quantization="gguf",
-            quantization_config={"types": dict(types)},
+            quantization_config={"types": dict(types), "tensors": _matrices(tensors)},
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
         )
@@ -84,6 +85,11 @@ def _check_types(parts: list[Header]) -> None:
         for tensor in part.tensors:
             if tensor.kind not in DECODABLE:
                 raise bad_tensor_type(part.path, tensor.name, tensor.kind.name)
+
+
+def _matrices(tensors: list[TensorInfo]) -> dict[str, str]:
+    """Return Hugging Face's name of every matrix -> its type: what a method must know before tensors are read."""
+    return {hugging_face_name(one.name): one.kind.name for one in tensors if len(one.shape) == 2}
 
 
 def _interleaved_heads(header: Header) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,6 +52,12 @@ class GGUFTensor:
         if self.encoding != "plain":
             return stored
         return stored.view(getattr(torch, PLAIN[self.info.kind])).view(self.shape)
+
+    def release(self) -> None:
+        """Give the memory back in which the file shows; the tensor can still be read."""
+        begin = self.info.offset // mmap.PAGESIZE * mmap.PAGESIZE
+        if self.info.num_bytes and hasattr(mmap, "MADV_DONTNEED"):
+            self.header.data.madvise(mmap.MADV_DONTNEED, begin, self.info.offset + self.info.num_bytes - begin)
 
     def _bytes(self) -> Tensor:
         """Return the stored rows as bytes, a row being a head's unit where heads are interleaved."""

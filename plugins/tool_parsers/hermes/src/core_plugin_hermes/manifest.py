@@ -6,7 +6,7 @@ from core.api import ToolParserSpec
 
 HERMES = ToolParserSpec(
     name="hermes",
-    impl="core_plugin_hermes.parser:HermesParser",
+    impl="core_plugin_hermes.families:HERMES",
     api=1,
     summary="Hermes, Qwen2.5 and Qwen3: JSON calls between <tool_call> tags, reasoning between <think> tags",
     markers=("<tool_call>",),

@@ -8,30 +8,53 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionSite, BatchView
+from core.api.attention import AttentionSite, BatchView, KVLayout
 from core_plugin_cpu.native.elementwise import CODES, ROPE_KV, packed_heads
-from core_plugin_cpu.native.entry import Entry
+from core_plugin_cpu.native.entry import FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, INT8, Entry
 from core_plugin_cpu.native.library import library
 
 ATTENTION = Entry(
     "attention",
     pointers="q cache out query_starts seq_lens table scratch",
-    sizes="rows heads kv_heads head_dim block_size block_stride q_stride out_stride table_stride window dtype threads",
+    sizes="rows heads kv_heads head_dim block_size block_stride q_stride out_stride table_stride window dtype kv_dtype "
+    "threads",
     numbers="scale softcap",
     slots={name: name for name in ("query_starts", "seq_lens", "table", "table_stride", "rows")},
 )
+STORE_KV = Entry(
+    "store_kv",
+    pointers="k v cache slots",
+    sizes="tokens kv_heads head_dim k_stride v_stride block_size block_stride dtype kv_dtype threads",
+    slots={"tokens": "tokens", "slots": "slots"},
+)
+
+CACHE_CODES = CODES | {
+    torch.float16: FLOAT16,
+    torch.int8: INT8,
+    torch.float8_e4m3fn: FLOAT8_E4M3,
+    torch.float8_e5m2: FLOAT8_E5M2,
+}
+"""Dtypes of a cache."""
+
+SCALE_BYTES = 4
+"""An int8 cache has one float32 per token and kv head for the keys, and one for the values."""
 
 
-def block_shape(site: AttentionSite, block_size: int) -> tuple[int, ...]:
-    """Return the shape of a block: keys and values of every kv head; the order inside is the kernel's own."""
-    return 2, site.num_kv_heads, block_size * site.head_dim
+def kv_layout(site: AttentionSite, block_size: int, kv_dtype: torch.dtype) -> KVLayout:
+    """Return the layout of a block: keys and values of every kv head; the order inside is the kernel's own."""
+    per_head = block_size * site.head_dim
+    if kv_dtype == torch.int8:
+        per_head += block_size * SCALE_BYTES
+    # Bytes, because hardly anything in torch computes with float8, not even copies by index.
+    stored = torch.uint8 if kv_dtype.itemsize == 1 and kv_dtype.is_floating_point else kv_dtype
+    return KVLayout((2, site.num_kv_heads, per_head), stored)
 
 
 def scratch_for(site: AttentionSite, dtype: torch.dtype, block_size: int, threads: int) -> Tensor:
     """Return scratch memory for attention of this geometry with up to `threads` threads, whatever the batch."""
     function = library().core_cpu_attention_scratch
     function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
-    sizes = (1, site.num_heads, site.num_kv_heads, site.head_dim, block_size, 0, 0, 0, 0, 0, CODES[dtype], threads)
+    sizes = (1, site.num_heads, site.num_kv_heads, site.head_dim, block_size, 0, 0, 0, 0, 0, CODES[dtype], 0, threads)
     size = function(ATTENTION.pack(*(0,) * 7, *sizes, site.scale, 0.0))
     return aligned(size)
 
@@ -67,8 +90,32 @@ class Batch:
         )
 
 
-def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """How a layer's cache is to be read, and the scratch memory for it.
+
+    Attributes:
+        scratch: From `scratch_for` with at least as many threads as torch uses.
+    """
+
+    block_size: int
+    kv_dtype: torch.dtype
+    scratch: Tensor
+
+
+def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, cache: Cache) -> None:
     """Store `k, v (tokens, kv_heads, head_dim)` at the batch's slots of a layer's cache."""
+    if k.dtype == cache.kv_dtype:
+        return _copy_kv(k, v, kv, batch, cache.block_size)
+    tokens, kv_heads, head_dim = k.shape
+    k, v = packed_heads(k), packed_heads(v)
+    pointers = (k.data_ptr(), v.data_ptr(), kv.data_ptr(), batch.slots)
+    strides = (k.stride(0), v.stride(0), cache.block_size, kv.stride(0))
+    kind = (CODES[k.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
+    STORE_KV(*pointers, tokens, kv_heads, head_dim, *strides, *kind)
+
+
+def _copy_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) -> None:
     tokens, kv_heads, head_dim = k.shape
     k, v = packed_heads(k), packed_heads(v)
     pointers = (0, k.data_ptr(), v.data_ptr(), 0, 0, kv.data_ptr(), 0, batch.slots, 0, 0)
@@ -77,18 +124,14 @@ def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) ->
     ROPE_KV(*pointers, tokens, 0, kv_heads, head_dim, 0, *strides, dtype, dtype, torch.get_num_threads())
 
 
-def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, block_size: int, scratch: Tensor) -> Tensor:
-    """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`.
-
-    Args:
-        scratch: From `scratch_for` with at least as many threads as torch uses now.
-    """
+def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cache) -> Tensor:
+    """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
     q = packed_heads(q)
     tokens, heads, head_dim = q.shape
     out = torch.empty(tokens, heads * head_dim, dtype=q.dtype)
     pointers = (q.data_ptr(), kv.data_ptr(), out.data_ptr(), batch.query_starts, batch.seq_lens, batch.table)
-    shape = (batch.rows, heads, site.num_kv_heads, head_dim, block_size, kv.stride(0))
+    shape = (batch.rows, heads, site.num_kv_heads, head_dim, cache.block_size, kv.stride(0))
     strides = (q.stride(0), heads * head_dim, batch.table_stride, site.window or 0)
-    kind = (CODES[q.dtype], torch.get_num_threads(), site.scale, site.softcap or 0.0)
-    ATTENTION(*pointers, scratch.data_ptr(), *shape, *strides, *kind)
+    kind = (CODES[q.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads(), site.scale, site.softcap or 0.0)
+    ATTENTION(*pointers, cache.scratch.data_ptr(), *shape, *strides, *kind)
     return out

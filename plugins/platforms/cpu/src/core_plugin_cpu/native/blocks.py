@@ -42,25 +42,16 @@ class BlockFormat:
     read: Callable[[Tensor], Codes]
 
 
-def pack_blocks(raw: Tensor, layout: BlockFormat) -> tuple[Tensor, Tensor]:
-    """Return packed codes and scales, both uint8, of `raw (rows, bytes of a row)` uint8."""
-    rows = -(-raw.shape[0] // PANEL) * PANEL
-    if rows != raw.shape[0]:
-        raw = torch.cat((raw, raw.new_zeros(rows - raw.shape[0], raw.shape[1])))
-    content = layout.read(raw.reshape(rows, -1, layout.stored))
-    return _lines(content.codes, layout.bits), _scales(content)
-
-
-def _lines(codes: Tensor, bits: int) -> Tensor:
+def lines(codes: Tensor, bits: int) -> Tensor:
     """Return `codes (rows, blocks, 32)` as `(panels, blocks, bytes)`."""
     rows, blocks, _ = codes.shape
     # (panels, blocks, line, row, four codes)
-    lines = codes.view(rows // PANEL, PANEL, blocks, LINES, 4).permute(0, 2, 3, 1, 4)
+    grid = codes.view(rows // PANEL, PANEL, blocks, LINES, 4).permute(0, 2, 3, 1, 4)
     if bits == 8:
-        return lines.reshape(rows // PANEL, blocks, -1)
-    low = lines & 15
+        return grid.reshape(rows // PANEL, blocks, -1)
+    low = grid & 15
     parts = [(low[:, :, :4] | (low[:, :, 4:] << 4)).flatten(2)]
-    high = lines >> 4
+    high = grid >> 4
     if bits == 5:
         parts.append(_merge(high, 1).flatten(2))
     if bits == 6:
@@ -74,7 +65,7 @@ def _merge(high: Tensor, width: int) -> Tensor:
     return (high << shifts).sum(dim=2, dtype=torch.uint8)
 
 
-def _scales(content: Codes) -> Tensor:
+def scales(content: Codes) -> Tensor:
     """Return the scales `(panels, groups, bytes)`: for every number 16 rows together."""
     rows, groups, _ = content.shared.shape
     panels = (rows // PANEL, PANEL, groups, -1)
@@ -159,4 +150,7 @@ FORMATS = {
     "Q5_K": BlockFormat(176, 256, 5, _q5_k),
     "Q6_K": BlockFormat(210, 256, 6, _q6_k),
 }
-"""Formats that the kernels multiply with, by GGUF's name."""
+"""Formats of files that the kernels multiply with, by GGUF's name."""
+
+BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4}
+"""Bits of a code in every block format of the kernels."""

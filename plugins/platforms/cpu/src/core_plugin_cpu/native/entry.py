@@ -14,7 +14,7 @@ from typing import Protocol
 
 from core_plugin_cpu.native.library import library
 
-FLOAT32, BFLOAT16, FLOAT16, INT8, UINT8 = range(5)
+FLOAT32, BFLOAT16, FLOAT16, INT8, UINT8, FLOAT8_E4M3, FLOAT8_E5M2 = range(7)
 """Values of `dtype` fields."""
 
 _CODES = {"p": "Q", "i": "q", "f": "d"}

@@ -1,115 +1,51 @@
 """Matrix products with packed weights: `y (m, n) = x (m, k) . W (n, k)^T + bias`, optionally with each row's argmax.
 
-`pack_*` bring a weight into the layout of `csrc/cpu/gemm/gemm.h`, once, at load; `linear` and `argmax` apply it.
+`pack*` bring a weight into the layout of `csrc/cpu/gemm/gemm.h`, once, at load; `linear`, `argmax` and `lookup` use it.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from enum import IntEnum
 
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.entry import BFLOAT16, FLOAT32, Entry
 from core_plugin_cpu.native.library import library
+from core_plugin_cpu.native.packed import Format, PackedWeight, pack, pack_blocks, pack_groups, pack_int8
 
-PANEL = blocks.PANEL
-"""Output channels that are stored together."""
+__all__ = [
+    "CODES",
+    "GEMM",
+    "LOOKUP",
+    "Format",
+    "PackedWeight",
+    "apply",
+    "argmax",
+    "linear",
+    "lookup",
+    "pack",
+    "pack_blocks",
+    "pack_groups",
+    "pack_int8",
+    "workspace_bytes",
+]
 
 CODES = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
 """Dtypes of activations and results."""
 
 GEMM = Entry(
     "gemm",
-    pointers="x w scales sums bias y best workspace",
+    pointers="x w order bias y best workspace",
     sizes="m n k x_stride y_stride x_dtype y_dtype format threads",
     slots={"m": "tokens"},
 )
-
-
-class Format(IntEnum):
-    """How weights are stored and which activations meet them; the numbers are part of the ABI."""
-
-    F32 = 0
-    BF16 = 1
-    W8A8 = 2
-    W8A16 = 3
-    Q4_0 = 4
-    Q4_1 = 5
-    Q5_0 = 6
-    Q5_1 = 7
-    Q8_0 = 8
-    Q4_K = 9
-    Q5_K = 10
-    Q6_K = 11
-
-
-@dataclass(frozen=True, slots=True)
-class PackedWeight:
-    """A weight `(n, k)` as the kernels read it.
-
-    Attributes:
-        data: Panels of 16 channels, padded.
-        scales: Float32 per channel (W8*) or the scales of block formats; else None.
-        sums: Int32 sum of every channel's weights (W8*); else None.
-    """
-
-    format: Format
-    n: int
-    k: int
-    data: Tensor
-    scales: Tensor | None = None
-    sums: Tensor | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all parts."""
-        return sum(part.nbytes for part in (self.data, self.scales, self.sums) if part is not None)
-
-
-def pack(weight: Tensor) -> PackedWeight:
-    """Pack a float32 or bfloat16 weight `(n, k)`. Raises `ValueError` for another dtype."""
-    if weight.dtype not in CODES:
-        raise ValueError(f"cannot pack a weight of {weight.dtype}: float32 or bfloat16 expected")
-    kind, inputs = (Format.F32, 1) if weight.dtype == torch.float32 else (Format.BF16, 2)
-    return PackedWeight(kind, weight.shape[0], weight.shape[1], _panels(weight, inputs, 32))
-
-
-def pack_int8(weight: Tensor, scales: Tensor, *, activations: int = 8) -> PackedWeight:
-    """Pack int8 weights `(n, k)` with one scale per output channel.
-
-    Args:
-        weight: `(n, k)` int8.
-        scales: `(n,)` or `(n, 1)`, any float dtype.
-        activations: 8 to quantize the activations of every row to int8, 16 to leave them floating point.
-    """
-    n, k = weight.shape
-    kind = Format.W8A8 if activations == 8 else Format.W8A16
-    padded = torch.zeros(_up(n, PANEL), dtype=torch.float32)
-    padded[:n] = scales.reshape(-1)
-    sums = torch.zeros(_up(n, PANEL), dtype=torch.int32)
-    sums[:n] = weight.sum(dim=1, dtype=torch.int32)
-    return PackedWeight(kind, n, k, _panels(weight, 4, 64), padded, sums)
-
-
-def pack_blocks(raw: Tensor, kind: Format, k: int) -> PackedWeight:
-    """Pack a weight stored in GGUF blocks, without decoding it.
-
-    Args:
-        raw: `(n, bytes of a row)` uint8, as in the file.
-        k: Values of a row. The native kernels round activations to int8, 32 of them to a scale, as ggml does.
-
-    Raises:
-        ValueError: `kind` is no block format, or the rows do not hold `k` values.
-    """
-    layout = blocks.FORMATS.get(kind.name)
-    if layout is None or k % layout.values or raw.shape[1] * layout.values != k * layout.stored:
-        raise ValueError(f"rows of {raw.shape[1]} bytes do not hold {k} values of {kind.name}")
-    data, scales = blocks.pack_blocks(raw, layout)
-    return PackedWeight(kind, raw.shape[0], k, data, scales)
+LOOKUP = Entry(
+    "lookup",
+    pointers="w ids out",
+    sizes="count k out_dtype format threads",
+    slots={"ids": "token_ids", "count": "tokens"},
+)
 
 
 def linear(x: Tensor, weight: PackedWeight, bias: Tensor | None = None, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -158,16 +94,31 @@ def apply(
     strides = (x.stride(0), 0 if y is None else y.stride(0))
     sizes = (x.shape[0], weight.n, weight.k, *strides, x_code, y_code, weight.format, torch.get_num_threads())
     if workspace is None:
-        workspace = torch.empty(workspace_bytes(sizes), dtype=torch.uint8)
-    parts = (x, weight.data, weight.scales, weight.sums, bias, y, best, workspace)
+        workspace = torch.empty(workspace_bytes(sizes, ordered=weight.order is not None), dtype=torch.uint8)
+    parts = (x, weight.data, weight.order, bias, y, best, workspace)
     GEMM(*(_address(part) for part in parts), *sizes)
 
 
-def workspace_bytes(sizes: tuple[int, ...]) -> int:
-    """Return the bytes of workspace of a call with these `sizes` (fields of `GEMM`) or fewer rows."""
+def workspace_bytes(sizes: tuple[int, ...], *, ordered: bool = False) -> int:
+    """Return the bytes of workspace of a call with these `sizes` (fields of `GEMM`) or fewer rows.
+
+    Args:
+        ordered: Whether the weight has an `order`.
+    """
     function = library().core_cpu_gemm_workspace
     function.restype = ctypes.c_int64
-    return int(function(GEMM.pack(*(0,) * 8, *sizes)))
+    return int(function(GEMM.pack(0, 0, int(ordered), 0, 0, 0, 0, *sizes)))
+
+
+def lookup(weight: PackedWeight, ids: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the rows `ids (count,) int64` of a packed weight, decoded: `(count, k)` float32 or bfloat16.
+
+    Ids are not checked.
+    """
+    out = torch.empty(len(ids), weight.k, dtype=dtype)
+    sizes = (len(ids), weight.k, CODES[dtype], weight.format, torch.get_num_threads())
+    LOOKUP(weight.data.data_ptr(), ids.data_ptr(), out.data_ptr(), *sizes)
+    return out
 
 
 def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None, y: Tensor | None) -> None:
@@ -184,19 +135,3 @@ def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None, y: Tensor | Non
 
 def _address(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
-
-
-def _up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
-
-
-def _panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
-    """Return `weight (n, k)` as `(panels, k / inputs, 16, inputs)`, padded with zeros to `multiple` inputs."""
-    n, k = weight.shape
-    rows, columns = _up(n, PANEL), _up(k, multiple)
-    packed = torch.zeros(rows // PANEL, columns // inputs, PANEL, inputs, dtype=weight.dtype)
-    flat = weight if (rows, columns) == (n, k) else torch.zeros(rows, columns, dtype=weight.dtype)
-    if flat is not weight:
-        flat[:n, :k] = weight
-    packed.copy_(flat.view(rows // PANEL, PANEL, columns // inputs, inputs).transpose(1, 2))
-    return packed

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from core_plugin_cpu.native.entry import Entry, recorder
 
-RUN = Entry("run", pointers="ops", sizes="count")
+RUN = Entry("run", pointers="ops", sizes="count threads")
 
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -43,9 +43,11 @@ class Program:
         self.count = len(calls)
         self._words = np.frombuffer(b"".join(packed for _, packed in calls), dtype=np.int64).copy()
         places, starts = defaultdict(list), []
-        start = 0
+        start, self._threads = 0, 1
         for entry, packed in calls:
             starts.append(start)
+            if "threads" in entry.fields:
+                self._threads = max(self._threads, int(self._words[start + entry.fields["threads"]]))
             for name, slot in entry.slots.items():
                 if self._is_used(entry, name, start):
                     places[slot].append(start + entry.fields[name])
@@ -65,7 +67,7 @@ class Program:
 
     def run(self) -> None:
         """Make the calls in order."""
-        RUN(self._ops.ctypes.data, self.count)
+        RUN(self._ops.ctypes.data, self.count, self._threads)
 
     def _is_used(self, entry: Entry, name: str, start: int) -> bool:
         """Whether the call has this slot: a null pointer means "without", and stays."""
@@ -81,6 +83,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing compiles here; to be skipped by the compiler, torch would import it first, which takes over a second.
+        return False
 
     def add(self, entry: Entry, packed: bytes) -> None:
         self.calls.append((entry, packed))

@@ -11,11 +11,10 @@ MOST_HEAD_DIM = 256
 
 
 def attention(request: AttentionRequest, probe: ProbeResult) -> Verdict:
-    """Native attention needs the library, a cache of the queries' dtype, and heads of whole vectors."""
-    dtype, kv_dtype, dim = request.dtype, request.kv_dtype, request.head_dim
+    """Native attention needs the library, and heads of whole vectors."""
+    dim = request.head_dim
     fits = dim % 16 == 0 and dim <= MOST_HEAD_DIM
     return Verdict.of(
         None if library.available() else f"no native library: {library.reason()} ({library.REMEDY})",
-        None if kv_dtype == dtype else f"kv dtype {kv_dtype} differs from dtype {dtype}",
         None if fits else f"head_dim {dim} is not a multiple of 16 up to {MOST_HEAD_DIM}",
     )

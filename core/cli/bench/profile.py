@@ -1,0 +1,75 @@
+"""`--profile`: how the time of a benchmark divides among the phases of its steps."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core import LLM
+
+COLUMNS = ("phase", "count", "median ms", "p99 ms", "share", "what")
+
+
+def add_flag(group: argparse._ArgumentGroup) -> None:
+    """Add the flag."""
+    group.add_argument("--profile", action="store_true", help="Show how long each phase of a step takes.")
+
+
+@contextmanager
+def profiled(llm: LLM, wanted: bool) -> Iterator[dict[str, Any]]:
+    """Time what runs inside; yields what becomes the result's `profile`, empty without the flag."""
+    figures: dict[str, Any] = {}
+    if not wanted:
+        yield figures
+        return
+    with llm.profile() as report:
+        started = time.perf_counter()
+        yield figures
+        elapsed = time.perf_counter() - started
+    figures |= summary(report, elapsed)
+
+
+def summary(report: Mapping[str, list[float]], elapsed: float) -> dict[str, Any]:
+    """Return phase -> `count`, `total_s`, `median_ms`, `p99_ms` and `share` of the elapsed seconds, in step order.
+
+    Shares do not add up to 1: the engine's phases run beside the worker's, and some are parts of others.
+    """
+    from core.engine.profile import PHASES
+
+    return {
+        phase: {
+            "count": int(report[phase][0]),
+            "total_s": report[phase][1],
+            "median_ms": report[phase][2] * 1e3,
+            "p99_ms": report[phase][3] * 1e3,
+            "share": report[phase][1] / elapsed,
+        }
+        for phase in PHASES
+        if phase in report
+    }
+
+
+def show_profile(figures: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the phases as a table; nothing without any."""
+    from core.cli.ui import table
+    from core.engine.profile import INNER, PHASES
+
+    if not figures:
+        return
+    rows = [
+        (
+            f"  {phase}" if phase in INNER else phase,
+            f"{one['count']:,}",
+            f"{one['median_ms']:.3f}",
+            f"{one['p99_ms']:.3f}",
+            f"{one['share']:.1%}",
+            PHASES[phase],
+        )
+        for phase, one in figures.items()
+    ]
+    print("\nPhases of a step")
+    print(table(COLUMNS, rows, right=(1, 2, 3, 4)), flush=True)

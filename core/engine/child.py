@@ -1,0 +1,134 @@
+"""The child process that an engine runs in: started before anything is decided, told what to run afterwards.
+
+A server's start is a chain of imports. The engine's own, which are the longer ones, begin with the process; what the
+process serves is known only when the parent has chosen the plugins. So it is started first and configured later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from core import logs
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from core.config.resolved import EngineConfig
+
+_DEFERRED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Bootstrap(msgspec.Struct):
+    """The line on the child's standard input.
+
+    Attributes:
+        inbox: Address the engine pulls messages from.
+        outbox: Address it pushes messages to.
+        environment: Variables to set, except those that are set already, before a device's libraries are loaded.
+        config: `EngineConfig` as JSON.
+        log_level, log_format: As in the parent.
+    """
+
+    inbox: str
+    outbox: str
+    environment: dict[str, str]
+    config: str
+    log_level: str
+    log_format: str
+
+
+class EngineChild:
+    """An engine process without a configuration, which waits for one.
+
+    Attributes:
+        process: The process. It ends when its standard input does, so it never outlives this one.
+        folder: Where the sockets to it are; only this user can enter.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="core-"))
+        self.configured = False
+        command = [sys.executable, "-P", "-m", "core.engine.process"]
+        try:
+            with _signals_deferred():
+                self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        except BaseException:
+            self._remove()
+            raise
+
+    @property
+    def inbox(self) -> str:
+        """Address on which the engine is sent messages."""
+        return f"ipc://{self.folder}/in"
+
+    @property
+    def outbox(self) -> str:
+        """Address on which it sends its own."""
+        return f"ipc://{self.folder}/out"
+
+    def configure(self, config: EngineConfig) -> None:
+        """Say what to run; the engine begins at once. Only the first call counts."""
+        if self.configured:
+            return
+        self.configured = True
+        log_level, log_format = logs.in_force()
+        bootstrap = Bootstrap(
+            inbox=self.inbox,
+            outbox=self.outbox,
+            environment=config.environment,
+            config=config.model_dump_json(),
+            log_level=log_level,
+            log_format=log_format,
+        )
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # whoever waits for the engine finds out how it ended
+                self.process.stdin.write(msgspec.json.encode(bootstrap) + b"\n")
+                self.process.stdin.flush()
+
+    def close_input(self) -> None:
+        """Close the pipe, which ends the process unless it is busy with its own end."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+    def end(self) -> None:
+        """Kill the process if it still runs, and remove the sockets' folder. Harmless when called again."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.close_input()
+        self.process.wait()
+        self._remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _signals_deferred() -> Iterator[None]:
+    """Let a child be born with Ctrl-C and SIGTERM held back, until it can say what they mean to it.
+
+    They reach the whole process group; in the middle of its first imports the child would answer with a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,117 @@
+"""The examination of one plugin, in the doctor's child process: everything that its descriptor names is imported."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from core.api.descriptors import Descriptor
+from core.api.errors import PluginError
+from core.plugins.catalog import Entry
+from core.plugins.doctor.messages import Fault, Job, Point, Report, Told
+from core.plugins.drivers import LoadFailure, load_entries, load_impl
+from core.plugins.files import open_files
+from core.plugins.hooks import Hooks
+from core.plugins.kinds import HOOKS_GROUP
+
+if TYPE_CHECKING:
+    from core.plugins.doctor.child import Glance
+
+_DOTTED = ("probe", "shape", "refine", "check", "options", "impl", "worker_impl", "sender")
+"""Fields of descriptors that name an object; light ones first."""
+
+
+def examine(job: Mapping[str, Any], glance: Glance, caught: Iterable[warnings.WarningMessage]) -> Report:
+    """Do a job and report; failures are collected.
+
+    Args:
+        job: A `Job` as plain data.
+        glance: What importing the manifest took.
+        caught: Fills up with the warnings of the plugin's modules.
+    """
+    wanted = Job.model_validate(job)
+    report = _file(wanted.file) if wanted.file else Report()
+    if wanted.point is None:
+        return report
+    entry = wanted.point.entry
+    report.milliseconds, report.heavy = glance.milliseconds, list(glance.heavy)
+    if entry.group == HOOKS_GROUP:
+        _hooks(entry, report)
+    elif not report.faults:
+        _driver(entry, report)
+    report.deprecations = list(dict.fromkeys(_deprecations(entry, caught)))
+    return report
+
+
+def _file(path: str) -> Report:
+    """Execute a plugin file and say what it offers."""
+    report = Report()
+    try:
+        report.offered = [Point.of(entry) for entry in open_files([path])[1]]
+    except PluginError as error:
+        report.faults.append(Fault(code=error.code, reason=error.message.rstrip("."), hint=error.hint))
+    return report
+
+
+def _hooks(entry: Entry, report: Report) -> None:
+    """Register the hook module and let it check this machine."""
+    hooks = Hooks([entry])
+    report.faults += [_fault(failure) for failure in hooks.failures]
+    report.told = [Told.model_validate(finding.model_dump()) for _, finding in hooks.doctor()]
+
+
+def _driver(entry: Entry, report: Report) -> None:
+    try:
+        loaded = entry.load()
+    except Exception:
+        loaded = None
+    else:
+        report.found, report.descriptor = type(loaded).__name__, isinstance(loaded, Descriptor)
+    candidates, failures = load_entries(entry.group, [entry])
+    report.faults += [_fault(failure) for failure in failures]
+    for candidate in candidates:
+        report.faults += _implementation(entry, candidate.descriptor)
+
+
+def _implementation(entry: Entry, descriptor: Descriptor) -> Iterable[Fault]:
+    named = [getattr(descriptor, field, None) for field in _DOTTED]
+    managers: Mapping[str, str] = getattr(descriptor, "kv_managers", {})
+    for path in (*named, *managers.values()):
+        if not isinstance(path, str):
+            continue  # absent, or a method of the same name
+        try:
+            load_impl(path, entry)
+        except PluginError as error:
+            yield Fault(code=error.code, reason=_reason(error), hint=error.hint)
+
+
+def _reason(error: PluginError) -> str:
+    """Return the message without the plugin's name, which the finding has already."""
+    return error.message.partition("cannot be used: ")[2].rstrip(".")
+
+
+def _fault(failure: LoadFailure) -> Fault:
+    return Fault(code=failure.code, reason=failure.reason, hint=failure.hint)
+
+
+def _deprecations(entry: Entry, caught: Iterable[warnings.WarningMessage]) -> Iterable[str]:
+    """Return deprecated uses in the plugin's own files: those of its libraries are not its authors' to mend."""
+    root = _root(sys.modules.get(entry.value.partition(":")[0].partition(".")[0]))
+    for warning in caught:
+        if issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
+            path = Path(warning.filename)
+            if root is not None and (path == root or root in path.parents):
+                yield f"{warning.message} ({'/'.join(PurePath(path).parts[-2:])}:{warning.lineno})"
+
+
+def _root(module: ModuleType | None) -> Path | None:
+    """Return the folder of a package, or the file of a module."""
+    if module is None:
+        return None
+    folders: list[Any] = list(getattr(module, "__path__", []))
+    file = folders[0] if folders else module.__file__
+    return Path(file) if file else None

@@ -1,0 +1,122 @@
+"""Routes: under their own prefix, answers for whoever asks whatever, and no generation that nobody reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from core.server.plugged import PluggedRoute
+from core.testing.conformance.outcome import Check, require
+from core.testing.conformance.samples import RouteSample
+from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.options import every_options
+from core.testing.conformance.tools.route_bench import RouteBench, declared, long_running
+
+_BAD_ANSWER = b"CORE-P108"
+_PARAMETER = re.compile(r"\{([^{}/]+)\}")
+_VALUES = ("kit", "0", "-1", "%2e%2e", "\u2603", "x" * 3000)
+_BODIES: tuple[Any, ...] = (
+    None,
+    {},
+    [],
+    "text",
+    {"x": None},
+    {"prompt": 5, "text": [], "messages": {}, "n": "many"},
+    {"": {"": [{}] * 20}},
+)
+
+
+def routes_are_declared(subject: Subject) -> None:
+    """It declares routes under its own prefix with methods that exist, at least one, and the same ones each time."""
+    for options in every_options(subject):
+        found = [declared(subject, subject.impl()(dict(options))).routes for _ in range(2)]
+        require(found[0], "it declares no route")
+        names = [[(route.method, route.path) for route in routes] for routes in found]
+        require(names[0] == names[1], f"it declares {names[0]}, the second time {names[1]}")
+
+
+def no_route_hides_another(subject: Subject) -> None:
+    """Every declared route can be reached: none before it takes its path for a parameter's value."""
+    for options in every_options(subject):
+        routes = declared(subject, subject.impl()(dict(options))).routes
+        for place, route in enumerate(routes):
+            path = _PARAMETER.sub("kit", route.path)
+            for earlier in routes[:place]:
+                hides = earlier.method == route.method and _pattern(earlier).fullmatch(path)
+                require(not hides, f"{_title(route)} is never reached: {_title(earlier)} was declared before it")
+
+
+def samples_are_answered(subject: Subject) -> None:
+    """Requests of its samples get the status and the content that they say."""
+    for sample in subject.need_samples(RouteSample):
+        for options in every_options(subject):
+            bench = RouteBench(subject, options)
+            answer = bench.ask(sample.method, sample.path, sample.body, sample.query)
+            where = f"'{sample.name}': {sample.method} {sample.path}"
+            told = answer.body[:200].decode("utf-8", "replace")
+            require(answer.status == sample.status, f"{where} has status {answer.status}, not {sample.status}: {told}")
+            require(sample.answer in answer.body, f"{where} lacks {sample.answer!r}: {told}")
+
+
+def strange_requests_are_the_clients_fault(subject: Subject) -> None:
+    """Useless bodies, parameters and queries are answered, or refused with a `RequestError`: never with status 500."""
+    for options in every_options(subject):
+        bench = RouteBench(subject, options)
+        for method, path, body in _requests(bench):
+            for query in ({}, {"x": "", "n": "many"}):
+                answer = bench.ask(method, path, body, query)
+                where = f"{method} {path[:60]} with body {body!r} has status {answer.status}"
+                require(_BAD_ANSWER not in answer.body, f"{where}: its endpoint gave no RouteResponse")
+                require(answer.status != 500, f"{where}: its endpoint raised something else than RequestError")
+
+
+def generations_are_ended(subject: Subject) -> None:
+    """Once a client has its answer, or has gone away in the middle of a stream, no generation is left running."""
+    samples = [(sample.method, sample.path, sample.body) for sample in subject.samples(RouteSample)]
+    for options in every_options(subject):
+        bench = RouteBench(subject, options)
+        for method, path, body in [*samples, *_requests(bench)]:
+            answer = bench.ask(method, path, body)
+            require(not answer.running, f"after the answer to {method} {path[:60]} a generation goes on")
+        for method, path, body in samples:
+            left = long_running(subject, options).leave(method, path, body)
+            require(not left, f"the client of {method} {path} goes away, and {left} generations go on")
+
+
+def _requests(bench: RouteBench) -> Iterator[tuple[str, str, Any]]:
+    """Yield requests to every route: every value for its parameters, and every body where one is taken."""
+    for route in bench.routes:
+        values = _VALUES if _PARAMETER.search(route.path) else ("",)
+        bodies = (None,) if route.method in ("GET", "DELETE") else _BODIES
+        for value in values:
+            for body in bodies:
+                yield route.method, _PARAMETER.sub(lambda _, value=value: value, route.path), body  # type: ignore[misc]
+
+
+def _pattern(route: PluggedRoute) -> re.Pattern[str]:
+    """Return what a route's path matches, as the server does: a parameter is one part, or with `:path` all the rest."""
+    parts = re.split(r"(\{[^{}/]+\})", route.path)
+    return re.compile("".join(_part(part) for part in parts))
+
+
+def _part(part: str) -> str:
+    if not part.startswith("{"):
+        return re.escape(part)
+    return ".*" if part.endswith(":path}") else "[^/]+"
+
+
+def _title(route: PluggedRoute) -> str:
+    return f"{route.method} {route.path}"
+
+
+CHECKS = tuple(
+    Check(function)
+    for function in (
+        routes_are_declared,
+        no_route_hides_another,
+        samples_are_answered,
+        strange_requests_are_the_clients_fault,
+        generations_are_ended,
+    )
+)

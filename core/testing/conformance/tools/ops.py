@@ -1,0 +1,209 @@
+"""Arguments for core's operations: what the kit needs to know of each of them to hold kernels to its reference form.
+
+An operation of `core.ops.registry` that has no entry in `SHAPES` cannot be checked; add one here together with it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.api.models import RopeConfig
+from core.ops.rotary import rotary_table
+from core.ops.sampling import MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM
+from core.ops.truncation import cutoffs
+
+Sizes = Mapping[str, int]
+Make = Callable[["Maker", Sizes], tuple[Any, ...]]
+Settle = Callable[[Sequence[Any], list[Tensor], list[Tensor]], list[Tensor]]
+
+_POSITIONS = 4096
+_EDGE = 1e-5
+"""Probability that sums of float32 may be off by."""
+
+
+class Named(dict[str, Any]):
+    """Arguments that are passed by name; the last of an operation's arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes tensors of one dtype from one seed.
+
+    Attributes:
+        values: Changes random values, for instance into special ones; given the tensor, returns it.
+    """
+
+    dtype: torch.dtype
+    rng: torch.Generator
+    values: Callable[[Tensor], Tensor] = lambda tensor: tensor
+
+    def activations(self, *shape: int) -> Tensor:
+        """Return what a layer may be given: normal values, or special ones."""
+        return self.values(torch.randn(*shape, generator=self.rng)).to(self.dtype)
+
+    def weights(self, *shape: int) -> Tensor:
+        """Return parameters about 1."""
+        return (1 + 0.2 * torch.randn(*shape, generator=self.rng)).to(self.dtype)
+
+    def indices(self, count: int, below: int) -> Tensor:
+        """Return `(count,)` int64 numbers in `[0, below)`."""
+        return torch.randint(0, below, (count,), generator=self.rng)
+
+
+@dataclass(frozen=True, slots=True)
+class OpShape:
+    """The arguments of one operation.
+
+    Attributes:
+        sizes: Name of each size -> values worth trying, `rows` left out; those that `core.ops.registry` names are
+            what a kernel's `dims` are held against.
+        make: Makes the arguments, in the reference form's order, for `sizes` and `rows`.
+        rows: Places of the arguments whose first dimension is the rows; a result's first dimension is too. Layers may
+            pass these as slices of something larger; their last dimension is contiguous.
+        large: Sizes at which speed says something; `rows` included.
+        fits: Whether a combination of sizes makes sense.
+        settle: Given arguments, a kernel's outputs and the reference's, returns the kernel's outputs with the
+            reference's in place of those that are as good as they, where the operation leaves a choice.
+        part: Given arguments and two numbers, returns the arguments for the rows between; by default `rows` are sliced.
+    """
+
+    sizes: Mapping[str, Sequence[int]]
+    make: Make
+    rows: tuple[int, ...]
+    large: Sizes
+    fits: Callable[[Sizes], bool] = lambda sizes: True
+    settle: Settle = lambda arguments, found, due: found
+    part: Callable[[Sequence[Any], int, int], list[Any]] | None = None
+
+    def between(self, arguments: Sequence[Any], begin: int, end: int) -> list[Any]:
+        """Return the arguments for some of the rows, in memory of their own."""
+        if self.part is not None:
+            return self.part(arguments, begin, end)
+        return [one[begin:end].clone() if place in self.rows else one for place, one in enumerate(arguments)]
+
+
+_WIDTHS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 256, 300, 576, 1000, 1024, 1536, 4096)
+"""With and without a rest behind the last full vector, of whatever width."""
+
+
+def _rms_norm(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    heads = (sizes["heads"],) if sizes["heads"] else ()
+    return make.activations(sizes["rows"], *heads, sizes["size"]), make.weights(sizes["size"]), 1e-5
+
+
+def _add_rms_norm(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    x, residual = (make.activations(sizes["rows"], sizes["size"]) for _ in range(2))
+    return x, residual, make.weights(sizes["size"]), 1e-5
+
+
+def _gated(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    return (make.activations(sizes["rows"], 2 * sizes["width"]),)
+
+
+def _rotary(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    rows, head_dim = sizes["rows"], sizes["head_dim"]
+    config = RopeConfig(
+        head_dim=head_dim, rotary_dim=sizes["rotary_dim"], theta=10000.0, max_positions=_POSITIONS, scaling={}
+    )
+    q, k = (make.activations(rows, sizes[name], head_dim) for name in ("heads", "kv_heads"))
+    return make.indices(rows, _POSITIONS), q, k, rotary_table(config, _POSITIONS).to(make.dtype)
+
+
+def _argmax(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    logits = make.activations(sizes["rows"], sizes["vocabulary"])
+    # Equal values, of which the first counts.
+    return (logits.mul(4).round().div(4),)
+
+
+def _settle_argmax(arguments: Sequence[Any], found: list[Tensor], due: list[Tensor]) -> list[Tensor]:
+    """A row that holds a NaN has any place."""
+    best, places = due
+    free = best.isnan() & (found[1] >= 0) & (found[1] < arguments[0].shape[-1])
+    return [found[0], torch.where(free, places, found[1])]
+
+
+def _draw(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    rows, vocabulary, entries = sizes["rows"], sizes["vocabulary"], sizes["rows"]
+    logits = make.activations(rows, vocabulary).mul(2)
+    chosen = make.indices(entries, rows) if sizes["indexed"] and rows else None
+    uniform = torch.rand(4, entries, generator=make.rng, dtype=torch.float64)
+    numbers = torch.zeros(5, entries, dtype=torch.float64)
+    numbers[TEMPERATURE] = 0.5 + uniform[0]
+    numbers[UNIFORM] = uniform[1]
+    numbers[TOP_P] = 1.0
+    if sizes["truncated"]:
+        numbers[TOP_K] = (uniform[2] * min(vocabulary, 50)).floor()
+        numbers[TOP_P] = 0.5 + uniform[3] / 2
+        numbers[MIN_P] = uniform[2] / 10
+    return logits, chosen, numbers, Named(truncated=bool(sizes["truncated"]))
+
+
+def _settle_draw(arguments: Sequence[Any], found: list[Tensor], due: list[Tensor]) -> list[Tensor]:
+    """An unsound row has any token, and rounding may move a draw over the edge between two of them."""
+    logits, rows, numbers, named = arguments
+    values, token = (logits if rows is None else logits[rows]).float(), found[0]
+    if not values.numel() or token.shape != due[0].shape or not bool(((token >= 0) & (token < values.shape[-1])).all()):
+        return found
+    best = values.amax(-1, keepdim=True)
+    sound = best.isfinite()
+    scaled = torch.where(sound, values - best, 0.0) / numbers[TEMPERATURE, :, None].float()
+    if named["truncated"]:
+        low = cutoffs(
+            scaled, numbers[TOP_K, :, None].long(), *(numbers[row, :, None].float() for row in (TOP_P, MIN_P))
+        )
+        scaled = scaled.masked_fill(scaled < low, float("-inf"))
+    share = scaled.double().softmax(-1)
+    end, size = (one.gather(1, token[:, None]).flatten() for one in (share.cumsum(-1), share))
+    close = (size > 0) & (end - size - _EDGE <= numbers[UNIFORM]) & (numbers[UNIFORM] < end + _EDGE)
+    return [torch.where(close | ~sound.flatten(), due[0], token)]
+
+
+def _part_of_draw(arguments: Sequence[Any], begin: int, end: int) -> list[Any]:
+    logits, rows, numbers, named = arguments
+    if rows is None:
+        return [logits[begin:end].clone(), None, numbers[:, begin:end].contiguous(), named]
+    return [logits, rows[begin:end].clone(), numbers[:, begin:end].contiguous(), named]
+
+
+_NORM = OpShape({"size": _WIDTHS, "heads": (0, 1, 3, 8)}, _rms_norm, (0,), {"rows": 512, "size": 2048, "heads": 0})
+_ADD_NORM = OpShape({"size": _WIDTHS}, _add_rms_norm, (0, 1), {"rows": 512, "size": 2048})
+_GATED = OpShape({"width": _WIDTHS}, _gated, (0,), {"rows": 256, "width": 4096})
+_ROTARY = OpShape(
+    {"heads": (1, 3, 4, 9), "kv_heads": (1, 2, 3), "head_dim": (2, 8, 24, 64, 80, 128), "rotary_dim": (2, 8, 20, 64)},
+    _rotary,
+    (0, 1, 2),
+    {"rows": 512, "heads": 32, "kv_heads": 8, "head_dim": 128, "rotary_dim": 128},
+    lambda sizes: sizes["rotary_dim"] <= sizes["head_dim"],
+)
+_VOCABULARIES = (1, 2, 31, 64, 97, 1000, 4099)
+_ARGMAX = OpShape(
+    {"vocabulary": _VOCABULARIES}, _argmax, (0,), {"rows": 64, "vocabulary": 32000}, settle=_settle_argmax
+)
+_DRAW = OpShape(
+    {"vocabulary": _VOCABULARIES, "indexed": (0, 1), "truncated": (0, 1)},
+    _draw,
+    (0,),
+    {"rows": 32, "vocabulary": 32000, "indexed": 0, "truncated": 0},
+    settle=_settle_draw,
+    part=_part_of_draw,
+)
+
+SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
+    {
+        "rms_norm": _NORM,
+        "add_rms_norm": _ADD_NORM,
+        "silu_and_mul": _GATED,
+        "gelu_and_mul": _GATED,
+        "gelu_tanh_and_mul": _GATED,
+        "rotary": _ROTARY,
+        "argmax": _ARGMAX,
+        "draw": _DRAW,
+    }
+)
+"""Operation -> how its arguments are made."""

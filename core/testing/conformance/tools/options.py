@@ -1,0 +1,54 @@
+"""What a plugin is made with: its default options, and those that its samples have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from core.testing.conformance.outcome import Failed, Unavailable
+from core.testing.conformance.samples import OptionsSample
+from core.testing.conformance.subject import Subject
+
+
+def every_options(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Yield the default options, unless one is required, and then those of every sample, as core hands them over.
+
+    Raises:
+        Unavailable: An option is required, and no sample has it.
+        Failed: A sample has options that the plugin does not take.
+    """
+    samples, needed = subject.samples(OptionsSample), required(subject)
+    if needed and not samples:
+        where = f"{subject.package}.conformance"
+        raise Unavailable(
+            f"its options {', '.join(needed)} have no default: add an OptionsSample to samples() in {where}"
+        )
+    if not needed:
+        yield _complete(subject, {}, "its default options")
+    for sample in samples:
+        yield _complete(subject, dict(sample.options(subject.folder())), f"'{sample.name}'")
+
+
+def some_options(subject: Subject) -> dict[str, Any]:
+    """Return the first of `every_options`."""
+    return next(every_options(subject))
+
+
+def required(subject: Subject) -> list[str]:
+    """Return the names of the options that have no default."""
+    path = subject.descriptor.options
+    fields = subject.load(path).model_fields if path is not None else {}
+    return [name for name, field in fields.items() if field.is_required()]
+
+
+def _complete(subject: Subject, given: dict[str, Any], title: str) -> dict[str, Any]:
+    path = subject.descriptor.options
+    if path is None:
+        return given
+    try:
+        made: dict[str, Any] = subject.load(path).model_validate(given).model_dump(mode="json")
+    except ValidationError as error:
+        raise Failed(f"{title} are refused by {path}: {error.errors()[0]['msg']}") from error
+    return made

@@ -1,0 +1,199 @@
+"""A server with one route plugin, in this process, over an engine that says the same to every prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from core.api.errors import CoreError, RequestError
+from core.api.routes import RoutePlugin
+from core.api.tokenizer import Tokenizer, tokenizer_from_directory
+from core.config.resolved import Options
+from core.engine.messages import Stats
+from core.engine.sampling import SamplingParams
+from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.app import create_app
+from core.server.plugged import PluggedRoute, PluginRoutes, RouteTable
+from core.testing.conformance.outcome import Failed
+from core.testing.conformance.subject import Subject
+from core.testing.tinymodels import tiny_tokenizer
+
+REPLY = "kit"
+_PAUSE = 0.002
+_FIRST_PIECE = 0.3
+"""Seconds in which a stream has sent something, generations being as quick as they are here."""
+
+_STALL = 30.0
+"""Seconds that a generation stops in the middle, so that nobody can wait for it."""
+
+
+@dataclass
+class KitLLM:
+    """A `ServedLLM` that answers `REPLY`, letter by letter.
+
+    Attributes:
+        stall: Seconds before the last letter.
+        running: Generations that were begun and have neither finished nor been closed.
+    """
+
+    tokenizer: Tokenizer
+    model_name: str = "kit"
+    max_model_len: int = 512
+    healthy: bool = True
+    stats: Stats = field(default_factory=lambda: Stats(blocks_total=10))
+    stall: float = 0.0
+    running: int = 0
+
+    async def generate(
+        self, prompt: str | dict[str, Any], params: SamplingParams, **named: Any
+    ) -> AsyncIterator[RequestOutput]:
+        """Yield the reply piece by piece, all of it so far each time."""
+        ids = self._ids(prompt)
+        limit = min(len(REPLY), params.max_tokens or len(REPLY))
+        self.running += 1
+        try:
+            for count in range(1, limit + 1):
+                await asyncio.sleep(self.stall if count == limit and self.stall else _PAUSE)
+                reason = "stop" if count == limit else None
+                piece = CompletionOutput(0, REPLY[:count], list(range(count)), finish_reason=reason)
+                yield RequestOutput("kit", None, ids, [piece], reason is not None)
+        finally:
+            self.running -= 1
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
+        """Return some token ids."""
+        return [3, 4, 5]
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Answer `stats` with figures, anything else with nothing."""
+        return {"running": self.running} if method == "stats" else None
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _ids(self, prompt: str | dict[str, Any]) -> list[int]:
+        given = {"prompt": prompt} if isinstance(prompt, str) else prompt
+        text = given.get("prompt", "")
+        if not isinstance(text, str):
+            raise RequestError("a prompt is a text or a list of token ids", param="prompt")
+        ids = [int(one) for one in given.get("prompt_token_ids") or self.tokenizer.encode(text)]
+        if len(ids) >= self.max_model_len:
+            raise RequestError("the prompt is too long", param="prompt", code="context_length_exceeded")
+        return ids
+
+
+class RouteBench:
+    """The plugin behind core's own application, bound to an engine.
+
+    Attributes:
+        routes: What it declared, in order.
+    """
+
+    def __init__(self, subject: Subject, options: Mapping[str, Any], *, stall: float = 0.0) -> None:
+        self.plugin: RoutePlugin = subject.impl()(dict(options))
+        self.table = declared(subject, self.plugin)
+        self.routes: Sequence[PluggedRoute] = self.table.routes
+        folder = subject.shared.once(("tokenizer",), lambda: tiny_tokenizer(subject.folder()))
+        tokenizer = subject.shared.once(("loaded",), lambda: tokenizer_from_directory(folder))
+        self.llm = KitLLM(tokenizer, stall=stall)
+        self.app: FastAPI = create_app(self.llm, Options(), plugged=self.routes)
+        self.table.plugins.append((subject.title, self.plugin))
+        self.table.bind(self.app.state.core)
+
+    def ask(self, method: str, path: str, body: object = None, query: Mapping[str, str] | None = None) -> Answer:
+        """Send a request and return the whole answer."""
+        return asyncio.run(self._ask(method, path, body, query))
+
+    def leave(self, method: str, path: str, body: object = None) -> int:
+        """Send a request and go away after the first of several pieces; return the generations that run on then.
+
+        0 as well when the answer came in one piece.
+        """
+        return asyncio.run(self._leave(method, path, body))
+
+    async def _ask(self, method: str, path: str, body: object, query: Mapping[str, str] | None) -> Answer:
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"} if content is not None else {}
+        async with httpx.AsyncClient(transport=transport, base_url="http://kit") as client:
+            answer = await client.request(method, path, content=content, headers=headers, params=dict(query or {}))
+        await self._settle(1.0)
+        return Answer(answer.status_code, answer.content, self.llm.running)
+
+    async def _leave(self, method: str, path: str, body: object) -> int:
+        content = b"" if body is None else json.dumps(body).encode()
+        begun, sent = asyncio.Event(), [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if sent:
+                return sent.pop()
+            await begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body" and message.get("more_body"):
+                begun.set()
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "headers": [(b"content-type", b"application/json"), (b"host", b"kit")],
+            "client": ("127.0.0.1", 1),
+            "server": ("kit", 80),
+        }
+        task = asyncio.ensure_future(self.app(scope, receive, send))
+        first = asyncio.ensure_future(begun.wait())
+        await asyncio.wait({task, first}, timeout=_FIRST_PIECE, return_when=asyncio.FIRST_COMPLETED)
+        left = 0
+        if begun.is_set():
+            await asyncio.wait({task}, timeout=1.0)
+            await self._settle(1.0)
+            left = self.llm.running
+        first.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return left
+
+    async def _settle(self, seconds: float) -> None:
+        """Wait until no generation runs, or for so long."""
+        steps = int(seconds / 0.01)
+        while self.llm.running and steps:
+            steps -= 1
+            await asyncio.sleep(0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, and how many generations were still running a moment after it."""
+
+    status: int
+    body: bytes
+    running: int
+
+
+def declared(subject: Subject, plugin: RoutePlugin) -> RouteTable:
+    """Return what a plugin declares to core's own registry. Raises `Failed` when core refuses it."""
+    table = RouteTable()
+    try:
+        plugin.declare(PluginRoutes(table, subject.entry.name, subject.title))
+    except CoreError as error:
+        raise Failed(error.message) from error
+    return table
+
+
+def long_running(subject: Subject, options: Mapping[str, Any]) -> RouteBench:
+    """Return a bench whose engine generates for many seconds."""
+    return RouteBench(subject, options, stall=_STALL)

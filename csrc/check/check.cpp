@@ -1,0 +1,171 @@
+// A program that runs the kernels without Python: every level that the processor has, against plain loops in double.
+// For processors that are only there in an emulator (tools/check_aarch64.py). Prints a line per check; exit status 1 if
+// one is off.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "attention/attention.h"
+#include "gemm/gemm.h"
+
+extern "C" {
+const char* core_cpu_isa();
+int64_t core_cpu_select_isa(const char* name);
+}
+
+namespace {
+
+int failures = 0;
+
+float random_value() { return static_cast<float>(std::rand() % 2001 - 1000) / 1000.0f; }
+
+std::vector<float> random_values(size_t count) {
+  std::vector<float> values(count);
+  for (float& value : values) value = random_value();
+  return values;
+}
+
+void report(const char* what, int64_t variant, double error, double allowed) {
+  bool good = error <= allowed;  // false for a NaN
+  std::printf("%-4s %s %lld %s: error %.2g, allowed %.2g\n", good ? "ok" : "OFF", what,
+              static_cast<long long>(variant), core_cpu_isa(), error, allowed);
+  failures += good ? 0 : 1;
+}
+
+// Memory aligned to 64 bytes.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes) : whole_(static_cast<size_t>(bytes) + 64) {}
+  char* get() {
+    auto at = reinterpret_cast<uintptr_t>(whole_.data());
+    return whole_.data() + (64 - at % 64) % 64;
+  }
+
+ private:
+  std::vector<char> whole_;
+};
+
+// ---- attention -----------------------------------------------------------------------------------------------------
+
+constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 32, kBlockSize = 16, kLength = 150, kQueries = 40;
+
+int64_t bytes_of(int64_t dtype) { return dtype == CORE_F32 ? 4 : dtype == CORE_BF16 || dtype == CORE_F16 ? 2 : 1; }
+
+// A sequence of kLength tokens of which the last kQueries attend.
+void check_attention(int64_t kv_dtype, double allowed) {
+  std::srand(1);
+  int64_t per_head = kBlockSize * (kDim + (kv_dtype == CORE_I8 ? 4 : 0)), stride = 2 * kKvHeads * per_head;
+  int64_t blocks = core::ceil_div(kLength, kBlockSize);
+  Memory cache(blocks * stride * bytes_of(kv_dtype));
+  auto k = random_values(kLength * kKvHeads * kDim), v = random_values(k.size());
+  auto q = random_values(kQueries * kHeads * kDim);
+  std::vector<float> out(q.size());
+  std::vector<int64_t> slots(kLength);
+  std::vector<int32_t> table(blocks);
+  for (int64_t i = 0; i < kLength; ++i) slots[i] = i;
+  for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
+  core_store_kv_args store{k.data(), v.data(), cache.get(),       slots.data(), kLength,  kKvHeads, kDim,
+                           kKvHeads * kDim, kKvHeads * kDim, kBlockSize, stride, CORE_F32, kv_dtype, 1};
+  core_cpu_store_kv(&store);
+  const int32_t starts[2] = {0, kQueries}, lengths[1] = {kLength};
+  core_attention_args args{q.data(),   cache.get(), out.data(), starts, lengths, table.data(), nullptr,
+                           1,          kHeads,      kKvHeads,   kDim,   kBlockSize, stride,
+                           kHeads * kDim, kHeads * kDim, blocks, 0, CORE_F32, kv_dtype, 1, 0.25, 0.0};
+  Memory scratch(core_cpu_attention_scratch(&args));
+  args.scratch = scratch.get();
+  core_cpu_attention(&args);
+
+  double worst = 0.0;
+  for (int64_t i = 0; i < kQueries * kHeads; ++i) {
+    int64_t head = i % kHeads, seen = kLength - kQueries + i / kHeads + 1;
+    std::vector<double> weights(seen), wanted(kDim);
+    double total = 0.0;
+    for (int64_t t = 0; t < seen; ++t) {
+      double score = 0.0;
+      int64_t at = (t * kKvHeads + head / (kHeads / kKvHeads)) * kDim;
+      for (int64_t d = 0; d < kDim; ++d) score += static_cast<double>(q[i * kDim + d]) * k[at + d];
+      total += weights[t] = std::exp(0.25 * score);
+      for (int64_t d = 0; d < kDim; ++d) wanted[d] += weights[t] * v[at + d];
+    }
+    for (int64_t d = 0; d < kDim; ++d) {
+      double error = std::fabs(out[i * kDim + d] - wanted[d] / total);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  report("attention, kv dtype", kv_dtype, worst, allowed);
+}
+
+// ---- products ------------------------------------------------------------------------------------------------------
+
+constexpr int64_t kRows = 9, kChannels = 40, kInputs = 96;
+
+void check_gemm(int64_t format, double allowed) {
+  std::srand(2);
+  auto x = random_values(kRows * kInputs), w = random_values(kChannels * kInputs);
+  std::vector<float> y(kRows * kChannels), scales(kChannels, 1.0f);
+  int64_t panel = core_cpu_gemm_panel(format, kInputs), per_line = format == CORE_GEMM_F32 ? 1 : 2;
+  bool int8 = format == CORE_GEMM_W8A8;
+  if (int8) per_line = 4;
+  int64_t panels = core::ceil_div(kChannels, 16);
+  Memory packed(panels * panel);
+  for (int64_t c = 0; c < kChannels; ++c) {
+    char* at = packed.get() + c / 16 * panel;
+    int32_t sum = 0;
+    for (int64_t i = 0; i < kInputs; ++i) {
+      char* element = at + i / per_line * 64 + c % 16 * 4 + i % per_line * (4 / per_line);
+      float& value = w[c * kInputs + i];
+      if (format == CORE_GEMM_F32) std::memcpy(element, &value, 4);
+      if (format == CORE_GEMM_BF16) {
+        core::bf16 rounded = core::to_bf16(value);
+        std::memcpy(element, &rounded, 2);
+        value = core::to_float(rounded);
+      }
+      if (int8) {
+        *element = static_cast<char>(std::lrint(value * 100.0f));
+        value = static_cast<float>(static_cast<signed char>(*element)) * 0.01f;
+        sum += static_cast<signed char>(*element);
+      }
+    }
+    if (int8) {
+      constexpr float scale = 0.01f;
+      char* tail = at + core::round_up(kInputs, 64) / 4 * 64;
+      std::memcpy(tail + c % 16 * 4, &scale, 4);
+      std::memcpy(tail + 64 + c % 16 * 4, &sum, 4);
+    }
+  }
+  core_gemm_args args{x.data(), packed.get(), nullptr,  nullptr,   y.data(), nullptr,  nullptr, kRows,
+                      kChannels, kInputs,     kInputs,  kChannels, CORE_F32, CORE_F32, format,  1};
+  Memory workspace(core_cpu_gemm_workspace(&args));
+  args.workspace = workspace.get();
+  core_cpu_gemm(&args);
+  double worst = 0.0;
+  for (int64_t i = 0; i < kRows * kChannels; ++i) {
+    double wanted = 0.0;
+    for (int64_t j = 0; j < kInputs; ++j) {
+      wanted += static_cast<double>(x[i / kChannels * kInputs + j]) * w[i % kChannels * kInputs + j];
+    }
+    double error = std::fabs(y[i] - wanted);
+    worst = error <= worst ? worst : error;
+  }
+  report("product, format", format, worst, allowed);
+}
+
+}  // namespace
+
+int main() {
+  const char* levels[] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon_dot", "neon_bf16"};
+  for (const char* level : levels) {
+    if (core_cpu_select_isa(level) != 0) continue;
+    check_attention(CORE_F32, 1e-5);
+    check_attention(CORE_BF16, 5e-3);
+    check_attention(CORE_F16, 1e-3);
+    check_attention(CORE_I8, 1e-2);
+    check_attention(CORE_F8_E4M3, 6e-2);
+    check_attention(CORE_F8_E5M2, 1.2e-1);
+    check_gemm(CORE_GEMM_F32, 1e-4);
+    check_gemm(CORE_GEMM_BF16, 4e-2);
+    check_gemm(CORE_GEMM_W8A8, 8e-2);
+  }
+  return failures == 0 ? 0 : 1;
+}

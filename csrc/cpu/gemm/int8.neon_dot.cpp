@@ -1,0 +1,2 @@
+#define CORE_VARIANT neon_dot
+#include "gemm/int8.h"

@@ -1,0 +1,64 @@
+"""The quantization driver `cpu_awq`: AWQ's 4-bit weights multiplied as they are stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from core.api import CheckpointError
+from core_plugin_cpu.forms import Dense
+from core_plugin_cpu.grouped import GroupedLayer, Grouping
+from core_plugin_cpu.packed_layers import PackedLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from core.api import LayerQuant, LayerSite, QuantContext
+
+_PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
+"""Nibble, of a word, that holds each of eight outputs."""
+
+
+class AWQScheme:
+    """AWQ linears; layers that the checkpoint leaves plain are packed in the compute dtype."""
+
+    def __init__(self, ctx: QuantContext) -> None:
+        self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
+        self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
+
+    def for_site(self, site: LayerSite) -> LayerQuant:
+        """Return how this layer is stored."""
+        if site.kind == "linear" and not any(name in site.prefix for name in self._plain):
+            return AWQLinear(site, self._dtype, self._grouping)
+        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+
+
+class AWQLinear(GroupedLayer):
+    """Reads `qweight (in, rows / 8)` and `qzeros (groups, rows / 8)`, eight outputs a word."""
+
+    def codes(self, words: Tensor) -> Tensor:
+        """Return the codes."""
+        return _unpack(words).t()
+
+    def zeros(self, words: Tensor) -> Tensor:
+        """Return the zero points."""
+        return _unpack(words).t().to(torch.int16)
+
+
+def _unpack(words: Tensor) -> Tensor:
+    shifts = torch.tensor(_PLACES, dtype=torch.int32) * 4
+    return ((words.unsqueeze(-1) >> shifts) & 15).flatten(1).to(torch.uint8)
+
+
+def _grouping(given: Mapping[str, object]) -> Grouping:
+    bits, size = given.get("bits", given.get("w_bit", 4)), given.get("group_size", given.get("q_group_size", 128))
+    layout = str(given.get("version", "gemm")).lower()
+    if bits != 4 or layout != "gemm" or not isinstance(size, int) or (size < 1 and size != -1):
+        raise CheckpointError(
+            "CORE-M160",
+            f"AWQ weights of {bits!r} bits in layout {layout!r} with groups of {size!r} are not supported.",
+            hint="Supported are 4 bits in the layout 'gemm', in groups of any size (-1: all inputs).",
+        )
+    return Grouping(4, size)

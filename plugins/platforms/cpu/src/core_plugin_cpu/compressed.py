@@ -1,0 +1,108 @@
+"""The quantization driver `cpu_compressed_tensors`: int8 weights as llm-compressor writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from core.api import CheckpointError
+from core_plugin_cpu.forms import Dense
+from core_plugin_cpu.native import packed
+from core_plugin_cpu.native.packed import Format
+from core_plugin_cpu.packed_layers import PackedLayer, ProductLayer, declare_bias, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from core.api import LayerQuant, LayerSite, ParamBuilder, QuantContext, WeightTensor
+
+_INT8 = {"num_bits": (8,), "type": ("int",), "symmetric": (True,)}
+_WEIGHTS = {**_INT8, "strategy": ("channel", "tensor")}
+_ACTIVATIONS = {**_INT8, "strategy": ("token",), "dynamic": (True,)}
+
+
+class CompressedScheme:
+    """Int8 linears; layers that the checkpoint leaves plain are packed in the compute dtype."""
+
+    def __init__(self, ctx: QuantContext) -> None:
+        self._dtype, self._activations = ctx.dtype, _activation_bits(ctx.checkpoint)
+        self._ignored = tuple(cast("Sequence[str]", ctx.checkpoint.get("ignore") or ()))
+
+    def for_site(self, site: LayerSite) -> LayerQuant:
+        """Return how this layer is stored. The parts of one layer are all quantized, or none is."""
+        part = site.parts[0][0]
+        module = f"{site.prefix}.{part}" if part else site.prefix
+        if site.kind == "linear" and not any(_matches(name, module) for name in self._ignored):
+            return Int8Linear(site, self._dtype, self._activations)
+        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+
+
+class Int8Linear(ProductLayer):
+    """Reads `weight (rows, in)` int8 and `weight_scale`, one per row or one for all."""
+
+    def __init__(self, site: LayerSite, dtype: torch.dtype, activations: int) -> None:
+        kind = Format.W8A8 if activations == 8 else Format.W8A16
+        super().__init__(site, dtype, [(kind, sum(rows for _, rows in site.parts))])
+        self._activations = activations
+
+    def declare(self, params: ParamBuilder) -> None:
+        """Declare codes and scales, stacked from the site's parts, and the bias."""
+        parts = self._site.parts
+        params.declare("weight", (self._rows, self._site.in_features), torch.int8, rows=parts)
+        params.declare("weight_scale", (self._rows, 1), torch.float32, rows=parts)
+        declare_bias(self._site, params)
+
+    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
+        """Return the codes as they are; one scale for every row, where the checkpoint has one for all."""
+        if param == "weight":
+            return tensor.raw()
+        values = tensor.dense(torch.float32)
+        if param == "bias":
+            return values
+        rows = self._site.parts[part_of(self._site, tensor.name)][1]
+        return values.reshape(1, 1).expand(rows, 1) if values.numel() == 1 else values.view(-1, 1)
+
+    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Pack the codes with their scales."""
+        weight = packed.pack_int8(params["weight"], params["weight_scale"], activations=self._activations)
+        return {"weight": weight.data} | {name: value for name, value in params.items() if name == "bias"}
+
+
+def _matches(name: str, module: str) -> bool:
+    return re.match(name[3:], module) is not None if name.startswith("re:") else name == module
+
+
+def _activation_bits(given: Mapping[str, object]) -> int:
+    """Return 8 for activations that are rounded per token, 16 for plain ones.
+
+    Raises:
+        CheckpointError: CORE-M160 for any other scheme.
+    """
+    groups = list(cast("Mapping[str, Mapping[str, Any]]", given.get("config_groups") or {}).values())
+    if given.get("format", "int-quantized") != "int-quantized" or len(groups) != 1:
+        raise _unsupported(f"format {given.get('format')!r} with {len(groups)} groups of layers")
+    if list(groups[0].get("targets", ())) != ["Linear"]:
+        raise _unsupported(f"targets {groups[0].get('targets')!r}")
+    _check("weights", groups[0].get("weights") or {}, _WEIGHTS)
+    activations = groups[0].get("input_activations")
+    if not activations:
+        return 16
+    _check("input_activations", activations, _ACTIVATIONS)
+    return 8
+
+
+def _check(what: str, given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> None:
+    for key, values in known.items():
+        if given.get(key) not in values:
+            raise _unsupported(f"{what} with {key} {given.get(key)!r} (known: {', '.join(map(repr, values))})")
+
+
+def _unsupported(what: str) -> CheckpointError:
+    return CheckpointError(
+        "CORE-M160",
+        f"compressed-tensors {what} are not supported.",
+        hint="Supported are symmetric int8 weights per channel or tensor, with activations dynamic per token or plain.",
+    )

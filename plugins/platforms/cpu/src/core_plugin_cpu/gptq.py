@@ -1,0 +1,75 @@
+"""The quantization driver `cpu_gptq`: GPTQ's 4-bit weights multiplied as they are stored, act-order included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from core.api import CheckpointError
+from core_plugin_cpu.forms import Dense
+from core_plugin_cpu.grouped import GroupedLayer, Grouping
+from core_plugin_cpu.packed_layers import PackedLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from core.api import LayerQuant, LayerSite, QuantContext
+
+_BITS = (2, 4, 8)
+
+
+class GPTQScheme:
+    """GPTQ linears; layers that the checkpoint leaves plain are packed in the compute dtype."""
+
+    def __init__(self, ctx: QuantContext) -> None:
+        self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
+        self._offset = 0 if ctx.checkpoint.get("checkpoint_format") == "gptq_v2" else 1
+        self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
+
+    def for_site(self, site: LayerSite) -> LayerQuant:
+        """Return how this layer is stored."""
+        if site.kind == "linear" and not any(name in site.prefix for name in self._plain):
+            return GPTQLinear(site, self._dtype, self._grouping, self._offset)
+        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+
+
+class GPTQLinear(GroupedLayer):
+    """Reads `qweight (in * bits / 32, rows)` and `qzeros (groups, rows * bits / 32)`.
+
+    Args:
+        offset: What is added to stored zero points.
+    """
+
+    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, offset: int) -> None:
+        super().__init__(site, dtype, grouping)
+        self._offset = offset
+
+    def codes(self, words: Tensor) -> Tensor:
+        """Return the codes."""
+        return self._unpack(words.t())
+
+    def zeros(self, words: Tensor) -> Tensor:
+        """Return the zero points."""
+        return self._unpack(words).t().to(torch.int16) + self._offset
+
+    def _unpack(self, words: Tensor) -> Tensor:
+        bits = self._grouping.bits
+        shifts = torch.arange(0, 32, bits, dtype=torch.int32)
+        codes = (words.unsqueeze(-1) >> shifts) & (1 << bits) - 1
+        return codes.flatten(1).to(torch.uint8)
+
+
+def _grouping(given: Mapping[str, object]) -> Grouping:
+    bits, size = given.get("bits", 4), given.get("group_size", 128)
+    form = str(given.get("checkpoint_format") or "gptq")
+    known = bits in _BITS and form in ("gptq", "gptq_v2") and not given.get("dynamic")
+    if not known or not isinstance(bits, int) or not isinstance(size, int) or (size < 1 and size != -1):
+        raise CheckpointError(
+            "CORE-M160",
+            f"GPTQ weights of {bits!r} bits in format {form!r} with groups of {size!r}"
+            f"{', differing from layer to layer,' if given.get('dynamic') else ''} are not supported.",
+            hint="Supported are 2, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
+        )
+    return Grouping(bits, size, indexed=True, ordered=bool(given.get("desc_act")) and size != -1)

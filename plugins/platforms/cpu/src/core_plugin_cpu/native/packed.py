@@ -1,0 +1,190 @@
+"""Weights in the layout of the native kernels (`csrc/cpu/gemm/gemm.h`), made once, at load."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from core_plugin_cpu.native import blocks
+from core_plugin_cpu.native.library import library
+
+PANEL = blocks.PANEL
+"""Output channels that are stored together."""
+
+
+class Format(IntEnum):
+    """How weights are stored and which activations meet them; the numbers are part of the ABI."""
+
+    F32 = 0
+    BF16 = 1
+    W8A8 = 2
+    W8A16 = 3
+    Q4_0 = 4
+    Q4_1 = 5
+    Q5_0 = 6
+    Q5_1 = 7
+    Q8_0 = 8
+    Q4_K = 9
+    Q5_K = 10
+    Q6_K = 11
+    Q4_64 = 12
+    Q4_128 = 13
+
+
+_GROUP = {Format.Q4_1: 32, Format.Q4_64: 64, Format.Q4_128: 128}
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight `(n, k)` as the kernels read it.
+
+    Attributes:
+        data: Panels of 16 channels one after another, `(bytes,)` uint8.
+        order: `(k,)` int32 if the inputs were rearranged: packed input `i` is input `order[i]` of the activations.
+    """
+
+    format: Format
+    n: int
+    k: int
+    data: Tensor
+    order: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed weight."""
+        return self.data.nbytes
+
+
+def panel_bytes(kind: Format, k: int) -> int:
+    """Return the bytes of 16 channels with `k` inputs."""
+    function = library().core_cpu_gemm_panel
+    function.argtypes, function.restype = [ctypes.c_int64, ctypes.c_int64], ctypes.c_int64
+    return int(function(kind, k))
+
+
+def packed_bytes(kind: Format, n: int, k: int) -> int:
+    """Return the bytes of a packed weight `(n, k)`."""
+    return _up(n, PANEL) // PANEL * panel_bytes(kind, k)
+
+
+def pack(weight: Tensor) -> PackedWeight:
+    """Pack a float32 or bfloat16 weight `(n, k)`. Raises `ValueError` for another dtype."""
+    if weight.dtype not in (torch.float32, torch.bfloat16):
+        raise ValueError(f"cannot pack a weight of {weight.dtype}: float32 or bfloat16 expected")
+    kind, inputs = (Format.F32, 1) if weight.dtype == torch.float32 else (Format.BF16, 2)
+    return _join(kind, weight.shape[0], weight.shape[1], _panels(weight, inputs, 32))
+
+
+def pack_int8(weight: Tensor, scales: Tensor, *, activations: int = 8) -> PackedWeight:
+    """Pack int8 weights `(n, k)` with one scale per output channel.
+
+    Args:
+        weight: `(n, k)` int8.
+        scales: `(n,)` or `(n, 1)`, any float dtype.
+        activations: 8 to quantize the activations of every row to int8, 16 to leave them floating point.
+    """
+    n = weight.shape[0]
+    kind = Format.W8A8 if activations == 8 else Format.W8A16
+    padded = torch.zeros(_up(n, PANEL), dtype=torch.float32)
+    padded[:n] = scales.reshape(-1)
+    sums = torch.zeros(_up(n, PANEL), dtype=torch.int32)
+    sums[:n] = weight.sum(dim=1, dtype=torch.int32)
+    both = torch.cat((padded.view(-1, PANEL).view(torch.uint8), sums.view(-1, PANEL).view(torch.uint8)), dim=1)
+    return _join(kind, n, weight.shape[1], _panels(weight, 4, 64), both)
+
+
+def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `weight (n, k)` rounded to int8, and the scale of each row: its largest magnitude over 127, or 1."""
+    scales = weight.float().abs().amax(dim=1, keepdim=True) / 127
+    scales = torch.where(scales > 0, scales, 1.0)
+    return torch.round(weight / scales).to(torch.int8), scales
+
+
+def pack_blocks(raw: Tensor, kind: Format, k: int) -> PackedWeight:
+    """Pack a weight stored in GGUF blocks, without decoding it.
+
+    Args:
+        raw: `(n, bytes of a row)` uint8, as in the file.
+        k: Values of a row. The native kernels round activations to int8, 32 of them to a scale, as ggml does.
+
+    Raises:
+        ValueError: `kind` is no block format, or the rows do not hold `k` values.
+    """
+    layout = blocks.FORMATS.get(kind.name)
+    if layout is None or k % layout.values or raw.shape[1] * layout.values != k * layout.stored:
+        raise ValueError(f"rows of {raw.shape[1]} bytes do not hold {k} values of {kind.name}")
+    return pack_codes(layout.read(raw.reshape(raw.shape[0], -1, layout.stored)), kind, raw.shape[0], k)
+
+
+def pack_groups(codes: Tensor, scales: Tensor, minima: Tensor, *, order: Tensor | None = None) -> PackedWeight:
+    """Pack a weight of 4-bit codes, `code * scale + minimum`.
+
+    Args:
+        codes: `(n, k)` uint8, 0 to 15.
+        scales, minima: `(n, groups)`; groups of 32 inputs, or of a multiple of it.
+        order: As in `PackedWeight`; the columns of `codes` are in the packed order already.
+
+    Raises:
+        ValueError: The groups are no whole blocks of 32 inputs.
+    """
+    (n, k), groups = codes.shape, scales.shape[1]
+    size = k // groups
+    if size * groups != k or size % 32:
+        raise ValueError(f"{groups} groups do not divide {k} inputs into whole blocks of 32")
+    kind = group_format(size)
+    repeat = size // _GROUP[kind]
+    shared = torch.stack((scales, minima), dim=-1).half().repeat_interleave(repeat, dim=1)
+    packed = pack_codes(blocks.Codes(codes.view(n, k // 32, 32), shared), kind, n, k)
+    return PackedWeight(kind, n, k, packed.data, None if order is None else order.to(torch.int32))
+
+
+def group_format(size: int) -> Format:
+    """Return the format for groups of so many inputs, a multiple of 32: the one with the fewest scales."""
+    return next(kind for kind in (Format.Q4_128, Format.Q4_64, Format.Q4_1) if size % _GROUP[kind] == 0)
+
+
+def pack_codes(content: blocks.Codes, kind: Format, n: int, k: int) -> PackedWeight:
+    """Pack the codes and scales of `n` rows of `k` inputs."""
+    nested = None if content.nested is None else _whole_panels(content.nested)
+    whole = blocks.Codes(_whole_panels(content.codes), _whole_panels(content.shared), nested)
+    return _join(kind, n, k, blocks.lines(whole.codes, blocks.BITS[kind.name]), blocks.scales(whole))
+
+
+def _whole_panels(rows: Tensor) -> Tensor:
+    """Return `rows` with as many rows of zeros behind them as complete a panel."""
+    missing = -rows.shape[0] % PANEL
+    return torch.cat((rows, rows.new_zeros(missing, *rows.shape[1:]))) if missing else rows
+
+
+def _join(kind: Format, n: int, k: int, lines: Tensor, scales: Tensor | None = None) -> PackedWeight:
+    """Return panels: lines, then scales, both `(panels, ...)`."""
+    lines = lines.flatten(1).view(torch.uint8)
+    size = panel_bytes(kind, k)
+    if scales is None and lines.shape[1] == size:
+        return PackedWeight(kind, n, k, lines.view(-1))
+    data = torch.zeros(lines.shape[0], size, dtype=torch.uint8)
+    data[:, : lines.shape[1]] = lines
+    if scales is not None:
+        scales = scales.flatten(1)
+        data[:, lines.shape[1] : lines.shape[1] + scales.shape[1]] = scales
+    return PackedWeight(kind, n, k, data.view(-1))
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
+    """Return `weight (n, k)` as `(panels, k / inputs, 16, inputs)`, padded with zeros to `multiple` inputs."""
+    n, k = weight.shape
+    rows, columns = _up(n, PANEL), _up(k, multiple)
+    packed = torch.zeros(rows // PANEL, columns // inputs, PANEL, inputs, dtype=weight.dtype)
+    flat = weight if (rows, columns) == (n, k) else torch.zeros(rows, columns, dtype=weight.dtype)
+    if flat is not weight:
+        flat[:n, :k] = weight
+    packed.copy_(flat.view(rows // PANEL, PANEL, columns // inputs, inputs).transpose(1, 2))
+    return packed

@@ -1,0 +1,74 @@
+"""Numbers rounded to GGUF's block formats: each block by its own extremes, nearest code."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core_plugin_cpu.native.blocks import BITS, Codes
+
+_SYMMETRIC = ("Q4_0", "Q5_0", "Q8_0")
+_MINIMUM = ("Q4_1", "Q5_1")
+
+
+def encode(values: Tensor, kind: str) -> Codes:
+    """Return `values (rows, k)` float32 as codes and scales of the format `kind`, a key of `blocks.FORMATS`."""
+    largest = 2 ** BITS[kind] - 1
+    if kind in _SYMMETRIC:
+        return _symmetric(values.view(len(values), -1, 32), largest)
+    if kind in _MINIMUM:
+        return _minimum(values.view(len(values), -1, 32), largest)
+    grouped = values.view(len(values), -1, 8, 32)
+    return _halves(grouped) if kind == "Q6_K" else _nested(grouped, largest)
+
+
+def _symmetric(blocks: Tensor, largest: int) -> Codes:
+    """The value of largest magnitude becomes code 0: there is one code more below zero than above."""
+    zero = (largest + 1) // 2
+    scale = (_extreme(blocks) / -zero).half()
+    return Codes(_codes(blocks, scale, zero, largest), scale)
+
+
+def _minimum(blocks: Tensor, largest: int) -> Codes:
+    low, high = blocks.aminmax(dim=-1, keepdim=True)
+    scale, low = ((high - low) / largest).half(), low.half()
+    return Codes(_codes(blocks - low.float(), scale, 0, largest), torch.cat((scale, low), dim=-1))
+
+
+def _nested(groups: Tensor, largest: int) -> Codes:
+    """Blocks' scales and minima are multiples, 0 to 63, of what their super-block says."""
+    low, high = groups.aminmax(dim=-1, keepdim=True)
+    below = (-low).clamp_min(0)
+    both = torch.cat(((high + below) / largest, below), dim=-1)  # (rows, groups, 8, 2)
+    shared = (both.amax(dim=2) / 63).half()
+    nested = _divided(both, shared.unsqueeze(2)).clamp(0, 63)
+    scale, minimum = (shared.unsqueeze(2).float() * nested).chunk(2, dim=-1)
+    codes = _codes(groups + minimum, scale, 0, largest)
+    return Codes(codes.flatten(1, 2), shared, nested.to(torch.uint8))
+
+
+def _halves(groups: Tensor) -> Codes:
+    """Sixteen values have a scale, a multiple, -128 to 127, of what their super-block says."""
+    halves = groups.view(*groups.shape[:3], 2, 16)
+    wanted = _extreme(halves) / -32
+    shared = (wanted.abs().amax(dim=(2, 3)) / 127).half()  # (rows, groups, 1)
+    nested = _divided(wanted, shared.view(*shared.shape[:2], 1, 1, 1)).clamp(-128, 127)
+    scale = nested * shared.view(*shared.shape[:2], 1, 1, 1).float()
+    codes = _codes(halves, scale, 32, 63).flatten(3)
+    numbers = nested.flatten(2).to(torch.int8).view(torch.uint8)
+    return Codes(codes.flatten(1, 2), shared, numbers)
+
+
+def _extreme(values: Tensor) -> Tensor:
+    """Return the value of the largest magnitude along the last dimension, which is kept."""
+    return values.gather(-1, values.abs().argmax(dim=-1, keepdim=True))
+
+
+def _divided(values: Tensor, by: Tensor) -> Tensor:
+    """Return `values / by`, rounded; 0 where `by` is."""
+    by = by.float()
+    return torch.where(by != 0, torch.round(values / torch.where(by != 0, by, 1.0)), 0.0)
+
+
+def _codes(values: Tensor, scale: Tensor, zero: int, largest: int) -> Tensor:
+    return (_divided(values, scale) + zero).clamp(0, largest).to(torch.uint8)

@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import QuantSpec
+
+AWQ = QuantSpec(
+    name="awq",
+    impl="core_plugin_awq.scheme:AWQScheme",
+    api=1,
+    summary="AWQ 4-bit weights, decoded to the compute dtype at load",
+    band=1,
+    methods=frozenset({"awq"}),
+)

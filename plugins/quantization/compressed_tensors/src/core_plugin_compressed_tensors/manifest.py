@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import QuantSpec
+
+COMPRESSED_TENSORS = QuantSpec(
+    name="compressed-tensors",
+    impl="core_plugin_compressed_tensors.scheme:CompressedScheme",
+    api=1,
+    summary="compressed-tensors int8 weights, activations int8 per token or left as they are",
+    band=1,
+    methods=frozenset({"compressed-tensors"}),
+)

@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import QuantSpec
+
+GPTQ = QuantSpec(
+    name="gptq",
+    impl="core_plugin_gptq.scheme:GPTQScheme",
+    api=1,
+    summary="GPTQ weights of 2, 4 and 8 bits, decoded to the compute dtype at load",
+    band=1,
+    methods=frozenset({"gptq"}),
+)

@@ -1,0 +1,140 @@
+"""The machine that parses a message of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from core.api import ParserContext, Reasoning, Text
+from core.api.parsers import ParseEvent
+from core_plugin_parsers.prose import Prose
+from core_plugin_parsers.reader import CallForm, CallSink, Reader
+from core_plugin_parsers.tags import SPACE, UNDECIDED, literal_at, skip_space
+
+if TYPE_CHECKING:
+    from core_plugin_parsers.family import Family
+
+
+class Machine:
+    """Parses one message. Work is linear in its length, whatever it holds."""
+
+    def __init__(self, family: Family, ctx: ParserContext) -> None:
+        self._family = family
+        self._prose = Prose.REASONING if ctx.in_reasoning else family.begins
+        self._trim = self._prose is not Prose.TEXT  # white space is dropped: a block has just begun or ended
+        self._sink = CallSink(ctx)
+        self._reader: Reader | None = None
+        self._bare = family.bare is not None and not ctx.in_reasoning
+        self._rest = ""  # an end of the text that may become a tag
+        self._raw: list[str] = []  # what was read of a block since its beginning or its last call
+        self._space: list[str] = []  # white space whose fate the next character decides
+        self._events: list[ParseEvent] = []
+
+    def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]:
+        """Take in the next piece of the text and return what is certain by now."""
+        data, position = self._rest + text, 0
+        while True:
+            before = (position, self._reader, self._prose, self._bare)
+            position = self._step(data, position)
+            if position == len(data) or (position, self._reader, self._prose, self._bare) == before:
+                break
+        self._rest = data[position:]
+        return self._take()
+
+    def finish(self) -> list[ParseEvent]:
+        """End the message."""
+        rest, self._rest = self._rest, ""
+        if self._reader is not None:
+            # Behind a call, what was held is the beginning of a tag that never came.
+            if not (self._sink.count or self._sink.is_open):
+                self._raw.append(rest)
+            self._reader.finish()
+            self._leave(self._reader)
+        else:
+            self._emit(rest)
+        if not self._trim:
+            self._put("".join(self._space))
+        return self._take()
+
+    def _take(self) -> list[ParseEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def _step(self, data: str, position: int) -> int:
+        if self._reader is not None:
+            return self._read(self._reader, data, position)
+        if self._bare:
+            return self._begin(data, position)
+        return self._find(data, position)
+
+    def _begin(self, data: str, position: int) -> int:
+        """Look at the first character of a message that may be calls as a whole."""
+        start = skip_space(data, position)
+        self._space.append(data[position:start])
+        tag = literal_at(data, start, self._family.opening[self._prose])
+        if start < len(data) and tag != UNDECIDED:
+            self._bare = False
+            if tag is None and self._family.bare is not None and data[start] in self._family.bare_heads:
+                self._open(self._family.bare, "")
+        return start
+
+    def _find(self, data: str, position: int) -> int:
+        """Pass prose on up to the next tag."""
+        end, tag = self._family.finders[self._prose].find(data, position)
+        self._emit(data[position:end])
+        if tag == UNDECIDED:
+            return end
+        block = self._family.opening[self._prose].get(tag)
+        if block is not None and not isinstance(block.holds, Prose):
+            self._open(block.holds, tag)
+        elif tag not in self._family.drops:
+            self._space.clear()
+            self._prose = Prose.TEXT if block is None else block.holds
+            self._trim = True
+        return end + len(tag)
+
+    def _open(self, form: CallForm, tag: str) -> None:
+        self._reader = form.reader(self._sink)
+        self._raw = [*self._space, tag]
+        self._space = []
+
+    def _read(self, reader: Reader, data: str, position: int) -> int:
+        count, was_open = self._sink.count, self._sink.is_open
+        end = reader.feed(data, position)
+        if self._sink.count > count or was_open or self._sink.is_open:
+            self._raw.clear()  # a call that was started is never text again
+        else:
+            self._raw.append(data[position:end])
+        self._events += self._sink.take()
+        if reader.ended or reader.failed:
+            self._leave(reader)
+        return end
+
+    def _leave(self, reader: Reader) -> None:
+        """Go on with prose behind a block; what was no call is text."""
+        self._events += self._sink.take()
+        self._reader, self._prose = None, Prose.TEXT
+        raw = "".join(self._raw)
+        self._raw.clear()
+        if self._sink.count:
+            self._trim = True
+        if not reader.ended:
+            self._emit(raw)
+
+    def _emit(self, text: str) -> None:
+        """Pass on prose, but hold white space at its end, and drop it at the edge of a block."""
+        body = text.rstrip(SPACE)
+        if body:
+            if self._trim:
+                self._space.clear()
+                text, body = text.lstrip(SPACE), body.lstrip(SPACE)
+                self._trim = False
+            self._put("".join(self._space) + body)
+            self._space = []
+        if len(text) > len(body):
+            self._space.append(text[len(body) :])
+
+    def _put(self, text: str) -> None:
+        if text and self._prose is not Prose.DROPPED:
+            is_text = self._prose is Prose.TEXT
+            self._events.append(Text(text) if is_text else Reasoning(text))

@@ -1,0 +1,13 @@
+"""What stands outside calls."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Prose(Enum):
+    """Kinds of text."""
+
+    TEXT = "shown"
+    REASONING = "thinking"
+    DROPPED = "seen by nobody"

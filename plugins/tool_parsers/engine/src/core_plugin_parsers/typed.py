@@ -1,0 +1,73 @@
+"""Values that a format writes as bare text, and what the tool's schema makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the JSON types that a schema names, those of its alternatives included; empty if it names none."""
+    found: set[str] = set()
+    named = schema.get("type")
+    found.update([named] if isinstance(named, str) else [one for one in named or () if isinstance(one, str)])
+    if "enum" in schema and isinstance(schema["enum"], list):
+        found.update(_type(value) for value in schema["enum"])
+    for key in ("anyOf", "oneOf", "allOf"):
+        for one in schema.get(key) or ():
+            if isinstance(one, Mapping):
+                found |= types_of(one)
+    return frozenset(found)
+
+
+def parameter_types(tool: Mapping[str, Any] | None, name: str) -> frozenset[str]:
+    """Return the JSON types of one parameter of a tool's schema; empty if nothing is said."""
+    schema = ((tool or {}).get("properties") or {}).get(name)
+    return types_of(schema) if isinstance(schema, Mapping) else frozenset()
+
+
+def is_text(types: frozenset[str]) -> bool:
+    """Whether a value of these types is certainly a text."""
+    return types == {"string"}
+
+
+def to_json(text: str, types: frozenset[str]) -> str:
+    """Return a value as JSON: what it reads as where its types allow that, else the text."""
+    found = _as_json(text, types)
+    if found is not None:
+        return found
+    lower = text.strip().lower()
+    if "boolean" in types and lower in ("true", "false"):
+        return lower
+    if "null" in types and lower in ("null", "none"):
+        return "null"
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _as_json(text: str, types: frozenset[str]) -> str | None:
+    """Return the text as JSON, written anew; None if it is none, or of another type."""
+    try:
+        value = json.loads(text)
+        fits = not types or _fits(value, types)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False) if fits else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fits(value: Any, types: frozenset[str]) -> bool:
+    kind = _type(value)
+    if kind == "integer" and types & {"integer", "number"}:
+        return True
+    if kind == "number" and "integer" in types and float(value).is_integer():
+        return True
+    return kind in types
+
+
+def _type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if value is None:
+        return "null"
+    kinds = {str: "string", int: "integer", float: "number", dict: "object", list: "array"}
+    return kinds.get(type(value), "string")

@@ -1,0 +1,227 @@
+"""Calls written with elements: `<function=f><parameter=k>v</parameter></function>` and its relatives."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cached_property
+
+from core_plugin_parsers.arguments import Arguments
+from core_plugin_parsers.reader import CallSink
+from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
+
+_MOST_HEAD = 1024
+"""Characters of an opening tag; what runs on is none."""
+
+_ATTRIBUTE = re.compile(r"([\w.:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+
+
+@dataclass(frozen=True)
+class Element:
+    """A pair of tags around something with a name.
+
+    Attributes:
+        opens: How the opening tag begins: `<function=` or `<invoke`.
+        closes: The closing tag.
+        attribute: The attribute that holds the name; without one, the name follows `opens` as it is.
+        ends: What ends the opening tag.
+    """
+
+    opens: str
+    closes: str
+    attribute: str | None = None
+    ends: str = ">"
+
+
+@dataclass(frozen=True)
+class XmlCalls:
+    """Elements for calls with elements for their parameters.
+
+    Attributes:
+        call, parameter: The elements.
+        closes: Tags that end the block. Without one it ends behind a call.
+        trim: A line break at the beginning and at the end of a value belongs to the format.
+        string_attribute: An attribute of the parameter that says `true` for a text and `false` for JSON.
+        opened: The block's own tag is the beginning of the call's opening tag, so that the name comes first.
+        verbatim: What may stand around a whole value, in which tags are text.
+    """
+
+    call: Element
+    parameter: Element
+    closes: tuple[str, ...] = ()
+    trim: bool = True
+    string_attribute: str | None = None
+    opened: bool = False
+    verbatim: tuple[str, str] | None = None
+
+    def reader(self, sink: CallSink) -> XmlCallsReader:
+        """Return a reader for one block."""
+        return XmlCallsReader(self, sink)
+
+    @cached_property
+    def value_finder(self) -> Finder:
+        """What ends a value; a closing tag that is missing is not missed."""
+        around = self.verbatim[:1] if self.verbatim else ()
+        return Finder((self.parameter.closes, self.parameter.opens, self.call.closes, *self.closes, *around))
+
+    @cached_property
+    def verbatim_finder(self) -> Finder:
+        """What ends a verbatim stretch."""
+        return Finder(self.verbatim[1:] if self.verbatim else ())
+
+    @cached_property
+    def inner(self) -> tuple[str, ...]:
+        """What may stand in a call, between parameters."""
+        return (self.parameter.opens, self.call.closes, *self.closes, self.call.opens)
+
+    @cached_property
+    def outer(self) -> tuple[str, ...]:
+        """What may stand between calls."""
+        return (self.call.opens, *self.closes)
+
+
+class _At(Enum):
+    BETWEEN = auto()
+    CALL_HEAD = auto()
+    IN_CALL = auto()
+    PARAMETER_HEAD = auto()
+    VALUE = auto()
+    VERBATIM = auto()
+
+
+class XmlCallsReader:
+    """`Reader` of `XmlCalls`."""
+
+    def __init__(self, form: XmlCalls, sink: CallSink) -> None:
+        self.ended = False
+        self.failed = False
+        self._form, self._sink = form, sink
+        self._at = _At.CALL_HEAD if form.opened else _At.BETWEEN
+        self._calls = 0
+        self._head: list[str] = []
+        self._head_length = 0
+        self._arguments: Arguments | None = None
+
+    def feed(self, data: str, start: int) -> int:
+        """Read on; see `Reader`."""
+        position, calls = start, self._calls
+        while position < len(data) and not self.failed and not self.ended and self._calls == calls:
+            before = (position, self._at)
+            position = self._read(data, position)
+            if (position, self._at) == before:
+                break
+        return position
+
+    def finish(self) -> None:
+        """End the message."""
+        if self._at in (_At.VALUE, _At.VERBATIM) and self._arguments is not None:
+            self._arguments.end()
+        self._end_call()
+
+    def _read(self, data: str, position: int) -> int:
+        if self._at in (_At.CALL_HEAD, _At.PARAMETER_HEAD):
+            return self._read_head(data, position)
+        if self._at is _At.VALUE:
+            return self._value(data, position)
+        if self._at is _At.VERBATIM:
+            return self._verbatim(data, position)
+        position = skip_space(data, position)
+        if position == len(data):
+            return position
+        return self._between(data, position) if self._at is _At.BETWEEN else self._in_call(data, position)
+
+    def _between(self, data: str, position: int) -> int:
+        literal = literal_at(data, position, self._form.outer)
+        if literal == self._form.call.opens:
+            self._begin_head(_At.CALL_HEAD)
+        elif literal is None:
+            self.ended = self._calls > 0
+            self.failed = not self.ended
+        elif literal != UNDECIDED:
+            self.ended = True
+        return position + len(literal or "")
+
+    def _in_call(self, data: str, position: int) -> int:
+        form = self._form
+        literal = literal_at(data, position, form.inner)
+        if literal == UNDECIDED:
+            return position
+        if literal == form.parameter.opens:
+            self._begin_head(_At.PARAMETER_HEAD)
+            return position + len(literal)
+        self._end_call()
+        if literal is None:
+            self.failed = True
+        elif literal == form.call.closes:
+            self.ended = not form.closes
+            return position + len(literal)
+        return position  # the block's end, or the next call: this one's closing tag is missing
+
+    def _begin_head(self, at: _At) -> None:
+        self._at, self._head, self._head_length = at, [], 0
+
+    def _read_head(self, data: str, position: int) -> int:
+        element = self._form.call if self._at is _At.CALL_HEAD else self._form.parameter
+        end = data.find(element.ends, position)
+        stop = len(data) if end < 0 else end
+        self._head.append(data[position:stop])
+        self._head_length += stop - position
+        if self._head_length > _MOST_HEAD:
+            return self._refuse(stop)
+        if end < 0:
+            return stop
+        return self._known("".join(self._head), element, end)
+
+    def _known(self, head: str, element: Element, end: int) -> int:
+        attributes = {key: a or b or c for key, a, b, c in _ATTRIBUTE.findall(head)}
+        name = head.strip().strip("\"'") if element.attribute is None else attributes.get(element.attribute, "")
+        if not name:
+            return self._refuse(end)
+        after = end + len(element.ends)
+        if self._at is _At.CALL_HEAD:
+            self._sink.start(name)
+            self._arguments = Arguments(self._sink, name, trim=self._form.trim)
+            self._at = _At.IN_CALL
+            return after
+        said = attributes.get(self._form.string_attribute or "")
+        is_string = None if said is None else said.lower() == "true"
+        if self._arguments is None or not self._arguments.begin(name, is_string=is_string):
+            return self._refuse(end)
+        self._at = _At.VALUE
+        return after
+
+    def _value(self, data: str, position: int) -> int:
+        end, literal = self._form.value_finder.find(data, position)
+        self._add(data[position:end])
+        if self._form.verbatim and literal == self._form.verbatim[0]:
+            self._at = _At.VERBATIM
+            return end + len(literal)
+        if literal != UNDECIDED and self._arguments is not None:
+            self._arguments.end()
+            self._at = _At.IN_CALL
+        return end + len(literal) if literal == self._form.parameter.closes else end
+
+    def _verbatim(self, data: str, position: int) -> int:
+        end, literal = self._form.verbatim_finder.find(data, position)
+        self._add(data[position:end])
+        if literal != UNDECIDED:
+            self._at = _At.VALUE
+        return end + len(literal)
+
+    def _add(self, text: str) -> None:
+        if self._arguments is not None:
+            self._arguments.add(text)
+
+    def _refuse(self, position: int) -> int:
+        self._end_call()
+        self.failed = True
+        return position
+
+    def _end_call(self) -> None:
+        if self._arguments is not None:
+            self._arguments.close()
+            self._sink.end()
+            self._arguments = None
+            self._calls += 1
+        self._at = _At.BETWEEN

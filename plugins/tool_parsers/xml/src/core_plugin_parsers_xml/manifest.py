@@ -1,0 +1,41 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import ToolParserSpec
+
+_BOTH = frozenset({"tools", "reasoning"})
+
+
+def _spec(name: str, family: str, summary: str, *markers: str, special: bool = False) -> ToolParserSpec:
+    return ToolParserSpec(
+        name=name,
+        impl=f"core_plugin_parsers_xml.families:{family}",
+        api=1,
+        summary=summary,
+        markers=markers,
+        reads=_BOTH,
+        special_tokens=special,
+    )
+
+
+QWEN3_CODER = _spec("qwen3_coder", "QWEN3_CODER", "Qwen3 Coder: <function=f> and <parameter=k>", "<function=")
+QWEN3_XML = _spec("qwen3_xml", "QWEN3_CODER", "Qwen3.5 and Nemotron: as qwen3_coder", "<function=")
+STEP3P5 = _spec("step3p5", "QWEN3_CODER", "Step 3.5: as qwen3_coder")
+STEP5 = _spec("step5", "VERBATIM", "Step 5: as qwen3_coder, white space in values is kept")
+MIMO = _spec("mimo", "VERBATIM", "MiMo: as qwen3_coder, values as they are")
+SEED_OSS = _spec("seed_oss", "SEED_OSS", "Seed OSS: <seed:tool_call> and <seed:think>", "<seed:tool_call>")
+GLM45 = _spec("glm45", "GLM45", "GLM 4.5 and 4.6: <arg_key> and <arg_value>", "<arg_key>")
+GLM47 = _spec("glm47", "GLM45", "GLM 4.7: as glm45", "<arg_key>")
+LING3 = _spec("ling3", "GLM45", "Ling 3: as glm45")
+POOLSIDE_V1 = _spec("poolside_v1", "GLM45", "Poolside: as glm45")
+MINIMAX_M2 = _spec("minimax_m2", "MINIMAX_M2", "MiniMax M2: <invoke> in <minimax:tool_call>", "<minimax:tool_call>")
+DOTS = _spec("dots", "DOTS", "dots: <invoke> in <dots_function_call>", "<dots_function_call>")
+DEEPSEEK_V32 = _spec(
+    "deepseek_v32", "DEEPSEEK_V32", "DeepSeek V3.2: DSML function calls", "<｜DSML｜function_calls>", special=True
+)
+DEEPSEEK_V4 = _spec("deepseek_v4", "DEEPSEEK_V4", "DeepSeek V4: DSML tool calls", "<｜DSML｜tool_calls>", special=True)
+DEEPSEEK_V41 = _spec(
+    "deepseek_v41", "DEEPSEEK_V41", "DeepSeek V4.1: DSML with spaced tags", "<｜DSML｜ calls>", special=True
+)
+MINICPM5 = _spec("minicpm5", "MINICPM5", 'MiniCPM 5: <function name="f"> and <param name="k">', "<function name=")

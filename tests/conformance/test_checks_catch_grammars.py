@@ -1,0 +1,160 @@
+"""Each check of structured-output backends finds the one that is wrong in its way, and only that check does."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.testing.conformance import Level
+
+MANIFEST = """
+from core.api import StructuredOutputSpec
+
+SPEC = StructuredOutputSpec(
+    name="broken", impl="PKG.backend:Backend", api=1, summary="s", grammars=frozenset({kinds})
+)
+"""
+
+# Choices of plain letters; a matcher holds every prefix against every choice, which is slow and obviously right.
+BACKEND = """
+import json
+import time
+
+class Backend:
+    def __init__(self, ctx):
+        self.ctx, self.compiled = ctx, []
+        {init}
+
+    def compile(self, kind, value):
+        choices = json.loads(value)
+        {compile}
+        if not isinstance(choices, list) or not choices or not all(isinstance(one, str) for one in choices):
+            raise ValueError("a choice is a list of texts")
+        self.compiled.append(value)
+        return Grammar(choices, self.ctx.tokenizer(), self.ctx.vocab_size)
+
+class Grammar:
+    def __init__(self, choices, tokenizer, vocab_size):
+        self.choices, self.eos_ids, self.vocab_size = choices, tokenizer.eos_ids, vocab_size
+        special = tokenizer.special_ids | set(tokenizer.eos_ids)
+        texts = {token: tokenizer.decode([token]) for token in range(tokenizer.vocab_size) if token not in special}
+        self.texts = {token: text for token, text in texts.items() if text and "\\ufffd" not in text}
+        self.special = sorted(tokenizer.special_ids - set(tokenizer.eos_ids))
+        {grammar}
+
+    def matcher(self):
+        return Matcher(self)
+
+class Matcher:
+    def __init__(self, grammar):
+        self.grammar, self.path = grammar, []
+
+    def text(self):
+        return "".join(self.path)
+
+    def fits(self, piece):
+        text = self.text() + piece
+        {fits}
+        return any(choice.startswith(text) for choice in self.grammar.choices)
+
+    def fill(self, mask):
+        grammar, complete = self.grammar, self.is_complete()
+        allowed = [token for token, text in grammar.texts.items() if self.fits(text)]
+        {fill}
+        words = mask.view("uint32")
+        for token in [*allowed, *(grammar.eos_ids if complete else ())]:
+            words[token // 32] |= 1 << token % 32
+
+    def accept(self, token):
+        piece = self.grammar.texts.get(token)
+        {accept}
+        if piece is None or not self.fits(piece):
+            {refuse}
+            return False
+        self.path.append(piece)
+        return True
+
+    def rollback(self, count):
+        {rollback}
+        del self.path[len(self.path) - count :]
+
+    def is_complete(self):
+        text = self.text()
+        {complete}
+        return text in self.grammar.choices
+"""
+
+SAMPLES = """
+from core.testing.conformance import GrammarSample
+
+def samples():
+    yield GrammarSample(
+        "words", "choice", '["red", "green apple", "re"]', sentences=("red", "green apple", "re"),
+        others=("r", "green", "redd", "", "blue"), bad=("red", "{}", "[]"),
+    )
+"""
+
+PARTS = ("init", "compile", "grammar", "fits", "fill", "accept", "refuse", "rollback", "complete")
+
+CASES = {
+    "grammar_kinds_are_known": {"kinds": '{"choice", "poem"}'},
+    "sentences_are_accepted": {"fits": "if len(piece) > 1: return False"},
+    "other_texts_are_refused": {"complete": "if text == 'green': return True"},
+    "masks_and_accept_agree": {"refuse": "self.path.append(''); return True"},
+    "masks_stay_in_the_vocabulary": {
+        "fill": "allowed += grammar.special[:1]",
+        "accept": "if token in self.grammar.special: piece = ''",
+    },
+    "the_end_is_allowed_when_complete": {"fill": "complete = complete and not allowed"},
+    "rollback_takes_back": {"rollback": "count = min(count, 2)"},
+    "matchers_share_nothing": {
+        "compile": "if value in self.compiled: choices = [one for one in choices if one[:1] != 'g']"
+    },
+    "bad_grammars_are_value_errors": {"compile": "if isinstance(choices, dict): raise TypeError('a dict')"},
+    "compiling_is_bounded": {"compile": "if len(value) > 40_000: time.sleep(0.6)"},
+    "tokenizer_waits_until_needed": {"init": "ctx.tokenizer()"},
+}
+
+
+@pytest.fixture
+def backend(make_plugin):
+    def make(kinds: str = '{"choice"}', samples: str = SAMPLES, **given: str):
+        source = BACKEND
+        for key in PARTS:
+            source = source.replace("{" + key + "}", given.get(key, "pass"))
+        modules = {"manifest": MANIFEST.replace("{kinds}", kinds), "backend": source, "conformance": samples}
+        return make_plugin("core.structured_output", modules)
+
+    return make
+
+
+def test_a_sound_backend_passes(backend):
+    report = backend().report("grammars", "spawn")
+    assert (report.failures, report.level) == ([], Level.L1)
+
+
+@pytest.mark.parametrize("check", CASES)
+def test_grammars(backend, check, monkeypatch):
+    monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 0.5)
+    assert set(backend(**CASES[check]).failing("grammars")) == {check}
+
+
+def test_a_kind_without_texts_keeps_a_backend_at_l0(backend):
+    report = backend('{"choice", "grammar"}').report("grammars")
+    (missing,) = report.not_run
+    assert (missing.checks, report.level) == (("every_kind_can_be_checked",), Level.L0)
+    assert "no texts for grammar: add a GrammarSample" in missing.because
+
+
+def test_what_the_kit_has_for_a_kind_is_used(backend):
+    failing = backend('{"choice"}', samples="def samples(): return []\n", fits="if piece == ' ': return False")
+    assert "green apple" in failing.failing("grammars")["sentences_are_accepted"]
+
+
+def test_a_grammar_that_is_refused_is_named(backend):
+    failing = backend(compile="if 'green' in value: raise ValueError('no colours')").failing("grammars")
+    assert "it refuses the choice" in failing["sentences_are_accepted"] and "no colours" in str(failing)
+
+
+def test_a_compiler_that_dies_is_caught(backend):
+    failing = backend(compile="import os; (len(value) > 40_000) and os._exit(3)").failing("grammars")
+    assert "ended with status 3" in failing["compiling_is_bounded"]

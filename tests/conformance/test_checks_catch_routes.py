@@ -1,0 +1,150 @@
+"""Each check of route plugins finds the plugin that is wrong in its way, and only that check does."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.testing.conformance import Level
+
+MANIFEST = """
+from core.api import RouteSpec
+
+SPEC = RouteSpec(name="broken", impl="PKG.routes:Routes", api=1, summary="s")
+"""
+
+ROUTES = """
+import asyncio
+import itertools
+import json
+from core.api import RequestError, RouteResponse
+
+COUNT = itertools.count()
+
+class Routes:
+    def __init__(self, options):
+        self.kept = []
+
+    def declare(self, registry):
+        {declare}
+        registry.add("GET", "/x/broken/models", self.models)
+        registry.add("GET", "/x/broken/words/{word}", self.word, summary="A word")
+        registry.add("POST", "/x/broken", self.generate)
+        registry.add("POST", "/x/broken/stream", self.stream)
+
+    def bind(self, client):
+        self.client = client
+
+    async def models(self, request):
+        {models}
+        return RouteResponse(json.dumps([self.client.model_name, self.client.healthy]).encode())
+
+    async def word(self, request):
+        return RouteResponse(request.path_params["word"].encode(), media_type="text/plain")
+
+    async def generate(self, request):
+        body = await request.json()
+        {check}
+        if not isinstance(body.get("prompt"), str):
+            raise RequestError("prompt must be a text", param="prompt")
+        {generate}
+        async for output in self.client.generate(body["prompt"]):
+            text = output.text
+        return RouteResponse(json.dumps({"text": text}).encode())
+
+    async def stream(self, request):
+        body = await request.json()
+        if not isinstance(body.get("prompt"), str):
+            raise RequestError("prompt must be a text", param="prompt")
+        {stream}
+
+        async def pieces():
+            async for output in self.client.generate(body["prompt"]):
+                yield output.text.encode()
+
+        return RouteResponse(pieces(), media_type="text/plain")
+"""
+
+SAMPLES = """
+from core.testing.conformance import RouteSample
+
+def samples():
+    yield RouteSample("which model", "GET", "/x/broken/models", answer=b'["kit", true]')
+    yield RouteSample("a generation", "POST", "/x/broken", {"prompt": "say"}, answer=b'"text": "kit"')
+    yield RouteSample("a stream", "POST", "/x/broken/stream", {"prompt": "say"}, answer=b"kit")
+    yield RouteSample("no prompt", "POST", "/x/broken", {}, status=400, answer=b"prompt must be a text")
+    yield RouteSample("a method that it lacks", "DELETE", "/x/broken", status=405)
+"""
+
+CASES = {
+    "routes_are_declared": {
+        "declare": "if next(COUNT) % 2: registry.add('GET', f'/x/broken/{next(COUNT)}', self.models)"
+    },
+    "no_route_hides_another": {"declare": "registry.add('GET', '/x/broken/{any}', self.models)"},
+    "samples_are_answered": {"models": "if self.client.healthy: return RouteResponse(b'[\"kit\"]')"},
+    "strange_requests_are_the_clients_fault": {
+        "check": "len(body.get('text', ()) or ()); body['x'] if 'n' in body else 0"
+    },
+    "generations_are_ended": {
+        "generate": "self.kept.append(self.client.generate(body['prompt'])); await anext(self.kept[-1])"
+    },
+}
+
+
+@pytest.fixture
+def routes(make_plugin):
+    def make(samples: str = SAMPLES, **given: str):
+        source = ROUTES
+        for key in ("declare", "models", "check", "generate", "stream"):
+            source = source.replace("{" + key + "}", given.get(key, "pass"))
+        return make_plugin("core.routes", {"manifest": MANIFEST, "routes": source, "conformance": samples})
+
+    return make
+
+
+def test_a_sound_plugin_passes(routes):
+    report = routes().report("routes", "spawn")
+    assert (report.failures, report.level) == ([], Level.L1)
+
+
+@pytest.mark.parametrize("check", CASES)
+def test_routes(routes, check):
+    assert set(routes(**CASES[check]).failing("routes")) == {check}
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        ("registry.add('GET', '/v1/models', self.models)", "its routes lie under /x/broken/"),
+        ("registry.add('GET', '/x/broker/models', self.models)", "its routes lie under /x/broken/"),
+        ("registry.add('BREW', '/x/broken/coffee', self.models)", "methods are GET, POST"),
+        ("registry.add('GET', '/x/broken/models', self.models)", "has declared it"),
+        ("return", "it declares no route"),
+    ],
+)
+def test_declarations_that_cannot_be_are_caught(routes, declare, told):
+    assert told in routes(declare=declare).failing("routes")["routes_are_declared"]
+
+
+def test_a_generation_that_outlives_its_client_is_caught(routes):
+    detached = (
+        "queue = asyncio.Queue()\n"
+        "        async def read():\n"
+        "            async for output in self.client.generate(body['prompt']): queue.put_nowait(output)\n"
+        "            queue.put_nowait(None)\n"
+        "        self.kept.append(asyncio.ensure_future(read()))\n"
+        "        async def detached():\n"
+        "            while (output := await queue.get()) is not None: yield output.text.encode()\n"
+        "        return RouteResponse(detached())"
+    )
+    failing = routes(stream=detached).failing("routes")
+    assert set(failing) == {"generations_are_ended"} and "goes away" in failing["generations_are_ended"]
+
+
+def test_an_answer_that_is_none_is_caught(routes):
+    failing = routes(models="return {'model': 'kit'}").failing("routes")
+    assert "gave no RouteResponse" in failing["strange_requests_are_the_clients_fault"]
+
+
+def test_a_plugin_without_samples_stays_at_l0(routes):
+    report = routes("def samples(): return []\n").report("manifest", "routes")
+    assert report.level == Level.L0 and "it ships no RouteSample" in str(report.not_run[0])

@@ -1,0 +1,63 @@
+"""The checkpoints that the comparison of engines makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_w8a8_checkpoints_hold_the_weights_by_channel(tmp_path, monkeypatch):
+    from safetensors.torch import load_file, save_file
+
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.compare import models
+
+    source = tmp_path / "smollm2-bf16"
+    source.mkdir()
+    weight = torch.randn(8, 16, generator=torch.Generator().manual_seed(0)).bfloat16()
+    weight[3] = 0
+    kept = {"model.embed_tokens.weight": torch.ones(4, 16), "model.norm.weight": torch.ones(16)}
+    save_file({"model.layers.0.self_attn.q_proj.weight": weight, **kept}, source / "model.safetensors")
+    (source / "config.json").write_text('{"model_type": "llama"}')
+
+    made = models.prepare(tmp_path, "w8a8")
+    tensors = load_file(made / "model.safetensors")
+    values, scale = (tensors[f"model.layers.0.self_attn.q_proj.weight{end}"] for end in ("", "_scale"))
+    assert values.dtype == torch.int8 and scale.shape == (8, 1)
+    assert (values.float() * scale - weight.float()).abs().le(scale / 2 + 1e-6).all()
+    assert torch.equal(tensors["model.norm.weight"], kept["model.norm.weight"])
+    config = json.loads((made / "config.json").read_text())
+    assert config["model_type"] == "llama" and config["quantization_config"]["format"] == "int-quantized"
+    assert models.prepare(tmp_path, "w8a8") == made  # not made twice
+
+
+@pytest.mark.parametrize("kind", ["BF16", "Q8_0", "Q4_0"])
+def test_gguf_files_hold_the_demo_models_values(tmp_path, monkeypatch, kind):
+    gguf = pytest.importorskip("gguf")
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.compare import models
+
+    demo = tmp_path / "demo.gguf"
+    writer = gguf.GGUFWriter(demo, "llama")
+    writer.add_block_count(1)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b"])
+    values = torch.randn(4, 64, generator=torch.Generator().manual_seed(0)).numpy()
+    writer.add_tensor("token_embd.weight", values)
+    writer.add_tensor("output_norm.weight", values[0])
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    monkeypatch.setattr(models, "demo_file", lambda: demo)
+
+    reader = gguf.GGUFReader(models.prepare(tmp_path, f"gguf-{kind.lower()}"))
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    assert tensors["token_embd.weight"].tensor_type.name == kind
+    found = gguf.quants.dequantize(tensors["token_embd.weight"].data, tensors["token_embd.weight"].tensor_type)
+    assert abs(found - values).max() < {"BF16": 0.02, "Q8_0": 0.02, "Q4_0": 0.4}[kind]
+    assert tensors["output_norm.weight"].tensor_type.name == "F32"
+    assert reader.get_field("tokenizer.ggml.tokens").contents() == ["a", "b"]
+    assert reader.get_field("llama.block_count").contents() == 1
