@@ -56,7 +56,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.installed-test
-	@$(BIN)/python -m benchmarks.compare --only core,transformers --groups offline,startup,engine $(ARGS)
+	@$(BIN)/python -m benchmarks.compare --only core,transformers --groups offline,startup,engine,overhead $(ARGS)
 
 # Every engine in an environment of its own below PEERS (default: the user's cache); once made, only measuring is left.
 bench-peers: $(VENV)/.installed-test

@@ -7,7 +7,8 @@ Every figure is microseconds a layer, the least over repeats of a pass through a
 given bandwidth and that the products take at the given peak; exponentials are not counted.
 
 `--isa` bounds the native kernels only. For torch on a processor of the same instruction sets start with, for example,
-`ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx512 MKL_ENABLE_INSTRUCTIONS=AVX512` (AVX2: `AVX2`, `avx2`, `AVX2`).
+`ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx512 MKL_ENABLE_INSTRUCTIONS=AVX512`
+(for AVX2: `AVX2`, `avx2`, `AVX2`).
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ def main() -> None:
     kv_dtype = KV_DTYPES[args.kv_dtype] or dtype
     site = AttentionSite(0, args.heads, args.kv_heads, args.head_dim, args.head_dim**-0.5)
     print(
-        f"{library.isa()}, {args.threads} threads, {args.dtype}, kv {args.kv_dtype or args.dtype}, {args.heads}/{args.kv_heads} heads of {args.head_dim}"
+        f"{library.isa()}, {args.threads} threads, {args.dtype}, kv {args.kv_dtype or args.dtype}, "
+        f"{args.heads}/{args.kv_heads} heads of {args.head_dim}"
     )
     print(f"{'us a layer':22}{'limit':>8}{'native':>9}{'torch':>9}{'ratio':>7}{'write':>9}{'torch':>9}{'ratio':>7}")
     for name, rows in CASES.items():

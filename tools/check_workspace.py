@@ -57,6 +57,11 @@ class Distribution:
         groups = self.project.get("entry-points", {})
         return [(group, name, value) for group, names in groups.items() for name, value in names.items()]
 
+    @property
+    def requirements(self) -> set[str]:
+        """Names of the distributions that it needs."""
+        return {_requirement_name(text) for text in self.project.get("dependencies", ())}
+
 
 def find(root: Path) -> tuple[list[Distribution], list[str]]:
     """Return the distributions under `root/plugins`, and the folders there that are none."""
@@ -73,19 +78,24 @@ def find(root: Path) -> tuple[list[Distribution], list[str]]:
     return found, problems
 
 
-def check_names(root: Path, one: Distribution) -> list[str]:
-    """Hold a distribution's names and entry points against the conventions."""
+def check_names(root: Path, one: Distribution, *, shared: bool = False) -> list[str]:
+    """Hold a distribution's names and entry points against the conventions.
+
+    Args:
+        shared: Others of this checkout need it, so that it may be a library without entry points.
+    """
     where, problems = _relative(root, one.folder), []
     name = str(one.project.get("name", ""))
     if not name.startswith("core-plugin-") or canonicalize_name(name) != name:
         problems.append(f"{where}: the distribution is called {name!r}; names are core-plugin-<name>, in lower case.")
-    if not (one.folder / "src" / one.package / "manifest.py").is_file():
+    is_library = shared and not one.entry_points
+    if not is_library and not (one.folder / "src" / one.package / "manifest.py").is_file():
         problems.append(f"{where}: src/{one.package}/manifest.py is missing.")
     if not (one.folder / "README.md").is_file():
         problems.append(f"{where}: README.md is missing.")
-    if "core" not in {_requirement_name(text) for text in one.project.get("dependencies", ())}:
+    if "core" not in one.requirements:
         problems.append(f"{where}: core is not among its dependencies.")
-    if not one.entry_points:
+    if not is_library and not one.entry_points:
         problems.append(f"{where}: it declares no entry point, so core cannot find it.")
     for group, entry, value in one.entry_points:
         if group not in API_VERSIONS and group != _HOOKS:
@@ -135,8 +145,9 @@ def check_manifests(root: Path, found: list[Distribution]) -> list[str]:
 def check(root: Path) -> list[str]:
     """Return every problem of the checkout at `root`."""
     found, problems = find(root)
+    needed = {name for one in found for name in one.requirements}
     for one in found:
-        problems += check_names(root, one)
+        problems += check_names(root, one, shared=one.project.get("name") in needed)
     return [*problems, *check_duplicates(found), *check_listing(root, found), *check_manifests(root, found)]
 
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -20,12 +21,12 @@ from benchmarks.compare import groups, models, report
 from benchmarks.compare.cases import GROUPS, VARIANTS, Variant
 from benchmarks.compare.environments import Environments
 from benchmarks.compare.groups import Setting
-from benchmarks.compare.process import MeasurementError, busy_share
+from benchmarks.compare.process import MeasurementError
 from benchmarks.compare.shell import SetupError
 from benchmarks.compare.store import Store
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_BUSY = 0.1
+_NOISY = 0.1
 
 
 def main() -> None:
@@ -63,13 +64,11 @@ def _measure(
     args: argparse.Namespace,
     folder: Path,
 ) -> None:
-    if store.has(variant.name, group, turn):
+    if store.has(variant.name, group, turn, others=args.max_others):
         return
     print(f"round {turn}, {group}: {variant.name} ", end="", flush=True)
     begin = time.monotonic()
-    # Behind a gate it is the gate's business that nobody else works.
-    busy = 0.0 if args.gate else busy_share()
-    record: dict[str, object] = {"when": time.strftime("%Y-%m-%d %H:%M"), "busy": busy}
+    record: dict[str, Any] = {"when": time.strftime("%Y-%m-%d %H:%M")}
     try:
         env = environments.get(variant.engine)
         model = models.prepare(folder / "models", variant.model)
@@ -79,7 +78,8 @@ def _measure(
         record["error"] = str(error)
     record["wall_s"] = time.monotonic() - begin
     store.put(variant.name, group, turn, record)
-    note = f" (others used {busy:.0%} of the machine)" if busy > _BUSY else ""
+    others = record.get("data", {}).get("others", 0.0)
+    note = f", others used {others:.0%} of the machine" if others > _NOISY else ""
     print(f"{record['wall_s']:.0f} s{note} {record.get('error', '')}", flush=True)
 
 
@@ -109,6 +109,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--groups", type=_names, default=list(GROUPS), metavar="LIST", help=", ".join(GROUPS))
     parser.add_argument("--refresh", type=_names, default=[], metavar="LIST", help="Measure these again.")
     parser.add_argument("--gate", default="", metavar="CMD", help="Put in front of every timed command.")
+    parser.add_argument(
+        "--max-others",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="Measure again where others used more of the machine.",
+    )
     parser.add_argument("--setup", action="store_true", help="Only make environments and models.")
     parser.add_argument("--report", action="store_true", help="Only write the report again.")
     args = parser.parse_args()

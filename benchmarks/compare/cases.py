@@ -37,7 +37,7 @@ SERVER_REQUESTS, SERVER_LENGTH, CONCURRENCIES = 32, 128, (8, 32)
 RATES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 """Requests per second of the plot of throughput against latency."""
 
-GROUPS = ("offline", "startup", "server", "engine", "rates")
+GROUPS = ("offline", "startup", "server", "engine", "overhead", "rates")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Variant:
 _SERVED = ("offline", "startup", "server")
 
 VARIANTS = (
-    Variant("core-bf16", "core", "bf16", "bf16", groups=(*_SERVED, "engine", "rates")),
+    Variant("core-bf16", "core", "bf16", "bf16", groups=(*_SERVED, "engine", "overhead", "rates")),
     Variant("vllm-bf16", "vllm", "bf16", "bf16", kv_mib=1024, groups=(*_SERVED, "rates")),
     Variant("llama-bf16", "llama", "bf16", "gguf-bf16", kv_mib=180, groups=_SERVED),
     Variant("core-int8", "core", "int8", "bf16", flags=("--quantization", "int8"), groups=_SERVED),
@@ -135,3 +135,6 @@ GOALS = (
 
 READY_GOAL, COMMAND_GOAL = 2.0, 0.3
 """Seconds: until the server is ready, and of a command that loads no model."""
+
+STEP_GOAL, REQUEST_GOAL, CHUNK_GOAL = 500.0, 1000.0, 30.0
+"""Microseconds: schedule and settle with 1,000 running requests; CPU of the server a request, and a streamed chunk."""

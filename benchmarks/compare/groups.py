@@ -59,7 +59,7 @@ def measure(setting: Setting, group: str) -> dict[str, Any]:
         return _served(setting, {f"c{count}": [*closed, str(count)] for count in CONCURRENCIES})
     if group == "rates":
         return _served(setting, _rates())
-    return _engine(setting)
+    return _overhead(setting) if group == "overhead" else _engine(setting)
 
 
 def _offline(setting: Setting) -> dict[str, Any]:
@@ -68,7 +68,8 @@ def _offline(setting: Setting) -> dict[str, Any]:
     seconds = measured.result["seconds"]
     rates = {case.name: [case.tokens / each for each in seconds[case.name]] for case in OFFLINE}
     ready = [measured.result["ready_s"]] if "ready_s" in measured.result else []
-    return {"tokens_per_s": rates, "ready_s": ready, "peak_mib": measured.peak_mib}
+    others = measured.result["others"]
+    return {"tokens_per_s": rates, "ready_s": ready, "peak_mib": measured.peak_mib, "others": others}
 
 
 def _startup(setting: Setting) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def _startup(setting: Setting) -> dict[str, Any]:
     spec = {"command": plan.command, "url": plan.ready, "repeats": repeats}
     command = [sys.executable, str(engines.RUNNERS / "run_startup.py"), json.dumps(spec)]
     measured = process.measure([*setting.gate, *command], plan.environ, setting.timeout)
-    return {"ready_s": measured.result["ready_s"]}
+    return measured.result
 
 
 def _engine(setting: Setting) -> dict[str, Any]:
@@ -85,6 +86,11 @@ def _engine(setting: Setting) -> dict[str, Any]:
     command = [setting.env.python, str(engines.RUNNERS / "run_engine.py"), json.dumps(spec)]
     result = process.measure([*setting.gate, *command], setting.env.environ, setting.timeout).result
     return {**result, "commands": _commands(setting)}
+
+
+def _overhead(setting: Setting) -> dict[str, Any]:
+    command = [*setting.gate, setting.env.python, str(engines.RUNNERS / "run_overhead.py")]
+    return process.measure(command, setting.env.environ, setting.timeout).result
 
 
 def _commands(setting: Setting) -> dict[str, float]:
@@ -104,12 +110,13 @@ def _commands(setting: Setting) -> dict[str, float]:
 def _served(setting: Setting, loads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     plan = engines.server(setting.variant, setting.env, setting.model, setting.threads)
     found: dict[str, Any] = {}
-    with _running(plan, setting.timeout) as peak:
-        _send(replace(setting, gate=()), plan, {"warm": ["--num-prompts", "8"]})
+    with _running(plan, setting.timeout) as (session, peak):
+        _send(replace(setting, gate=()), plan, session, {"warm": ["--num-prompts", "8"]})
         names = list(loads)
         # A gate opens for a minute or two.
         for start in range(0, len(names), _AT_ONCE):
-            found |= _send(setting, plan, {name: loads[name] for name in names[start : start + _AT_ONCE]})
+            part = _send(setting, plan, session, {name: loads[name] for name in names[start : start + _AT_ONCE]})
+            found |= {**part, "others": max(part["others"], found.get("others", 0.0))}
         return {**found, "peak_mib": peak.mib}
 
 
@@ -121,7 +128,7 @@ def _rates() -> dict[str, list[str]]:
 
 
 @contextmanager
-def _running(plan: ServerPlan, timeout: float) -> Iterator[PeakMemory]:
+def _running(plan: ServerPlan, timeout: float) -> Iterator[tuple[int, PeakMemory]]:
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
             plan.command,
@@ -139,7 +146,7 @@ def _running(plan: ServerPlan, timeout: float) -> Iterator[PeakMemory]:
                     raise MeasurementError(f"the server did not get ready: {process.last_words(log.read())}")
                 time.sleep(0.05)
             with PeakMemory(server.pid) as peak:
-                yield peak
+                yield server.pid, peak
         finally:
             process.end(server)
 
@@ -152,14 +159,14 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _send(setting: Setting, plan: ServerPlan, loads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _send(setting: Setting, plan: ServerPlan, session: int, loads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     command = [str(Path(sys.executable).parent / "core"), "bench", "serve", "--base-url", plan.base]
     command += ["--random-input-len", str(SERVER_LENGTH), "--random-output-len", str(SERVER_LENGTH)]
     command += ["--ignore-eos", "--extra-body", json.dumps(plan.body), "--seed", str(time.monotonic_ns() % 10**6)]
-    spec = json.dumps({"command": command, "loads": loads})
+    spec = json.dumps({"command": command, "loads": loads, "session": session})
     runner = [sys.executable, str(engines.RUNNERS / "run_loads.py"), spec]
-    results = process.measure([*setting.gate, *runner], {}, setting.timeout).result
-    return {name: _kept(result) for name, result in results.items()}
+    result = process.measure([*setting.gate, *runner], {}, setting.timeout).result
+    return {**{name: _kept(one) for name, one in result["results"].items()}, "others": result["others"]}
 
 
 def _kept(result: Mapping[str, Any]) -> dict[str, float]:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,12 +122,3 @@ def _high_water(pid: int) -> int:
     except OSError:
         pass
     return 0
-
-
-def busy_share(seconds: float = 0.5) -> float:
-    """Return the share of the machine's CPU time that others use right now."""
-    before = psutil.cpu_times()
-    time.sleep(seconds)
-    after = psutil.cpu_times()
-    total, idle = sum(after) - sum(before), after.idle - before.idle
-    return max(0.0, 1 - idle / total) if total else 0.0

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.compare import machine
 from benchmarks.compare.cases import (
+    CHUNK_GOAL,
     COMMAND_GOAL,
     CONCURRENCIES,
     GOALS,
@@ -17,7 +18,9 @@ from benchmarks.compare.cases import (
     OFFLINE,
     RATES,
     READY_GOAL,
+    REQUEST_GOAL,
     SERVER_REQUESTS,
+    STEP_GOAL,
     VARIANTS,
 )
 from benchmarks.compare.environments import Environments
@@ -26,7 +29,7 @@ from benchmarks.compare.shell import SetupError
 from benchmarks.compare.store import Store
 
 PICTURE = "benchmarks-rates.svg"
-_BUSY = 0.1
+_NOISY = 0.1
 _PLOTTED = ("core-bf16", "vllm-bf16")
 
 
@@ -66,7 +69,7 @@ def _head(store: Store, environments: Environments) -> str:
         "- a figure: the median over all rounds and repeats, in brackets the smallest and the largest",
     ]
     for engine, versions in facts.items():
-        if "error" not in versions:
+        if "error" not in versions and engine != "plot":
             lines.append(f"- {engine}: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
     rounds = {
         record["when"][:10] for variant in VARIANTS for group in GROUPS for record in store.all(variant.name, group)
@@ -109,6 +112,17 @@ def _own_goals(store: Store) -> list[list[str]]:
         rows.append(_share("output tok/s of 256 requests beside 32", rates["256"], rates["32"], least=1.0))
         hit, miss = prefix["ttft_hit_ms"], prefix["ttft_miss_ms"]
         rows.append(_share("time to first token of a prefix hit beside a miss, ms", hit, miss, most=0.1))
+    return rows + [row for record in store.all("core-bf16", "overhead")[-1:] for row in _overhead(record["data"])]
+
+
+def _overhead(data: dict[str, Any]) -> list[list[str]]:
+    step = data["engine_overhead"][-1]
+    title = f"schedule and settle, {step['rows']:,} running requests, us a step"
+    rows = [_bound(title, f"{step['median_us']:,.0f}", step["median_us"], STEP_GOAL)]
+    for load in data["api_overhead"]:
+        which = f"CPU of the server, {load['streams']:,} streams, us"
+        rows.append(_bound(f"{which} a request", f"{load['request_us']:,.0f}", load["request_us"], REQUEST_GOAL))
+        rows.append(_bound(f"{which} a chunk", f"{load['chunk_us']:,.1f}", load["chunk_us"], CHUNK_GOAL))
     return rows
 
 
@@ -212,23 +226,26 @@ def _noise(store: Store) -> str:
     if not spreads:
         return ""
     widest, median = max(spreads), sorted(spreads)[len(spreads) // 2]
-    records = [record for variant in VARIANTS for group in GROUPS for record in store.all(variant.name, group)]
-    busy = sum(record["busy"] > _BUSY for record in records)
+    every = [record["data"] for variant in VARIANTS for group in GROUPS for record in store.all(variant.name, group)]
+    watched = [data["others"] for data in every if "others" in data]
+    noisy = sum(share > _NOISY for share in watched)
     return (
         "## Noise\n\n"
         f"Range of the samples of an offline case as a share of their median: {median[0]:.0%} in the middle case, "
         f"{widest[0]:.0%} at most ({widest[1]}, {widest[2]}).\n"
-        f"Others used more than {_BUSY:.0%} of the machine just before {busy} of {len(records)} measurements."
+        f"Others used more than {_NOISY:.0%} of the machine during {noisy} of the {len(watched)} measurements\n"
+        f"that watched it (of {len(every)})."
     )
 
 
 def _missing(store: Store) -> str:
-    lines = []
+    reasons: dict[str, list[str]] = {}
     for variant in VARIANTS:
         for group in variant.groups:
             if not store.all(variant.name, group):
                 reason = next(iter(store.errors(variant.name, group)), "not run yet")
-                lines.append(f"- {variant.name}, {group}: {reason}")
+                reasons.setdefault(reason, []).append(f"{variant.name} {group}")
+    lines = [f"- {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     return "## Not measured\n\n" + "\n".join(lines) if lines else ""
 
 

@@ -15,10 +15,11 @@ class Store:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def has(self, variant: str, group: str, turn: int) -> bool:
-        """Whether there is a result that did not fail."""
+    def has(self, variant: str, group: str, turn: int, *, others: float = 1.0) -> bool:
+        """Whether there is a result that did not fail and during which others used at most a share of the machine."""
         path = self._path(variant, group, turn)
-        return path.exists() and "error" not in json.loads(path.read_text())
+        record: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"error": ""}
+        return "error" not in record and record["data"].get("others", 0.0) <= others
 
     def put(self, variant: str, group: str, turn: int, record: dict[str, Any]) -> None:
         """Keep a result."""

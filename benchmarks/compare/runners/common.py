@@ -48,6 +48,44 @@ def since_start() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
-def report(**fields: Any) -> None:
+def _busy() -> float:
+    """Return the seconds of CPU that the whole machine has spent."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    ticks = [int(field) for field in fields[:8]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    return sum(os.times()[:4])
+
+
+_BEGAN = time.monotonic(), _busy(), _own()
+
+
+def others(also: float = 0.0) -> float:
+    """Return the share of the machine that others used while this process ran.
+
+    Args:
+        also: Seconds of CPU of processes that belong to the measurement but were not started by this one.
+    """
+    began, busy, own = _BEGAN
+    span = (time.monotonic() - began) * (os.cpu_count() or 1)
+    return max(0.0, (_busy() - busy) - (_own() - own) - also) / span
+
+
+def cpu_seconds(session: int) -> float:
+    """Return the seconds of CPU that the living processes of a session have spent."""
+    total = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def report(*, also: float = 0.0, **fields: Any) -> None:
     """Hand the result over to the parent."""
-    print("RESULT " + json.dumps(fields), flush=True)
+    print("RESULT " + json.dumps({**fields, "others": others(also)}), flush=True)

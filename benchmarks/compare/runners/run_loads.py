@@ -1,4 +1,4 @@
-"""Send loads to a running server, one after the other: `{"command": [...], "loads": {name: [flags]}}`."""
+"""Send loads to a running server: `{"command": [...], "loads": {name: [flags]}, "session": of the server}`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import read_spec, report
+from common import cpu_seconds, read_spec, report
 
 
 def send(command: list[str]) -> dict[str, Any]:
@@ -26,7 +26,9 @@ def send(command: list[str]) -> dict[str, Any]:
 def main() -> None:
     """Send all of them."""
     spec = read_spec()
-    report(**{name: send([*spec["command"], *flags]) for name, flags in spec["loads"].items()})
+    before = cpu_seconds(spec["session"])
+    results = {name: send([*spec["command"], *flags]) for name, flags in spec["loads"].items()}
+    report(also=cpu_seconds(spec["session"]) - before, results=results)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,7 @@ A serving benchmark whose client is the bottleneck measures the client. This cas
 from __future__ import annotations
 
 import argparse
-import asyncio
-import subprocess
-import sys
 from typing import Any
-
-import orjson
 
 
 def register(cases: Any) -> None:
@@ -38,10 +33,13 @@ def run(args: argparse.Namespace) -> int:
 
 def measure(streams: int, chunks: int, gap: float) -> dict[str, Any]:
     """Return the client's cost: microseconds of CPU a chunk, and the chunks per second that one core could take in."""
+    import subprocess
+    import sys
+
     from core.cli.bench.load import Pace, Target, run_load, run_loop
     from core.cli.bench.prompts import Prompt
 
-    command = [sys.executable, "-m", "core.cli.bench.client", str(chunks), str(gap)]
+    command = [sys.executable, "-m", "core.cli.bench.stub", str(chunks), str(gap)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stub:
         try:
             port = int((stub.stdout.readline() if stub.stdout else "") or 0)
@@ -59,53 +57,3 @@ def measure(streams: int, chunks: int, gap: float) -> dict[str, Any]:
         "cpu_us_per_chunk": done.client_cpu / max(taken, 1) * 1e6,
         "max_chunks_per_second": taken / max(done.client_cpu, 1e-9),
     }
-
-
-class Stub:
-    """Answers every request with `chunks` events, one write each, `gap` seconds apart, all streams on one clock."""
-
-    def __init__(self, chunks: int, gap: float) -> None:
-        self._count, self._gap = chunks, gap
-        event = orjson.dumps({"id": "cmpl-0", "object": "text_completion", "choices": [{"index": 0, "text": " word"}]})
-        usage = orjson.dumps({"choices": [], "usage": {"prompt_tokens": 128, "completion_tokens": chunks}})
-        self._event = _chunk(event)
-        self._end = _chunk(usage) + _chunk(b"[DONE]") + b"0\r\n\r\n"
-        self._streams: dict[asyncio.StreamWriter, int] = {}
-
-    async def main(self) -> None:
-        """Serve until the process ends."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        print(server.sockets[0].getsockname()[1], flush=True)
-        while True:
-            await asyncio.sleep(self._gap)
-            for writer, left in list(self._streams.items()):
-                writer.write(self._event if left > 1 else self._event + self._end)
-                if left > 1:
-                    self._streams[writer] = left - 1
-                else:
-                    del self._streams[writer]
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next(
-                    int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
-                )
-                await reader.readexactly(length)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-                )
-                self._streams[writer] = self._count
-        except (ConnectionError, asyncio.IncompleteReadError):
-            self._streams.pop(writer, None)
-            writer.close()
-
-
-def _chunk(data: bytes) -> bytes:
-    event = b"data: " + data + b"\n\n"
-    return b"%x\r\n%b\r\n" % (len(event), event)
-
-
-if __name__ == "__main__":
-    asyncio.run(Stub(int(sys.argv[1]), float(sys.argv[2])).main())

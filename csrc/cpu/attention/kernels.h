@@ -72,7 +72,8 @@ void multiply_copied_keys(const Tile<P>& t, int64_t first, int64_t count) {
     });
     for (int64_t k = 0; k < keys; k += kPanelKeys) {
       int64_t here = keys - k < kPanelKeys ? keys - k : kPanelKeys;
-      P::scores(t.q(), t.copy() + k * a.head_dim, t.s() + done + k, t.keys(), t.rows(), a.head_dim, kPanelKeys, 0, here);
+      const typename P::T* panel = t.copy() + k * a.head_dim;
+      P::scores(t.q(), panel, t.s() + done + k, t.keys(), t.rows(), a.head_dim, kPanelKeys, 0, here);
     }
   }
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +42,10 @@ def test_results_are_kept_and_only_failures_are_tried_again(store):
     assert store.has("core-bf16", "offline", 1) and not store.has("core-bf16", "offline", 2)
     assert [record["round"] for record in store.all("core-bf16", "offline")] == [1]
     assert store.errors("core-bf16", "offline") == ["it broke"]
+    noisy = offline([1.0])
+    noisy["data"]["others"] = 0.3
+    store.put("core-bf16", "offline", 3, noisy)
+    assert store.has("core-bf16", "offline", 3, others=0.3) and not store.has("core-bf16", "offline", 3, others=0.29)
     store.forget("core-bf16", "offline")
     assert store.all("core-bf16", "offline") == [] == store.errors("core-bf16", "offline")
 
@@ -98,7 +104,6 @@ def test_every_goal_names_variants_and_figures_that_are_measured():
 def engine_record() -> dict:
     return {
         "when": "2026-01-02 03:04",
-        "busy": 0.5,
         "data": {
             "commands": {"core --help": 0.2},
             "scaling": {"32": 1000.0, "256": 900.0},
@@ -124,6 +129,10 @@ def test_the_page_says_what_was_met_what_was_missed_and_what_is_missing(store, t
         store.put(variant, "offline", 1, offline([rate]))
     store.put("core-int8", "offline", 1, {"error": "CORE-P201 no such plugin"})
     store.put("core-bf16", "engine", 1, engine_record())
+    step = {"rows": 1000, "median_us": 400.0}
+    api = {"streams": 32, "request_us": 1200.0, "chunk_us": 12.5}
+    overhead = {"engine_overhead": [step], "api_overhead": [api]}
+    store.put("core-bf16", "overhead", 1, {"when": "2026-01-02 03:04", "data": overhead})
     report.write(docs, store, SimpleNamespace(facts=lambda: {"vllm": {"torch": "2.13.0"}, "llama": {"error": "x"}}))
     page = (docs / "benchmarks.md").read_text()
     rows = {row.split(" | ")[0].strip("| "): row for row in page.splitlines() if row.startswith("|")}
@@ -132,9 +141,11 @@ def test_the_page_says_what_was_met_what_was_missed_and_what_is_missing(store, t
     assert "| not measured |" in rows["(i) int8"]
     assert "0.90 | >= 1 | missed" in rows["output tok/s of 256 requests beside 32"]
     assert "0.05 | <= 0.1 | met" in rows["time to first token of a prefix hit beside a miss, ms"]
+    assert "| 400 |  |  | <= 500 | met |" in rows["schedule and settle, 1,000 running requests, us a step"]
+    assert "| 1,200 |  |  | <= 1000 | missed |" in rows["CPU of the server, 32 streams, us a request"]
     assert "3,024 of 129,024" in page
-    assert "- core-int8, offline: CORE-P201 no such plugin" in page
-    assert "- vllm-w8a8, server: not run yet" in page
+    assert "- core-int8 offline: CORE-P201 no such plugin" in page
+    assert "vllm-w8a8 server" in next(row for row in page.splitlines() if row.endswith(": not run yet"))
     assert "- vllm: torch 2.13.0" in page
     assert str(tmp_path) not in page and str(Path.home()) not in page
 
@@ -197,6 +208,18 @@ def test_runners_time_repeats_and_refuse_a_short_answer(runner):
     assert 0 < runner.since_start() < 3600
 
 
+def test_what_others_use_of_the_machine_is_seen(runner):
+    burn = "import time; end = time.monotonic() + 1.2\nwhile time.monotonic() < end: pass"
+    look = "import time, common; time.sleep(0.8); print(common.others())"
+    folder = str(Path(runner.__file__).parent)
+    busy = subprocess.Popen([sys.executable, "-c", burn], start_new_session=True)
+    seen = subprocess.run([sys.executable, "-c", look], cwd=folder, capture_output=True, text=True, check=True)
+    spent = runner.cpu_seconds(busy.pid)
+    busy.wait()
+    assert float(seen.stdout) > 0.2 / os.cpu_count()
+    assert spent > 0.2
+
+
 def test_a_tool_that_is_told_nonsense_says_so():
     from benchmarks.compare import __main__ as tool
 
@@ -217,7 +240,6 @@ def test_a_run_resumes_where_it_ended(monkeypatch, tmp_path):
     docs.mkdir(parents=True)
     monkeypatch.setattr(tool, "ROOT", docs.parent)
     monkeypatch.setattr(tool.models, "prepare", lambda folder, form: folder / form)
-    monkeypatch.setattr(tool, "busy_share", lambda: 0.0)
 
     def measure(setting, group):
         ran.append((setting.variant.name, group, setting.gate))

@@ -36,7 +36,9 @@ def runs_without_torch_where_core_does(subject: Subject) -> None:
     """What core imports of it in processes that have no torch (probes, checks, kinds of the host) imports none."""
     if not TORCH_FREE.get(subject.entry.group):
         raise NotApplicable("it is imported in the worker only")
-    facts = facts_of(subject, "without_torch")
+    facts = facts_of(subject, "manifests")["torch_free"]
+    if "died" in facts:
+        raise NotApplicable("it does not load at all")
     require(not facts["imports"], f"importing it asks for {', '.join(facts['imports'])}, which is not there")
     if "error" in facts:
         raise NotApplicable("it does not load at all")

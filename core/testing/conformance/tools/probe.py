@@ -64,7 +64,12 @@ def manifests(request: Mapping[str, Any]) -> Facts:
     import_module("core.api")
     import_module("core.testing.conformance.tools.guard")
     EntryPoint("warm", "core.api:Descriptor", "warm").load()
-    return _apart(request["distributions"], _manifest)
+    facts = _apart(request["distributions"], _manifest)
+    entries = [Entry(*fields) for one in request["distributions"] for fields in one["entries"]]
+    for entry in entries:
+        # Alone, so that none finds what another imported.
+        facts[_title(entry)]["torch_free"] = _in_a_copy([entry], _torch_free)[_title(entry)]
+    return facts
 
 
 def _apart(distributions: Sequence[Mapping[str, Any]], look: Callable[[Entry], Facts]) -> Facts:
@@ -82,7 +87,7 @@ def _in_a_copy(entries: Sequence[Entry], look: Callable[[Entry], Facts]) -> Fact
     pid = os.fork()
     if pid == 0:
         os.close(ready)
-        facts = {f"{entry.group}:{entry.name}": look(entry) for entry in entries}
+        facts = {_title(entry): look(entry) for entry in entries}
         with os.fdopen(answer, "w") as pipe:
             json.dump(facts, pipe)
         os._exit(0)
@@ -93,7 +98,11 @@ def _in_a_copy(entries: Sequence[Entry], look: Callable[[Entry], Facts]) -> Fact
     if status == 0 and text:
         return dict(json.loads(text))
     end = f"the process ended with status {os.waitstatus_to_exitcode(status)}"
-    return {f"{entry.group}:{entry.name}": {"died": end} for entry in entries}
+    return {_title(entry): {"died": end} for entry in entries}
+
+
+def _title(entry: Entry) -> str:
+    return f"{entry.group}:{entry.name}"
 
 
 def _manifest(entry: Entry) -> Facts:
@@ -136,18 +145,6 @@ def _probe(descriptor: Any) -> Facts | None:
         facts["again"] = type(probe()).__name__
     except Exception as error:
         facts["denied"] = describe(error)
-    return facts
-
-
-def without_torch(request: Mapping[str, Any]) -> Facts:
-    """Load what must not need torch where it cannot be imported, each plugin in a copy of its own."""
-    import_module("core.api")
-    import_module("core.plugins.boot")
-    import_module("core.testing.conformance.tools.guard")
-    facts: Facts = {}
-    for distribution in request["distributions"]:
-        for fields in distribution["entries"]:
-            facts.update(_in_a_copy([Entry(*fields)], _torch_free))
     return facts
 
 
@@ -229,7 +226,6 @@ _MODES: Mapping[str, Callable[[Mapping[str, Any]], Facts]] = {
     for function in (
         manifests,
         implementations,
-        without_torch,
         asked.imported,
         asked.reader,
         asked.resolved,

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
-from core_plugin_torch_sdpa.elements import decode, encode, stored_dtype, stored_size
+from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
 
 
@@ -21,8 +21,8 @@ class TorchSdpaBackend:
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
         """Return blocks of `(2, block_size, kv_heads, head_dim)`; int8 with the scale behind each head."""
-        size = stored_size(site.head_dim, self._ctx.kv_dtype)
-        return KVLayout((2, self._ctx.block_size, site.num_kv_heads, size), stored_dtype(self._ctx.kv_dtype))
+        size = elements.stored_size(site.head_dim, self._ctx.kv_dtype)
+        return KVLayout((2, self._ctx.block_size, site.num_kv_heads, size), elements.stored_dtype(self._ctx.kv_dtype))
 
     def plan(self, batch: BatchView) -> SdpaPlan:
         """Prepare a step for the layers made so far."""
@@ -54,8 +54,8 @@ class TorchSdpaLayer:
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
         flat = kv.view(-1, *kv.shape[3:])
-        flat.index_copy_(0, plan.key_slots, encode(k, self._kv_dtype))
-        flat.index_copy_(0, plan.value_slots, encode(v, self._kv_dtype))
+        flat.index_copy_(0, plan.key_slots, elements.encode(k, self._kv_dtype))
+        flat.index_copy_(0, plan.value_slots, elements.encode(v, self._kv_dtype))
 
     def forward(self, q: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
@@ -94,9 +94,9 @@ class TorchSdpaLayer:
     def _gather(self, halves: Tensor, index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
         """Return keys and values, each `(rows, kv_heads, positions, head_dim)`."""
         site = self._site
-        size = stored_size(site.head_dim, self._kv_dtype)
+        size = elements.stored_size(site.head_dim, self._kv_dtype)
         both = halves.index_select(0, index).view(2, rows, -1, site.num_kv_heads, size)
-        both = decode(both, self._kv_dtype, self._dtype).transpose(2, 3)
+        both = elements.decode(both, self._kv_dtype, self._dtype).transpose(2, 3)
         return both[0], both[1]
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:

@@ -49,16 +49,20 @@ class ProgramGraph:
         batch = step.plan
         if not isinstance(batch, Batch):
             raise TypeError(f"recorded with native attention, replayed with a {type(batch).__name__}")
-        tokens, put = len(step.token_ids), self._program.set
-        put("tokens", tokens)
-        put("rows", batch.rows)
-        put("token_ids", step.token_ids.data_ptr())
-        put("positions", step.positions.data_ptr())
-        put("slots", batch.slots)
-        put("query_starts", batch.query_starts)
-        put("seq_lens", batch.seq_lens)
-        put("table", batch.table)
-        put("table_stride", batch.table_stride)
+        tokens = len(step.token_ids)
+        self._program.set(
+            {
+                "tokens": tokens,
+                "rows": batch.rows,
+                "token_ids": step.token_ids.data_ptr(),
+                "positions": step.positions.data_ptr(),
+                "slots": batch.slots,
+                "query_starts": batch.query_starts,
+                "seq_lens": batch.seq_lens,
+                "table": batch.table,
+                "table_stride": batch.table_stride,
+            }
+        )
         self._program.run()
         return self._out[:tokens]
 

@@ -34,9 +34,9 @@ class Machine:
         """Take in the next piece of the text and return what is certain by now."""
         data, position = self._rest + text, 0
         while True:
-            before = (position, self._reader, self._prose, self._bare)
+            before = (position, *self._progress())
             position = self._step(data, position)
-            if position == len(data) or (position, self._reader, self._prose, self._bare) == before:
+            if position == len(data) or (position, *self._progress()) == before:
                 break
         self._rest = data[position:]
         return self._take()
@@ -55,6 +55,10 @@ class Machine:
         if not self._trim:
             self._put("".join(self._space))
         return self._take()
+
+    def _progress(self) -> tuple[object, ...]:
+        """Return what a step changes, other than the position."""
+        return self._reader, self._prose, self._bare, self._sink.count
 
     def _take(self) -> list[ParseEvent]:
         events, self._events = self._events, []

@@ -103,6 +103,8 @@ def samples() -> Iterator[ParserSample]:
             *_broken(write),
         ]
         yield from (replace(sample, plugin=name) for sample in found)
+    head, two = "<tool_call><function=f>", [*call(0, "f", {}), *call(1, "f", {})]
+    yield ParserSample("the next call in place of an end", f"{head}<function=f>", two, plugin="qwen3_coder")
     nothing = "<tool_call>\nI would call a tool.\n</tool_call>"
     yield ParserSample("tags around prose", nothing, [Text(nothing)], plugin="qwen3_coder")
 

@@ -106,7 +106,8 @@ class Cache:
 def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, cache: Cache) -> None:
     """Store `k, v (tokens, kv_heads, head_dim)` at the batch's slots of a layer's cache."""
     if k.dtype == cache.kv_dtype:
-        return _copy_kv(k, v, kv, batch, cache.block_size)
+        _copy_kv(k, v, kv, batch, cache.block_size)
+        return
     tokens, kv_heads, head_dim = k.shape
     k, v = packed_heads(k), packed_heads(v)
     pointers = (k.data_ptr(), v.data_ptr(), kv.data_ptr(), batch.slots)

@@ -39,6 +39,7 @@ class Entry:
         pointers, sizes, numbers: Names of the fields, in the struct's order: pointers, then int64, then doubles.
         slots: Field -> slot, for fields that a recorded program changes from step to step: `tokens`, `rows`, or
             the name of an input of the step (see `core_plugin_cpu.native.program`).
+        result: Whether the function returns a number.
 
     Attributes:
         fields: Field -> place in the struct, in words.
@@ -46,7 +47,14 @@ class Entry:
     """
 
     def __init__(
-        self, name: str, *, pointers: str, sizes: str, numbers: str = "", slots: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        pointers: str,
+        sizes: str,
+        numbers: str = "",
+        slots: Mapping[str, str] | None = None,
+        result: bool = False,
     ) -> None:
         self.name = name
         kinds = [(field, "p") for field in pointers.split()]
@@ -55,15 +63,20 @@ class Entry:
         self.fields: Mapping[str, int] = {field: index for index, (field, _) in enumerate(kinds)}
         self.pointers = frozenset(pointers.split())
         self.slots = dict(slots or {})
+        self._result = ctypes.c_int64 if result else None
         self._struct = struct.Struct("=" + "".join(_CODES[kind] for _, kind in kinds))
 
-    def __call__(self, *values: float) -> None:
-        """Call the function with one value per field. Nothing is checked: callers pass valid pointers and sizes."""
+    def __call__(self, *values: float) -> int | None:
+        """Call the function with one value per field, and return its result, if it has one.
+
+        Nothing is checked: callers pass valid pointers and sizes.
+        """
         packed = self._struct.pack(*values)
         listener = recorder.get()
         if listener is not None:
             listener.add(self, packed)
-        self._function(packed)
+        result: int | None = self._function(packed)
+        return result
 
     def pack(self, *values: float) -> bytes:
         """Return the argument struct for one value per field."""
@@ -77,5 +90,5 @@ class Entry:
     @cached_property
     def _function(self) -> ctypes._NamedFuncPointer:
         function: ctypes._NamedFuncPointer = getattr(library(), f"core_cpu_{self.name}")
-        function.argtypes, function.restype = [ctypes.c_char_p], None
+        function.argtypes, function.restype = [ctypes.c_char_p], self._result
         return function

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from core_plugin_cpu.native.entry import Entry, recorder
+from core_plugin_cpu.native.entry import WORD, Entry, recorder
 
-RUN = Entry("run", pointers="ops", sizes="count threads")
+RUN = Entry("run", pointers="ops", sizes="count threads", result=True)
 
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -36,42 +37,53 @@ class Program:
     Args:
         calls: Entry and argument struct of each call.
         keep: Whatever the calls' pointers point into.
+
+    Attributes:
+        count: How many calls.
+        threads: The most threads that one of them uses; all wait inside the program for what there is to share.
+        slots: Slot -> the words of the arguments that hold it.
     """
 
     def __init__(self, calls: list[tuple[Entry, bytes]], keep: list[Any]) -> None:
         self.keep = keep
         self.count = len(calls)
         self._words = np.frombuffer(b"".join(packed for _, packed in calls), dtype=np.int64).copy()
-        places, starts = defaultdict(list), []
-        start, self._threads = 0, 1
-        for entry, packed in calls:
-            starts.append(start)
-            if "threads" in entry.fields:
-                self._threads = max(self._threads, int(self._words[start + entry.fields["threads"]]))
-            for name, slot in entry.slots.items():
-                if self._is_used(entry, name, start):
-                    places[slot].append(start + entry.fields[name])
-            start += len(packed) // self._words.itemsize
-        self.slots: Mapping[str, np.ndarray] = {slot: np.array(found) for slot, found in places.items()}
-        addresses = [entry.address for entry, _ in calls]
+        starts = list(accumulate((len(packed) // WORD for _, packed in calls), initial=0))[:-1]
+        self.threads = max((self._threads_of(entry, start) for (entry, _), start in zip(calls, starts)), default=1)
+        self.slots = self._find_slots(calls, starts)
+        self._given = np.zeros(len(self.slots), dtype=np.int64)
+        self._places = np.concatenate([*self.slots.values(), np.zeros(0, dtype=np.int64)])
+        self._sources = np.repeat(np.arange(len(self.slots)), [len(places) for places in self.slots.values()])
+        self._values = np.zeros(len(self._places), dtype=np.int64)
         base = self._words.ctypes.data
         self._ops = np.array(
-            [word for address, start in zip(addresses, starts) for word in (address, base + 8 * start)], dtype=np.uint64
+            [word for (entry, _), start in zip(calls, starts) for word in (entry.address, base + WORD * start)],
+            dtype=np.uint64,
         )
 
-    def set(self, slot: str, value: int) -> None:
-        """Change a slot in every call that has it."""
-        places = self.slots.get(slot)
-        if places is not None:
-            self._words[places] = value
+    def set(self, values: Mapping[str, int]) -> None:
+        """Change all slots in every call that has them; `values` may name more than there are."""
+        for index, slot in enumerate(self.slots):
+            self._given[index] = values[slot]
+        # Into memory that is there already: a step allocates nothing.
+        self._given.take(self._sources, out=self._values, mode="clip")
+        self._words[self._places] = self._values
 
-    def run(self) -> None:
-        """Make the calls in order."""
-        RUN(self._ops.ctypes.data, self.count, self._threads)
+    def run(self) -> int:
+        """Make the calls in order. Returns how often threads were handed work: what a step pays for being shared."""
+        return RUN(self._ops.ctypes.data, self.count, self.threads) or 0
 
-    def _is_used(self, entry: Entry, name: str, start: int) -> bool:
-        """Whether the call has this slot: a null pointer means "without", and stays."""
-        return bool(self._words[start + entry.fields[name]]) or name not in entry.pointers
+    def _find_slots(self, calls: list[tuple[Entry, bytes]], starts: list[int]) -> Mapping[str, np.ndarray]:
+        places = defaultdict(list)
+        for (entry, _), start in zip(calls, starts):
+            for name, slot in entry.slots.items():
+                # A null pointer means "without", and stays.
+                if name not in entry.pointers or self._words[start + entry.fields[name]]:
+                    places[slot].append(start + entry.fields[name])
+        return {slot: np.array(found) for slot, found in places.items()}
+
+    def _threads_of(self, entry: Entry, start: int) -> int:
+        return int(self._words[start + entry.fields["threads"]]) if "threads" in entry.fields else 1
 
 
 @dataclass
