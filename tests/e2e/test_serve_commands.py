@@ -151,6 +151,9 @@ def test_complete_and_chat_print_the_servers_answer(core, server, path):
     messages = [{"role": "user", "content": "What is the capital of France?"}]
     with server.http() as http:
         body = {"messages": messages, "temperature": 0, "max_tokens": 8}
+        # Twice: with its prefix in the cache, a prompt's last rows go through the products for few rows, which round
+        # activations of a quantized checkpoint otherwise. The command below finds the cache as the second one does.
+        http.post("/v1/chat/completions", json=body)
         answer = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
     result = core("chat", "--url", url, "-q", messages[0]["content"], *greedy)
     assert (result.returncode, result.stdout, result.stderr) == (0, answer + "\n", "")
