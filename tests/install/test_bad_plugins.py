@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from core.testing.tinymodels import tiny_tokenizer
+
 CORE = Path(sys.executable).with_name("core")
 PARSER = """
 from core.api import ParserContext, Text
@@ -199,6 +201,7 @@ def test_a_failure_in_the_engine_process_is_the_last_line_here(world):
     source = "from core.api import Verdict\n\ndef refine(request, probe):\n    return Verdict()\n"
     world.attention("acme-late", "late", refine=source, impl="acme_late.engine:Backend")
     (world.site / "acme_late" / "engine.py").write_text("import missing_kernel_library\n")
+    tiny_tokenizer(world.model)  # read before the engine is waited for
     line = world.refused("serve", world.model, "--attention-backend", "late", "--port", "0", "--num-blocks", "64")
     for word in ("CORE-P103", "'late' (acme-late 1.0)", "missing_kernel_library"):
         assert word in line
