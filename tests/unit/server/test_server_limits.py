@@ -75,7 +75,9 @@ def test_huge_header(server):
 
 def test_many_headers(server):
     lines = b"".join(b"x-%d: y\r\n" % number for number in range(10_000))
-    assert talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\n", lines, b"\r\n").startswith(b"HTTP/1.1 431")
+    answer = talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\n", lines, b"\r\n")
+    # The server hangs up while the client still sends: the reset may overtake the answer.
+    assert not answer or answer.startswith(b"HTTP/1.1 431")
 
 
 def test_huge_target(server):
