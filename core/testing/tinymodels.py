@@ -100,7 +100,7 @@ def reference_model(family: str = "llama", *, seed: int = 0, model_type: str | N
     config._attn_implementation = "eager"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32).eval()
+        model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32).train(False)
         with torch.no_grad():
             for parameter in model.parameters():
                 # Wide enough for attention and logits that are far from uniform, so that errors are seen.
