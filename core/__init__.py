@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from core.engine.sampling import SamplingParams
     from core.frontend.async_llm import AsyncLLM
     from core.frontend.llm import LLM
+    from core.frontend.pooling_results import PoolingParams
     from core.frontend.results import CompletionOutput, RequestOutput
 
 _LAZY = {
     "AsyncLLM": "core.frontend.async_llm",
     "CompletionOutput": "core.frontend.results",
     "LLM": "core.frontend.llm",
+    "PoolingParams": "core.frontend.pooling_results",
     "RequestOutput": "core.frontend.results",
     "SamplingParams": "core.engine.sampling",
 }
 
-__all__ = ["LLM", "AsyncLLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = ["LLM", "AsyncLLM", "CompletionOutput", "PoolingParams", "RequestOutput", "SamplingParams", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from core.api.descriptors import (
     QuantSpec,
 )
 from core.api.errors import ConfigError, CoreError, PluginError
-from core.api.models import ModelShape
+from core.api.models import ModelShape, PoolingShape
 from core.api.patches import Problem
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
@@ -26,6 +26,7 @@ from core.config.resolved import EngineConfig, Options
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.grammars import choose_backends
 from core.plugins.hooks import HOOKS_API, Hooks
 from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import (
@@ -47,9 +48,10 @@ from core.plugins.kinds import (
 )
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, unused_options
-from core.plugins.parsers import choose_parsers
+from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.plugins.pooling import longest_prompt, pooling_of
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
 from core.plugins.select import Selector, reasons_of
@@ -110,6 +112,7 @@ class Derived:
     kv_dtype: str
     block_size: int
     max_model_len: int
+    pooling: PoolingShape | None
 
 
 class Resolver:
@@ -175,7 +178,8 @@ class Resolver:
         dtype = self._dtype(base, _spec(quantization, QuantSpec))
         kv_dtype = self.options.kv.concrete_dtype(dtype)
         block_size = self.options.kv.block_size or _spec(base.platform, PlatformSpec).block_size
-        max_model_len = self._max_model_len(base.shape)
+        pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
+        max_model_len = self._max_model_len(base, pooling)
         attention = self._attention(base, dtype, kv_dtype, block_size)
         drivers = [
             quantization,
@@ -185,7 +189,7 @@ class Resolver:
             *self._optional(base),
             *self._kernels(base, dtype),
         ]
-        return Derived(drivers, dtype, kv_dtype, block_size, max_model_len)
+        return Derived(drivers, dtype, kv_dtype, block_size, max_model_len, pooling)
 
     def _quantization(self, base: Foundation) -> Candidate:
         method, device = base.checkpoint.quantization, _spec(base.platform, PlatformSpec).device_type
@@ -227,13 +231,13 @@ class Resolver:
             )
         return base.shape.dtype if base.shape.dtype in usable else usable[0]
 
-    def _max_model_len(self, shape: ModelShape) -> int:
-        wanted = self.options.model.max_model_len
+    def _max_model_len(self, base: Foundation, pooling: PoolingShape | None) -> int:
+        wanted, shape = self.options.model.max_model_len, base.shape
         if wanted is not None and wanted > shape.max_positions:
             text = f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for."
             hint = f"Use --max-model-len {shape.max_positions} or less."
             self._judge([Problem(level="error", code="CORE-C110", message=text, hint=hint)])
-        return wanted or shape.max_positions
+        return wanted or (shape.max_positions if pooling is None else longest_prompt(base.checkpoint, shape))
 
     def _attention(self, base: Foundation, dtype: str, kv_dtype: str, block_size: int) -> Candidate:
         shape = base.shape
@@ -272,13 +276,14 @@ class Resolver:
         def moves_blocks(candidate: Candidate) -> Verdict:
             return Verdict.of(_device_reason(device, _spec(candidate, KVConnectorSpec).devices))
 
-        chosen = choose_parsers(self.selector, select.tool_parser, select.reasoning_parser)
+        facts = FormatFacts.of(base.checkpoint.path) if select.tool_parser or select.reasoning_parser else FormatFacts()
+        chosen = choose_parsers(self.selector, select.tool_parser, select.reasoning_parser, facts)
         for name in select.kv_connector:
             chosen.append(self.selector.choose(KV_CONNECTOR, name, check=moves_blocks, subject=device))
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
-        if select.structured_output:
-            chosen.append(self.selector.choose(STRUCTURED_OUTPUT, select.structured_output))
+        if base.shape.pooling is None:
+            chosen += choose_backends(self.selector, select.structured_output)
         if select.drafter:
             chosen.append(self.selector.choose(DRAFTER, select.drafter))
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
@@ -303,6 +308,7 @@ class Resolver:
             max_model_len=derived.max_model_len,
             block_size=derived.block_size,
             environment=self._environment(base.platform),
+            pooling=derived.pooling,
         )
 
     def _environment(self, platform: Candidate) -> dict[str, str]:
@@ -342,7 +348,7 @@ class Resolver:
 
     def _view(self, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:
         """Return the options as nested plain values, with what core decided in place of `auto`."""
-        secrets = {"server": {"api_key"}, "kv": {"hash_seed"}}
+        secrets = {"server": {"api_key", "admin_api_key"}, "kv": {"hash_seed"}}
         view: dict[str, dict[str, Any]] = self.options.model_dump(mode="json", exclude=secrets)
         view["kv"]["hash_seed"] = None if self.options.kv.hash_seed is None else "(secret)"
         view["model"].update(dtype=derived.dtype, max_model_len=derived.max_model_len)
@@ -353,6 +359,9 @@ class Resolver:
         }
         for kind in (KV_CONNECTOR, LOGITS, STAT_SINK, ROUTE):
             names[kind.option] = [one.entry.name for one in named if one.entry.group == kind.group]
+        grammars = [one.entry.name for one in named if one.entry.group == STRUCTURED_OUTPUT.group]
+        if grammars:
+            names[STRUCTURED_OUTPUT.option] = ",".join(grammars)
         view["select"].update(names)
         return view
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         AttentionPlan,
         AttentionSite,
         BatchView,
+        EncoderLayer,
+        Encodes,
         KVLayout,
         ReportsKV,
     )
@@ -53,14 +55,34 @@ if TYPE_CHECKING:
     )
     from core.api.drafters import Drafter, DrafterContext
     from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
-    from core.api.executors import Executor
+    from core.api.executors import Executor, TakesMasks
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
     from core.api.hooks import hookimpl
     from core.api.kernels import OPS, DimRule, KernelRequest
     from core.api.kvspecs import KVManager, KVSpec
     from core.api.logits import LogitsContext, LogitsProcessor
-    from core.api.models import LayerBuilder, Model, ModelShape, RopeConfig, StepInputs, WeightRules, features_of
-    from core.api.parsers import OutputParser, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+    from core.api.models import (
+        Classifies,
+        LayerBuilder,
+        Model,
+        ModelShape,
+        PoolingShape,
+        RopeConfig,
+        StepInputs,
+        WeightRules,
+        features_of,
+    )
+    from core.api.parsers import (
+        KnowsThinking,
+        OutputParser,
+        ParserContext,
+        Reasoning,
+        Text,
+        ThinkingTags,
+        ToolArguments,
+        ToolEnd,
+        ToolStart,
+    )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
     from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
@@ -73,10 +95,12 @@ if TYPE_CHECKING:
         GRAMMAR_KINDS,
         CompiledGrammar,
         GrammarMatcher,
+        LoadsGrammars,
+        PortableGrammar,
         StructuredContext,
         StructuredOutputBackend,
     )
-    from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, tokenizer_from_directory
+    from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, token_table, tokenizer_from_directory
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import (
         CheckpointInfo,
@@ -92,7 +116,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "KVLayout ReportsKV"
+            "EncoderLayer Encodes KVLayout ReportsKV"
         ),
         "commands": "Command",
         "connectors": "BlockRef KVConnector KVConnectorWorker",
@@ -104,14 +128,16 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
-        "executors": "Executor",
+        "executors": "Executor TakesMasks",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
         "hooks": "hookimpl",
         "kernels": "DimRule KernelRequest OPS",
         "kvspecs": "KVManager KVSpec",
         "logits": "LogitsContext LogitsProcessor",
-        "models": "features_of LayerBuilder Model ModelShape RopeConfig StepInputs WeightRules",
-        "parsers": "OutputParser ParserContext Reasoning Text ToolArguments ToolEnd ToolStart",
+        "models": "Classifies features_of LayerBuilder Model ModelShape PoolingShape RopeConfig StepInputs WeightRules",
+        "parsers": (
+            "KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags ToolArguments ToolEnd ToolStart"
+        ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
         "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme",
@@ -120,8 +146,11 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
         "sinks": "EngineStats FinishedRequest StatSink",
-        "structured": "CompiledGrammar GRAMMAR_KINDS GrammarMatcher StructuredContext StructuredOutputBackend",
-        "tokenizer": "fast_tokenizer Tokenizer tokenizer_from_directory TokenStream",
+        "structured": (
+            "CompiledGrammar GRAMMAR_KINDS GrammarMatcher LoadsGrammars PortableGrammar StructuredContext "
+            "StructuredOutputBackend"
+        ),
+        "tokenizer": "fast_tokenizer token_table Tokenizer tokenizer_from_directory TokenStream",
         "verdict": "ProbeResult Verdict",
         "weights": (
             "CheckpointInfo CheckpointReader ModelFiles ModelSource WeightManifest WeightReceiver WeightTensor"
@@ -165,6 +194,7 @@ __all__ = [
     "CheckpointInfo",
     "CheckpointReader",
     "ChunkPolicy",
+    "Classifies",
     "CollectiveFacet",
     "Command",
     "CommandSpec",
@@ -178,6 +208,8 @@ __all__ = [
     "Drafter",
     "DrafterContext",
     "DrafterSpec",
+    "EncoderLayer",
+    "Encodes",
     "EngineClient",
     "EngineError",
     "EngineStats",
@@ -195,6 +227,7 @@ __all__ = [
     "hookimpl",
     "KernelRequest",
     "KernelSpec",
+    "KnowsThinking",
     "KVConnector",
     "KVConnectorSpec",
     "KVConnectorWorker",
@@ -204,6 +237,7 @@ __all__ = [
     "LayerBuilder",
     "LayerQuant",
     "LayerSite",
+    "LoadsGrammars",
     "LogitsContext",
     "LogitsProcessor",
     "LogitsSpec",
@@ -222,6 +256,8 @@ __all__ = [
     "Platform",
     "PlatformSpec",
     "PluginError",
+    "PoolingShape",
+    "PortableGrammar",
     "ProbeResult",
     "Problem",
     "QuantContext",
@@ -252,9 +288,12 @@ __all__ = [
     "StructuredContext",
     "StructuredOutputBackend",
     "StructuredOutputSpec",
+    "TakesMasks",
     "Text",
+    "ThinkingTags",
     "Tokenizer",
     "TokenStream",
+    "token_table",
     "tokenizer_from_directory",
     "ToolArguments",
     "ToolEnd",

@@ -102,6 +102,28 @@ class AttentionLayer(Protocol):
         ...
 
 
+class EncoderLayer(Protocol):
+    """Attention of one layer within the prompts of a step, without a cache."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
+        """Attend to every token of the same row, before and behind.
+
+        Shapes: `q (tokens, heads, head_dim)`, `k, v (tokens, kv_heads, head_dim)` -> `(tokens, heads * head_dim)`.
+        """
+        ...
+
+
+class Encodes(Protocol):
+    """Optional part of an attention backend whose descriptor has the feature `bidirectional`.
+
+    Every row of a step with encoder layers is a whole prompt.
+    """
+
+    def encoder(self, site: AttentionSite) -> EncoderLayer:
+        """Return the attention of one layer; `site.window` counts both sides, as in `encoder_attention`."""
+        ...
+
+
 class AfterLoad(Protocol):
     """Optional part of an attention layer (or a model): a step after weights are in place."""
 

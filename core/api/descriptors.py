@@ -82,7 +82,8 @@ class AttentionSpec(Descriptor):
             `int8` (with scales that the backend keeps inside its blocks).
         head_dims: Allowed head dimensions; None means any.
         block_multiple: The KV block size must be a multiple of this many tokens.
-        features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused.
+        features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused. A backend with
+            `bidirectional` is an `Encodes`.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
         kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """
@@ -160,7 +161,7 @@ class ModelSpec(Descriptor):
     Attributes:
         architectures: Hugging Face architecture names it implements.
         shape: Dotted path of a torch-free `(config: dict) -> ModelShape`.
-        tasks: For example `generate`.
+        tasks: What its models do, of `generate`, `embed` and `classify`.
     """
 
     group: ClassVar[str] = "core.models"
@@ -203,7 +204,10 @@ class ToolParserSpec(Descriptor):
     Attributes:
         markers: Strings of a chat template that suggest this format; used only to recommend it.
         reads: What it can read: `tools`, `reasoning` or both.
-        special_tokens: Its tags are special tokens, which must therefore stay in the text.
+        special_tokens: Its tags are special tokens, which must therefore stay in the text. The same characters as
+            ordinary text are then no tag.
+        response_template: It reads the format that a checkpoint's tokenizer describes as its `response_template`.
+        call_id: Ids of calls, with `{name}`, `{number}` (calls of the conversation, from 0) and `{random}` (hex).
     """
 
     group: ClassVar[str] = "core.tool_parsers"
@@ -211,6 +215,8 @@ class ToolParserSpec(Descriptor):
     markers: tuple[str, ...] = ()
     reads: frozenset[str] = frozenset({"tools", "reasoning"})
     special_tokens: bool = False
+    response_template: bool = False
+    call_id: str = "call_{random:.24}"
 
 
 class KVConnectorSpec(Descriptor):
@@ -313,11 +319,14 @@ class StructuredOutputSpec(Descriptor):
 
     Attributes:
         grammars: Kinds of grammar it compiles, of `core.api.GRAMMAR_KINDS`.
+        isolate: Its compiler may run away or crash on a grammar made to do that: core runs it in a child process,
+            which is killed when it takes too long. Needs `dump` of its compiled grammars and `load` of the backend.
     """
 
     group: ClassVar[str] = "core.structured_output"
 
     grammars: frozenset[str]
+    isolate: bool = False
 
 
 class DrafterSpec(Descriptor):

@@ -8,7 +8,7 @@ from core.api.platform import Pending
 
 if TYPE_CHECKING:
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 
 
 class Executor(Protocol):
@@ -31,3 +31,14 @@ class Executor(Protocol):
     def healthy(self) -> bool: ...
 
     def close(self) -> None: ...
+
+
+class TakesMasks(Protocol):
+    """Optional part of an executor: masks that are made while the forward pass of their step runs.
+
+    Without it they are made before a step is launched.
+    """
+
+    def masks(self, masks: TokenMasks | None) -> None:
+        """Hand masks to the step launched last, whose plan says `masks_follow`; called once, right after its launch."""
+        ...

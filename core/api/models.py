@@ -6,7 +6,7 @@ A model asks a `LayerBuilder` for layers by role; core decides quantization, sha
 from __future__ import annotations
 
 from collections.abc import Mapping  # RopeConfig's fields need it at run time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,16 +18,42 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionPlan
 
 
+class PoolingShape(BaseModel):
+    """What a model that gives vectors instead of tokens does. Torch-free.
+
+    Attributes:
+        task: `embed`: vectors to compare; `classify`: one number per label.
+        method: How hidden states become one vector: their `mean`, the first (`cls`), the `last`; `all` keeps each.
+        normalize: Whether embeddings get length 1 unless the request says otherwise.
+        bidirectional: Tokens see what follows them, so that nothing can be computed before the whole prompt is there.
+        labels: Names of the classes, in the order of the numbers; empty for embeddings.
+        activation: What turns the numbers of the classes into probabilities.
+        dimensions: Lengths to which embeddings may be cut (Matryoshka); `any_dimensions` allows every length.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task: Literal["embed", "classify"] = "embed"
+    method: Literal["mean", "cls", "last", "all"] = "mean"
+    normalize: bool = True
+    bidirectional: bool = False
+    labels: tuple[str, ...] = ()
+    activation: Literal["none", "sigmoid", "softmax"] = "none"
+    dimensions: tuple[int, ...] = ()
+    any_dimensions: bool = False
+
+
 class ModelShape(BaseModel):
     """Facts of one checkpoint that the engine needs before any weight is read. Torch-free.
 
     Attributes:
         vocab_size: Rows of the output projection.
         max_positions: Longest context the model was made for, in tokens.
-        num_layers: Layers that own a KV cache.
+        num_layers: Layers with attention.
         num_heads, num_kv_heads, head_dim: Attention geometry.
-        features: Attention features it needs (`sliding_window`, `softcap`).
+        features: Attention features it needs (`sliding_window`, `softcap`, `bidirectional`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
+        pooling: What it gives instead of tokens; None for a model that generates.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -41,6 +67,7 @@ class ModelShape(BaseModel):
     head_dim: int
     features: frozenset[str] = frozenset()
     dtype: str = "bfloat16"
+    pooling: PoolingShape | None = None
 
 
 class RopeConfig(BaseModel):
@@ -103,6 +130,9 @@ class StepInputs(Protocol):
         token_ids: `(tokens,)` int64, on the device.
         positions: `(tokens,)` int64, position of each token in its request.
         plan: The attention backend's plan for this step.
+
+    Steps of a pooling engine also have `token_types`, `(tokens,)` int64 or None: 1 for tokens of the second text of a
+    pair, 0 for all others; None when all are 0.
     """
 
     token_ids: Tensor
@@ -164,6 +194,16 @@ class LayerBuilder(Protocol):
         """
         ...
 
+    def encoder_attention(
+        self, layer: int, *, num_heads: int, num_kv_heads: int, head_dim: int, scale: float, window: int | None = None
+    ) -> Attention:
+        """Return attention in which every token of a prompt sees every other. It has no KV layer.
+
+        Args:
+            window: A query at position p sees positions from p - window // 2 to p + window // 2.
+        """
+        ...
+
 
 class WeightRules(BaseModel):
     """How checkpoint names become parameter names, as data.
@@ -196,6 +236,14 @@ class Model(Protocol):
 
     @classmethod
     def weight_rules(cls, config: Mapping[str, object]) -> WeightRules: ...
+
+
+class Classifies(Protocol):
+    """Optional part of a model: a head on what pooling gives. A model that only pools needs no `logits`."""
+
+    def classify(self, pooled: Tensor) -> Tensor:
+        """Project `(rows, hidden)` to `(rows, labels)`, any float dtype."""
+        ...
 
 
 def features_of(windows: Sequence[int | None], softcap: float | None) -> frozenset[str]:

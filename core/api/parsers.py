@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from core.api.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,21 @@ class ParserContext:
     Attributes:
         tools: The request's tools, OpenAI's `tools` list.
         in_reasoning: The prompt opened the thinking; the text begins inside it.
+        thinks: Whether the request lets the model think; if not, the text does not begin inside its thinking even
+            where models of its kind think first.
         reads: What of `tools` and `reasoning` is to be read; the rest, tags included, is text.
+        tokenizer: The model's; None for a text that no model has just written.
+        response_template: How the checkpoint itself describes the format of messages, if it does.
+        prompt_ids: The prompt, whose end is the beginning of the message where templates write a part of it.
     """
 
     tools: Sequence[Mapping[str, Any]] = ()
     in_reasoning: bool = False
+    thinks: bool = True
     reads: frozenset[str] = frozenset({"tools", "reasoning"})
+    tokenizer: Tokenizer | None = None
+    response_template: Mapping[str, Any] | None = None
+    prompt_ids: Sequence[int] = ()
 
 
 class OutputParser(Protocol):
@@ -75,3 +86,63 @@ class OutputParser(Protocol):
     def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]: ...
 
     def finish(self) -> list[ParseEvent]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingTags:
+    """Where a message's thinking begins and ends.
+
+    Attributes:
+        end: Text that ends it; the answer follows.
+        start: Text that begins it, where the model may think or not.
+        open: The message begins inside it.
+    """
+
+    end: str
+    start: str = ""
+    open: bool = False
+
+
+class KnowsThinking(Protocol):
+    """Optional part of a parser's factory (the object that `impl` names): lets grammars begin behind the thinking."""
+
+    def thinking(self, ctx: ParserContext) -> ThinkingTags | None:
+        """Return where the thinking of a message is; None when the message has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallGrammar:
+    """What an answer must look like for its calls to be certain.
+
+    Attributes:
+        kind, value: A grammar, as `core.api.structured` has them.
+        make: Makes the parser of such answers.
+    """
+
+    kind: str
+    value: str
+    make: Callable[[ParserContext], OutputParser]
+
+
+class EnforcesCalls(Protocol):
+    """What the `impl` of a `ToolParserSpec` has, besides being callable, if its calls can be enforced.
+
+    Attributes:
+        thought: Texts that begin and end the thinking, which is nobody's business; None if there is none.
+    """
+
+    @property
+    def thought(self) -> tuple[str, str] | None: ...
+
+    def begins_in_thought(self, ctx: ParserContext) -> bool:
+        """Whether the answer begins inside the thinking."""
+        ...
+
+    def forced(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
+        """Return the grammar of an answer that calls one of `tools`, or several times."""
+        ...
+
+    def strict(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
+        """Return the grammar of an answer that may call, with arguments as the tools' schemas say; None: not here."""
+        ...

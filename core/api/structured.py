@@ -1,7 +1,11 @@
 """Structured output: grammars that say which token may come next. Provisional.
 
-A backend compiles a grammar once (in a thread, while the request waits) and gives every request a matcher. The engine
-asks the matcher for a mask before each step of its row, and tells it every token that was chosen.
+A backend compiles a grammar once (in a thread or a process of its own, while the request waits) and gives every
+request a matcher. The engine asks the matcher for a mask in each step of its row, and tells it every token that was
+chosen.
+
+The JSON of `json_schema`, and the value of `json_object`, which is otherwise empty, may have a key `x-whitespace`: `any`
+white space between the parts of the JSON text, which is what its absence means, `none`, or a pattern of what is allowed.
 """
 
 from __future__ import annotations
@@ -59,9 +63,20 @@ class GrammarMatcher(Protocol):
 
 
 class CompiledGrammar(Protocol):
-    """A grammar ready for use, shared by the requests that carry it."""
+    """A grammar ready for use, shared by the requests that carry it.
+
+    It may have an attribute `size`, the bytes of memory that it takes, by which core bounds what it keeps.
+    """
 
     def matcher(self) -> GrammarMatcher: ...
+
+
+class PortableGrammar(CompiledGrammar, Protocol):
+    """A grammar of a backend whose descriptor says `isolate`."""
+
+    def dump(self) -> bytes:
+        """Return the grammar for `LoadsGrammars.load` of another process with the same tokenizer."""
+        ...
 
 
 class StructuredOutputBackend(Protocol):
@@ -71,4 +86,12 @@ class StructuredOutputBackend(Protocol):
 
     def compile(self, kind: str, value: str) -> CompiledGrammar:
         """Compile a grammar; runs in a thread. Raises `ValueError` saying what is wrong with the grammar."""
+        ...
+
+
+class LoadsGrammars(StructuredOutputBackend, Protocol):
+    """A backend whose descriptor says `isolate`; its `compile` gives `PortableGrammar`s."""
+
+    def load(self, data: bytes) -> CompiledGrammar:
+        """Return a grammar that another process compiled; runs in a thread and is quick."""
         ...

@@ -32,6 +32,7 @@ class Tokenizer(Protocol):
         bos_id: Id put in front of a plain prompt, if the tokenizer adds one.
         chat_template: Jinja source, or None.
         special_ids: Ids of special tokens, left out of the text when `skip_special_tokens`.
+        response_template: How the checkpoint describes the format of messages, or None.
     """
 
     vocab_size: int
@@ -39,6 +40,7 @@ class Tokenizer(Protocol):
     bos_id: int | None
     chat_template: str | None
     special_ids: frozenset[int]
+    response_template: Mapping[str, Any] | None
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
 
@@ -86,3 +88,15 @@ def tokenizer_from_directory(path: str | Path) -> Tokenizer:
     from core.tokenizer.fast import FastTokenizer  # core.api stays cheap to import
 
     return FastTokenizer.from_directory(path)
+
+
+def token_table(tokenizer: Tokenizer) -> list[bytes | None]:
+    """Return the bytes that each id adds in the middle of a text, `vocab_size` entries; None for special tokens.
+
+    Bytes of half a character stay as they are, so that the entries of a sequence joined are the bytes of its text.
+    """
+    piece = getattr(tokenizer, "piece", None)  # beyond the protocol: without it tokens are read as whole texts
+    special = tokenizer.special_ids
+    if piece is None:
+        return [None if i in special else tokenizer.token(i).encode() for i in range(tokenizer.vocab_size)]
+    return [None if i in special else piece(i) for i in range(tokenizer.vocab_size)]

@@ -58,6 +58,8 @@ class CheckpointInfo(BaseModel):
         quantization_config: The method's own description.
         generation_config: Sampling defaults that the model's makers give (temperature, top_p, eos_token_id, ...).
         num_bytes: Size of the tensor data.
+        pooling: How the checkpoint's makers pool, where they say so: `method` and `normalize` as in `PoolingShape`,
+            `max_length` in tokens.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -70,6 +72,7 @@ class CheckpointInfo(BaseModel):
     quantization_config: dict[str, Any] = {}
     generation_config: dict[str, Any] = {}
     num_bytes: int = 0
+    pooling: dict[str, Any] = {}
 
 
 class WeightTensor(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import httpx
 import orjson
 
-from core.api.errors import CoreError
+from core.api.errors import ConfigError, CoreError
 from core.cli.sse import DONE, EventDecoder
 
 _LONGEST_ERROR = 500
@@ -17,10 +18,19 @@ _LONGEST_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """New text, and at the end the number of generated tokens, if the server says it."""
+    """What one event brings.
+
+    Attributes:
+        text, reasoning: New text of the answer, and of what the model thinks before it.
+        finish_reason: Why the answer ended, in its last event.
+        tokens, prompt_tokens: How many were generated and read, in the end, if the server says it.
+    """
 
     text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
     tokens: int | None = None
+    prompt_tokens: int | None = None
 
 
 class Client:
@@ -40,8 +50,7 @@ class Client:
         model: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        base = url.rstrip("/")
-        self.url = base if base.endswith("/v1") else f"{base}/v1"
+        self.url = f"{server_root(url)}/v1"
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(10.0, read=None)
         self._http = httpx.Client(headers=headers, timeout=timeout, transport=transport)
@@ -102,11 +111,17 @@ class Client:
             data = orjson.loads(event)
         except ValueError:
             raise CoreError("CORE-S192", f"{self.url} sent an event that is not JSON: {event[:80]!r}.") from None
-        if "error" in data:
+        if not isinstance(data, dict) or "error" in data:
             raise CoreError("CORE-S191", f"the server stopped with an error: {error_text(data)}.")
-        choices = data.get("choices") or [{}]
-        text = choices[0].get("text") or (choices[0].get("delta") or {}).get("content") or ""
-        return Delta(text, (data.get("usage") or {}).get("completion_tokens"))
+        choice = (data.get("choices") or [{}])[0]
+        delta, usage = choice.get("delta") or {}, data.get("usage") or {}
+        return Delta(
+            text=choice.get("text") or delta.get("content") or "",
+            reasoning=delta.get("reasoning_content") or delta.get("reasoning") or "",
+            finish_reason=choice.get("finish_reason"),
+            tokens=usage.get("completion_tokens"),
+            prompt_tokens=usage.get("prompt_tokens"),
+        )
 
     def _check(self, response: httpx.Response) -> None:
         if response.status_code == 200:
@@ -125,6 +140,20 @@ class Client:
             f"no answer from {self.url}: {reason}.",
             hint="Start a server with `core serve`, or give --url; --local MODEL needs none.",
         )
+
+
+def server_root(url: str) -> str:
+    """Return a server's address without `/v1`, which users may give or leave out.
+
+    Raises:
+        ConfigError: CORE-C183, it is no address.
+    """
+    root = url.rstrip("/").removesuffix("/v1").rstrip("/")
+    if not re.match(r"https?://[^/\s]+", root):
+        raise ConfigError(
+            "CORE-C183", f"--url {url!r} is no address of a server.", hint="Example: http://127.0.0.1:8000"
+        )
+    return root
 
 
 def error_text(data: Any) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 from core.cli import talk
+from core.cli.ui.lines import Lines
+
+INTERRUPTED = 130
 
 
 def register(subparsers: Any) -> None:
@@ -14,8 +19,10 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "complete",
         help="Complete texts with a running server, or with a model in this process.",
-        description="Each line is a text of its own. Ctrl-C stops a completion, Ctrl-D ends.",
+        description='Each line is a text of its own; """ begins and ends one of several lines. '
+        "Ctrl-C stops a completion, Ctrl-D ends.",
     )
+    talk.add_source_flags(parser)
     talk.add_flags(parser, "Complete one text, print the result, and end.")
     parser.set_defaults(run=run)
 
@@ -23,6 +30,20 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Complete texts until the end of input."""
     with closing(talk.open_source(args)) as source:
-        for prompt in [args.quick] if args.quick is not None else talk.prompts("> "):
-            talk.show(source.complete(prompt, talk.sampling(args)), stats=args.stats)
+        text = talk.quick_text(args)
+        for prompt in [text] if text is not None else _prompts():
+            answer = talk.show(source.complete(prompt, talk.sampling(args)), talk.view_for(args, markdown=False))
+            if args.stats:
+                print(talk.speed(answer), file=sys.stderr)
+            if answer.stopped and (text is not None or not sys.stdin.isatty()):
+                return INTERRUPTED
     return 0
+
+
+def _prompts() -> Iterator[str]:
+    lines = Lines("> ")
+    while True:
+        try:
+            yield lines.read()
+        except EOFError:
+            return

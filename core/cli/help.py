@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.api.errors import ConfigError
@@ -27,14 +27,19 @@ PLUGINS = "plugins"
 _INDENT = " " * 6
 
 
-def add_help_flag(parser: CoreParser) -> None:
-    """Add `--help`, `--help=all`, `--help=SECTION` and `--help=FLAG` in the place of argparse's own."""
+def add_help_flag(parser: CoreParser, *, without: Container[str] = ()) -> None:
+    """Add `--help`, `--help=all`, `--help=SECTION` and `--help=FLAG` in the place of argparse's own.
+
+    Args:
+        without: Paths of options that mean nothing to the command and are left out of the short page.
+    """
     parser.add_argument(
         "-h",
         "--help",
         nargs="?",
         const="",
         action=_Help,
+        without=without,
         default=argparse.SUPPRESS,
         metavar="all|SECTION|FLAG",
         help="Show the common flags, all of them, a section, or one flag.",
@@ -42,12 +47,16 @@ def add_help_flag(parser: CoreParser) -> None:
 
 
 class _Help(argparse.Action):
+    def __init__(self, *args: Any, without: Container[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._without = without
+
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> NoReturn:
-        print(page(parser, str(values)))
+        print(page(parser, str(values), without=self._without))
         sys.exit(0)
 
 
-def page(parser: argparse.ArgumentParser, topic: str) -> str:
+def page(parser: argparse.ArgumentParser, topic: str, *, without: Container[str] = ()) -> str:
     """Return the page for a topic: empty, `all`, a section or a flag, environment variable or path.
 
     Raises:
@@ -55,7 +64,7 @@ def page(parser: argparse.ArgumentParser, topic: str) -> str:
     """
     wanted = topic.strip().lower()
     if not wanted:
-        return "\n".join(_short(parser))
+        return "\n".join(_short(parser, without))
     if wanted == "all":
         sections = [line for name in section_help() for line in _section(name)]
         return "\n".join([*_head(parser), *sections, *_plugin_section(), *_general(parser)])
@@ -103,11 +112,11 @@ def spellings(field: OptionField) -> list[str]:
     return [f"--[no-]{name}" if field.kind == "bool" else f"--{name}" for name in field.names]
 
 
-def _short(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _short(parser: argparse.ArgumentParser, without: Container[str]) -> Iterator[str]:
     yield from _head(parser)
     yield "common flags:"
     for field in option_fields():
-        if field.path in COMMON:
+        if field.path in COMMON and field.path not in without:
             yield from _entry(field)
     yield from _general(parser)
     yield ""
@@ -115,13 +124,14 @@ def _short(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _head(parser: argparse.ArgumentParser) -> list[str]:
+    positional = any(action.dest == "model.model" and not action.option_strings for action in parser._actions)
     return [
-        f"usage: {parser.prog} [MODEL] [--FLAG VALUE ...]",
+        f"usage: {parser.prog} {'[MODEL] ' if positional else ''}[--FLAG VALUE ...]",
         "",
         parser.description or "",
         "flag > CORE_* environment > --config file > default",
         "",
-        "  MODEL  alias, file, directory or hub id; none: the default model",
+        f"  {'MODEL' if positional else '--model'}  alias, file, directory or hub id; none: the default model",
         "",
     ]
 

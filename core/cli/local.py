@@ -1,39 +1,136 @@
-"""A model in this process as a source of answers for `core chat --local` and `core complete --local`."""
+"""A server of one command's own: what `--local MODEL`, `core run` and `core run-batch --model` talk to.
+
+It is the server of `core serve` in a thread, on a Unix socket in a folder that only this user can enter. So a model in
+this process answers exactly as one behind an address does: it streams, it is stopped by going away, it counts tokens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import asyncio
+import logging
+import signal
+import tempfile
+import threading
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
-from core import LLM, RequestOutput, SamplingParams
-from core.cli.client import Delta
+import httpx
 
-_DEFAULT_MAX_TOKENS = 512
+from core.cli.client import Client
+from core.cli.serve import ended_by
+from core.engine.child import EngineChild
+
+if TYPE_CHECKING:
+    from core.boot import Resolution
+    from core.config.resolved import Options
+    from core.server.http import HttpServer
+    from core.server.listen import Listener
+
+URL = "http://localhost"
+"""What requests over the socket name as their host."""
+
+_log = logging.getLogger(__name__)
 
 
-class LocalModel:
-    """Runs the engine in this process; the answer comes in one piece."""
+class LocalServer:
+    """Starts the engine and serves it; ready when the constructor returns.
 
-    def __init__(self, model: str) -> None:
-        self._llm = LLM(model)
+    Args:
+        options: As for `core serve`; the address in them is not used.
 
-    def chat(self, messages: list[dict[str, str]], params: dict[str, Any]) -> Iterator[Delta]:
-        """Answer a conversation."""
-        yield _delta(self._llm.chat(messages, _params(params)))
+    Attributes:
+        path: The socket.
+        key: What requests have to bring, if the options have one.
 
-    def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[Delta]:
-        """Continue a text."""
-        yield _delta(self._llm.generate([prompt], _params(params)))
+    Raises:
+        CoreError: The model cannot be served; the message says why.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._held = ExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._server: HttpServer | None = None
+        self._closing = False
+        self._ready: Future[None] = Future()
+        try:
+            folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="core-", ignore_cleanup_errors=True))
+            self.path, self.key = f"{folder}/http", options.server.api_key
+            self._start(options.model_copy(update={"server": options.server.model_copy(update={"uds": self.path})}))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Release the engine."""
-        self._llm.close()
+        """End the server and the engine. Harmless when called again."""
+        # Written before the loop is looked at; the thread does it the other way round, so that one of them sees it.
+        self._closing = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: the thread has ended
+                self._loop.call_soon_threadsafe(self._end)
+        self._held.close()
+
+    def _start(self, options: Options) -> None:
+        from core.boot import resolve
+
+        self._held.enter_context(ended_by(signal.SIGTERM, signal.SIGHUP))
+        child = self._held.enter_context(EngineChild())
+        resolution = resolve(options)
+        for problem in resolution.warnings:
+            _log.warning("%s %s", problem.code, problem.message)
+        child.configure(resolution.config)
+        from core.server.listen import bind
+
+        listener = bind(options.server)
+        self._held.callback(listener.close)
+        work = (resolution, options, child, listener)
+        thread = threading.Thread(target=self._run, args=work, name="local-server", daemon=True)
+        thread.start()
+        self._held.callback(thread.join)
+        self._ready.result()
+
+    def _run(self, resolution: Resolution, options: Options, child: EngineChild, listener: Listener) -> None:
+        import uvloop
+
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(resolution, options, child, listener))
+        except BaseException as error:
+            if self._ready.done():
+                _log.error("the local server ended: %s", error)
+            else:
+                self._ready.set_exception(error)
+
+    async def _serve(self, resolution: Resolution, options: Options, child: EngineChild, listener: Listener) -> None:
+        from core.server import launch
+        from core.server.http import HttpServer
+
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._closing:
+            return
+        started = await launch.start(resolution, options, child)
+        self._server = HttpServer(started.app, lambda: self._ready.set_result(None))
+        try:
+            await self._server.serve(sockets=[listener.socket])
+        finally:
+            await started.llm.close()
+
+    def _end(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+        elif self._task is not None:
+            self._task.cancel()
 
 
-def _params(params: dict[str, Any]) -> SamplingParams:
-    return SamplingParams(**{"max_tokens": _DEFAULT_MAX_TOKENS, **params})
+class LocalClient(Client):
+    """A client of a local server, which ends with it."""
 
+    def __init__(self, options: Options) -> None:
+        self._local = LocalServer(options)
+        super().__init__(URL, api_key=self._local.key, transport=httpx.HTTPTransport(uds=self._local.path))
 
-def _delta(outputs: list[RequestOutput]) -> Delta:
-    completion = outputs[0].outputs[0]
-    return Delta(completion.text, len(completion.token_ids))
+    def close(self) -> None:
+        """Close the connection and end the server."""
+        super().close()
+        self._local.close()

@@ -18,7 +18,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "serve": ("core.cli.serve", "Serve a model over HTTP (OpenAI-compatible)."),
         "chat": ("core.cli.chat", "Chat with a running server, or with a model in this process."),
+        "run": ("core.cli.run", "Chat with a model in this process."),
         "complete": ("core.cli.complete", "Complete texts with a running server, or with a model in this process."),
+        "run-batch": ("core.cli.run_batch", "Answer the requests of a file (OpenAI Batch format)."),
         "bench": ("core.cli.bench", "Measure latency, throughput, a server, or the start-up."),
         "plugins": ("core.cli.plugins", "List, explain, check, make and install plugins."),
         "config": ("core.cli.config", "Show options, their values and where each comes from."),

@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     # Tokenizing shares the processors with the engine; the library would take as many threads as there are processors.
     os.environ.setdefault("RAYON_NUM_THREADS", str(min(TOKENIZER_THREADS, os.cpu_count() or 1)))
     # The engine's imports take longer than anything here: let them begin while this process decides what to run.
-    with _ended_by_sigterm(), EngineChild() as child:
+    # The server has handlers of its own as soon as it runs.
+    with ended_by(signal.SIGTERM), EngineChild() as child:
         with phase("resolve"):
             from core.boot import resolve
 
@@ -62,14 +63,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Until the server has handlers of its own, let SIGTERM end the block like an error: what it opened is closed."""
+def ended_by(*signals: signal.Signals) -> Iterator[None]:
+    """Let these signals end the block like an error, so that what it opened is closed."""
 
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(FORCED + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.signal(number, end) for number in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""What `core chat` and `core complete` share: flags, where answers come from, and how they are shown."""
+"""What `core chat`, `core run` and `core complete` share: flags, where answers come from, and how they are shown."""
 
 from __future__ import annotations
 
@@ -7,101 +7,160 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from core.cli.client import Client, Delta
+from core.cli.ui.answer import View, open_view
+from core.config.flags import Given
+
+if TYPE_CHECKING:
+    from core.cli.client import Delta
 
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
+STDIN = "-"
+_SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "seed")
 
 
 class Source(Protocol):
     """Where answers come from: a server, or a model in this process."""
 
-    def chat(self, messages: list[dict[str, str]], params: dict[str, Any]) -> Iterator[Delta]: ...
+    @property
+    def model(self) -> str: ...
+
+    def chat(self, messages: list[dict[str, Any]], params: dict[str, Any]) -> Iterator[Delta]: ...
 
     def complete(self, prompt: str, params: dict[str, Any]) -> Iterator[Delta]: ...
 
     def close(self) -> None: ...
 
 
-def add_flags(parser: argparse.ArgumentParser, quick_help: str) -> None:
-    """Add the flags of both commands."""
+@dataclass(slots=True)
+class Answer:
+    """An answer as far as it came.
+
+    Attributes:
+        tokens: Generated; what the server says, or the pieces that came.
+        prompt_tokens: Read, if the server says it.
+        wait, seconds: Until the first text, and until the end; `wait` is None if there was no text.
+        stopped: Somebody pressed Ctrl-C.
+        cut: It ended because it was as long as it may be.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    prompt_tokens: int = 0
+    wait: float | None = None
+    seconds: float = 0.0
+    stopped: bool = False
+    cut: bool = False
+
+
+def add_source_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say where answers come from."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--url", default=DEFAULT_URL, help=f"Base URL of the server (default: {DEFAULT_URL}).")
+    where.add_argument(
+        "--url", metavar="URL", default=DEFAULT_URL, help=f"Base URL of the server (default: {DEFAULT_URL})."
+    )
     where.add_argument("--local", metavar="MODEL", help="Run this model here instead of asking a server.")
-    parser.add_argument("--model-name", help="Model to ask for; default: the server's first.")
-    parser.add_argument("--api-key", default=None, help="Key of the server. [CORE_API_KEY]")
-    parser.add_argument("-q", "--quick", metavar="TEXT", help=quick_help)
-    parser.add_argument("--max-tokens", type=int, help="Longest answer, in tokens.")
-    parser.add_argument("--temperature", type=float, help="0 takes the most likely token.")
-    parser.add_argument("--top-p", type=float, help="Sample from the tokens that make up this probability.")
-    parser.add_argument("--seed", type=int, help="Makes the answer reproducible.")
-    parser.add_argument("--stats", action="store_true", help="Print the speed after each answer.")
+    parser.add_argument("--model-name", metavar="NAME", help="Model to ask for; default: the server's first.")
+    parser.add_argument("--api-key", metavar="KEY", help="Key of the server. [CORE_API_KEY]")
+    parser.add_argument("--seed", type=int, metavar="N", help="Makes the answer reproducible.")
+
+
+def add_flags(parser: argparse.ArgumentParser, quick_help: str) -> None:
+    """Add the flags of sampling and showing."""
+    parser.add_argument("-q", "--quick", metavar="TEXT", help=f"{quick_help} - takes all of standard input.")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens.")
+    parser.add_argument("--temperature", type=float, metavar="X", help="0 takes the most likely token.")
+    parser.add_argument(
+        "--top-p", type=float, metavar="X", help="Sample from the tokens that make up this probability."
+    )
+    parser.add_argument("--top-k", type=int, metavar="N", help="Sample from this many of the most likely tokens.")
+    parser.add_argument(
+        "--min-p", type=float, metavar="X", help="Least probability, as a share of the most likely token's."
+    )
+    parser.add_argument(
+        "--repetition-penalty", type=float, metavar="X", help="Above 1: words that were there are less likely."
+    )
+    parser.add_argument("--stop", metavar="TEXT", action="append", help="Ends the answer. Repeatable.")
+    parser.add_argument("--stats", action="store_true", help="Print tokens and speed after each answer.")
 
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:
     """Return the sampling parameters that were given."""
-    names = ("max_tokens", "temperature", "top_p", "seed")
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return {name: getattr(args, name) for name in _SAMPLING if getattr(args, name, None) is not None}
+
+
+def quick_text(args: argparse.Namespace) -> str | None:
+    """Return the one text of `--quick`, if it was given."""
+    quick: str | None = args.quick
+    return sys.stdin.read().rstrip("\n") if quick == STDIN else quick
 
 
 def open_source(args: argparse.Namespace) -> Source:
-    """Connect to the server, or load the model."""
+    """Connect to the server, or start the model."""
     if args.local is not None:
-        from core.cli.local import LocalModel
+        from core.cli.engine_flags import options_of
+        from core.cli.local import LocalClient
 
-        return LocalModel(args.local)
+        return LocalClient(options_of(args.local).options)
+    from core.cli.client import Client
+
     return Client(args.url, api_key=args.api_key or os.environ.get("CORE_API_KEY"), model=args.model_name)
 
 
-def show(deltas: Iterator[Delta], *, stats: bool) -> str:
-    """Print an answer as it comes and return it. Ctrl-C ends the answer, not the program."""
-    started = time.perf_counter()
-    first: float | None = None
-    parts: list[str] = []
-    chunks, tokens = 0, None
+def open_run_source(args: argparse.Namespace) -> Source:
+    """Start the model of `core run`, which takes the engine's own flags."""
+    from core.cli.engine_flags import engine_options
+    from core.cli.local import LocalClient
+
+    loaded = engine_options(args)
+    if isinstance(getattr(args, "model.seed", None), Given):
+        args.seed = loaded.options.model.seed
+    return LocalClient(loaded.options)
+
+
+def show(deltas: Iterator[Delta], view: View) -> Answer:
+    """Show an answer as it comes and return it. Ctrl-C ends the answer, not the program."""
+    answer, started = Answer(), time.perf_counter()
     try:
         for delta in deltas:
-            tokens = delta.tokens if delta.tokens is not None else tokens
-            if delta.text:
-                first = first or time.perf_counter()
-                chunks += 1
-                parts.append(delta.text)
-                print(printable(delta.text), end="", flush=True)
+            if delta.text or delta.reasoning:
+                answer.wait = answer.wait or time.perf_counter() - started
+                answer.tokens += 1
+            _take(delta, answer, view)
     except KeyboardInterrupt:
-        print(" [stopped]", end="")
+        answer.stopped = True
     finally:
         # Closing the generator closes the response, which tells the server to stop.
         getattr(deltas, "close", lambda: None)()
-    print(flush=True)
-    if stats:
-        print(speed(started, first, time.perf_counter(), tokens or chunks), file=sys.stderr)
-    return "".join(parts)
+        answer.seconds = time.perf_counter() - started
+        view.close("stopped" if answer.stopped else "cut at the longest answer" if answer.cut else "")
+    return answer
 
 
-def speed(started: float, first: float | None, ended: float, tokens: int) -> str:
-    """Return the read-out of one answer; times are in seconds."""
-    if first is None:
+def _take(delta: Delta, answer: Answer, view: View) -> None:
+    if delta.reasoning:
+        view.reasoning(delta.reasoning)
+    if delta.text:
+        answer.text += delta.text
+        view.text(delta.text)
+    if delta.tokens is not None:
+        answer.tokens = delta.tokens
+    answer.prompt_tokens = delta.prompt_tokens or answer.prompt_tokens
+    answer.cut = answer.cut or delta.finish_reason == "length"
+
+
+def view_for(args: argparse.Namespace, *, markdown: bool) -> View:
+    """Return how the next answer is shown."""
+    return open_view(markdown=markdown, reasoning=not getattr(args, "hide_reasoning", False))
+
+
+def speed(answer: Answer) -> str:
+    """Return the read-out of one answer."""
+    if answer.wait is None:
         return "[no text]"
-    rate = f", {(tokens - 1) / (ended - first):.1f} tokens/s" if tokens > 1 and ended > first else ""
-    return f"[first token after {(first - started) * 1e3:.0f} ms{rate}, {tokens} tokens]"
-
-
-def printable(text: str) -> str:
-    """Drop control characters other than line breaks and tabs: a model must not drive the terminal."""
-    return "".join(char for char in text if char in "\n\t" or (ord(char) >= 32 and not 127 <= ord(char) < 160))
-
-
-def prompts(mark: str) -> Iterator[str]:
-    """Yield what the user types until Ctrl-D; empty lines are skipped."""
-    if sys.stdin.isatty():
-        import readline  # noqa: F401  (line editing and history for `input`)
-    else:
-        mark = ""
-    while True:
-        try:
-            line = input(mark).strip()
-        except EOFError:
-            return
-        if line:
-            yield line
+    writing = answer.seconds - answer.wait
+    rate = f", {(answer.tokens - 1) / writing:.1f} tokens/s" if answer.tokens > 1 and writing > 0 else ""
+    read = f"{answer.prompt_tokens} tokens read, " if answer.prompt_tokens else ""
+    return f"[{read}first token after {answer.wait * 1e3:.0f} ms{rate}, {answer.tokens} tokens]"

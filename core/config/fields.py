@@ -29,6 +29,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
         "select.tool_parser": ("tool-call-parser",),
         "server.drain_timeout": ("shutdown-timeout",),
         "server.log_requests": ("enable-log-requests",),
+        "server.tokenizer_info": ("enable-tokenizer-info-endpoint",),
     }
 )
 """Further names, as flags without dashes in front: what users of other servers type, and the names of kinds.
@@ -36,7 +37,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 They are names everywhere: `--x-y`, `CORE_X_Y`, and in a file `x_y` or `section.x_y`.
 """
 
-SECRETS = frozenset({"server.api_key", "kv.hash_seed"})
+SECRETS = frozenset({"server.api_key", "server.admin_api_key", "kv.hash_seed"})
 """Options whose values are never printed."""
 
 

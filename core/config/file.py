@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.api.errors import ConfigError
+from core.config.compat import key_settings
 from core.config.fields import OptionField, fields_by_path, find_field, option_fields, section_help
 from core.config.settings import Key, Setting
 
@@ -25,17 +26,30 @@ def read_file(path: str) -> dict[Key, Setting]:
     document = _parse(Path(path))
     settings: dict[Key, Setting] = {}
     for written, value in _entries(document):
-        field = find_field(written)
-        if field is None:
-            raise ConfigError("CORE-C102", f"{path}: unknown key {written!r}.", hint=_suggest(written))
         label = f"key {written} of {path}"
-        for key, setting in Setting(field, _plain(field, value), f"file {path}", label).spread():
-            if key in settings:
-                raise ConfigError(
-                    "CORE-C102", f"{path}: {label} repeats {settings[key].label}.", hint="Keep one of them."
-                )
-            settings[key] = setting
+        for field, meant in _meant(path, written, value):
+            for key, setting in Setting(field, _plain(field, meant), f"file {path}", label).spread():
+                if key in settings:
+                    raise ConfigError(
+                        "CORE-C102", f"{path}: {label} repeats {settings[key].label}.", hint="Keep one of them."
+                    )
+                settings[key] = setting
     return settings
+
+
+def _meant(path: str, written: str, value: Any) -> Iterator[tuple[OptionField, Any]]:
+    """Yield what a key sets: one option, or what a key of vLLM's stands for. Raises `ConfigError` CORE-C102, C105."""
+    field = find_field(written)
+    if field is not None:
+        yield field, value
+        return
+    pairs = key_settings(written, value)
+    if pairs is None:
+        raise ConfigError("CORE-C102", f"{path}: unknown key {written!r}.", hint=_suggest(written))
+    for name, meant in pairs:
+        known = find_field(name)
+        if known is not None:
+            yield known, meant
 
 
 def _parse(path: Path) -> Mapping[Any, Any]:

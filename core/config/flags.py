@@ -72,6 +72,7 @@ def add_option_flags(parser: CoreParser, *, positional_model: bool = False) -> N
     for field in option_fields():
         _add(groups[field.section], field)
     parser.spellings.update(dotted_spellings())
+    parser.foreign = True
 
 
 SCOPE = ("select.plugins", "select.disable_plugin", "select.plugin_file")

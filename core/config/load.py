@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from core.api.errors import ConfigError
+from core.config.compat import spelled
 from core.config.environment import warn_unknown
 from core.config.fields import OptionField, fields_by_path, option_fields
 from core.config.file import read_file
@@ -149,10 +150,10 @@ def _raise(error: Exception) -> NoReturn:
 
 
 def _joined(setting: Setting) -> Setting:
-    """Return names in order of preference, which a file gives as a list, as the text that a flag would be."""
+    """Return the value as core writes it: names in order of preference, a list in a file, as a flag would have them."""
     field, value = setting.field, setting.value
     if not field.chooses or field.kind != "str" or not isinstance(value, (list, tuple)):
-        return setting
+        return replace(setting, value=spelled(field.path, value))
     return replace(setting, value=",".join(value)) if all(isinstance(one, str) for one in value) else setting
 
 

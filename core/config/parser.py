@@ -4,45 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from core.api.errors import ConfigError
-
-_PARALLEL = "This version runs one worker on one device."
-_GRAPHS = "How steps are captured and replayed is the platform's business and needs no flag."
-_DRAFTS = "Speculative decoding is not available in this version."
-_LORA = "LoRA adapters are not available in this version."
-_EXECUTOR = "Name the plugin instead: --executor NAME (see `core plugins list`)."
-
-REFUSED: Mapping[str, str] = types.MappingProxyType(
-    {
-        "--tensor-parallel-size": _PARALLEL,
-        "-tp": _PARALLEL,
-        "--pipeline-parallel-size": _PARALLEL,
-        "-pp": _PARALLEL,
-        "--data-parallel-size": _PARALLEL,
-        "-dp": _PARALLEL,
-        "--enable-expert-parallel": _PARALLEL,
-        "--distributed-executor-backend": _EXECUTOR,
-        "--enforce-eager": _GRAPHS,
-        "--compilation-config": _GRAPHS,
-        "--speculative-config": _DRAFTS,
-        "--enable-lora": _LORA,
-        "--lora-modules": _LORA,
-        "--trust-remote-code": "Code from a checkpoint is never run; install a model plugin instead.",
-        "--enable-chunked-prefill": "Prompts are always computed in chunks; --max-num-batched-tokens sets the budget.",
-        "--no-enable-chunked-prefill": "Prompts are always computed in chunks.",
-        "--enable-auto-tool-choice": "Give --tool-parser NAME: tool calls are then parsed whenever tools are sent.",
-        "--tool-parser-plugin": "Tool parsers are installed distributions; see `core plugins list`.",
-        "--async-scheduling": "Steps always overlap; --overlap-depth sets how far.",
-        "--no-async-scheduling": "Use --overlap-depth 0.",
-        "--cpu-offload-gb": "Weights stay on the device; for the KV cache see --kv-connector.",
-        "--kv-transfer-config": "Use --kv-connector NAME and --opt NAME.KEY=VALUE.",
-    }
-)
-"""Flags that users of other servers know and that mean nothing here, each with the reason or the replacement."""
+from core.config.compat import translate
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
@@ -56,12 +22,14 @@ class CoreParser(argparse.ArgumentParser):
 
     Attributes:
         spellings: Further spellings of flags, each with the one that is registered.
+        foreign: Whether flags of vLLM that are no options here are accepted, put into our words, or refused.
         rest: Attribute of the result that gets what follows a word `--`, as it is; empty for none.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.spellings: dict[str, str] = {}
+        self.foreign = False
         self.rest = ""
 
     def keep_rest(self, dest: str) -> None:
@@ -79,6 +47,8 @@ class CoreParser(argparse.ArgumentParser):
         """Parse after unifying the spellings; refuse what is left over."""
         mine, theirs = self._cut(None if args is None else list(args))
         words = None if mine is None else [self._unify(word) for word in mine]
+        if words is not None and self.foreign:
+            words = translate(words, self._option_string_actions)
         found, left = super().parse_known_args(words, namespace)
         if theirs:
             setattr(found, self.rest, theirs)
@@ -107,8 +77,6 @@ class CoreParser(argparse.ArgumentParser):
             raise ConfigError(
                 "CORE-C104", f"{self.prog}: unexpected argument {word!r}.", hint=f"See `{self.prog} --help`."
             )
-        if flag in REFUSED:
-            raise ConfigError("CORE-C105", f"{self.prog}: flag {flag} is not supported.", hint=REFUSED[flag])
         known = [*self._option_string_actions, *self.spellings]
         hint = nearest(flag, known) or f"See `{self.prog} --help`."
         raise ConfigError("CORE-C104", f"{self.prog}: unknown flag {flag}.", hint=hint)

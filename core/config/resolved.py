@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.api.models import ModelShape
+from core.api.models import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.plugins.plan import PluginPlan
 
@@ -26,7 +26,28 @@ class ModelOptions(_Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
     max_model_len: int | None = Field(None, ge=1, description="Longest prompt plus output, in tokens.")
     chat_template: str | None = Field(None, description="File with a chat template that replaces the model's own.")
+    chat_template_content_format: Literal["auto", "string", "openai"] = Field(
+        "auto", description="Message contents as texts or as lists of parts; auto: as the template looks."
+    )
+    default_chat_template_kwargs: dict[str, Any] = Field(
+        {}, description="Variables of the chat template where a request does not set them."
+    )
+    max_chars_per_token: int | None = Field(
+        None,
+        ge=0,
+        description="Longer texts than this per token are refused before they are tokenised; 0: none are; "
+        "default: the longest token of the vocabulary.",
+    )
     seed: int = Field(0, description="Seed of unseeded sampling.")
+    runner: Literal["auto", "generate", "pooling"] = Field(
+        "auto", description="Whether the model generates tokens or gives vectors; auto: what it was made for."
+    )
+    convert: Literal["auto", "none", "embed"] = Field(
+        "auto", description="embed: take embeddings from a model that was made to generate."
+    )
+    pooling: Literal["auto", "mean", "cls", "last"] = Field(
+        "auto", description="How a prompt's hidden states become one vector; auto: as the model's makers did."
+    )
 
 
 class KVOptions(_Section):
@@ -73,13 +94,17 @@ class SelectOptions(_Section):
     load_format: str | None = Field(None, description="Weight loader, which is to say the checkpoint's format.")
     executor: str | None = Field(None, description="How workers are run.")
     scheduler_policy: str | None = Field(None, description="Order of admission and preemption.")
-    tool_parser: str | None = Field(None, description="Tool-call parser; none by default.")
+    tool_parser: str | None = Field(
+        None, description="Tool-call parser; none by default. `auto` is what the checkpoint says."
+    )
     reasoning_parser: str | None = Field(
         None, description="Parser of the reasoning, where the tool parser does not read it; none by default."
     )
     kv_connector: list[str] = Field([], description="KV connectors, in the order they are asked.")
     weight_transfer: str | None = Field(None, description="Weight-transfer engine; none by default.")
-    structured_output: str | None = Field(None, description="Structured-output backend; none by default.")
+    structured_output: str | None = Field(
+        None, description="Structured-output backends in the order they are tried; auto: every one installed; or none."
+    )
     drafter: str | None = Field(None, description="Source of draft tokens; none by default.")
     logits_processor: list[str] = Field([], description="Logits processors, in the order they are applied.")
     stat_sink: list[str] = Field([], description="Receivers of the engine's figures.")
@@ -90,6 +115,15 @@ class SelectOptions(_Section):
     plugin_file: list[str] = Field([], description="Python files that are plugins (__core_drivers__, @hookimpl).")
     plugins_lock: str | None = Field(None, description="Lock file (`core plugins lock`) that the plugins must match.")
     strict: bool = Field(False, description="Whether a difference from the lock file stops the start.")
+
+
+class StructuredOptions(_Section):
+    """Structured output: what compiling a grammar may cost."""
+
+    grammar_timeout: float = Field(10.0, gt=0, le=600, description="Seconds that one grammar may take to be compiled.")
+    grammar_workers: int = Field(2, ge=1, le=64, description="Grammars that are compiled at once.")
+    grammar_memory_mib: int = Field(1024, ge=64, description="Memory in MiB that compiling one grammar may take.")
+    grammar_cache_mib: int = Field(256, ge=0, description="Memory in MiB for compiled grammars that are kept.")
 
 
 class RuntimeOptions(_Section):
@@ -112,9 +146,25 @@ class ServerOptions(_Section):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     uds: str | None = Field(None, description="Unix socket to listen on instead.")
     api_key: str | None = Field(None, description="Key that requests must carry.")
+    admin_api_key: str | None = Field(
+        None, description="Key of the admin routes; without one they serve local clients of a server without keys."
+    )
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body.")
     drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get after SIGTERM.")
     log_requests: bool = Field(False, description="Log one line per request.")
+    strict_fields: bool = Field(False, description="Refuse requests with fields that would be ignored.")
+    trust_request_chat_template: bool = Field(False, description="Run chat templates that requests bring along.")
+    return_tokens_as_token_ids: bool = Field(False, description="Tokens of log-probabilities as token_id:N.")
+    stream_interval: int = Field(1, ge=1, le=1024, description="Tokens that a stream gathers per event.")
+    tokenizer_info: bool = Field(False, description="Serve the tokenizer's settings at /tokenizer_info.")
+    resume_seconds: float = Field(
+        0.0, ge=0, le=3600, description="Seconds that a resumable stream lives on without its reader; 0: none are."
+    )
+    resume_bytes: int = Field(64 * 2**20, ge=2**16, description="Memory for the events of resumable streams.")
+    response_store: int = Field(
+        0, ge=0, description="Responses of /v1/responses that are kept for later; 0 keeps none."
+    )
+    response_store_bytes: int = Field(64 * 2**20, ge=2**16, description="Memory for responses that are kept.")
 
 
 class Options(_Section):
@@ -124,6 +174,7 @@ class Options(_Section):
     kv: KVOptions = KVOptions()
     scheduler: SchedulerOptions = SchedulerOptions()
     select: SelectOptions = SelectOptions()
+    structured: StructuredOptions = StructuredOptions()
     runtime: RuntimeOptions = RuntimeOptions()
     server: ServerOptions = ServerOptions()
 
@@ -135,6 +186,7 @@ class EngineConfig(_Section):
         dtype, kv_dtype: Concrete dtypes.
         max_model_len, block_size: Concrete sizes, in tokens.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
+        pooling: What it gives instead of tokens; None: it generates.
     """
 
     options: Options
@@ -147,3 +199,4 @@ class EngineConfig(_Section):
     max_model_len: int
     block_size: int
     environment: dict[str, str] = {}
+    pooling: PoolingShape | None = None

@@ -8,16 +8,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
-from core.api.descriptors import AttentionSpec, StructuredOutputSpec
+from core.api.descriptors import AttentionSpec
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
-from core.api.structured import StructuredContext
 from core.config.resolved import EngineConfig
 from core.engine.blocks import BlockPool
+from core.engine.compiling.setup import structured_participant
 from core.engine.hashing import BlockHasher, stable_key
 from core.engine.loop import EngineLoop
 from core.engine.managers import KVManagers, managers_for
@@ -42,7 +40,6 @@ from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.scheduler import Limits, Scheduler
 from core.engine.step import WorkerInfo
-from core.engine.structured import StructuredParticipant
 from core.plugins.boot import ActivePlugins, enter
 
 logger = logging.getLogger(__name__)
@@ -62,7 +59,9 @@ class EngineCore:
         self.hasher = BlockHasher(config.block_size, stable_key(config))
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
         self.pool = BlockPool(info.num_blocks)
-        self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching)
+        # What a token's keys are depends on what follows it, if it is seen: they belong to one prompt alone.
+        ahead = config.pooling is not None and config.pooling.bidirectional
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching and not ahead)
         self.scheduler = Scheduler(
             _limits(config),
             self.rows,
@@ -155,6 +154,7 @@ class EngineCore:
     def _add(self, message: Add) -> list[FromEngine]:
         """Start a request; whatever is wrong with it ends this request alone."""
         try:
+            self._check_kind(message)
             request = Request(message, self._arrivals, self.hasher.root(message.cache_salt))
             self._arrivals += 1
             self.scheduler.add(request)
@@ -163,6 +163,11 @@ class EngineCore:
                 logger.exception("request %d cannot be added", message.handle)
             return [Outputs(finished=[Finished(message.handle, "error", None, str(error))])]
         return []
+
+    def _check_kind(self, message: Add) -> None:
+        if (message.pooling is None) != (self.config.pooling is None):
+            done = "gives vectors" if self.config.pooling is not None else "generates tokens"
+            raise ValueError(f"this engine {done}; the request asks for something else")
 
     def _abort(self, handles: list[int]) -> None:
         for handle in handles:
@@ -195,6 +200,11 @@ class EngineCore:
     def _check(self) -> bool:
         self.scheduler.check()
         return True
+
+    def _pause(self, paused: bool) -> bool:
+        """Launch no step from now on, or go on; requests wait as they are meanwhile."""
+        self.loop.paused = paused
+        return paused
 
     def _stats_dict(self) -> dict[str, int]:
         stats = self.stats()
@@ -229,6 +239,7 @@ class EngineCore:
 _CALLS: dict[str, Callable[..., Any]] = {
     "check": EngineCore._check,
     "connector_stats": EngineCore._connector_stats,
+    "pause": EngineCore._pause,
     "profile": EngineCore._time_steps,
     "reset_prefix_cache": EngineCore._reset_prefix_cache,
     "stats": EngineCore._stats_dict,
@@ -239,10 +250,13 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 def _limits(config: EngineConfig) -> Limits:
     options = config.options.scheduler
+    budget = options.max_num_batched_tokens
+    if config.pooling is not None:
+        budget = max(budget, config.max_model_len)  # a prompt that is pooled runs in one step
     return Limits(
         max_num_seqs=options.max_num_seqs,
-        max_num_batched_tokens=options.max_num_batched_tokens,
-        max_chunk=options.max_chunk or options.max_num_batched_tokens,
+        max_num_batched_tokens=budget,
+        max_chunk=options.max_chunk or budget,
         max_model_len=config.max_model_len,
     )
 
@@ -255,20 +269,8 @@ def _participants(config: EngineConfig, info: WorkerInfo, active: ActivePlugins)
         )
         for planned, _, impl in active.impls("core.kv_connectors")
     ]
-    return [*connectors, *_structured(config, active)]
-
-
-def _structured(config: EngineConfig, active: ActivePlugins) -> list[StageParticipant]:
-    """Return the participant of the structured-output backend, if one was chosen."""
-    group = "core.structured_output"
-    if not active.has(group):
-        return []
-    spec = cast(StructuredOutputSpec, active.spec(group))
-    path, vocab_size = Path(config.checkpoint.path), config.shape.vocab_size
-    reader = active.impl("core.weight_loaders")()
-    tokenizer = cache(lambda: reader.tokenizer(path))
-    backend = active.impl(group)(StructuredContext(vocab_size, tokenizer, active.options(group)))
-    return [StructuredParticipant(backend, spec.grammars, vocab_size)]
+    structured = structured_participant(config, active)
+    return connectors if structured is None else [*connectors, structured]
 
 
 def _managers(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> KVManagers:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 from core.engine.core import EngineCore
 from core.engine.messages import FromEngine, ToEngine
+from core.engine.runner import STALL_SECONDS
 
 
 class LocalEngine:
@@ -24,6 +26,8 @@ class LocalEngine:
         """Return pending answers, or run the loop until a step has settled; empty when there is no work."""
         while not self._answers and self._core.loop.busy:
             self._answers.extend(self._core.advance())
+            if not self._answers and not self._core.loop.inflight:
+                time.sleep(STALL_SECONDS)
         messages = list(self._answers)
         self._answers.clear()
         return messages

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 
 from core.api.errors import EngineError
 from core.api.executors import Executor
@@ -19,7 +20,7 @@ from core.engine.messages import Outputs
 from core.engine.profile import Timer, untimed
 from core.engine.scheduler import Scheduler, Step
 from core.engine.settle import Settler
-from core.engine.step import StepResult
+from core.engine.step import StepPlan, StepResult, TokenMasks
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +40,15 @@ class EngineLoop:
 
     Args:
         depth: Steps launched ahead of the one being settled.
+
+    Attributes:
+        paused: No step is launched; requests stay as they are.
     """
 
     def __init__(self, scheduler: Scheduler, executor: Executor, depth: int) -> None:
         self.scheduler, self.executor, self.depth = scheduler, executor, depth
+        self.paused = False
+        self._send_masks: Callable[[TokenMasks | None], None] | None = getattr(executor, "masks", None)
         self.settler = Settler(scheduler)
         self._inflight: deque[tuple[Step, Pending[StepResult]]] = deque()
         self.time(untimed)
@@ -57,7 +63,7 @@ class EngineLoop:
     @property
     def busy(self) -> bool:
         """Whether `advance` has anything to do."""
-        return bool(self._inflight) or self.scheduler.has_work
+        return bool(self._inflight) or (self.scheduler.has_work and not self.paused)
 
     @property
     def inflight(self) -> int:
@@ -82,15 +88,28 @@ class EngineLoop:
         return outputs
 
     def _launch(self) -> bool:
-        step = self._choose()
+        step = None if self.paused else self._choose()
         if step is None:
             return False
         try:
-            pending = self._submit(step.plan)
+            pending = self._start(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)
         self._inflight.append((step, pending))
         return True
+
+    def _start(self, plan: StepPlan) -> Pending[StepResult]:
+        """Submit a plan; its masks are made while it runs, if the executor can take them then."""
+        if plan.masks_follow and self._send_masks is None:
+            plan.masks, plan.masks_follow = self._masks(plan), False
+        pending = self._submit(plan)
+        if plan.masks_follow and self._send_masks is not None:
+            self._send_masks(self._masks(plan))
+        return pending
+
+    def _masks(self, plan: StepPlan) -> TokenMasks | None:
+        found = (participant.masks(plan) for participant in self.scheduler.participants)
+        return next((masks for masks in found if masks is not None), None)
 
     def _settle(self) -> Outputs:
         step, pending = self._inflight.popleft()

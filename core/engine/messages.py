@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from core.engine.pooling import Pooling, Vector
 from core.engine.sampling import SamplingParams
 
 
@@ -21,6 +22,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
         params: With `n == 1`; the front end makes one request per sequence.
         stop_ids: End-of-sequence ids (empty with `ignore_eos`) and `stop_token_ids` together.
         cache_salt: Requests share cached prefixes only under the same salt.
+        pooling: Makes it a request for a vector; nothing is sampled.
     """
 
     handle: int
@@ -29,6 +31,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
     stop_ids: list[int] = []
     priority: int = 0
     cache_salt: str | None = None
+    pooling: Pooling | None = None
 
 
 class Abort(msgspec.Struct, tag="abort"):
@@ -67,12 +70,14 @@ class Finished(msgspec.Struct, array_like=True):
         reason: `stop`, `length`, `abort` or `error`.
         stop_id: The stop token id that ended it, if one did and it is not an end-of-sequence id.
         error: What went wrong, when reason is `error`.
+        param: Field of the request that is at fault, when the error is the client's mistake.
     """
 
     handle: int
     reason: str
     stop_id: int | None = None
     error: str | None = None
+    param: str | None = None
 
 
 class Started(msgspec.Struct, array_like=True):
@@ -107,12 +112,14 @@ class Outputs(msgspec.Struct, tag="outputs", kw_only=True):
         tokens: int32, little endian.
         logprobs: Position in `tokens` -> its log-probabilities.
         prompt_logprobs: Handle -> further prompt positions, in order.
+        vectors: Handle -> what a pooling request asked for; the request is in `finished` as well.
     """
 
     handles: bytes = b""
     tokens: bytes = b""
     logprobs: dict[int, Logprobs] = {}
     prompt_logprobs: dict[int, list[Logprobs]] = {}
+    vectors: dict[int, Vector] = {}
     started: list[Started] = []
     finished: list[Finished] = []
     stats: Stats | None = None

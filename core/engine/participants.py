@@ -12,7 +12,7 @@ import numpy as np
 
 from core.api.connectors import BlockRef, KVConnector
 from core.engine.request import Request
-from core.engine.step import StepPlan, StepResult
+from core.engine.step import StepPlan, StepResult, TokenMasks
 
 
 class StageParticipant:
@@ -22,7 +22,7 @@ class StageParticipant:
         """`request` joins the line. Raises `ValueError` to refuse it."""
 
     def admit(self, request: Request) -> bool:
-        """Say whether `request` may be admitted now; False leaves it (and those behind it) waiting.
+        """Say whether `request` may be admitted now; False leaves it waiting, and those behind it pass.
 
         Raises:
             ValueError: It can never be admitted; it ends with this error.
@@ -44,7 +44,11 @@ class StageParticipant:
         """These blocks will hold complete, verified content when the step being planned has run."""
 
     def plan(self, plan: StepPlan) -> None:
-        """Add to the plan before it is launched."""
+        """Add to the plan before it is launched. One that sets `masks_follow` is asked for `masks` afterwards."""
+
+    def masks(self, plan: StepPlan) -> TokenMasks | None:
+        """Say which tokens may be sampled, once the plan is launched: its forward pass runs meanwhile."""
+        return None
 
     def collect(self, result: StepResult) -> None:
         """Read a step's result before it is settled."""

@@ -7,6 +7,7 @@ from enum import Enum, auto
 import numpy as np
 
 from core.engine.messages import Add
+from core.engine.pooling import Pooling
 from core.engine.sampling import SamplingParams
 
 
@@ -29,6 +30,7 @@ class Request:
         hashes: Chained hashes of its full blocks of known tokens.
         cached_tokens: Prompt tokens that needed no computation at first admission.
         preemptions: How often it gave way.
+        pooling: What it asks for instead of tokens, if it does.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Request:
         "hashes",
         "num_computed",
         "params",
+        "pooling",
         "preemptions",
         "priority",
         "prompt",
@@ -51,6 +54,7 @@ class Request:
         self.handle = message.handle
         self.prompt = np.frombuffer(message.prompt, dtype="<i4")
         self.params: SamplingParams = message.params
+        self.pooling: Pooling | None = message.pooling
         self.stop_ids = tuple(message.stop_ids)
         self.priority = message.priority
         self.arrival = arrival
@@ -69,10 +73,13 @@ class Request:
 
     @property
     def reusable(self) -> bool:
-        """Whether cached prefixes may stand in for computation; prompt log-probabilities need every position."""
-        return self.params.prompt_logprobs is None
+        """Whether cached prefixes may stand in for computation; what needs every position of the prompt says no."""
+        every = self.pooling is not None and self.pooling.method != "last"
+        return self.params.prompt_logprobs is None and not every
 
     def max_tokens(self, max_model_len: int) -> int:
         """Longest this request may get, prompt included."""
+        if self.pooling is not None:
+            return self.num_prompt + 1  # the vector counts as a token that is never computed on
         asked = self.params.max_tokens
         return max_model_len if asked is None else min(max_model_len, self.num_prompt + asked)

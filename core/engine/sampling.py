@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
+from core.engine.grammars import Grammar as Grammar
+from core.engine.grammars import structured_output
 
 MAX_N = 128
 MAX_LOGPROBS = 128
@@ -18,18 +20,6 @@ MAX_BAD_WORDS = 128
 MAX_TOKEN_LIST = 1024
 MAX_TOKENS = 2**31 - 1
 MAX_EXTRA_ARGS = 64
-
-
-class Grammar(msgspec.Struct, frozen=True):
-    """What the output must look like.
-
-    Attributes:
-        kind: One of `core.api.GRAMMAR_KINDS`.
-        value: JSON text, a pattern, a JSON list of texts, or a grammar, as the kind says.
-    """
-
-    kind: str
-    value: str = ""
 
 
 class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -58,7 +48,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         skip_special_tokens: Leave special tokens out of the text.
         detokenize: False returns token ids only.
         extra_args: Arguments for plugins (logits processors), by name; plain data.
-        grammar: Constrains the output; needs a structured-output backend.
+        grammar: Constrains the output; needs a structured-output backend. A mapping stands for what
+            `structured_output` makes of it: `{"json": schema}`, `{"choice": ["a", "b"]}`.
 
     Raises:
         RequestError: A value is outside its range; `param` names the field.
@@ -93,6 +84,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):  # vLLM's and OpenAI's users pass a bare string
             msgspec.structs.force_setattr(self, "stop", [self.stop])
+        if isinstance(self.grammar, Mapping):
+            msgspec.structs.force_setattr(self, "grammar", structured_output(self.grammar, param="grammar"))
         self._check_numbers()
         self._check_lists()
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:

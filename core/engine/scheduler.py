@@ -50,6 +50,15 @@ class Step:
     epochs: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a waiting request was refused; `param` is the field at fault, if it is the client's mistake."""
+
+    handle: int
+    error: str
+    param: str | None = None
+
+
 class Scheduler:
     """Owns the waiting queue, the running rows and their KV blocks.
 
@@ -57,7 +66,7 @@ class Scheduler:
         preemptions: Requests that gave their blocks back, in total.
         blocks_freed_early: Blocks that running requests gave back because nothing reads them any more, in total.
         first_scheduled: Requests that ran for the first time since the list was last taken.
-        refused: Handles of requests that a participant refused since the list was last taken, and why.
+        refused: Requests that a participant refused since the list was last taken, and why.
     """
 
     def __init__(
@@ -78,7 +87,7 @@ class Scheduler:
         self.preemptions = 0
         self.blocks_freed_early = 0
         self.first_scheduled: list[Request] = []
-        self.refused: list[tuple[int, str]] = []
+        self.refused: list[Refusal] = []
         self._number = 0
         self._running_rows = np.zeros(0, np.int64)  # the row of each of `running`
         # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
@@ -92,12 +101,12 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Put a request in line. Raises `ValueError` when it could never run."""
-        limit = request.max_tokens(self.limits.max_model_len)
+        pools = request.pooling is not None
+        limit = request.num_prompt if pools else request.max_tokens(self.limits.max_model_len)
         needed = -(-limit // self.rows.block_size)
-        if not 0 < request.num_prompt < self.limits.max_model_len:
-            raise ValueError(
-                f"the prompt has {request.num_prompt} tokens; 1 to {self.limits.max_model_len - 1} are possible here"
-            )
+        longest = self.limits.max_model_len - (not pools)  # a token of output needs a place, a vector none
+        if not 0 < request.num_prompt <= longest:
+            raise ValueError(f"the prompt has {request.num_prompt} tokens; 1 to {longest} are possible here")
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
         for participant in self.participants:
@@ -266,7 +275,11 @@ class Scheduler:
     # -- admission -----------------------------------------------------------------------------------------------
 
     def _admit_waiting(self, draft: PlanDraft) -> None:
-        """Admit from the head of the queue while rows, blocks and budget last; nobody overtakes."""
+        """Admit from the head of the queue while rows, blocks and budget last.
+
+        Nobody overtakes but those behind a request that a participant is not ready for.
+        """
+        self.waiting.resume()
         while draft.budget > 0 and len(self.running) < self.limits.max_num_seqs:
             request = self.waiting.peek()
             if request is None or not self._may_enter(request):
@@ -277,10 +290,11 @@ class Scheduler:
                 admitted = all(participant.admit(request) for participant in self.participants)
             except ValueError as error:
                 self.finish(request)
-                self.refused.append((request.handle, str(error)))
+                self.refused.append(Refusal(request.handle, str(error), getattr(error, "param", None)))
                 continue
             if not admitted:
-                return
+                self.waiting.hold()
+                continue
             if not self._admit(draft, request):
                 return
 
@@ -310,14 +324,11 @@ class Scheduler:
         supplier, supplied = self._best_supply(request, hashes, len(shared))
         size = self.rows.block_size
         cached = (len(shared) + supplied) * size
-        count = min(length - cached, draft.budget, self.limits.max_chunk)
-        if self._chunk is not None and count > 1:
-            request.num_computed = cached
-            count = _clamped(self._chunk(request, count), count)
+        count = self._first_chunk(request, length - cached, cached, draft.budget)
         fresh = -(-(cached + count) // size) - len(shared)
         revived = sum(1 for block in shared if self.pool.is_free(block))
         headroom = self._headroom if self.running else 0
-        if fresh + revived + headroom > self.pool.free:
+        if not count or fresh + revived + headroom > self.pool.free:
             return False
 
         self.waiting.pop()
@@ -335,6 +346,16 @@ class Scheduler:
         draft.add(row, np.array([count]))
         self._publish(row, np.array([cached + count]))
         return True
+
+    def _first_chunk(self, request: Request, rest: int, cached: int, budget: int) -> int:
+        """Return how many of the `rest` tokens run in this step; 0 if the request has to wait for another one."""
+        if request.pooling is not None:
+            return rest if rest <= budget else 0
+        count = min(rest, budget, self.limits.max_chunk)
+        if self._chunk is None or count <= 1:
+            return count
+        request.num_computed = cached
+        return _clamped(self._chunk(request, count), count)
 
     def _best_supply(self, request: Request, hashes: list[bytes], local: int) -> tuple[StageParticipant | None, int]:
         """Return the first participant that can supply blocks behind the local prefix, and how many."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from core.engine.messages import Finished, Logprobs, Outputs, Started
+from core.engine.pooling import Vector
 from core.engine.request import Request
 from core.engine.scheduler import Scheduler, Step
 from core.engine.step import StepResult, TopLogprobs
@@ -45,6 +47,9 @@ class Settler:
         if result.errors:
             self._fail_rows(step, alive, result, outputs)
             alive = self._alive(step)
+        if result.vectors is not None:
+            self._settle_vectors(step, alive, result.vectors, outputs)
+            return outputs
         if result.prompt_logprobs:
             self._settle_prompts(step, alive, result, outputs)
         self._settle_tokens(step, alive, result, outputs)
@@ -71,7 +76,7 @@ class Settler:
             return []
         self.scheduler.refused = []
         self.totals.finished["error"] += len(refused)
-        return [Finished(handle, "error", None, error) for handle, error in refused]
+        return [Finished(one.handle, "error", None, one.error, one.param) for one in refused]
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -102,6 +107,16 @@ class Settler:
             if alive[index]:
                 handle = int(self.scheduler.rows.handle[step.plan.rows[index]])
                 outputs.prompt_logprobs[handle] = [_position(scores, i) for i in range(len(scores.ranks))]
+
+    def _settle_vectors(
+        self, step: Step, alive: np.ndarray, vectors: Mapping[int, np.ndarray], outputs: Outputs
+    ) -> None:
+        """Hand on the vectors; a request ends with the step that brings its own."""
+        for index, vector in vectors.items():
+            if alive[index]:
+                row = int(step.plan.rows[index])
+                outputs.vectors[int(self.scheduler.rows.handle[row])] = Vector.of(vector)
+                self._finish_row(row, "stop", outputs)
 
     def _settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         table = self.scheduler.rows
@@ -135,7 +150,8 @@ class Settler:
 
     def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, settled: np.ndarray, outputs: Outputs) -> None:
         table = self.scheduler.rows
-        stopped = table.stopped(rows, tokens) & (settled > table.min_len[rows])
+        # Below its minimum a constrained row is given a stop token only where its grammar allows nothing else.
+        stopped = table.stopped(rows, tokens) & ((settled > table.min_len[rows]) | table.lockstep[rows])
         for i in np.flatnonzero(stopped | (settled >= table.limit[rows])).tolist():
             request = table.requests[rows[i]]
             token = int(tokens[i])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from core.api.kvspecs import KVSpec
+from core.engine.pooling import Pooling
 from core.engine.sampling import SamplingParams
 
 
@@ -23,12 +24,14 @@ class NewRow:
         prompt: `(prompt,)` int32 token ids.
         params: Its sampling parameters.
         stop_ids: End-of-sequence and stop ids, which `min_tokens` holds back.
+        pooling: What a pooling request asks for.
     """
 
     row: int
     prompt: np.ndarray
     params: SamplingParams
     stop_ids: tuple[int, ...]
+    pooling: Pooling | None = None
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class StepPlan:
         output_counts: `(n,)` int32, output tokens it has before this step, placeholders included.
         connector: Messages for the worker side of each KV connector, by name.
         masks: Tokens that may be sampled, for the rows that a participant constrains; None if there is none.
+        masks_follow: `masks` is empty and comes on its own while the forward pass runs.
     """
 
     number: int
@@ -84,6 +88,7 @@ class StepPlan:
     output_counts: np.ndarray
     connector: dict[str, bytes] = field(default_factory=dict)
     masks: TokenMasks | None = None
+    masks_follow: bool = False
 
     @property
     def num_tokens(self) -> int:
@@ -118,6 +123,7 @@ class StepResult:
             (position p's entry scores token p + 1), for the rows that asked.
         errors: Index into the plan's rows -> what went wrong with this row alone; its token is -1.
         connector: Reports of the worker side of each KV connector, by name.
+        vectors: Index into the plan's rows -> float32 array, in an engine that pools; `tokens` is then empty.
     """
 
     number: int
@@ -126,6 +132,7 @@ class StepResult:
     prompt_logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     connector: dict[str, bytes] = field(default_factory=dict)
+    vectors: dict[int, np.ndarray] | None = None
 
 
 @dataclass(slots=True)

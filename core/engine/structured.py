@@ -1,68 +1,71 @@
-"""Structured output as a stage participant: compile while waiting, mask before sampling, follow what was sampled."""
+"""Structured output as a stage participant: compile while waiting, mask while the model runs, follow the tokens."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from core.api.structured import CompiledGrammar, GrammarMatcher, StructuredOutputBackend
+from core.api.errors import RequestError
+from core.api.structured import GrammarMatcher
+from core.api.tokenizer import Tokenizer
+from core.engine.compiling.pool import CompilePool, Job
 from core.engine.participants import StageParticipant
 from core.engine.request import Request
-from core.engine.sampling import Grammar
 from core.engine.step import StepPlan, TokenMasks
+from core.engine.thinking import ThinkingMatcher
 
 logger = logging.getLogger(__name__)
 
 WORD = 32
 """Tokens per element of a mask."""
 
-CACHED = 256
-"""Compiled grammars that are kept, the least recently used going first."""
-
 
 class StructuredParticipant(StageParticipant):
-    """Drives one structured-output backend.
+    """Drives the structured-output backends.
 
     A constrained row runs in lockstep: which tokens it may take next is known only when the last one is. Other rows of
     the same steps go on being scheduled ahead.
 
     Args:
-        grammars: Kinds that the backend compiles.
+        tokenizer: Returns the model's tokenizer, for models that think before they answer.
+        close: Called when the engine stops.
     """
 
-    def __init__(self, backend: StructuredOutputBackend, grammars: frozenset[str], vocab_size: int) -> None:
-        self._backend, self._grammars = backend, grammars
+    def __init__(
+        self,
+        pool: CompilePool,
+        vocab_size: int,
+        tokenizer: Callable[[], Tokenizer],
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._pool, self._tokenizer, self._close = pool, tokenizer, close
         self._words = -(-vocab_size // WORD)
-        self._pool = ThreadPoolExecutor(1, "core-grammar")
-        self._compiled: dict[Grammar, Future[CompiledGrammar]] = {}
-        self._compiling: dict[int, Future[CompiledGrammar]] = {}
+        self._compiling: dict[int, Job] = {}
         self._ready: dict[int, GrammarMatcher] = {}
         self._rows: dict[int, GrammarMatcher] = {}
+        self._row_of: dict[int, int] = {}  # by handle: a request that has ended does not know its row any more
 
     def arrive(self, request: Request) -> None:
-        """Start compiling the request's grammar. Raises `ValueError` for a kind that the backend does not know."""
+        """Start compiling the request's grammar. Raises `ValueError` for a kind that no backend knows."""
         grammar = request.params.grammar
-        if grammar is None:
-            return
-        if grammar.kind not in self._grammars:
-            known = ", ".join(sorted(self._grammars))
-            raise ValueError(f"grammars of kind '{grammar.kind}' are not supported here; supported: {known}")
-        self._compiling[request.handle] = self._compile(grammar)
+        if grammar is not None:
+            self._compiling[request.handle] = self._pool.submit(grammar)
 
     def admit(self, request: Request) -> bool:
-        """Hold the request back while its grammar is compiled. Raises `ValueError` for a grammar that is wrong."""
-        future = self._compiling.get(request.handle)
-        if future is None:
+        """Hold the request back while its grammar is compiled. Raises `RequestError` for a grammar that is wrong."""
+        job = self._compiling.get(request.handle)
+        if job is None:
             return True
-        if not future.done():
+        if not self._pool.check(job):
             return False
         try:
-            self._ready[request.handle] = future.result().matcher()
+            self._ready[request.handle] = self._matcher(request, job)
         except Exception as error:
-            raise ValueError(f"the grammar cannot be used: {error}") from error
+            grammar = request.params.grammar
+            param = grammar.param if grammar is not None else None
+            raise RequestError(f"CORE-E160 the grammar cannot be used: {error}", param=param) from error
         del self._compiling[request.handle]
         return True
 
@@ -71,21 +74,25 @@ class StructuredParticipant(StageParticipant):
         matcher = self._ready.pop(request.handle, None)
         if matcher is not None:
             self._rows[request.row] = matcher
+            self._row_of[request.handle] = request.row
         return matcher is not None
 
     def plan(self, plan: StepPlan) -> None:
-        """Add the masks of the constrained rows that sample in this step."""
-        rows = [row for row in plan.rows[plan.samples].tolist() if row in self._rows] if self._rows else []
-        if not rows:
-            return
+        """Announce masks, if constrained rows sample in this step."""
+        if self._rows and not self._rows.keys().isdisjoint(plan.rows[plan.samples].tolist()):
+            plan.masks_follow = True
+
+    def masks(self, plan: StepPlan) -> TokenMasks:
+        """Make the masks of the constrained rows that sample in this step."""
+        rows = [row for row in plan.rows[plan.samples].tolist() if row in self._rows]
         bits = np.zeros((len(rows), self._words), np.int32)
-        for row, mask in zip(rows, bits):
+        for row, mask in zip(rows, bits, strict=True):
             try:
                 self._rows[row].fill(mask)
             except Exception:
                 logger.exception("the mask of row %d cannot be made; its request ends", row)
                 mask[:] = 0  # nothing may be sampled, which ends this request alone
-        plan.masks = TokenMasks(np.array(rows, np.int32), bits)
+        return TokenMasks(np.array(rows, np.int32), bits)
 
     def settle(self, requests: Sequence[Request | None], tokens: np.ndarray) -> Mapping[int, str]:
         """Move the matchers on."""
@@ -95,27 +102,28 @@ class StructuredParticipant(StageParticipant):
         for index, request in enumerate(requests):
             matcher = self._rows.get(request.row) if request is not None else None
             if matcher is not None and request is not None and not _accepts(matcher, request, int(tokens[index])):
-                errors[index] = f"token {int(tokens[index])} does not follow the request's grammar"
+                errors[index] = f"CORE-E161 token {int(tokens[index])} does not follow the request's grammar"
         return errors
 
     def finish(self, request: Request) -> None:
         """Forget the request."""
         self._compiling.pop(request.handle, None)
         self._ready.pop(request.handle, None)
-        self._rows.pop(request.row, None)
+        row = self._row_of.pop(request.handle, None)
+        if row is not None:
+            del self._rows[row]
 
     def close(self) -> None:
         """Stop compiling."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
+        self._close()
 
-    def _compile(self, grammar: Grammar) -> Future[CompiledGrammar]:
-        known = self._compiled.pop(grammar, None)
-        if known is None or (known.done() and known.exception() is not None):
-            known = self._pool.submit(self._backend.compile, grammar.kind, grammar.value)
-        self._compiled[grammar] = known
-        while len(self._compiled) > CACHED:
-            del self._compiled[next(iter(self._compiled))]
-        return known
+    def _matcher(self, request: Request, job: Job) -> GrammarMatcher:
+        matcher, grammar = job.result().matcher(), request.params.grammar
+        thinking = None if grammar is None else grammar.thinking
+        if thinking is None:
+            return matcher
+        return ThinkingMatcher(matcher, thinking, self._tokenizer(), request.stop_ids)
 
 
 def _accepts(matcher: GrammarMatcher, request: Request, token: int) -> bool:

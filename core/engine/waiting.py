@@ -15,6 +15,7 @@ class WaitingQueue:
         self._policy = policy
         self._heap: list[tuple[tuple[int, ...], int, Request]] = []
         self._size = 0
+        self._held: list[Request] = []
 
     def __len__(self) -> int:
         return self._size
@@ -34,6 +35,17 @@ class WaitingQueue:
         """Remove and return what `peek` shows."""
         self._size -= 1
         return heapq.heappop(self._heap)[2]
+
+    def hold(self) -> None:
+        """Set what `peek` shows aside until `resume`: it cannot be admitted yet, those behind it can."""
+        self._held.append(heapq.heappop(self._heap)[2])
+
+    def resume(self) -> None:
+        """Put everything that was held back where its key wants it."""
+        for request in self._held:
+            if request.status is Status.WAITING:
+                heapq.heappush(self._heap, (self._policy.key(request), request.arrival, request))
+        self._held.clear()
 
     def discard(self) -> None:
         """Account for a request that just ended while it waited; its entry is dropped when it surfaces."""

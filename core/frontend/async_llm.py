@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from core.api.errors import CoreError, EngineError, RequestError
 from core.api.tokenizer import Tokenizer
@@ -14,13 +14,21 @@ from core.config.resolved import EngineConfig, Options
 from core.engine.client import AsyncEngine
 from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs, Stats
 from core.engine.sampling import SamplingParams
-from core.frontend.inputs import Prepared, PromptInput
+from core.frontend.conversation import Conversation
+from core.frontend.inputs import Prepared, PromptInput, as_list
 from core.frontend.model import FrontModel, Resolved
 from core.frontend.outputs import OutputProcessor
+from core.frontend.pausing import Gate, Pausing
+from core.frontend.pooling import PoolingModel, Work
+from core.frontend.pooling_requests import PoolingRequests
+from core.frontend.pooling_results import PoolingOutput, PoolingParams, PoolingRequestOutput
+from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LONG_TEXT = 16384
 """Characters from which on a prompt is tokenised in a thread, so that other requests' tokens keep flowing."""
@@ -35,18 +43,21 @@ class OutputStream:
     def __init__(self, owner: AsyncLLM, request: RequestState, *, delta: bool) -> None:
         self.request_id = request.request_id
         self._owner, self._request, self._delta = owner, request, delta
-        self._news = asyncio.Event()
+        self._fresh = False
+        self._waiter: asyncio.Future[None] | None = None
         self._failure: EngineError | None = None
         self._ended = False
 
     def notify(self) -> None:
         """There is something to take."""
-        self._news.set()
+        self._fresh = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def fail(self, error: EngineError) -> None:
         """The engine is gone; the next read raises."""
         self._failure = error
-        self._news.set()
+        self.notify()
 
     def __aiter__(self) -> OutputStream:
         return self
@@ -54,8 +65,13 @@ class OutputStream:
     async def __anext__(self) -> RequestOutput:
         if self._ended:
             raise StopAsyncIteration
-        await self._news.wait()
-        self._news.clear()
+        if not self._fresh:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        self._fresh = False
         if self._failure is not None:
             self._ended = True
             raise EngineError(self._failure.code, self._failure.message, hint=self._failure.hint)
@@ -69,7 +85,7 @@ class OutputStream:
         self._owner.forget(self._request)
 
 
-class AsyncLLM:
+class AsyncLLM(Pausing):
     """One model, served to many tasks of one event loop.
 
     Args:
@@ -86,6 +102,8 @@ class AsyncLLM:
         self.stats = Stats()
         self.model = FrontModel(resolution, engine.ready, tokenizer)
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
+        self._gate = Gate()
+        self._pooled = PoolingRequests()
         self._streams: dict[int, OutputStream] = {}
         self._calls: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
@@ -149,6 +167,11 @@ class AsyncLLM:
         return self.model.default_params
 
     @property
+    def template_variables(self) -> frozenset[str]:
+        """Names that the model's chat template reads."""
+        return self.model.template_variables
+
+    @property
     def healthy(self) -> bool:
         """Whether the engine lives and moves on."""
         return self._failure is None and self.engine.alive()
@@ -162,7 +185,7 @@ class AsyncLLM:
 
     async def generate(
         self,
-        prompt: PromptInput,
+        prompt: PromptInput | Conversation | GenerationRequest,
         params: SamplingParams | None = None,
         *,
         request_id: str | None = None,
@@ -173,6 +196,7 @@ class AsyncLLM:
         """Yield outputs until the request has finished; closing or cancelling the iterator aborts it.
 
         Args:
+            prompt: A `GenerationRequest` brings everything but `delta` with it.
             params: None takes the model's defaults.
             delta: Yield what is new each time, instead of everything so far.
 
@@ -191,7 +215,7 @@ class AsyncLLM:
 
     async def submit(
         self,
-        prompt: PromptInput,
+        prompt: PromptInput | Conversation | GenerationRequest,
         params: SamplingParams | None = None,
         *,
         request_id: str | None = None,
@@ -201,11 +225,20 @@ class AsyncLLM:
     ) -> OutputStream:
         """Check a request and hand it to the engine; like `generate`, but refusals come before the first read."""
         self._check_alive()
-        prepared = await self._prepare(prompt, params or self.default_params)
-        prepared, priority = self.model.admit(prepared, priority)
+        self.model.check_generates()
+        if isinstance(prompt, GenerationRequest):
+            asked = prompt
+        else:
+            chosen = params or self.default_params
+            asked = GenerationRequest(prompt=prompt, params=chosen, priority=priority, cache_salt=cache_salt)
+        request_id = asked.request_id if request_id is None else request_id
+        prepared, priority = self.model.admit(await self._prepare(asked), asked.priority)
+        await self._gate.passed()
         self._check_alive()
         self._check_room(prepared.params.n)
-        request, messages = self._outputs.add(prepared, request_id=request_id, priority=priority, cache_salt=cache_salt)
+        request, messages = self._outputs.add(
+            prepared, request_id=request_id, priority=priority, cache_salt=asked.cache_salt
+        )
         stream = self._streams[id(request)] = OutputStream(self, request, delta=delta)
         self.listen()
         try:
@@ -217,12 +250,74 @@ class AsyncLLM:
             raise
         return stream
 
+    async def encode(
+        self,
+        prompts: PromptInput | Sequence[PromptInput],
+        pooling_params: PoolingParams | None = None,
+        *,
+        pooling_task: str | None = None,
+    ) -> list[PoolingRequestOutput[PoolingOutput]]:
+        """Return arrays: what the model gives for `embed`, `token_embed`, `classify` or `token_classify`.
+
+        Raises:
+            RequestError: The model cannot do it, or a prompt or parameter cannot be served.
+            EngineError: The engine is gone.
+        """
+        pooler, params = self.model.pooler(), pooling_params or PoolingParams()
+        return await self.pool(pooler.encode(as_list(prompts), params, pooling_task))
+
+    async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
+        """Run pooling work (`PoolingModel`); cancelling it aborts its requests. Raises as `encode`."""
+        self._check_alive()
+        self.model.admit_pooling(work.prompts)
+        await self._gate.passed()
+        self._check_alive()
+        self._check_room(len(work.prompts))
+        self.listen()
+        batch, messages = self._pooled.add(work.prompts, priority=priority, cache_salt=cache_salt)
+        done = asyncio.Event()
+        batch.on_done = done.set
+        try:
+            for message in messages:
+                self.engine.send(message)
+            if messages:
+                await done.wait()
+        except EngineError as error:
+            self._fail(error)
+            raise
+        finally:
+            self._abort(self._pooled.drop(batch))
+        return work.finish(batch.answers())
+
+    @property
+    def pooling(self) -> PoolingModel | None:
+        """What makes vectors of prompts; None if the model generates."""
+        return self.model.pooling
+
+    async def prepare(self, prompt: PromptInput, params: SamplingParams | None = None) -> Prepared:
+        """Return a request as it is before plugins see it and the engine gets it; nothing is sent.
+
+        Raises:
+            RequestError: The request cannot be served as it is.
+        """
+        return await self._prepare(GenerationRequest(prompt=prompt, params=params or self.default_params))
+
     async def abort(self, request_id: str) -> None:
         """End a request; its readers get an output with finish reason `abort`. Unknown ids are ignored."""
         request = self._outputs.get(request_id)
         if request is not None:
             self._abort(self._outputs.abort(request))
             self._notify(request)
+
+    @property
+    def request_ids(self) -> list[str]:
+        """Ids of the generations in flight."""
+        return self._outputs.ids
+
+    @property
+    def in_flight(self) -> int:
+        """Sequences that the engine has."""
+        return len(self._outputs) + len(self._pooled)
 
     def forget(self, request: RequestState) -> None:
         """Nobody reads this request any more: abort it if it runs."""
@@ -265,11 +360,12 @@ class AsyncLLM:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, prompt: PromptInput, params: SamplingParams) -> Prepared:
+    async def _prepare(self, asked: GenerationRequest) -> Prepared:
+        prompt: Any = asked.prompt
         text = prompt.get("prompt") if isinstance(prompt, Mapping) else prompt
-        if isinstance(text, str) and len(text) > _LONG_TEXT:
-            return await asyncio.to_thread(self.model.inputs.prepare, prompt, params)
-        return self.model.inputs.prepare(prompt, params)
+        if isinstance(prompt, Conversation) or (isinstance(text, str) and len(text) > _LONG_TEXT):
+            return await asyncio.to_thread(self.model.prepare, asked)
+        return self.model.prepare(asked)
 
     def _check_alive(self) -> None:
         if self._failure is not None:
@@ -278,9 +374,10 @@ class AsyncLLM:
     def _check_room(self, wanted: int) -> None:
         limits = self.config.options.scheduler
         most = limits.max_num_seqs + limits.max_waiting
-        if len(self._outputs) + wanted > most:
+        live = len(self._outputs) + len(self._pooled)
+        if live + wanted > most:
             raise RequestError(
-                f"the server is busy: {len(self._outputs)} of {most} sequences are running or waiting; try again later",
+                f"the server is busy: {live} of {most} sequences are running or waiting; try again later",
                 code="overloaded",
                 status=503,
             )
@@ -326,6 +423,9 @@ class AsyncLLM:
         if outputs.stats is not None:
             self.stats = outputs.stats
             self.model.plugins.sinks.observe(outputs.stats)
+        if self.model.pooling is not None:
+            self._abort(self._pooled.process(outputs))
+            return
         done = self._outputs.process(outputs)
         self._abort(done.aborts)
         for request in done.changed.values():
@@ -337,9 +437,11 @@ class AsyncLLM:
             return
         self._failure = error
         self._outputs.abort_all()
+        self._pooled.fail_all(error)
         for stream in self._streams.values():
             stream.fail(error)
         self._streams.clear()
+        self._gate.open()
         for future in self._calls.values():
             if not future.done():
                 future.set_exception(EngineError(error.code, error.message, hint=error.hint))

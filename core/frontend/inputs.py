@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
@@ -13,10 +13,55 @@ from core.engine.sampling import SamplingParams
 PromptInput = str | Sequence[int] | Mapping[str, Any]
 """A text, token ids, `{"prompt": text}` or `{"prompt_token_ids": ids}` (then `prompt` may give the text to report).
 
-`{"prompt": text, "add_special_tokens": False}` leaves out what the tokenizer puts around a text.
+`{"prompt": text, "add_special_tokens": False}` leaves out what the tokenizer puts around a text, and `"truncation"`
+(a `Truncation`) cuts a prompt that is too long.
 """
 
-_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "add_special_tokens"})
+_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "add_special_tokens", "truncation"})
+_FOREIGN_KEYS = {
+    "prompt_embeds": "embeddings as a prompt are not accepted",
+    "encoder_prompt": "this model has a decoder only; give the text as 'prompt'",
+    "decoder_prompt": "this model has a decoder only; give the text as 'prompt'",
+    "multi_modal_data": "this model reads text only",
+}
+_CUT_MARGIN = 64
+"""Tokens' worth of text that is kept beyond a cut, so that the cut changes no token that stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truncation:
+    """Cut a prompt that is too long instead of refusing it.
+
+    Attributes:
+        tokens: Most prompt tokens; -1 is as many as leave room for the output.
+        side: Which end is cut off.
+
+    Raises:
+        RequestError: `tokens` is no such number.
+    """
+
+    tokens: int
+    side: Literal["left", "right"] = "left"
+
+    def __post_init__(self) -> None:
+        if type(self.tokens) is not int or (self.tokens < 1 and self.tokens != -1):
+            raise RequestError(
+                f"truncate_prompt_tokens must be at least 1, or -1, got {self.tokens!r}", param="truncate_prompt_tokens"
+            )
+        if self.side not in ("left", "right"):
+            raise RequestError(f"truncation_side must be left or right, got {self.side!r}", param="truncation_side")
+
+
+def truncating(prompt: PromptInput, truncation: Truncation | None) -> PromptInput:
+    """Return a prompt of any form with what may be cut off it."""
+    if truncation is None:
+        return prompt
+    given: Mapping[str, Any]
+    if isinstance(prompt, Mapping):
+        given = prompt
+    else:
+        given = {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": prompt}
+    return {"add_special_tokens": True, **given, "truncation": truncation}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +88,8 @@ class InputProcessor:
         vocab_size: Rows of the model's embedding; ids beyond the tokenizer's own may be valid.
         max_model_len: Longest prompt plus output, in tokens.
         check: Further check of a request's parameters; raises `RequestError`.
+        chars_per_token: Most characters that one token stands for; 0 tokenises texts of any length, None asks the
+            tokenizer.
     """
 
     def __init__(
@@ -52,15 +99,17 @@ class InputProcessor:
         vocab_size: int,
         max_model_len: int,
         check: Callable[[SamplingParams], None] | None = None,
+        chars_per_token: int | None = None,
     ) -> None:
         self._check = check
+        self._chars_per_token = chars_per_token
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
         self.max_model_len = max_model_len
 
     def prepare(self, prompt: PromptInput, params: SamplingParams) -> Prepared:
         """Return the request, ready to be sent. Raises `RequestError`; `param` names what is wrong."""
-        return self.fit(self.prompt(prompt), self.complete(params))
+        return self.fit(self.prompts([prompt], params.max_tokens)[0], self.complete(params))
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
@@ -68,24 +117,83 @@ class InputProcessor:
         """Return the prompt's ids; a text is tokenised with the tokenizer's special tokens around it."""
         return self.prompts([prompt])[0]
 
-    def prompts(self, prompts: Sequence[PromptInput]) -> list[Prompt]:
-        """Return the ids of many prompts; their texts are tokenised together."""
+    def prompts(self, prompts: Sequence[PromptInput], max_tokens: int | None = None) -> list[Prompt]:
+        """Return the ids of many prompts; their texts are tokenised together.
+
+        Args:
+            max_tokens: Room for the output that `Truncation(tokens=-1)` leaves.
+        """
         split = [_split(prompt) for prompt in prompts]
         tokenized = {special: iter(self._tokenized(split, special)) for special in (True, False)}
-        found = [Prompt(text, next(tokenized[special]) if ids is None else list(ids)) for text, ids, special in split]
-        for prompt in found:
-            self.check_length(len(prompt.ids), "prompt")
-            self.check_ids(prompt.ids, "prompt")
+        found = []
+        for one in split:
+            ids = next(tokenized[one.special]) if one.ids is None else list(one.ids)
+            if one.truncation is not None:
+                ids = self.truncated(ids, one.truncation, max_tokens)
+            self.check_length(len(ids), "prompt")
+            self.check_ids(ids, "prompt")
+            found.append(Prompt(one.text, ids))
         return found
 
-    def _tokenized(self, split: Sequence[tuple[str | None, Any, bool]], special: bool) -> list[list[int]]:
-        texts = [text for text, ids, flag in split if ids is None and text is not None and flag is special]
-        return self.tokenize(texts, param="prompt", add_special_tokens=special)
+    def _tokenized(self, split: Sequence[_Given], special: bool) -> list[list[int]]:
+        texts: list[str] = []
+        for one in split:
+            if one.ids is None and one.text is not None and one.special is special:
+                texts += self._readable(one.text, one.truncation)
+        return self.tokenize(texts, param="prompt", add_special_tokens=special, bounded=False)
 
-    def tokenize(self, texts: Sequence[str], *, param: str, add_special_tokens: bool = True) -> list[list[int]]:
-        """Return the ids of each text; one that no tokenization can make fit is refused unread."""
-        for text in texts:
-            self._check_chars(text, param)
+    def _readable(self, text: str, truncation: Truncation | None) -> list[str]:
+        """Return what of a text is worth tokenising."""
+        if truncation is not None:
+            return [self.cut_text(text, truncation)]
+        self.check_chars(len(text), "prompt")
+        return [text]
+
+    def truncated(self, ids: list[int], truncation: Truncation, max_tokens: int | None) -> list[int]:
+        """Return the ids as `truncation` leaves them; the token that begins every prompt stays.
+
+        Raises:
+            RequestError: It asks for more tokens than the model can take.
+        """
+        room = self.max_model_len - max(1, max_tokens or 1)
+        keep = max(1, room) if truncation.tokens == -1 else truncation.tokens
+        if keep >= self.max_model_len:
+            said = f"truncate_prompt_tokens ({keep}) leaves no room for output: the model's length is"
+            raise RequestError(f"{said} {self.max_model_len}", param="truncate_prompt_tokens")
+        if len(ids) <= keep:
+            return ids
+        if truncation.side == "right":
+            return ids[:keep]
+        first = [ids[0]] if ids[0] == self.tokenizer.bos_id and keep > 1 else []
+        return first + ids[len(ids) - keep + len(first) :]
+
+    def cut_text(self, text: str, truncation: Truncation) -> str:
+        """Return the part of a text that matters for `truncated`."""
+        return self.cut_texts([text], truncation)[0]
+
+    def cut_texts(self, texts: Sequence[str], truncation: Truncation) -> list[str]:
+        """Return the pieces of a text that matter for `truncated`, so that the rest is not tokenised at all."""
+        most = self._bound()
+        keep = self.max_model_len if truncation.tokens == -1 else truncation.tokens
+        if most is None:
+            return list(texts)
+        room, right = (keep + _CUT_MARGIN) * most, truncation.side == "right"
+        found: list[str] = []
+        for text in texts if right else reversed(texts):
+            if len(text) > room:
+                text = text[:room] if right else text[len(text) - room :]
+            room -= len(text)
+            found.append(text)
+            if room <= 0:
+                break
+        return found if right else found[::-1]
+
+    def tokenize(
+        self, texts: Sequence[str], *, param: str, add_special_tokens: bool = True, bounded: bool = True
+    ) -> list[list[int]]:
+        """Return the ids of each text; with `bounded`, one that no tokenization can make fit is refused unread."""
+        for text in texts if bounded else ():
+            self.check_chars(len(text), param)
         try:
             return self.tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens) if texts else []
         except UnicodeEncodeError as error:
@@ -98,14 +206,22 @@ class InputProcessor:
         if tokens >= self.max_model_len:
             raise _too_long(self.max_model_len, f"your {param} resulted in {tokens} tokens", param, param)
 
-    def _check_chars(self, text: str, param: str) -> None:
-        if len(text) <= self.max_model_len:
+    def check_chars(self, chars: int, param: str) -> None:
+        """Refuse a text that cannot fit, however it is tokenised."""
+        if chars <= self.max_model_len:
             return  # the bound needs a look at the whole vocabulary, once; most requests never ask for it
-        most = getattr(self.tokenizer, "max_token_chars", None)  # beyond the protocol: without it there is no bound
-        if most is not None and len(text) > self.max_model_len * most:
-            least = -(-len(text) // most)
-            said = f"your {param} of {len(text)} characters has at least {least} tokens"
+        most = self._bound()
+        if most is not None and chars > self.max_model_len * most:
+            least = -(-chars // most)
+            said = f"your {param} of {chars} characters has at least {least} tokens"
             raise _too_long(self.max_model_len, said, param, param)
+
+    def _bound(self) -> int | None:
+        """Return the most characters that a token stands for; None where there is no bound."""
+        if self._chars_per_token is not None:
+            return self._chars_per_token or None
+        found: int | None = getattr(self.tokenizer, "max_token_chars", None)  # beyond the protocol
+        return found
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
@@ -140,7 +256,8 @@ class InputProcessor:
 
     def stop_ids(self, params: SamplingParams) -> list[int]:
         """Return the ids that end the output."""
-        eos = () if params.ignore_eos else self.tokenizer.eos_ids
+        # A grammar says itself where the text ends, and leaves no other way on.
+        eos = () if params.ignore_eos and params.grammar is None else self.tokenizer.eos_ids
         return list(dict.fromkeys([*eos, *params.stop_token_ids]))
 
     def _bad_word(self, word: str) -> list[list[int]]:
@@ -169,23 +286,55 @@ class InputProcessor:
                 )
 
 
-def _split(prompt: Any) -> tuple[str | None, Any, bool]:
-    """Return text and ids of any form of prompt, either of them None, and whether a text gets special tokens."""
-    special = True
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A prompt taken apart: a text or ids, whether a text gets special tokens, and what may be cut off."""
+
+    text: str | None
+    ids: Sequence[Any] | None
+    special: bool = True
+    truncation: Truncation | None = None
+
+
+def as_list(prompts: Any) -> list[PromptInput]:
+    """Return one prompt or many as a list; a list of integers is one prompt. Raises `RequestError`."""
+    if isinstance(prompts, (str, Mapping)):
+        return [prompts]
+    if not isinstance(prompts, Sequence):
+        raise RequestError(f"prompts must be a text or a list, got {type(prompts).__name__}", param="prompt")
+    one = bool(prompts) and isinstance(prompts[0], int)
+    return [prompts] if one else list(prompts)
+
+
+def _split(prompt: Any) -> _Given:
+    """Return the parts of any form of prompt."""
     if isinstance(prompt, Mapping):
-        text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
-        special = prompt.get("add_special_tokens") is not False
-        unknown = sorted(map(str, set(prompt) - _PROMPT_KEYS))
-        if unknown or (text is None and ids is None):
-            got = f", not {', '.join(unknown)}" if unknown else ""
-            raise RequestError(f"a prompt object has 'prompt' or 'prompt_token_ids'{got}", param="prompt")
+        given = _from_object(prompt)
+    elif isinstance(prompt, str):
+        given = _Given(prompt, None)
     else:
-        text, ids = (prompt, None) if isinstance(prompt, str) else (None, prompt)
-    if text is not None and not isinstance(text, str):
-        raise RequestError(f"prompt must be a text, got {type(text).__name__}", param="prompt")
-    if (text is None or ids is not None) and not isinstance(ids, (list, tuple)):
-        raise RequestError(f"prompt must be a text or a list of token ids, got {type(ids).__name__}", param="prompt")
-    return text, ids, special
+        given = _Given(None, prompt)
+    if given.text is not None and not isinstance(given.text, str):
+        raise RequestError(f"prompt must be a text, got {type(given.text).__name__}", param="prompt")
+    if (given.text is None or given.ids is not None) and not isinstance(given.ids, (list, tuple)):
+        got = type(given.ids).__name__
+        raise RequestError(f"prompt must be a text or a list of token ids, got {got}", param="prompt")
+    return given
+
+
+def _from_object(prompt: Mapping[str, Any]) -> _Given:
+    for name, why in _FOREIGN_KEYS.items():
+        if prompt.get(name) is not None:
+            raise RequestError(f"{name}: {why}", param="prompt")
+    text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
+    unknown = sorted(map(str, set(prompt) - _PROMPT_KEYS - set(_FOREIGN_KEYS)))
+    if unknown or (text is None and ids is None):
+        got = f", not {', '.join(unknown)}" if unknown else ""
+        raise RequestError(f"a prompt object has 'prompt' or 'prompt_token_ids'{got}", param="prompt")
+    truncation = prompt.get("truncation")
+    if not isinstance(truncation, Truncation | None):
+        raise RequestError("truncation must be a Truncation", param="prompt")
+    return _Given(text, ids, prompt.get("add_special_tokens") is not False, truncation)
 
 
 def _too_long(limit: int, said: str, param: str, remedy: str) -> RequestError:

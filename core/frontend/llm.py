@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from core.api.errors import CoreError, EngineError, RequestError
 from core.api.tokenizer import Tokenizer
@@ -15,16 +15,21 @@ from core.engine.client import SyncEngine
 from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs
 from core.engine.profile import Profile, Timer, untimed
 from core.engine.sampling import SamplingParams
-from core.frontend.inputs import Prepared, PromptInput
+from core.frontend.conversation import conversation_of
+from core.frontend.inputs import Prepared, PromptInput, as_list
 from core.frontend.model import FrontModel, Resolved
 from core.frontend.outputs import OutputProcessor
+from core.frontend.pooling import PoolingModel, Work
+from core.frontend.pooling_calls import PoolingCalls, run_pooling
+from core.frontend.pooling_requests import PoolingRequests
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 
 Conversation = Sequence[Mapping[str, Any]]
+T = TypeVar("T")
 
 
-class LLM:
+class LLM(PoolingCalls):
     """One model for offline use.
 
     Example:
@@ -63,6 +68,7 @@ class LLM:
         self.model = FrontModel(resolution, engine.ready)
         self._engine: SyncEngine | None = engine
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
+        self._pooled = PoolingRequests()
         self._numbers = count(1)
         self._time(untimed)
 
@@ -100,7 +106,8 @@ class LLM:
             RequestError: A prompt or parameter cannot be served; nothing was run.
             EngineError: The engine failed.
         """
-        many = _as_list(prompts)
+        self.model.check_generates()
+        many = as_list(prompts)
         params = _spread("sampling_params", sampling_params, self.default_params, len(many))
         priorities = _spread("priority", priority, 0, len(many))
         complete = {id(one): self.model.inputs.complete(one) for one in params}
@@ -120,13 +127,16 @@ class LLM:
         use_tqdm: bool = False,
         **template: Any,
     ) -> list[RequestOutput]:
-        """Answer one conversation or many; `template` as for `ChatTemplate.render` (`tools`, ...)."""
+        """Answer one conversation or many.
+
+        Args:
+            template: Fields of `Conversation` (`tools`, `continue_final_message`, ...), `chat_template`, and variables
+                of the template.
+        """
+        self.model.check_generates()
         single = not messages or isinstance(messages[0], Mapping)
         conversations = [cast(Conversation, messages)] if single else cast("Sequence[Conversation]", messages)
-        texts = [self.model.chat_text(conversation, **template) for conversation in conversations]
-        prompts: list[PromptInput] = [
-            {"prompt": text, "prompt_token_ids": self.model.chat_tokens(text)} for text in texts
-        ]
+        prompts = [self.model.chat_prompt(conversation_of(one, template)) for one in conversations]
         return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def call(self, method: str, *args: Any) -> Any:
@@ -223,6 +233,23 @@ class LLM:
             engine.send(Abort(done.aborts))
         return sum(request.finished for request in done.changed.values())
 
+    def _pooler(self) -> PoolingModel:
+        self._running()
+        return self.model.pooler()
+
+    def _pool(self, work: Work[T], *, shown: bool) -> list[T]:
+        engine = self._running()
+        self.model.admit_pooling(work.prompts)
+        room = self.config.options.scheduler.max_waiting
+        with _progress(len(work.prompts), shown=shown) as advance:
+
+            def observe(outputs: Outputs, finished: int) -> None:
+                if outputs.stats is not None:
+                    self.model.plugins.sinks.observe(outputs.stats)
+                advance(finished)
+
+            return run_pooling(engine, self._pooled, work, room, observe)
+
     def _abandon(self, engine: SyncEngine) -> None:
         """Leave the engine without work, so that it can be used again after an interrupt."""
         handles = [sequence.handle for request in self._outputs.abort_all() for sequence in request.sequences]
@@ -230,15 +257,6 @@ class LLM:
             engine.send(Abort(handles))
         except EngineError:
             return  # it is gone; the error under way says why
-
-
-def _as_list(prompts: Any) -> list[PromptInput]:
-    if isinstance(prompts, (str, Mapping)):
-        return [prompts]
-    if not isinstance(prompts, Sequence):
-        raise RequestError(f"prompts must be a text or a list, got {type(prompts).__name__}", param="prompt")
-    one = bool(prompts) and isinstance(prompts[0], int)
-    return [prompts] if one else list(prompts)
 
 
 def _spread(name: str, given: Any, default: Any, size: int) -> list[Any]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -90,6 +91,11 @@ class OutputProcessor:
         self._live.update({sequence.handle: (request, sequence) for sequence in sequences})
         return request, messages
 
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the requests in flight."""
+        return list(self._requests)
+
     def get(self, request_id: str) -> RequestState | None:
         """Return the request of that id, if it is in flight."""
         return self._requests.get(request_id)
@@ -118,9 +124,11 @@ class OutputProcessor:
                 self._live[handle][0].score_prompt(positions, self._reader)
         ends = {end.handle: end for end in outputs.finished}
         for position, handle, token, last in _tokens(outputs):
-            if handle in self._live:
-                self._guard_push(outputs, position, handle, token, ends.get(handle) if last else None, done)
-                self._touch_times(handle, now)
+            live = self._live.get(handle)
+            if live is not None:
+                end = ends.get(handle) if last else None
+                _touch_times(live[0].metrics, now)
+                self._guard_push(live, outputs, position, token, end, done)
         for end in outputs.finished:
             self._finish(end, done)
         return done
@@ -144,10 +152,16 @@ class OutputProcessor:
                     request.num_cached_tokens = started.cached_tokens
 
     def _guard_push(
-        self, outputs: Outputs, position: int, handle: int, token: int, end: Finished | None, done: Processed
+        self,
+        live: tuple[RequestState, SequenceState],
+        outputs: Outputs,
+        position: int,
+        token: int,
+        end: Finished | None,
+        done: Processed,
     ) -> None:
         """Take in one token; whatever goes wrong with it ends this request alone."""
-        request, sequence = self._live[handle]
+        request, sequence = live
         done.changed[id(request)] = request
         try:
             self._push(sequence, outputs, position, token, end)
@@ -155,8 +169,8 @@ class OutputProcessor:
             _break(request, sequence, error)
         if sequence.finish_reason is not None:
             if end is None:
-                done.aborts.append(handle)
-            self._end(handle, sequence.finish_reason)
+                done.aborts.append(sequence.handle)
+            self._end(sequence.handle, sequence.finish_reason)
 
     def _push(self, sequence: SequenceState, outputs: Outputs, position: int, token: int, end: Finished | None) -> None:
         scores = outputs.logprobs.get(position)
@@ -165,22 +179,19 @@ class OutputProcessor:
         by_token = end is not None and end.reason == "stop"
         sequence.push(token, logprobs, silent=by_token and not params.include_stop_str_in_output)
 
-    def _touch_times(self, handle: int, now: float) -> None:
-        if handle in self._live:
-            metrics = self._live[handle][0].metrics
-            metrics.setdefault("first_token_time", now)
-            metrics["last_token_time"] = now
-
     def _finish(self, end: Finished, done: Processed) -> None:
         if end.handle in self._live:
             request = self._live[end.handle][0]
             done.changed[id(request)] = request
-            self._end(end.handle, end.reason, stop_id=end.stop_id, error=end.error)
+            self._end(end.handle, end.reason, end)
 
-    def _end(self, handle: int, reason: str, *, stop_id: int | None = None, error: str | None = None) -> None:
+    def _end(self, handle: int, reason: str, end: Finished | None = None) -> None:
         request, sequence = self._live.pop(handle)
         try:
-            sequence.finish(reason, stop_id=stop_id, error=error)
+            if end is None:
+                sequence.finish(reason)
+            else:
+                sequence.finish(reason, stop_id=end.stop_id, error=end.error, param=end.param)
         except Exception as failure:
             _break(request, sequence, failure)
         if request.finished:
@@ -188,6 +199,11 @@ class OutputProcessor:
             del self._requests[request.request_id]
             if self._on_finished is not None:
                 self._on_finished(request)
+
+
+def _touch_times(metrics: dict[str, Any], now: float) -> None:
+    metrics.setdefault("first_token_time", now)
+    metrics["last_token_time"] = now
 
 
 def _break(request: RequestState, sequence: SequenceState, error: Exception) -> None:

@@ -34,17 +34,18 @@ class FrontPlugins:
         logits = [cast(LogitsSpec, spec) for _, spec in active.specs(ARGUMENTS)] if active else []
         self._arguments = frozenset(name for spec in logits for name in spec.args)
         self._checks = _checks(active) if active else []
-        has_grammars = active is not None and active.has(GRAMMARS)
-        self._grammars = cast(StructuredOutputSpec, active.spec(GRAMMARS)).grammars if active and has_grammars else None
+        backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active else []
+        self._grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
 
     def check(self, params: SamplingParams) -> None:
         """Refuse arguments that no plugin reads or that one cannot use. Raises `RequestError`."""
         if params.extra_args:
             self._check_arguments(params.extra_args)
-        if params.grammar is not None and params.grammar.kind not in (self._grammars or ()):
+        grammar = params.grammar
+        if grammar is not None and grammar.kind not in self._grammars:
             known = f"supported: {', '.join(sorted(self._grammars))}" if self._grammars else "start with a backend"
-            text = f"grammars of kind '{params.grammar.kind:.40}' are not supported here; {known}"
-            raise RequestError(text, param="grammar", code="unsupported_parameter")
+            text = f"grammars of kind '{grammar.kind:.40}' are not supported here; {known}"
+            raise RequestError(text, param=grammar.param, code="unsupported_parameter")
 
     def request(self, ids: list[int], params: SamplingParams, priority: int) -> tuple[SamplingParams, int]:
         """Return a request's parameters and priority after every plugin's changes.

@@ -28,6 +28,7 @@ class CompletionOutput:
         finish_reason: `stop`, `length`, `abort`, `error`, or None while it runs.
         stop_reason: The stop text or stop token id that ended it, if one did.
         error: What went wrong, when finish_reason is `error`.
+        error_param: Field of the request that is at fault, when the error is the client's mistake.
     """
 
     index: int
@@ -38,6 +39,7 @@ class CompletionOutput:
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     error: str | None = None
+    error_param: str | None = None
 
     def finished(self) -> bool:
         """Whether this sequence has ended."""

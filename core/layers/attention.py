@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from core.api.attention import AttentionLayer, AttentionSite
+    from core.api.attention import AttentionLayer, AttentionSite, EncoderLayer
     from core.api.models import StepInputs
 
 
@@ -39,3 +39,19 @@ class AttentionModule:
         plan = step.plan
         self._write(k, v, self.kv, plan)
         return self._forward(q, self.kv, plan)
+
+
+class EncoderModule:
+    """Attends within the prompts of a step; nothing is kept.
+
+    Attributes:
+        site: Which layer this is, and its geometry.
+    """
+
+    def __init__(self, site: AttentionSite, layer: EncoderLayer) -> None:
+        self.site = site
+        self._forward = layer.forward
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
+        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`."""
+        return self._forward(q, k, v, step.plan)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from core.api.attention import AttentionSite
-from core.api.errors import CheckpointError
+from core.api.errors import CheckpointError, PluginError
 from core.api.quantization import LayerSite
-from core.layers.attention import AttentionModule
+from core.layers.attention import AttentionModule, EncoderModule
 from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, QuantLayer
 from core.layers.norm import LayerNorm, RMSNorm, norm_group
@@ -139,6 +139,25 @@ class Builder:
         module = AttentionModule(site, self._wrapped(site, self._backend.layer(site)))
         self.attentions.append(module)
         return module
+
+    def encoder_attention(
+        self, layer: int, *, num_heads: int, num_kv_heads: int, head_dim: int, scale: float, window: int | None = None
+    ) -> EncoderModule:
+        """Return attention within the prompts of a step.
+
+        Raises:
+            PluginError: CORE-P110, the attention backend has none, although it was chosen for such a model.
+        """
+        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window)
+        encoder = getattr(self._backend, "encoder", None)
+        if encoder is None:
+            kind = type(self._backend).__name__
+            raise PluginError(
+                "CORE-P110",
+                f"the model needs bidirectional attention, which {kind} lacks.",
+                hint="The model's shape must name 'bidirectional' among its features.",
+            )
+        return EncoderModule(site, self._wrapped(site, encoder(site)))
 
     def _store(
         self,

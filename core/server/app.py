@@ -12,6 +12,9 @@ from starlette.responses import Response
 
 from core import __version__
 from core.config.resolved import Options
+from core.server.admin.routes import admin_routes
+from core.server.anthropic.routes import message_routes
+from core.server.dialect import OPENAI
 from core.server.errors import as_api_error
 from core.server.gate import Gate
 from core.server.health import HealthRoutes
@@ -21,9 +24,16 @@ from core.server.openai.chat import ChatRoute
 from core.server.openai.completions import CompletionRoute
 from core.server.openai.models import ModelRoutes
 from core.server.openai.protocol import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from core.server.openai.rendering import RenderRoutes
+from core.server.openai.responses.routes import response_routes
 from core.server.openai.tokenize import TokenizeRoutes
+from core.server.openai.tokenizer_info import TokenizerInfoRoute
 from core.server.parsing import AnswerParser
 from core.server.plugged import PluggedEndpoint, PluggedRoute
+from core.server.pooling.routes import Route, generating, pooling_routes
+from core.server.resume.layer import ResumeLayer
+from core.server.resume.routes import StreamRoutes
+from core.server.resume.store import StreamStore
 from core.server.state import ServerState
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -53,6 +63,7 @@ def create_app(
     app = FastAPI(title="core", version=__version__, docs_url=None, redoc_url=None)
     app.state.core = state
     _add_routes(app, state)
+    _add_resume(app, state)
     for route in plugged:
         app.add_api_route(
             route.path,
@@ -68,17 +79,51 @@ def create_app(
 
 def _add_routes(app: FastAPI, state: ServerState) -> None:
     health, models, tokens = HealthRoutes(state), ModelRoutes(state), TokenizeRoutes(state)
-    _add(app, "POST", "/v1/chat/completions", ChatRoute(state).__call__, ChatBody)
-    _add(app, "POST", "/v1/completions", CompletionRoute(state).__call__, CompletionBody)
+    texts: list[Route] = [
+        ("POST", "/v1/chat/completions", ChatRoute(state).__call__, ChatBody),
+        ("POST", "/v1/completions", CompletionRoute(state).__call__, CompletionBody),
+    ]
+    texts += [*response_routes(state), *message_routes(state), *_render_routes(state)]
+    for route in (*generating(state, texts), *pooling_routes(state)):
+        _add(app, *route)
     _add(app, "GET", "/v1/models", models.list)
     _add(app, "GET", "/v1/models/{model:path}", models.one)
     _add(app, "POST", "/tokenize", tokens.tokenize, TokenizeBody)
     _add(app, "POST", "/detokenize", tokens.detokenize, DetokenizeBody)
+    _add(app, "GET", "/tokenizer_info", TokenizerInfoRoute(state).__call__)
     _add(app, "GET", "/health", health.health)
+    for method in ("GET", "POST"):
+        _add(app, method, "/ping", health.health)
     _add(app, "GET", "/ready", health.ready)
+    _add(app, "GET", "/load", health.load)
     _add(app, "GET", "/version", health.version)
     _add(app, "GET", "/metrics", health.metrics)
     _add(app, "GET", "/core/plugins", health.plugins)
+    for route in admin_routes(state):
+        state.admin_paths.add(route.path)
+        _add(app, *route)
+
+
+def _render_routes(state: ServerState) -> list[Route]:
+    rendering = RenderRoutes(state)
+    return [
+        ("POST", "/apply-template", rendering.template, ChatBody),
+        ("POST", "/v1/chat/completions/render", rendering.chat, ChatBody),
+        ("POST", "/v1/completions/render", rendering.completion, CompletionBody),
+    ]
+
+
+def _add_resume(app: FastAPI, state: ServerState) -> None:
+    """Add what continues streams; the list of all of them is the admin's, as an id is all it takes to read one."""
+    server = state.options.server
+    state.streams = StreamStore(server.resume_seconds, server.resume_bytes) if server.resume_seconds else None
+    streams = StreamRoutes(state.streams)
+    state.admin_paths.add("/v1/streams")
+    _add(app, "GET", "/v1/streams", streams.list)
+    _add(app, "GET", "/v1/stream/{name}", streams.read)
+    _add(app, "DELETE", "/v1/stream/{name}", streams.delete)
+    if state.streams is not None:
+        app.add_middleware(ResumeLayer, store=state.streams)
 
 
 def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint, body: type[BaseModel] | None = None) -> None:
@@ -107,4 +152,5 @@ def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _render(request: Request, error: Exception) -> Response:
-    return as_api_error(error).response()
+    state: ServerState = request.app.state.core
+    return state.dialects.get(request.url.path, OPENAI).response(as_api_error(error))

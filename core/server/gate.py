@@ -10,9 +10,11 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core.server.auth import KeyCheck
+from core.server.auth import KeyCheck, is_local
+from core.server.dialect import OPENAI
 from core.server.errors import ClientGoneError, as_api_error, log_unexpected
 from core.server.state import ServerState
+from core.server.streaming import SHORT_CUT
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +35,11 @@ class Gate:
     def __init__(self, app: ASGIApp, state: ServerState) -> None:
         self._app = app
         self._state = state
-        self._keys = KeyCheck(state.options.server.api_key)
-        self._log = state.options.server.log_requests
+        server = state.options.server
+        self._keys = KeyCheck(
+            server.api_key, server.admin_api_key, admin_paths=state.admin_paths, local=is_local(server)
+        )
+        self._log = server.log_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; whatever goes wrong inside is answered here."""
@@ -52,13 +57,15 @@ class Gate:
             refusal = self._keys.check(scope["path"], scope["headers"])
             if refusal is not None:
                 raise refusal
+            scope[SHORT_CUT] = send
             await self._app(scope, receive, answer.send)
         except ClientGoneError:
             answer.status = answer.status or CLIENT_GONE
         except Exception as error:
             log_unexpected(error)
             if answer.status is None:
-                await as_api_error(error).response()(scope, receive, answer.send)
+                dialect = self._state.dialects.get(scope["path"], OPENAI)
+                await dialect.response(as_api_error(error))(scope, receive, answer.send)
         finally:
             self._count(scope, answer, time.perf_counter() - started)
 

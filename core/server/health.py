@@ -1,4 +1,4 @@
-"""Probes and self-description: /health, /ready, /version, /metrics, /core/plugins."""
+"""Probes and self-description: /health, /ping, /ready, /load, /version, /metrics, /core/plugins."""
 
 from __future__ import annotations
 
@@ -26,11 +26,20 @@ class HealthRoutes:
 
     async def ready(self, request: Request) -> Response:
         """Readiness: 200 while new generations are taken, else 503."""
-        if self._state.ready:
+        state = self._state
+        if state.ready:
             return _json({"status": "ready"})
-        draining = self._state.lifecycle.draining
-        message = "The server is shutting down." if draining else "The engine is not available."
-        raise ApiError(503, message, code="draining" if draining else "engine")
+        if state.lifecycle.draining:
+            raise ApiError(503, "The server is shutting down.", code="draining")
+        if state.llm.healthy:
+            raise ApiError(503, "The server is paused; its requests wait.", code="paused")
+        raise ApiError(503, "The engine is not available.", code="engine")
+
+    async def load(self, request: Request) -> Response:
+        """Return how many generations are in flight, and how many the engine runs and keeps waiting."""
+        stats = self._state.llm.stats
+        load = {"server_load": len(self._state.lifecycle.work), "running": stats.running, "waiting": stats.waiting}
+        return _json(load)
 
     async def version(self, request: Request) -> Response:
         """Return the version of core."""

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from core.api.tokenizer import Tokenizer
 from core.engine.messages import Stats
 from core.engine.sampling import SamplingParams
+from core.frontend.inputs import Prepared
+from core.frontend.pausing import PauseMode
 from core.frontend.results import RequestOutput
 
 Prompt = str | dict[str, Any]
@@ -22,6 +24,8 @@ class ServedLLM(Protocol):
         max_model_len: Longest prompt plus output, in tokens.
         stats: Latest counters and gauges of the engine.
         healthy: Whether the engine lives and moves on.
+        paused: Whether new requests are held back.
+        request_ids: Ids of the requests in flight.
     """
 
     @property
@@ -38,6 +42,12 @@ class ServedLLM(Protocol):
 
     @property
     def healthy(self) -> bool: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+    @property
+    def request_ids(self) -> list[str]: ...
 
     def generate(
         self,
@@ -66,6 +76,22 @@ class ServedLLM(Protocol):
         Raises:
             RequestError: The template refuses the messages, or they are too long.
         """
+        ...
+
+    async def prepare(self, prompt: Prompt, params: SamplingParams) -> Prepared:
+        """Return a request with its token ids and settled limits; nothing is sent. Raises `RequestError`."""
+        ...
+
+    async def abort(self, request_id: str) -> None:
+        """End a request; its reader gets an output with finish reason `abort`. Unknown ids are ignored."""
+        ...
+
+    async def pause_generation(self, mode: PauseMode = "abort", *, clear_cache: bool = True) -> None:
+        """Hold new requests back, and return once the engine rests (see `AsyncLLM`)."""
+        ...
+
+    async def resume_generation(self) -> None:
+        """Let requests pass again."""
         ...
 
     async def call(self, method: str, *args: Any) -> Any: ...

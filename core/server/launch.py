@@ -16,12 +16,12 @@ from fastapi import FastAPI
 from core.api.descriptors import ToolParserSpec
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import Options
+from core.frontend.request import model_defaults
 from core.phases import phase, report
 from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
-from core.server.openai.params import model_defaults
 from core.server.parsing import answer_parser
 from core.server.plugged import RouteTable
 from core.server.supervisor import Supervisor, signals_to
@@ -95,6 +95,8 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     llm.listen()  # an engine that nobody listens to counts as silent, long before the first request
     try:
         with phase("application"):
+            if parser is not None:  # a checkpoint that it cannot go by is refused now, not at the first request
+                parser.make(parser.context(tokenizer, [], []))
             app = create_app(
                 llm,
                 options,

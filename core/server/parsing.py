@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from core.api.descriptors import ToolParserSpec
-from core.api.parsers import OutputParser, ParseEvent, ParserContext, Text
+from core.api.parsers import OutputParser, ParseEvent, ParserContext, Text, ThinkingTags
+from core.api.tokenizer import Tokenizer
+from core.server.marked import MarkedFactory
 
 TOOLS, REASONING = "tools", "reasoning"
 
 Factory = Callable[[ParserContext], OutputParser]
+
+DEFAULT_CALL_ID = ToolParserSpec.call_id
+
+_THINK = "<think>"
+_TAIL_TOKENS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +29,43 @@ class AnswerParser:
     Attributes:
         make: Called with the request's context.
         special_tokens: The special tokens must stay in the text, because tags are among them.
+        call_id: How ids of calls are written; see `ToolParserSpec.call_id`.
+        thinking: Says where the thinking of an answer is; None when nobody knows.
     """
 
     make: Factory
     special_tokens: bool = False
+    call_id: str = DEFAULT_CALL_ID
+    thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
+
+    def id_of(self, name: str, number: int) -> str:
+        """Return the id of a call, the `number`-th of the conversation, counted from 0."""
+        return self.call_id.format(name=name, number=number, random=uuid.uuid4().hex)
+
+    def context(
+        self,
+        tokenizer: Tokenizer,
+        prompt_ids: Sequence[int],
+        tools: Sequence[Mapping[str, Any]],
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> ParserContext:
+        """Return what `make` needs for the answers to a prompt.
+
+        Args:
+            tools: What the model may call; a call of a tool that nobody offered is text.
+            template_kwargs: The request's own template variables, which may switch the thinking off.
+        """
+        # Templates of thinking models may open the block themselves; the output then starts inside it.
+        tail = tokenizer.decode(prompt_ids[-_TAIL_TOKENS:], skip_special_tokens=False)
+        return ParserContext(
+            tools,
+            in_reasoning=tail.rstrip().endswith(_THINK),
+            thinks=_thinks(template_kwargs),
+            reads=frozenset({TOOLS, REASONING} if tools else {REASONING}),
+            tokenizer=tokenizer,
+            response_template=getattr(tokenizer, "response_template", None),  # tokenizers of plugins may know of none
+            prompt_ids=prompt_ids,
+        )
 
 
 class Staged:
@@ -57,10 +99,21 @@ def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser:
     if not chosen:
         return None
     special = any(spec.special_tokens for spec, _ in chosen)
-    if len(chosen) == 2:
-        return AnswerParser(_staged(chosen[0][1], chosen[1][1]), special)
-    only = chosen[0][1]
-    return AnswerParser(only if tool_parser else _reading(only, REASONING), special)
+    make = _staged(chosen[0][1], chosen[1][1]) if len(chosen) == 2 else chosen[0][1]
+    if len(chosen) == 1 and not tool_parser:
+        make = _reading(make, REASONING)
+    knows = getattr(chosen[-1][1], "thinking", None)  # an optional part: see `core.api.KnowsThinking`
+    return AnswerParser(MarkedFactory(make) if special else make, special, chosen[0][0].call_id, knows)
+
+
+def calls_before(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many calls a conversation holds."""
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
+
+
+def _thinks(template_kwargs: Mapping[str, Any] | None) -> bool:
+    """Whether a request's template variables let the model think, which they do unless they say that it must not."""
+    return all((template_kwargs or {}).get(name) is not False for name in ("enable_thinking", "thinking"))
 
 
 def _reading(parser: Factory, what: str) -> Factory:

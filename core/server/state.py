@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.errors import EngineError
 from core.config.resolved import Options
+from core.server.body import ignored_fields
+from core.server.dialect import Dialect
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
 from core.server.parsing import AnswerParser
+from core.server.resume.store import StreamStore
+
+RENDER_THREADS = 2
 
 
 @dataclass(slots=True)
@@ -54,7 +60,12 @@ class ServerState:
         parser: Reads tool calls and reasoning in chat output, if one was chosen.
         defaults: Sampling parameters used where a request leaves them out.
         reports: How the plugins were selected, as plain data.
+        admin_paths: Paths that need the admin scope.
+        dialects: Paths whose errors are said in another way than OpenAI's.
+        streams: Events of resumable streams, if the server keeps them.
+        shown: What clients called their answers, by the engine's name, of generations in flight.
         pending: Sequences handed to the engine that have not produced a token.
+        renderers: Threads for slow chat templates, which wait for each other only.
     """
 
     llm: ServedLLM
@@ -64,19 +75,39 @@ class ServerState:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     reports: Sequence[Any] = ()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    dialects: dict[str, Dialect] = field(default_factory=dict)
+    admin_paths: set[str] = field(default_factory=set)
+    streams: StreamStore | None = None
+    shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     pending: int = 0
+    renderers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="core-render")
+    )
 
     @property
     def ready(self) -> bool:
         """Whether new generations are taken."""
-        return self.llm.healthy and not self.lifecycle.draining
+        return self.llm.healthy and not self.lifecycle.draining and not self.llm.paused
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served. Raises `ApiError` 404."""
         if name is not None and name != self.llm.model_name:
             message = f"The model '{name[:200]}' does not exist here; this server has '{self.llm.model_name}'."
             raise ApiError(404, message, param="model", code="model_not_found")
+
+    def unread_fields(self, fields: Mapping[str, Any], known: Iterable[str]) -> dict[str, str]:
+        """Return the header that names the fields of a body which have no effect, or nothing.
+
+        Raises:
+            ApiError: 400, there are some and `--strict-fields` refuses them.
+        """
+        headers = ignored_fields(dict(fields), known)
+        if headers and self.options.server.strict_fields:
+            first = headers["x-core-ignored-fields"].partition(",")[0]
+            message = f"{first}: this server knows no such field, or cannot act on it (--strict-fields)."
+            raise ApiError(400, message, param=first, code="unknown_field")
+        return headers
 
     def admit(self, sequences: int) -> None:
         """Refuse what cannot be taken now, before any work is done for it. Raises `ApiError` 503."""

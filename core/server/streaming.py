@@ -7,15 +7,17 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from core.api.errors import EngineError
+from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
 from core.server.state import Lifecycle
 
-DONE = b"data: [DONE]\n\n"
+SHORT_CUT = "core.send"
+"""Key of the scope: where the body of a stream goes. The layers in between look at the head only, yet cost as much."""
+
 _EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -27,7 +29,7 @@ class Job(Protocol):
         ...
 
     def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield encoded events as they come, without the final `[DONE]`."""
+        """Yield encoded events as they come, without what the dialect puts at the end."""
         ...
 
 
@@ -35,9 +37,20 @@ class JobResponse(Response):
     """Runs a job while it watches the connection; the job is cancelled when the client goes or the server stops.
 
     Errors before the first byte are raised (and become an HTTP status); later ones become an `error` event.
+
+    Args:
+        dialect: How errors and the end of a stream are said.
     """
 
-    def __init__(self, lifecycle: Lifecycle, job: Job, *, stream: bool, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        job: Job,
+        *,
+        stream: bool,
+        headers: Mapping[str, str],
+        dialect: Dialect = OPENAI,
+    ) -> None:
         # No `super().__init__`: it would announce the length of a body that does not exist yet.
         self.status_code = 200
         self.media_type = "text/event-stream" if stream else "application/json"
@@ -46,9 +59,10 @@ class JobResponse(Response):
         self._lifecycle = lifecycle
         self._job = job
         self._streams = stream
+        self._dialect = dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        work = self._stream(send) if self._streams else self._whole(send)
+        work = self._stream(send, scope.get(SHORT_CUT, send)) if self._streams else self._whole(send)
         await until_gone(self._lifecycle, receive, work)
 
     async def _whole(self, send: Send) -> None:
@@ -61,7 +75,7 @@ class JobResponse(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _stream(self, send: Send) -> None:
+    async def _stream(self, send: Send, write: Send) -> None:
         async with aclosing(self._job.events()) as events:
             try:
                 data = await anext(events)
@@ -70,23 +84,23 @@ class JobResponse(Response):
                 raise
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+                await write({"type": "http.response.body", "body": data, "more_body": True})
                 async for data in events:
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-                last = DONE
+                    await write({"type": "http.response.body", "body": data, "more_body": True})
+                last = self._dialect.end
             except asyncio.CancelledError:
                 if not self._lifecycle.stopped:
                     raise
-                last = error_event(_stopping()) + DONE
+                last = self._dialect.failed(_stopping())
             except Exception as error:
-                last = self._failed(error) + DONE
-        await send({"type": "http.response.body", "body": last})
+                last = self._failed(error)
+        await write({"type": "http.response.body", "body": last})
 
     def _failed(self, error: Exception) -> bytes:
         if isinstance(error, EngineError):
             self._lifecycle.failure = error
         log_unexpected(error)
-        return error_event(as_api_error(error))
+        return self._dialect.failed(as_api_error(error))
 
 
 async def until_gone(lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
@@ -114,11 +128,6 @@ async def until_gone(lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any
             if not task.cancelled():
                 task.exception()
         lifecycle.work.discard(task)
-
-
-def error_event(error: ApiError) -> bytes:
-    """Return an error as a server-sent event, which clients raise."""
-    return b"event: error\ndata: " + orjson.dumps(error.body()) + b"\n\n"
 
 
 def _stopping() -> ApiError:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.exceptions import SecurityError
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from core.api.errors import CheckpointError, RequestError
 from core.tokenizer.messages import plain_data, plain_messages
+from core.tokenizer.plain_text import MARK, PlainText, pieces
+from core.tokenizer.sandbox import Sandbox, metered
+
+ContentFormat = Literal["auto", "string", "openai"]
 
 MAX_PROMPT_CHARS = 16 * 2**20
-_MAX_REPEAT = 2**20
-_WIDE_FORMAT = re.compile(r"\d{5}|\*")
+MAX_SOURCE_CHARS = 2**20
+_MAX_INDENT = 16
+_MAX_DATE_FORMAT = 100
 _TAIL_MARK = "\ue000continue-final-message\ue000 "
 """Stands where a continued message ends; the blank shows whether the template trims its content."""
 
@@ -32,17 +33,39 @@ class ChatTemplate:
         source: Jinja source as Hugging Face checkpoints carry it.
         special: Named special tokens, visible to the template.
         max_chars: Longest prompt it may produce.
+        content_format: Whether contents are texts (`string`) or lists of parts (`openai`); `auto`: as the source looks.
+        special_texts: Special tokens of the tokenizer, which texts of a request must not turn into.
+
+    Attributes:
+        content_format: `string` or `openai`.
+        variables: Names that the template reads.
 
     Raises:
         CheckpointError: CORE-M112, the source is not a template.
     """
 
-    def __init__(self, source: str, special: Mapping[str, Any], *, max_chars: int = MAX_PROMPT_CHARS) -> None:
+    def __init__(
+        self,
+        source: str,
+        special: Mapping[str, Any],
+        *,
+        max_chars: int = MAX_PROMPT_CHARS,
+        content_format: ContentFormat = "auto",
+        special_texts: Iterable[str] = (),
+    ) -> None:
         self._special = dict(special)
         self._max_chars = max_chars
+        self._plain = PlainText(special_texts)
+        self._knows_developer = "developer" in source
         try:
-            self._template = _environment().from_string(source)
-        except jinja2.TemplateError as error:
+            if len(source) > MAX_SOURCE_CHARS:
+                raise jinja2.TemplateError(f"it has more than {MAX_SOURCE_CHARS} characters")
+            sandbox = Sandbox(_FUNCTIONS, {"tojson": _tojson})
+            tree = sandbox.parse(source)
+            self.variables = frozenset(meta.find_undeclared_variables(tree))
+            self.content_format = _content_format(tree) if content_format == "auto" else content_format
+            self._template = sandbox.build(tree)
+        except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError) as error:
             raise CheckpointError(
                 "CORE-M112",
                 f"the chat template cannot be compiled: {error}.",
@@ -53,13 +76,22 @@ class ChatTemplate:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """Return the prompt's text; see `pieces`."""
+        return "".join(self.pieces(messages, tools, **kwargs))
+
+    def pieces(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
         *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         documents: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: Any,
-    ) -> str:
-        """Return the prompt's text.
+    ) -> list[str]:
+        """Return the prompt's text, cut where a special token that a request spells must not be read as one.
 
         Args:
             messages: OpenAI's messages; content is a text or a list of text parts.
@@ -69,9 +101,14 @@ class ChatTemplate:
             kwargs: Further variables that the template reads (`enable_thinking`, ...).
 
         Raises:
-            RequestError: The messages are malformed, or the template refuses them (the message is its own).
+            RequestError: The messages are malformed, the template refuses them (the message is its own) or takes too
+                long.
         """
-        chat = plain_messages(messages)
+        mark = self._plain.mark
+        chat = plain_messages(messages, mark, parts=self.content_format == "openai")
+        if not self._knows_developer:
+            for message in chat:  # today's name of what these templates call system
+                message["role"] = "system" if message["role"] == "developer" else message["role"]
         if continue_final_message:
             if add_generation_prompt:
                 raise RequestError(
@@ -82,43 +119,70 @@ class ChatTemplate:
         text = self._run(
             {
                 **self._special,
-                **plain_data(kwargs),
+                **plain_data(kwargs, mark),
                 "messages": chat,
-                "tools": plain_data(tools),
-                "documents": plain_data(documents),
+                "tools": plain_data(tools, mark),
+                "documents": plain_data(documents, mark),
                 "add_generation_prompt": add_generation_prompt,
             }
         )
-        return _cut_tail(text, final) if continue_final_message else text
+        return pieces(_cut_tail(text, final) if continue_final_message else text)
 
     def _run(self, variables: dict[str, Any]) -> str:
-        pieces, size = [], 0
+        found, size = [], 0
         try:
-            for piece in self._template.generate(variables):
-                pieces.append(piece)
-                size += len(piece)
-                if size > self._max_chars:
-                    raise RequestError(
-                        f"the chat template makes a prompt of more than {self._max_chars} characters of these messages",
-                        param="messages",
-                        code="context_length_exceeded",
-                    )
+            with metered():
+                for piece in self._template.generate(variables):
+                    found.append(piece)
+                    size += len(piece)
+                    if size > self._max_chars:
+                        raise _too_long(self._max_chars)
         except RequestError:
             raise
         except _RefusalError as error:
-            raise RequestError(str(error), param="messages") from error
+            raise RequestError(str(error).replace(MARK, ""), param="messages") from error
         except Exception as error:  # templates fail in every way that Python can
             raise RequestError(
                 f"the chat template cannot render these messages: {type(error).__name__}: {error}", param="messages"
             ) from error
-        return "".join(pieces)
+        return "".join(found)
+
+
+def _too_long(limit: int) -> RequestError:
+    return RequestError(
+        f"the chat template makes a prompt of more than {limit} characters of these messages",
+        param="messages",
+        code="context_length_exceeded",
+    )
+
+
+def _content_format(tree: nodes.Template) -> Literal["string", "openai"]:
+    """Return `openai` for a template that goes through the parts of a content."""
+    named = {"content"}
+    for assignment in tree.find_all(nodes.Assign):
+        if isinstance(assignment.target, nodes.Name) and _reads_content(assignment.node, named):
+            named.add(assignment.target.name)
+    loops = any(_reads_content(loop.iter, named) for loop in tree.find_all(nodes.For))
+    return "openai" if loops else "string"
+
+
+def _reads_content(node: nodes.Node, named: set[str]) -> bool:
+    if isinstance(node, nodes.Getattr):
+        return node.attr == "content"
+    if isinstance(node, nodes.Getitem):
+        return isinstance(node.arg, nodes.Const) and node.arg.value == "content"
+    return isinstance(node, nodes.Name) and node.name in named
 
 
 def _mark_tail(chat: list[dict[str, Any]]) -> str:
-    content = chat[-1].get("content")
-    if not isinstance(content, str):
+    message = chat[-1]
+    holder, key = (message, "content") if not isinstance(message.get("content"), list) else (None, "text")
+    if holder is None and message["content"]:
+        holder = message["content"][-1]
+    content = holder.get(key) if holder is not None else None
+    if holder is None or not isinstance(content, str):
         raise RequestError("continue_final_message: the last message has no text to go on from", param="messages")
-    chat[-1]["content"] = content + _TAIL_MARK
+    holder[key] = content + _TAIL_MARK
     return content
 
 
@@ -142,6 +206,8 @@ def _raise_exception(message: object) -> NoReturn:
 
 
 def _strftime_now(form: str) -> str:
+    if len(form) > _MAX_DATE_FORMAT or any(char.isdigit() for char in form):
+        raise SecurityError("strftime_now takes short formats without widths")
     return datetime.now().strftime(form)
 
 
@@ -153,38 +219,11 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Jinja's own filter escapes HTML, which prompts must not."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    if indent is not None and not 0 <= indent <= _MAX_INDENT:
+        raise SecurityError(f"tojson indents by at most {_MAX_INDENT} blanks")
+    text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return text.replace(_MARK_ASCII, MARK) if ensure_ascii else text
 
 
-class _Generation(Extension):
-    """Accepts `{% generation %}`, which marks the assistant's part for training, as if it were not there."""
-
-    tags = {"generation"}  # noqa: RUF012 - jinja's own form
-
-    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Also refuses the operators that turn a short template into endless work."""
-
-    intercepted_binops = frozenset({"*", "**", "%"})
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**" or (operator == "%" and isinstance(left, str) and _WIDE_FORMAT.search(left)):
-            raise SecurityError(f"operator {operator} is not available to chat templates in this form")
-        if operator == "*":
-            for value, times in ((left, right), (right, left)):
-                if hasattr(value, "__len__") and isinstance(times, int) and len(value) * times > _MAX_REPEAT:
-                    raise SecurityError("a chat template may not repeat a value this often")
-        return super().call_binop(context, operator, left, right)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
+_FUNCTIONS = {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+_MARK_ASCII = json.dumps(MARK).strip('"')

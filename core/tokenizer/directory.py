@@ -24,6 +24,7 @@ class TokenizerFiles:
     special: dict[str, str | list[str]]
     chat_template: str | None
     eos_ids: tuple[int, ...]
+    response_template: dict[str, Any] | None = None
 
 
 def read_directory(path: Path) -> TokenizerFiles:
@@ -36,7 +37,14 @@ def read_directory(path: Path) -> TokenizerFiles:
     config = _json(path / "tokenizer_config.json")
     _add_tokens(backend, config)
     special = _special(_json(path / "special_tokens_map.json")) | _special(config)
-    return TokenizerFiles(backend, special, _template(path, config), _eos_ids(path, backend, special))
+    described = config.get("response_template")
+    return TokenizerFiles(
+        backend,
+        special,
+        _template(path, config),
+        _eos_ids(path, backend, special),
+        described if isinstance(described, dict) else None,
+    )
 
 
 def _backend(path: Path) -> tokenizers.Tokenizer:

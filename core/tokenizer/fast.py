@@ -10,8 +10,9 @@ from typing import Any
 import tokenizers
 
 from core.api.tokenizer import TokenStream
+from core.tokenizer.fitted import FittedText, fit_texts
 from core.tokenizer.limits import max_token_chars
-from core.tokenizer.pieces import DecoderKind, byte_level_bytes, decoder_kind
+from core.tokenizer.pieces import DecoderKind, byte_level_bytes, decoder_kind, piece_bytes, replacements
 from core.tokenizer.streams import ByteStream, WindowStream
 
 
@@ -23,6 +24,7 @@ class FastTokenizer:
         special: Named special tokens by text, as chat templates read them.
         chat_template: Jinja source, or None.
         eos_ids: Ids that end a generation; doubles are dropped.
+        response_template: How the checkpoint describes the format of messages, or None.
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class FastTokenizer:
         special: Mapping[str, str | list[str]],
         chat_template: str | None,
         eos_ids: Sequence[int],
+        response_template: Mapping[str, Any] | None = None,
     ) -> None:
         backend.no_truncation()
         backend.no_padding()
@@ -42,6 +45,7 @@ class FastTokenizer:
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
         self.eos_ids = tuple(dict.fromkeys(int(token) for token in eos_ids))
         self.chat_template = chat_template
+        self.response_template = response_template
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         bos = self._special.get("bos_token")
@@ -57,7 +61,13 @@ class FastTokenizer:
         from core.tokenizer.directory import read_directory
 
         files = read_directory(Path(path))
-        return cls(files.backend, special=files.special, chat_template=files.chat_template, eos_ids=files.eos_ids)
+        return cls(
+            files.backend,
+            special=files.special,
+            chat_template=files.chat_template,
+            eos_ids=files.eos_ids,
+            response_template=files.response_template,
+        )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the ids of `text`, with special tokens in front and behind as the tokenizer defines them.
@@ -76,6 +86,17 @@ class FastTokenizer:
                 text.encode()  # says which character the library could not take
             raise
         return [encoding.ids for encoding in batch]
+
+    def fit(self, texts: Sequence[tuple[str, str | None]], limit: int | None = None) -> list[FittedText]:
+        """Return the ids of texts and of pairs, with special tokens, each cut to `limit` tokens if it has more.
+
+        Beyond the protocol. Cutting takes from the end of the longer text and leaves the special tokens.
+
+        Raises:
+            UnicodeEncodeError: A text holds lone surrogates.
+            ValueError: `limit` leaves no room for any text.
+        """
+        return fit_texts(self._backend, texts, limit)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of a whole sequence; ids outside the vocabulary have none."""
@@ -105,14 +126,32 @@ class FastTokenizer:
             found = self._bytes[token_id] = None if text is None else byte_level_bytes(text)
             return found
 
+    def piece(self, token_id: int) -> bytes | None:
+        """Return the bytes that an id adds in the middle of a text; None outside the vocabulary."""
+        if self._kind is DecoderKind.BYTES:
+            return self.token_bytes(token_id)
+        text = self._backend.id_to_token(token_id) if token_id >= 0 else None
+        if text is None or self._replacements is None:
+            return None if text is None else self.token(token_id).encode()
+        return piece_bytes(text, self._replacements)
+
     def special_tokens(self) -> dict[str, Any]:
         """Return the named special tokens by text."""
         return dict(self._special)
 
     @cached_property
+    def special_texts(self) -> tuple[str, ...]:
+        """Texts that are read as special tokens wherever they stand."""
+        return tuple(token.content for token in self._backend.get_added_tokens_decoder().values() if token.special)
+
+    @cached_property
     def max_token_chars(self) -> int | None:
         """Most characters of text that one token can stand for; None where there is no bound (see `limits`)."""
         return max_token_chars(self._backend)
+
+    @cached_property
+    def _replacements(self) -> list[tuple[str, str]] | None:
+        return replacements(self._backend)
 
     @cached_property
     def _anchor(self) -> list[int]:

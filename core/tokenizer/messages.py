@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.api.errors import RequestError
@@ -11,9 +11,32 @@ from core.api.errors import RequestError
 _REASONING = ("reasoning", "reasoning_content", "thinking")
 _MAX_DEPTH = 64
 
+RESERVED_NAMES = frozenset(
+    {
+        "messages",
+        "conversation",
+        "tools",
+        "documents",
+        "add_generation_prompt",
+        "continue_final_message",
+        "add_special_tokens",
+        "truncation",
+        "tokenize",
+        "chat_template",
+        "return_tensors",
+        "return_dict",
+        "self",
+    }
+)
+"""Names that are no free variables of a template: core sets them, or other libraries give them a meaning."""
 
-def plain_messages(messages: Any) -> list[dict[str, Any]]:
+
+def plain_messages(messages: Any, text: Callable[[str], str] = str, *, parts: bool = False) -> list[dict[str, Any]]:
     """Return fresh messages that a template may see.
+
+    Args:
+        text: What becomes of every text but roles and field names.
+        parts: Contents are lists of text parts; else they are texts.
 
     Raises:
         RequestError: Not a list of messages with roles, or content that is not text; `param` is `messages`.
@@ -22,63 +45,75 @@ def plain_messages(messages: Any) -> list[dict[str, Any]]:
         raise _refusal("messages must be a list of messages")
     if not messages:
         raise _refusal("messages must not be empty")
-    return [_message(i, message) for i, message in enumerate(messages)]
+    return [_message(i, message, text, parts) for i, message in enumerate(messages)]
 
 
-def plain_data(value: Any, depth: int = 0) -> Any:
+def plain_data(value: Any, text: Callable[[str], str] = str, depth: int = 0) -> Any:
     """Return `value` rebuilt of plain JSON types, so that a template gets hold of no method but theirs.
+
+    Args:
+        text: What becomes of every text in it, the names of fields included.
 
     Raises:
         RequestError: It holds something else, or is nested too deeply.
     """
-    if value is None or type(value) in (str, int, float, bool):
+    if type(value) is str:
+        return text(value)
+    if value is None or type(value) in (int, float, bool):
         return value
     if depth > _MAX_DEPTH:
         raise _refusal(f"messages, tools and template variables may be nested at most {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
-        return {str(key): plain_data(item, depth + 1) for key, item in value.items()}
+        return {text(str(key)): plain_data(item, text, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain_data(item, depth + 1) for item in value]
+        return [plain_data(item, text, depth + 1) for item in value]
     for kind in (bool, int, float, str):  # subclasses, such as enumerations
         if isinstance(value, kind):
-            return kind.__str__(value) if kind is str else kind(value)
+            return text(kind.__str__(value)) if kind is str else kind(value)
     raise _refusal(f"messages, tools and template variables must be plain JSON data, not {type(value).__name__}")
 
 
-def _message(index: int, message: Any) -> dict[str, Any]:
+def _message(index: int, message: Any, text: Callable[[str], str], parts: bool) -> dict[str, Any]:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise _refusal(f"messages[{index}] must be an object with a role")
-    plain: dict[str, Any] = plain_data(message)
-    if isinstance(plain.get("content"), list):
-        plain["content"] = _joined(index, plain["content"])
-    elif not isinstance(plain.get("content"), str | None):
+    plain: dict[str, Any] = plain_data(_parsed_calls(index, message), text)
+    plain["role"] = str(message["role"])  # templates write it between their own marks
+    content = plain.get("content")
+    if isinstance(content, list):
+        texts = [_part(index, part) for part in content]
+        plain["content"] = [{"type": "text", "text": one} for one in texts] if parts else "\n".join(texts)
+    elif not isinstance(content, str | None):
         raise _refusal(f"messages[{index}].content must be a text or a list of text parts")
-    if isinstance(plain.get("tool_calls"), list):
-        plain["tool_calls"] = [_tool_call(index, call) for call in plain["tool_calls"]]
+    elif parts and content is not None:
+        plain["content"] = [{"type": "text", "text": content}]
     reasoning = next((plain[name] for name in _REASONING if plain.get(name) is not None), None)
     if reasoning is not None:  # templates differ in the name that they read
         plain.update({name: reasoning for name in _REASONING if plain.get(name) is None})
     return plain
 
 
-def _joined(index: int, parts: list[Any]) -> str:
-    texts = []
-    for part in parts:
-        text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part
-        if not isinstance(text, str):
-            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            raise _refusal(f"messages[{index}].content has a part of type {kind!r}; this model takes text only")
-        texts.append(text)
-    return "\n".join(texts)
+def _part(index: int, part: Any) -> str:
+    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part
+    if not isinstance(text, str):
+        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+        raise _refusal(f"messages[{index}].content has a part of type {kind!r}; this model takes text only")
+    return text
 
 
-def _tool_call(index: int, call: Any) -> dict[str, Any]:
+def _parsed_calls(index: int, message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Clients send arguments as JSON text; templates write them with `tojson`, which would quote a text again."""
-    if not isinstance(call, dict):
+    calls = message.get("tool_calls")
+    if not isinstance(calls, (list, tuple)):
+        return message
+    return {**message, "tool_calls": [_parsed_call(index, call) for call in calls]}
+
+
+def _parsed_call(index: int, call: Any) -> Mapping[str, Any]:
+    if not isinstance(call, Mapping):
         raise _refusal(f"messages[{index}].tool_calls must hold objects")
     function = call.get("function")
-    if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-        return call | {"function": function | {"arguments": _arguments(function["arguments"])}}
+    if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
+        return {**call, "function": {**function, "arguments": _arguments(function["arguments"])}}
     return call
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from functools import cache
 from typing import Any
@@ -51,6 +51,28 @@ def is_byte_token(text: str) -> bool:
     if len(text) != 6 or not text.startswith("<0x") or not text.endswith(">"):
         return False
     return all(char in "0123456789abcdefABCDEF" for char in text[3:5])
+
+
+def replacements(backend: tokenizers.Tokenizer) -> list[tuple[str, str]] | None:
+    """Return what a decoder of texts replaces inside each token; None if it does more than that to a single token."""
+    found: list[tuple[str, str]] = []
+    for step in component_steps(backend.decoder):
+        if step["type"] == "Metaspace":
+            found.append((step["replacement"], " "))
+        elif step["type"] == "Replace" and "String" in step["pattern"]:
+            found.append((step["pattern"]["String"], step["content"]))
+        elif step["type"] not in ("ByteFallback", "Fuse", "Strip"):  # a strip is about the ends of the whole text
+            return None
+    return found
+
+
+def piece_bytes(text: str, replaced: Sequence[tuple[str, str]]) -> bytes:
+    """Return the bytes of a token text in the middle of a text: a byte token's own, or the text after replacements."""
+    if is_byte_token(text):
+        return bytes([int(text[3:5], 16)])
+    for old, new in replaced:
+        text = text.replace(old, new)
+    return text.encode()
 
 
 def byte_level_bytes(text: str) -> bytes:

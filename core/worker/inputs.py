@@ -25,6 +25,7 @@ class StepInputs:
         plan: The attention backend's plan.
         batch: The batch as attention sees it.
         logit_indices: `(samples.sum(),)` int64 on the device, the token that each sampled row samples from.
+        token_types: As in `core.api.models.StepInputs`.
     """
 
     token_ids: Tensor
@@ -32,6 +33,7 @@ class StepInputs:
     plan: AttentionPlan
     batch: BatchView
     logit_indices: Tensor
+    token_types: Tensor | None = None
 
 
 class InputBuilder:

@@ -20,7 +20,7 @@ class KVDemand:
     """What the cache must hold.
 
     Attributes:
-        bytes_per_block: Bytes of one block over all layers.
+        bytes_per_block: Bytes of one block over all layers; 0 if no layer keeps anything.
     """
 
     bytes_per_block: int
@@ -90,6 +90,8 @@ def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot) -> KVB
 def _wanted(options: KVOptions, demand: KVDemand, memory: MemorySnapshot) -> tuple[int, str]:
     if options.num_blocks is not None:
         return options.num_blocks, "num_blocks"
+    if not demand.bytes_per_block:
+        return demand.most_blocks, "the model keeps no keys and values"
     if options.kv_memory is not None:
         size, reason = _configured(options.kv_memory), f"kv_memory {options.kv_memory}"
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from core.api.attention import AttentionBackend
 from core.api.facets import GraphFacet
 from core.api.models import Model
 from core.engine.profile import Timer, untimed
-from core.engine.step import StepPlan, StepResult, TokenMasks
+from core.engine.step import NewRow, StepPlan, StepResult, TokenMasks
 from core.worker.graphs import GraphedForward
 from core.worker.inputs import InputBuilder, StepInputs
 from core.worker.participants import Participant
@@ -25,8 +26,8 @@ from core.worker.tainted import TaintedBlocks
 NO_TOKEN = -1
 
 
-class Runner:
-    """Executes plans in order, on one thread.
+class StepRunner(ABC):
+    """Executes plans in order, on one thread: everything but what becomes of the hidden states.
 
     Args:
         caches: KV cache of each layer, `(num_blocks, ...)`.
@@ -42,17 +43,15 @@ class Runner:
         backend: AttentionBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
-        sampler: Sampler,
         graphs: GraphFacet | None = None,
     ) -> None:
         self._model = model
         self._graphed = GraphedForward(graphs, model.forward) if graphs is not None else None
         self._inputs = InputBuilder(rows, backend)
         self._rows = rows
-        self._sampler = sampler
         self._tainted = TaintedBlocks(caches, rows.block_size)
-        self._scorer = PromptScorer(model.logits, rows, sampler.params)
         self.participants: list[Participant] = []
+        self._masks: Callable[[], TokenMasks | None] | None = None
         self.time(untimed)
 
     def time(self, timer: Timer) -> None:
@@ -60,11 +59,15 @@ class Runner:
         self._step = timer("step", self._execute)
         self._build = timer("build inputs", self._inputs.build)
         self._forward = timer("forward", self._graphed or self._plain)
-        self._choose = timer("sample", self._sample)
 
     @torch.inference_mode()
-    def execute(self, plan: StepPlan) -> StepResult:
-        """Run one step. A row that fails numerically is reported in `errors`; the others are not touched by it."""
+    def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult:
+        """Run one step. A row that fails numerically is reported in `errors`; the others are not touched by it.
+
+        Args:
+            masks: Waits for the masks of a plan whose `masks_follow`; called when everything else is done.
+        """
+        self._masks = masks
         return self._step(plan)
 
     def _execute(self, plan: StepPlan) -> StepResult:
@@ -86,11 +89,52 @@ class Runner:
     def _apply(self, plan: StepPlan) -> None:
         if plan.new_rows:
             self._rows.admit(plan.new_rows)
-            self._sampler.admit(plan.new_rows)
-            for new in plan.new_rows:
-                self._scorer.admit(new.row)
+            self._admit(plan.new_rows)
         self._tainted.clean(plan)
         self._rows.update_blocks(plan.blocks)
+
+    @abstractmethod
+    def _admit(self, new_rows: Sequence[NewRow]) -> None:
+        """Requests got their rows."""
+
+    @abstractmethod
+    def _run(self, plan: StepPlan, result: StepResult) -> None:
+        """Run a plan that has rows, and fill the result."""
+
+    def _taint(self, plan: StepPlan, result: StepResult) -> None:
+        """Remember the blocks of the rows that failed."""
+        for i in result.errors:
+            self._tainted.mark(self._rows.blocks_of(int(plan.rows[i]), int(plan.starts[i] + plan.counts[i])))
+
+    def _plain(self, inputs: StepInputs) -> Tensor:
+        return self._model.forward(inputs)
+
+
+class Runner(StepRunner):
+    """Samples tokens. Arguments as those of `StepRunner`."""
+
+    def __init__(
+        self,
+        model: Model,
+        backend: AttentionBackend,
+        caches: Sequence[Tensor],
+        rows: RowTable,
+        sampler: Sampler,
+        graphs: GraphFacet | None = None,
+    ) -> None:
+        self._sampler = sampler
+        self._scorer = PromptScorer(model.logits, rows, sampler.params)
+        super().__init__(model, backend, caches, rows, graphs)
+
+    def time(self, timer: Timer) -> None:
+        """Have the phases of every step timed, or no longer (`untimed`)."""
+        super().time(timer)
+        self._choose = timer("sample", self._sample)
+
+    def _admit(self, new_rows: Sequence[NewRow]) -> None:
+        self._sampler.admit(new_rows)
+        for new in new_rows:
+            self._scorer.admit(new.row)
 
     def _run(self, plan: StepPlan, result: StepResult) -> None:
         inputs = self._build(plan)
@@ -100,11 +144,7 @@ class Runner:
         sampling = np.flatnonzero(plan.samples)
         if len(sampling):
             self._choose(plan, inputs, hidden, sampling, result)
-        for i in result.errors:
-            self._tainted.mark(self._rows.blocks_of(int(plan.rows[i]), int(plan.starts[i] + plan.counts[i])))
-
-    def _plain(self, inputs: StepInputs) -> Tensor:
-        return self._model.forward(inputs)
+        self._taint(plan, result)
 
     def _sample(
         self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, sampling: np.ndarray, result: StepResult
@@ -114,7 +154,8 @@ class Runner:
         logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
         rows, known = plan.rows[sampling].astype(np.int64), inputs.batch.seq_lens[sampling].astype(np.int64)
         flags, outputs = self._sampler.params.flags[rows], plan.output_counts[sampling].astype(np.int64)
-        masks = {} if plan.masks is None else _masks(plan.masks, rows, flags)
+        given = self._masks() if plan.masks_follow and self._masks is not None else plan.masks
+        masks = {} if given is None else _masks(given, rows, flags)
         sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens, masks))
         self._rows.write_tokens(rows, known, sampled.tokens)
         result.tokens = sampled.tokens.cpu().numpy().astype(np.int32)

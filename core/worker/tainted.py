@@ -25,13 +25,14 @@ class TaintedBlocks:
     def __init__(self, caches: Sequence[Tensor], block_size: int) -> None:
         self._caches = caches
         self._block_size = block_size
-        self._tainted = np.zeros(len(caches[0]), dtype=bool)
+        self._tainted = np.zeros(len(caches[0]) if caches else 0, dtype=bool)
         self._any = False
 
     def mark(self, blocks: np.ndarray) -> None:
         """Remember the blocks of a failed row."""
-        self._tainted[blocks] = True
-        self._any = True
+        if self._caches:
+            self._tainted[blocks] = True
+            self._any = True
 
     def clean(self, plan: StepPlan) -> None:
         """Clean the tainted blocks that this plan gives out to be written. Costs nothing while no row has failed."""

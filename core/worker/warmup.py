@@ -13,22 +13,29 @@ PROMPT_TOKENS = 16
 DECODE_STEPS = 2
 
 
-def warm_up(execute: Callable[[StepPlan], StepResult], *, block_size: int, num_blocks: int, max_model_len: int) -> None:
+def warm_up(
+    execute: Callable[[StepPlan], StepResult],
+    *,
+    block_size: int,
+    num_blocks: int,
+    max_model_len: int,
+    decodes: int = DECODE_STEPS,
+) -> None:
     """Run one small prompt and a few decode steps in row 0, and leave nothing behind that a request could see.
 
     Rows are reset when a request takes them, and a request's blocks are written before they are read.
     """
     room = min(max_model_len, (num_blocks - 1) * block_size)
-    for plan in _plans(max(1, min(PROMPT_TOKENS, room - DECODE_STEPS)), room, block_size):
+    for plan in _plans(max(1, min(PROMPT_TOKENS, room - decodes)), room, block_size, decodes):
         execute(plan)
 
 
-def _plans(prompt: int, room: int, block_size: int) -> Iterator[StepPlan]:
+def _plans(prompt: int, room: int, block_size: int, decodes: int) -> Iterator[StepPlan]:
     new = NewRow(0, np.zeros(prompt, dtype=np.int32), SamplingParams(temperature=0.0), ())
-    columns = -(-min(prompt + DECODE_STEPS, room) // block_size)
+    columns = -(-min(prompt + decodes, room) // block_size)
     blocks = _update(np.arange(1, columns + 1, dtype=np.int32))
     yield _plan(0, [new], blocks, start=0, count=prompt, outputs=0)
-    for step in range(1, min(DECODE_STEPS, room - prompt) + 1):
+    for step in range(1, min(decodes, room - prompt) + 1):
         yield _plan(step, [], _update(np.zeros(0, dtype=np.int32)), start=prompt + step - 1, count=1, outputs=step)
 
 

@@ -17,16 +17,17 @@ from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
-from core.engine.step import StepPlan, StepResult, WorkerInfo
+from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 from core.worker.allocate import zeros
 from core.worker.loader import LoadedModel, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv, trim
 from core.worker.participants import ConnectorParticipant
+from core.worker.pooling import PoolingRunner
 from core.worker.rows import RowTable
-from core.worker.runner import Runner
+from core.worker.runner import Runner, StepRunner
 from core.worker.sampling.plugged import Plugged
 from core.worker.sampling.sampler import Sampler
-from core.worker.warmup import warm_up
+from core.worker.warmup import DECODE_STEPS, warm_up
 
 if TYPE_CHECKING:
     from core.api.descriptors import KVConnectorSpec
@@ -51,7 +52,7 @@ class Worker:
         self._timeline: list[tuple[str, float]] = []
         self._platform: Platform = active.impl("core.platforms")()
         self._loaded: LoadedModel
-        self._runner: Runner
+        self._runner: StepRunner
         self._budget: KVBudget
         self._weights_version = "initial"
         self._profile: Profile | None = None
@@ -90,6 +91,7 @@ class Worker:
                 block_size=self._config.block_size,
                 num_blocks=self._budget.num_blocks,
                 max_model_len=self._config.max_model_len,
+                decodes=DECODE_STEPS if self._config.pooling is None else 0,
             )
         with self._phase("connectors"):
             self._runner.participants.extend(self._connectors(caches))
@@ -101,9 +103,9 @@ class Worker:
             self._loaded.kv_specs(),
         )
 
-    def execute(self, plan: StepPlan) -> StepResult:
-        """Run one step."""
-        return self._runner.execute(plan)
+    def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult:
+        """Run one step; `masks` waits for the masks of a plan whose `masks_follow`."""
+        return self._runner.execute(plan, masks)
 
     def stream(self) -> Stream:
         """Return a stream of the platform on which to execute steps."""
@@ -148,9 +150,11 @@ class Worker:
                 caches.append(attention.kv)
         return caches
 
-    def _make_runner(self, caches: list[Tensor], device: torch.device) -> Runner:
+    def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
+        if config.pooling is not None:
+            return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling)
         plugged = list(self._logits_processors(rows, max_rows))
         pick = self._loaded.kernels.pick
         sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)

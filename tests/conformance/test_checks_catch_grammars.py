@@ -10,7 +10,7 @@ MANIFEST = """
 from core.api import StructuredOutputSpec
 
 SPEC = StructuredOutputSpec(
-    name="broken", impl="PKG.backend:Backend", api=1, summary="s", grammars=frozenset({kinds})
+    name="broken", impl="PKG.backend:Backend", api=1, summary="s", grammars=frozenset({kinds}), isolate={isolate}
 )
 """
 
@@ -32,6 +32,11 @@ class Backend:
         self.compiled.append(value)
         return Grammar(choices, self.ctx.tokenizer(), self.ctx.vocab_size)
 
+    def load(self, data):
+        choices = json.loads(data)
+        {load}
+        return Grammar(choices, self.ctx.tokenizer(), self.ctx.vocab_size)
+
 class Grammar:
     def __init__(self, choices, tokenizer, vocab_size):
         self.choices, self.eos_ids, self.vocab_size = choices, tokenizer.eos_ids, vocab_size
@@ -43,6 +48,9 @@ class Grammar:
 
     def matcher(self):
         return Matcher(self)
+
+    def dump(self):
+        return json.dumps(self.choices).encode()
 
 class Matcher:
     def __init__(self, grammar):
@@ -93,7 +101,7 @@ def samples():
     )
 """
 
-PARTS = ("init", "compile", "grammar", "fits", "fill", "accept", "refuse", "rollback", "complete")
+PARTS = ("init", "compile", "grammar", "fits", "fill", "accept", "refuse", "rollback", "complete", "load")
 
 CASES = {
     "grammar_kinds_are_known": {"kinds": '{"choice", "poem"}'},
@@ -111,24 +119,27 @@ CASES = {
     },
     "bad_grammars_are_value_errors": {"compile": "if isinstance(choices, dict): raise TypeError('a dict')"},
     "compiling_is_bounded": {"compile": "if len(value) > 40_000: time.sleep(0.6)"},
+    "isolated_grammars_travel": {"isolate": "True", "load": "choices = choices[1:]"},
     "tokenizer_waits_until_needed": {"init": "ctx.tokenizer()"},
 }
 
 
 @pytest.fixture
 def backend(make_plugin):
-    def make(kinds: str = '{"choice"}', samples: str = SAMPLES, **given: str):
+    def make(kinds: str = '{"choice"}', samples: str = SAMPLES, isolate: str = "False", **given: str):
         source = BACKEND
         for key in PARTS:
             source = source.replace("{" + key + "}", given.get(key, "pass"))
-        modules = {"manifest": MANIFEST.replace("{kinds}", kinds), "backend": source, "conformance": samples}
+        manifest = MANIFEST.replace("{kinds}", kinds).replace("{isolate}", isolate)
+        modules = {"manifest": manifest, "backend": source, "conformance": samples}
         return make_plugin("core.structured_output", modules)
 
     return make
 
 
-def test_a_sound_backend_passes(backend):
-    report = backend().report("grammars", "spawn")
+@pytest.mark.parametrize("isolate", ["False", "True"])
+def test_a_sound_backend_passes(backend, isolate):
+    report = backend(isolate=isolate).report("grammars", "spawn")
     assert (report.failures, report.level) == ([], Level.L1)
 
 

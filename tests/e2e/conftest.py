@@ -77,11 +77,12 @@ class CoreServer:
         url: Known once `wait_ready` has returned.
     """
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, **variables: str) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             command = [CORE, "serve", "--host", "127.0.0.1", *words]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=plain_env())
+            env = {**plain_env(), **variables}
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env)
         self.url = ""
 
     @property
@@ -142,12 +143,12 @@ def plain_env() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def launch(tmp_path_factory):
-    """`launch(*words)` starts `core serve *words`; everything is ended after the module."""
+    """`launch(*words, NAME=value)` starts `core serve *words` with environment variables; all end after the module."""
     started: list[CoreServer] = []
 
-    def launch(*words: str) -> CoreServer:
+    def launch(*words: str, **variables: str) -> CoreServer:
         port = () if "--port" in words else ("--port", "0")
-        started.append(CoreServer(tmp_path_factory.mktemp("server"), *port, *words))
+        started.append(CoreServer(tmp_path_factory.mktemp("server"), *port, *words, **variables))
         return started[-1]
 
     yield launch
@@ -161,6 +162,20 @@ def tiny(tmp_path_factory) -> Path:
     from core.testing.tinymodels import tiny_llama
 
     return tiny_llama(tmp_path_factory.mktemp("tiny") / "llama", max_position_embeddings=1024)
+
+
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory) -> tuple[str, str]:
+    """The example of a model that answers with its prompt's last message: its checkpoint, and where its plugin is."""
+    folder = tmp_path_factory.mktemp("scripted")
+    plugin, checkpoint = str(folder / "plugin"), str(folder / "scripted")
+    source = Path(__file__).parents[2] / "examples/plugins/scripted_model"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", plugin, source], check=True, timeout=120, stdin=subprocess.DEVNULL)
+    write = "import sys; from pathlib import Path; from acme_core_scripted.checkpoint import write_checkpoint as write"
+    command = [sys.executable, "-c", f"{write}; write(Path(sys.argv[1]))", checkpoint]
+    subprocess.run(command, check=True, timeout=60, env={**plain_env(), "PYTHONPATH": plugin})
+    return checkpoint, plugin
 
 
 @pytest.fixture(scope="module")

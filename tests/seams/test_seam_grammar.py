@@ -88,5 +88,15 @@ def test_a_kind_that_nobody_compiles_is_refused(plugins, llama, prompt):
     regex = SamplingParams(grammar=Grammar("regex", "a*"))
     with LLM(llama, **OPTIONS) as llm, pytest.raises(RequestError, match=r"'regex' are not supported.*: choice"):
         llm.generate([prompt(4)], regex)
-    with LLM(llama, dtype="float32", num_blocks=60) as llm, pytest.raises(RequestError, match="start with a backend"):
+    bare = {**OPTIONS, "structured_output": "none"}
+    with LLM(llama, **bare) as llm, pytest.raises(RequestError, match="start with a backend"):
         llm.generate([prompt(4)], regex)
+
+
+def test_a_row_is_free_again_after_its_grammar(plugins, llama, prompt):
+    plugins("grammar")
+    with LLM(llama, **OPTIONS, max_num_seqs=1) as llm:
+        (before,) = llm.generate([prompt(9)], _plain())
+        llm.generate([prompt(9)], _params())
+        (after,) = llm.generate([prompt(9)], _plain())
+    assert after.outputs[0].token_ids == before.outputs[0].token_ids

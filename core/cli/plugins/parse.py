@@ -6,7 +6,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +29,9 @@ def add(actions: Any) -> None:
     parser.add_argument("--reasoning", metavar="NAME", help="Reasoning parser in front of it, or alone.")
     parser.add_argument("--tools", type=Path, metavar="FILE", help="The request's tools: a JSON list, as in the API.")
     parser.add_argument("--split", type=int, metavar="SEED", help="Feed the text in pieces cut at random.")
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="The checkpoint, for parsers that go by what its tokenizer says."
+    )
     parser.add_argument("--in-reasoning", action="store_true", help="The prompt opened the thinking.")
     parser.set_defaults(run=run_parse)
 
@@ -37,7 +40,9 @@ def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input and print the events and the message as JSON."""
     from core.api.parsers import ParserContext
 
-    parser = _parser(args, ParserContext(_tools(args.tools), in_reasoning=args.in_reasoning))
+    template = _response_template(args.model) if args.model else None
+    tools = _tools(args.tools)
+    parser = _parser(args, ParserContext(tools, in_reasoning=args.in_reasoning, response_template=template))
     text = sys.stdin.read()
     events = [event for piece in _pieces(text, args.split) for event in parser.feed(piece)]
     events += parser.finish()
@@ -72,7 +77,7 @@ def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
     from core.plugins.drivers import load_impl
     from core.plugins.hooks import Hooks
     from core.plugins.kinds import HOOKS_GROUP
-    from core.plugins.parsers import choose_parsers
+    from core.plugins.parsers import FormatFacts, choose_parsers
     from core.plugins.select import Selector
     from core.server.parsing import answer_parser
 
@@ -84,10 +89,17 @@ def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
         )
     catalogue = visible(args)
     selector = Selector(catalogue, Hooks(catalogue.entries(HOOKS_GROUP)))
-    found = choose_parsers(selector, args.name, args.reasoning)
+    facts = FormatFacts.of(args.model) if args.model else FormatFacts()
+    found = choose_parsers(selector, args.name, args.reasoning, facts)
     chosen = [(cast("ToolParserSpec", one.descriptor), load_impl(one.descriptor.impl, one.entry)) for one in found]
     made = cast("AnswerParser", answer_parser(chosen, args.name))
     return made.make(ctx)
+
+
+def _response_template(folder: Path) -> Mapping[str, Any] | None:
+    from core.tokenizer.directory import read_directory
+
+    return read_directory(folder).response_template
 
 
 def _tools(path: Path | None) -> list[dict[str, Any]]:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.api.parsers import ParserContext
-from core.server.body import ignored_fields, read_model
-from core.server.errors import ApiError
+from core.frontend.conversation import Conversation
+from core.frontend.request import GenerationRequest, spelling
+from core.server.body import read_model
+from core.server.entry import OpenChat, open_chat
 from core.server.openai.chat_format import ChatFormat
-from core.server.openai.generation import Generation, new_id
+from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
-from core.server.openai.messages import chosen_tools, normalise_messages, template_kwargs
-from core.server.openai.params import chat_params, check_stream
-from core.server.openai.protocol import ChatBody, StreamOptions, TokenizeBody, refuse_unsupported
+from core.server.openai.messages import conversation, tool_choice
+from core.server.openai.params import chat_names, chat_params, check_stream, interval, tokens_as_ids, treatment
+from core.server.openai.protocol import ChatBody, StreamOptions, refuse_unsupported
+from core.server.openai.shown import Shown
+from core.server.parsing import calls_before
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
-THINK = "<think>"
-_THREAD_CHARS = 50_000
-_TAIL_TOKENS = 8
+EFFORT = "reasoning_effort"
+"""A field of the body that is a variable of some templates."""
 
 
 class ChatRoute:
@@ -39,68 +39,52 @@ class ChatRoute:
         state.check_model(body.model)
         refuse_unsupported(fields)
         check_stream(body)
-        params = chat_params(body, state.defaults, state.llm.max_model_len)
-        if state.parser is not None and state.parser.special_tokens:
-            params = msgspec.structs.replace(params, skip_special_tokens=False)
-        tools = chosen_tools(body)
-        messages = normalise_messages(body.messages)
-        state.admit(params.n)
-        ids = await render(state, body, messages, tools)
-        generation = Generation(
-            state,
-            [{"prompt_token_ids": ids}],
-            params,
-            new_id("chatcmpl"),
-            priority=body.priority or 0,
-            cache_salt=body.cache_salt,
-        )
-        format = ChatFormat(
-            state.llm.tokenizer,
-            top_logprobs=params.logprobs,
-            return_ids=bool(body.return_token_ids),
-            parser=state.parser.make if state.parser else None,
-            parser_context=self._parser_context(tools, ids),
-            echo=_echo(messages) if body.echo else "",
-        )
-        job = ApiJob(generation, format, body.stream_options or StreamOptions())
-        headers = ignored_fields(fields, ChatBody.model_fields)
+        headers = state.unread_fields(fields, [*ChatBody.model_fields, *_effort(state, fields)])
+        wanted = chat_request(body, fields, state)
+        chat = await open_chat(state, wanted, new_id("chatcmpl"), interval=interval(body, state))
+        job = ApiJob(chat.generation, self._format(body, wanted, chat), body.stream_options or StreamOptions())
         return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
 
-    def _parser_context(self, tools: list[dict[str, Any]], ids: list[int]) -> ParserContext:
-        if self._state.parser is None:
-            return ParserContext()
-        # Templates of thinking models may open the block themselves; the output then starts inside it.
-        tail = self._state.llm.tokenizer.decode(ids[-_TAIL_TOKENS:], skip_special_tokens=False)
-        # A call of a tool that nobody offered is text.
-        reads = frozenset({"tools", "reasoning"} if tools else {"reasoning"})
-        return ParserContext(tools, in_reasoning=tail.rstrip().endswith(THINK), reads=reads)
-
-
-async def render(
-    state: ServerState, body: ChatBody | TokenizeBody, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
-) -> list[int]:
-    """Return the prompt's token ids; long conversations are rendered beside the event loop."""
-    continued = bool(body.continue_final_message)
-    if continued and body.add_generation_prompt:
-        message = "continue_final_message and add_generation_prompt exclude each other."
-        raise ApiError(400, message, param="continue_final_message")
-    kwargs = template_kwargs(body.chat_template_kwargs)
-
-    def work() -> list[int]:
-        return state.llm.render_chat(
-            messages,
-            tools=tools or None,
-            add_generation_prompt=not continued and body.add_generation_prompt is not False,
-            continue_final_message=continued,
-            documents=body.documents,
-            **kwargs,
+    def _format(self, body: ChatBody, wanted: GenerationRequest, chat: OpenChat) -> ChatFormat:
+        state, said = self._state, wanted.conversation
+        return ChatFormat(
+            state.llm.tokenizer,
+            top_logprobs=wanted.params.logprobs,
+            return_ids=bool(body.return_token_ids),
+            parser=state.parser,
+            parser_context=chat.context,
+            calls_before=calls_before(said.messages) if said else 0,
+            echo=said.tail if said and body.echo else "",
+            shown=Shown(
+                reasoning=body.include_reasoning is not False,
+                many_calls=body.parallel_tool_calls is not False,
+                tokens_as_ids=tokens_as_ids(body, state),
+                prompt_text=bool(body.return_prompt_text),
+            ),
         )
 
-    size = sum(len(message["content"] or "") for message in messages)
-    return await asyncio.to_thread(work) if size > _THREAD_CHARS else work()
+
+def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> GenerationRequest:
+    """Return what a chat body asks for. Raises `RequestError` and `ApiError`."""
+    names = chat_names(body)
+    with spelling(names):
+        chat: Conversation = conversation(
+            body,
+            tool_choice=tool_choice(body.tool_choice),
+            parallel_tool_calls=body.parallel_tool_calls is not False,
+            add_special_tokens=bool(body.add_special_tokens),
+            template_args={**_effort(state, fields), **(body.chat_template_kwargs or {})},
+        )
+        return GenerationRequest(prompt=chat, params=chat_params(body, state), names=names, **treatment(body))
 
 
-def _echo(messages: list[dict[str, Any]]) -> str:
-    """Return the message that the answer continues, if the last one is the assistant's."""
-    last = messages[-1]
-    return (last["content"] or "") if last["role"] == "assistant" else ""
+def _effort(state: ServerState, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return how hard to think, as far as the model's template knows of it."""
+    effort = fields.get(EFFORT)
+    variables: frozenset[str] = getattr(state.llm, "template_variables", frozenset())  # beyond the protocol
+    if not isinstance(effort, str):
+        return {}
+    found: dict[str, Any] = {EFFORT: effort} if EFFORT in variables else {}
+    if effort == "none" and "enable_thinking" in variables:
+        found["enable_thinking"] = False
+    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,7 +14,8 @@ from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
 from core.server.openai.messages import REASONING_NAMES
-from core.server.parsing import Factory
+from core.server.openai.shown import EVERYTHING, Shown
+from core.server.parsing import AnswerParser
 
 
 class ChatFormat:
@@ -23,7 +24,9 @@ class ChatFormat:
     Args:
         top_logprobs: Alternatives per token, or None for no log-probabilities.
         parser: Reads tool calls and reasoning; None passes the text on as it is.
+        calls_before: Calls that the conversation holds already.
         echo: Text in front of every answer.
+        shown: What of the answer the client wants to see.
     """
 
     chunk_object = "chat.completion.chunk"
@@ -35,16 +38,20 @@ class ChatFormat:
         *,
         top_logprobs: int | None = None,
         return_ids: bool = False,
-        parser: Factory | None = None,
+        parser: AnswerParser | None = None,
         parser_context: ParserContext | None = None,
+        calls_before: int = 0,
         echo: str = "",
+        shown: Shown = EVERYTHING,
     ) -> None:
         self._tokenizer = tokenizer
         self._top = top_logprobs
         self._return_ids = return_ids
         self._parser = parser
         self._context = parser_context or ParserContext()
+        self._calls_before = calls_before
         self._echo = echo
+        self._shown = shown
         self._deltas: dict[int, Deltas] = {}
         self._folds: dict[int, Fold] = {}
         self._prompt_ids: list[int] = []
@@ -69,6 +76,8 @@ class ChatFormat:
     def head(self) -> dict[str, Any]:
         """Return prompt ids and log-probabilities, if asked for."""
         head: dict[str, Any] = {"prompt_token_ids": self._prompt_ids} if self._return_ids else {}
+        if self._shown.prompt_text:
+            head["prompt_text"] = self._tokenizer.decode(self._prompt_ids, skip_special_tokens=False)
         if self._scores is not None:
             head["prompt_logprobs"] = prompt_logprobs(self._scores)
         return head
@@ -85,14 +94,19 @@ class ChatFormat:
         return [{"index": index, **self._folds[index].choice()} for index in sorted(self._folds)]
 
     def _open(self) -> Deltas:
-        return Deltas(self._parser(self._context) if self._parser else None, calls=bool(self._context.tools))
+        parser = self._parser
+        if parser is None:
+            return Deltas(None)
+        called = partial(_call, parser, self._calls_before) if self._context.tools else None
+        return Deltas(parser.make(self._context), called, self._shown)
 
     def _piece(self, sequence: CompletionOutput, deltas: Deltas) -> Piece | None:
         delta = deltas.push(sequence)
         reason = sequence.finish_reason
         scores = None
         if self._top is not None and sequence.logprobs:
-            content = chat_logprobs(sequence.token_ids, sequence.logprobs, self._tokenizer, self._top)
+            as_ids = self._shown.tokens_as_ids
+            content = chat_logprobs(sequence.token_ids, sequence.logprobs, self._tokenizer, self._top, as_ids=as_ids)
             scores = {"content": content}
         ids = sequence.token_ids if self._return_ids else None
         if not delta and reason is None and scores is None and not ids:
@@ -110,15 +124,21 @@ class Deltas:
     """Turns one sequence's new text into message deltas.
 
     Args:
-        calls: Whether the request allows calls; if not, what looks like one stays text.
+        opening: Writes the beginning of a call; without it, what looks like a call stays text.
 
     Attributes:
         called: Whether a tool call was seen.
     """
 
-    def __init__(self, parser: OutputParser | None, *, calls: bool) -> None:
+    def __init__(
+        self,
+        parser: OutputParser | None,
+        opening: Callable[[ToolStart], dict[str, Any]] | None = None,
+        shown: Shown = EVERYTHING,
+    ) -> None:
         self._parser = parser
-        self._allowed = calls
+        self._shown = shown
+        self._opening = opening
         self.called = False
 
     def push(self, sequence: CompletionOutput) -> dict[str, Any]:
@@ -128,7 +148,7 @@ class Deltas:
         events = self._parser.feed(sequence.text, sequence.token_ids)
         if sequence.finish_reason is not None:
             events = [*events, *self._parser.finish()]
-        return self._delta(events if self._allowed else [_uncalled(event) for event in events])
+        return self._delta(self._shown.events(events if self._opening else [_uncalled(event) for event in events]))
 
     def _delta(self, events: Sequence[ParseEvent]) -> dict[str, Any]:
         delta: dict[str, Any] = {}
@@ -138,9 +158,9 @@ class Deltas:
                 delta["content"] = delta.get("content", "") + event.text
             elif isinstance(event, Reasoning):
                 delta.update(dict.fromkeys(REASONING_NAMES, delta.get("reasoning", "") + event.text))
-            elif isinstance(event, ToolStart):
+            elif isinstance(event, ToolStart) and self._opening is not None:
                 self.called = True
-                calls[event.index] = _call(event)
+                calls[event.index] = self._opening(event)
             elif isinstance(event, ToolArguments):
                 call = calls.setdefault(event.index, {"index": event.index, "function": {"arguments": ""}})
                 call["function"]["arguments"] += event.json
@@ -212,10 +232,10 @@ def _uncalled(event: ParseEvent) -> ParseEvent:
     return Text("}") if isinstance(event, ToolEnd) else event
 
 
-def _call(event: ToolStart) -> dict[str, Any]:
+def _call(parser: AnswerParser, before: int, event: ToolStart) -> dict[str, Any]:
     return {
         "index": event.index,
-        "id": f"call_{uuid.uuid4().hex[:24]}",
+        "id": parser.id_of(event.name, before + event.index),
         "type": "function",
         "function": {"name": event.name, "arguments": ""},
     }

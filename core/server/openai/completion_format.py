@@ -20,6 +20,8 @@ class Wanted:
         logprobs: Log-probabilities, with `echo` of the prompt too.
         prompt_logprobs: The prompt's log-probabilities in a field of their own.
         token_ids: Ids of prompt and output.
+        tokens_as_ids: Tokens of log-probabilities as `token_id:N`.
+        prompt_text: The prompt's text in a field of its own.
         prompt_only: `max_tokens` 0: the one token that the engine made is thrown away.
     """
 
@@ -27,6 +29,8 @@ class Wanted:
     logprobs: bool = False
     prompt_logprobs: bool = False
     token_ids: bool = False
+    tokens_as_ids: bool = False
+    prompt_text: bool = False
     prompt_only: bool = False
 
 
@@ -54,7 +58,7 @@ class CompletionFormat:
             piece: Piece = {"index": index, "text": "", "logprobs": None, "finish_reason": None}
             first = index not in self._logprobs
             if first:
-                self._logprobs[index] = CompletionLogprobs(self._tokenizer)
+                self._logprobs[index] = CompletionLogprobs(self._tokenizer, as_ids=self._wanted.tokens_as_ids)
                 self._open(piece, output, scores)
             self._extend(piece, sequence)
             if first or _says_something(piece):
@@ -79,9 +83,10 @@ class CompletionFormat:
 
     def _open(self, piece: Piece, output: RequestOutput, scores: list[Position | None] | None) -> None:
         wanted, ids = self._wanted, output.prompt_token_ids
+        if wanted.prompt_text:
+            piece["prompt_text"] = self._prompt(output)
         if wanted.echo:
-            text = output.prompt
-            piece["text"] = self._tokenizer.decode(ids, skip_special_tokens=False) if text is None else text
+            piece["text"] = self._prompt(output)
             if wanted.logprobs:
                 builder = self._logprobs[piece["index"]]
                 piece["logprobs"] = builder.piece(ids, scores or [None] * len(ids))
@@ -89,6 +94,10 @@ class CompletionFormat:
             piece["prompt_logprobs"] = prompt_logprobs(scores)
         if wanted.token_ids:
             piece["prompt_token_ids"] = ids
+
+    def _prompt(self, output: RequestOutput) -> str:
+        text = output.prompt
+        return self._tokenizer.decode(output.prompt_token_ids, skip_special_tokens=False) if text is None else text
 
     def _extend(self, piece: Piece, sequence: CompletionOutput) -> None:
         wanted, kept = self._wanted, not self._wanted.prompt_only

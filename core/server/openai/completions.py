@@ -5,18 +5,17 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.server.body import ignored_fields, read_model
-from core.server.errors import ApiError
+from core.frontend.request import GenerationRequest, spelling
+from core.server.body import read_model
+from core.server.entry import open_generation
 from core.server.openai.completion_format import CompletionFormat, Wanted
-from core.server.openai.generation import Generation, new_id
+from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
-from core.server.openai.params import check_stream, completion_params
+from core.server.openai.params import NAMES, check_stream, completion_params, interval, tokens_as_ids, treatment
 from core.server.openai.prompts import parse_prompts
 from core.server.openai.protocol import CompletionBody, StreamOptions, refuse_unsupported
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
-
-MAX_SEQUENCES = 4096
 
 
 class CompletionRoute:
@@ -32,32 +31,35 @@ class CompletionRoute:
         state.check_model(body.model)
         refuse_unsupported(fields)
         check_stream(body)
-        params = completion_params(body, state.defaults, state.llm.max_model_len)
-        prompts = parse_prompts(body.prompt, state.llm, add_special_tokens=body.add_special_tokens is not False)
-        if len(prompts) * params.n > MAX_SEQUENCES:
-            message = f"{len(prompts)} prompts with n = {params.n} are more than {MAX_SEQUENCES} sequences."
-            raise ApiError(400, message, param="n")
-        state.admit(len(prompts) * params.n)
-        generation = Generation(
-            state,
-            prompts,
-            params,
-            new_id("cmpl"),
-            priority=body.priority or 0,
-            cache_salt=body.cache_salt,
-            prompt_only=body.max_tokens == 0,
+        headers = state.unread_fields(fields, CompletionBody.model_fields)
+        requests = completion_requests(body, state)
+        generation = await open_generation(
+            state, requests, new_id("cmpl"), interval=interval(body, state), prompt_only=body.max_tokens == 0
         )
-        format = CompletionFormat(state.llm.tokenizer, params.n, _wanted(body))
+        format = CompletionFormat(state.llm.tokenizer, requests[0].params.n, self._wanted(body))
         job = ApiJob(generation, format, body.stream_options or StreamOptions())
-        headers = ignored_fields(fields, CompletionBody.model_fields)
         return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
 
+    def _wanted(self, body: CompletionBody) -> Wanted:
+        return Wanted(
+            echo=bool(body.echo),
+            logprobs=body.logprobs is not None,
+            prompt_logprobs=body.prompt_logprobs is not None,
+            token_ids=bool(body.return_token_ids),
+            tokens_as_ids=tokens_as_ids(body, self._state),
+            prompt_text=bool(body.return_prompt_text),
+            prompt_only=body.max_tokens == 0,
+        )
 
-def _wanted(body: CompletionBody) -> Wanted:
-    return Wanted(
-        echo=bool(body.echo),
-        logprobs=body.logprobs is not None,
-        prompt_logprobs=body.prompt_logprobs is not None,
-        token_ids=bool(body.return_token_ids),
-        prompt_only=body.max_tokens == 0,
-    )
+
+def completion_requests(body: CompletionBody, state: ServerState) -> list[GenerationRequest]:
+    """Return what a completion body asks for, prompt by prompt. Raises `RequestError` and `ApiError`."""
+    with spelling(NAMES):
+        params, rest = completion_params(body, state), treatment(body)
+        prompts = parse_prompts(
+            body.prompt,
+            state.llm,
+            add_special_tokens=body.add_special_tokens is not False,
+            whole=body.truncate_prompt_tokens is None,
+        )
+        return [GenerationRequest(prompt=prompt, params=params, names=NAMES, **rest) for prompt in prompts]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from core.engine.sampling import SamplingParams
+from core.frontend.gather import gathered
+from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.errors import ApiError
 from core.server.interface import Prompt
@@ -43,9 +45,12 @@ class Generation:
 
     Attributes:
         prompts: One or more; each is continued `params.n` times.
-        id: Unique here, whatever id the client sent.
+        id: Unique here, unless the client chose it.
         prompt_only: Generated tokens are thrown away and not counted.
+        names: How the client spells the fields that a refusal may name; see `core.frontend.request.spelling`.
+        interval: Tokens that are gathered per output.
         usage: Grows with the outputs.
+        engine_id: What the engine calls it.
     """
 
     state: ServerState
@@ -55,6 +60,9 @@ class Generation:
     priority: int = 0
     cache_salt: str | None = None
     prompt_only: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    interval: int = 1
+    engine_id: str = ""
     usage: Usage = field(default_factory=Usage)
     arrived: float = field(default_factory=time.perf_counter)
     _last: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -75,25 +83,32 @@ class Generation:
         state = self.state
         state.pending += self.sequences
         finished = False
+        if self.engine_id:
+            state.shown[self.engine_id] = self.id
         try:
-            async with aclosing(merge([self._start(index) for index in range(len(self.prompts))])) as merged:
-                async for index, output in merged:
-                    self._observe(index, output)
-                    yield index, output
+            streams = [self._start(index) for index in range(len(self.prompts))]
+            with spelling(self.names):
+                async with aclosing(merge(streams)) as merged:
+                    async for index, output in merged:
+                        self._observe(index, output)
+                        yield index, output
             finished = True
         finally:
             state.pending -= self.sequences - len(self._last)
+            state.shown.pop(self.engine_id, None)
             self._close(finished)
 
     def _start(self, index: int) -> AsyncIterator[RequestOutput]:
-        return self.state.llm.generate(
+        name = self.engine_id or self.id
+        outputs = self.state.llm.generate(
             self.prompts[index],
             self.params,
-            request_id=f"{self.id}-{index}" if len(self.prompts) > 1 else self.id,
+            request_id=f"{name}-{index}" if len(self.prompts) > 1 else name,
             priority=self.priority,
             cache_salt=self.cache_salt,
             delta=True,
         )
+        return gathered(outputs, self.interval) if self.interval > 1 else outputs
 
     def _observe(self, index: int, output: RequestOutput) -> None:
         now = time.perf_counter()
@@ -120,7 +135,7 @@ class Generation:
         if sequence.finish_reason is not None:
             metrics.finished(sequence.finish_reason)
             if sequence.finish_reason == "error":
-                raise ApiError(500, f"The request failed in the engine: {sequence.error}", code="engine_request_error")
+                raise _failure(sequence)
 
     def _close(self, finished: bool) -> None:
         metrics = self.state.metrics
@@ -130,6 +145,13 @@ class Generation:
             metrics.e2e_latency.observe(time.perf_counter() - self.arrived)
             metrics.request_prompt_tokens.observe(self.usage.prompt)
             metrics.request_generation_tokens.observe(self.usage.completion)
+
+
+def _failure(sequence: CompletionOutput) -> ApiError:
+    """Return the error of a request that failed: the client's mistake where a field of it is at fault."""
+    if sequence.error_param is not None:
+        return ApiError(400, str(sequence.error), param=sequence.error_param, code="invalid_value")
+    return ApiError(500, f"The request failed in the engine: {sequence.error}", code="engine_request_error")
 
 
 def new_id(prefix: str) -> str:

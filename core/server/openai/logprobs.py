@@ -15,13 +15,22 @@ Position = dict[int, Logprob]
 
 
 def chat_logprobs(
-    ids: Sequence[int], positions: Sequence[Position], tokenizer: Tokenizer, top: int
+    ids: Sequence[int], positions: Sequence[Position], tokenizer: Tokenizer, top: int, *, as_ids: bool = False
 ) -> list[dict[str, Any]]:
-    """Return one entry per token, each with the `top` most likely alternatives."""
-    return [_chat_entry(token, position, tokenizer, top) for token, position in zip(ids, positions)]
+    """Return one entry per token, each with the `top` most likely alternatives; `as_ids` names tokens by their ids."""
+    named = TokenIds() if as_ids else tokenizer
+    return [_chat_entry(token, position, named, top) for token, position in zip(ids, positions)]
 
 
-def _chat_entry(chosen: int, position: Position, tokenizer: Tokenizer, top: int) -> dict[str, Any]:
+class TokenIds:
+    """Names tokens `token_id:N`, where their texts are of no use."""
+
+    def token(self, token_id: int) -> str:
+        """Return the name of a token."""
+        return f"token_id:{token_id}"
+
+
+def _chat_entry(chosen: int, position: Position, tokenizer: Tokenizer | TokenIds, top: int) -> dict[str, Any]:
     best = sorted(position.items(), key=_likelihood)[:top] if top else []
     return {
         **_chat_token(chosen, position[chosen], tokenizer),
@@ -33,7 +42,7 @@ def _likelihood(item: tuple[int, Logprob]) -> float:
     return -item[1].logprob
 
 
-def _chat_token(token: int, entry: Logprob, tokenizer: Tokenizer) -> dict[str, Any]:
+def _chat_token(token: int, entry: Logprob, tokenizer: Tokenizer | TokenIds) -> dict[str, Any]:
     text = token_text(token, entry, tokenizer)
     return {"token": text, "logprob": max(entry.logprob, LOWEST), "bytes": list(text.encode("utf-8", "replace"))}
 
@@ -41,8 +50,8 @@ def _chat_token(token: int, entry: Logprob, tokenizer: Tokenizer) -> dict[str, A
 class CompletionLogprobs:
     """Builds the four parallel lists of a plain completion, piece by piece; keeps the running text offset."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, *, as_ids: bool = False) -> None:
+        self._tokenizer = TokenIds() if as_ids else tokenizer
         self._offset = 0
 
     def piece(self, ids: Sequence[int], positions: Sequence[Position | None]) -> dict[str, list[Any]]:
@@ -88,8 +97,10 @@ def _entry(entry: Logprob) -> dict[str, Any]:
     return {"logprob": max(entry.logprob, LOWEST), "rank": entry.rank, "decoded_token": entry.decoded_token}
 
 
-def token_text(token: int, entry: Logprob | None, tokenizer: Tokenizer) -> str:
+def token_text(token: int, entry: Logprob | None, tokenizer: Tokenizer | TokenIds) -> str:
     """Return a token's own text."""
+    if isinstance(tokenizer, TokenIds):
+        return tokenizer.token(token)
     if entry is not None and entry.decoded_token is not None:
         return entry.decoded_token
     return tokenizer.token(token)

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.engine.sampling import MAX_LOGPROBS, SamplingParams
+from core.engine.sampling import SamplingParams
+from core.frontend.inputs import Truncation
+from core.frontend.request import sampling_params
 from core.server.errors import ApiError
 from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody
+from core.server.openai.structured import requested_grammar
+from core.server.state import ServerState
 
 COMPLETION_MAX_TOKENS = 16
+
+NAMES: Mapping[str, str] = {
+    "template": "chat_template",
+    "template_args": "chat_template_kwargs",
+    "extra_args": "vllm_xargs",
+}
+"""Fields of the request model that this API calls otherwise."""
 
 _SAME_NAME = (
     "n",
@@ -32,34 +43,23 @@ _SAME_NAME = (
     "prompt_logprobs",
     "skip_special_tokens",
 )
-_FROM_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 
-def model_defaults(params: SamplingParams) -> dict[str, Any]:
-    """Return what a model's makers recommend where a request says nothing."""
-    return {name: getattr(params, name) for name in _FROM_MODEL}
+def chat_names(body: ChatBody) -> dict[str, str]:
+    """Return the names of a chat request's fields, for `error.param`."""
+    names = {**NAMES, "logprobs": "top_logprobs"}
+    return names if body.max_completion_tokens is None else {**names, "max_tokens": "max_completion_tokens"}
 
 
-def chat_params(body: ChatBody, defaults: Mapping[str, Any], max_model_len: int) -> SamplingParams:
+def chat_params(body: ChatBody, state: ServerState) -> SamplingParams:
     """Return the parameters of a chat request; without a limit it may run up to the model's length."""
     if body.top_logprobs is not None and not body.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs to be true.", param="top_logprobs")
-    if not 0 <= (body.top_logprobs or 0) <= MAX_LOGPROBS:
-        raise ApiError(400, f"top_logprobs must be between 0 and {MAX_LOGPROBS}.", param="top_logprobs")
-    limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    if limit is not None and limit < 1:
-        name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
-        raise ApiError(400, f"{name} must be at least 1, got {limit}.", param=name)
-    return _params(
-        body,
-        defaults,
-        max_model_len,
-        max_tokens=limit,
-        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-    )
+    limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    return _params(body, state, max_tokens=limit, logprobs=(body.top_logprobs or 0) if body.logprobs else None)
 
 
-def completion_params(body: CompletionBody, defaults: Mapping[str, Any], max_model_len: int) -> SamplingParams:
+def completion_params(body: CompletionBody, state: ServerState) -> SamplingParams:
     """Return the parameters of a plain completion.
 
     With `echo`, `max_tokens` may be 0 (the prompt is scored and nothing added): the engine is asked for one token.
@@ -68,7 +68,7 @@ def completion_params(body: CompletionBody, defaults: Mapping[str, Any], max_mod
     changes: dict[str, Any] = {"max_tokens": 1 if limit == 0 and body.echo else limit, "logprobs": body.logprobs}
     if body.echo and body.logprobs is not None and body.prompt_logprobs is None:
         changes["prompt_logprobs"] = body.logprobs
-    return _params(body, defaults, max_model_len, **changes)
+    return _params(body, state, **changes)
 
 
 def check_stream(body: GenerationBody) -> None:
@@ -79,11 +79,32 @@ def check_stream(body: GenerationBody) -> None:
         raise ApiError(400, "prompt_logprobs are not available in a stream.", param="prompt_logprobs")
 
 
-def _params(body: GenerationBody, defaults: Mapping[str, Any], max_model_len: int, **changes: Any) -> SamplingParams:
-    fields = dict(defaults)
-    fields.update((name, value) for name in _SAME_NAME if (value := getattr(body, name)) is not None)
-    params = SamplingParams(**{**fields, **changes})
-    if params.min_tokens > max_model_len:
-        message = f"min_tokens ({params.min_tokens}) is greater than the model's length ({max_model_len})."
-        raise ApiError(400, message, param="min_tokens")
-    return params
+def treatment(body: GenerationBody) -> dict[str, Any]:
+    """Return the fields of a `GenerationRequest` that say how it is treated."""
+    cut = body.truncate_prompt_tokens
+    if body.truncation_side is not None and cut is None:
+        raise ApiError(400, "truncation_side needs truncate_prompt_tokens.", param="truncation_side")
+    return {
+        "priority": body.priority or 0,
+        "cache_salt": body.cache_salt,
+        "request_id": body.request_id,
+        "truncation": None if cut is None else Truncation(tokens=cut, side=body.truncation_side or "left"),
+    }
+
+
+def interval(body: GenerationBody, state: ServerState) -> int:
+    """Return how many tokens a piece of the answer gathers."""
+    return (body.stream_interval or state.options.server.stream_interval) if body.stream else 1
+
+
+def tokens_as_ids(body: GenerationBody, state: ServerState) -> bool:
+    """Whether log-probabilities name tokens by their ids."""
+    given = body.return_tokens_as_token_ids
+    return state.options.server.return_tokens_as_token_ids if given is None else given
+
+
+def _params(body: GenerationBody, state: ServerState, **changes: Any) -> SamplingParams:
+    fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
+    fields["extra_args"] = body.vllm_xargs
+    fields["grammar"] = requested_grammar(body)
+    return sampling_params({**fields, **changes}, state.defaults, state.llm.max_model_len)

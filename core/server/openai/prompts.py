@@ -10,20 +10,24 @@ from core.server.interface import Prompt, ServedLLM
 MAX_PROMPTS = 1024
 
 
-def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True) -> list[Prompt]:
-    """Return the prompts of a request. Raises `ApiError` 400."""
+def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True, whole: bool = True) -> list[Prompt]:
+    """Return the prompts of a request. Raises `ApiError` 400.
+
+    Args:
+        whole: Nothing will be cut off a prompt that is too long.
+    """
     if isinstance(value, str):
         return [_text(value, add_special_tokens)]
     if not isinstance(value, list) or not value:
         raise _wrong("prompt must be a text, a list of texts, token ids, or a list of token-id lists; not empty.")
     if _is_id(value[0]):
-        return [_ids(value, llm)]
+        return [_ids(value, llm, whole=whole)]
     if len(value) > MAX_PROMPTS:
         raise _wrong(f"prompt has {len(value)} entries; at most {MAX_PROMPTS}.")
     if isinstance(value[0], str) and all(isinstance(item, str) for item in value):
         return [_text(item, add_special_tokens) for item in value]
     if all(isinstance(item, list) for item in value):
-        return [_ids(item, llm) for item in value]
+        return [_ids(item, llm, whole=whole) for item in value]
     raise _wrong("prompt must not mix texts, token ids and lists.")
 
 
@@ -39,10 +43,10 @@ def _text(text: str, add_special_tokens: bool) -> Prompt:
     return text if add_special_tokens else {"prompt": text, "add_special_tokens": False}
 
 
-def _ids(ids: list[int], llm: ServedLLM) -> Prompt:
+def _ids(ids: list[int], llm: ServedLLM, *, whole: bool) -> Prompt:
     if not ids:
         raise _wrong("prompt must not be empty.")
-    if len(ids) > llm.max_model_len:
+    if whole and len(ids) > llm.max_model_len:
         message = f"The prompt has {len(ids)} tokens; the model's length is {llm.max_model_len}."
         raise ApiError(400, message, param="prompt", code="context_length_exceeded")
     check_ids(ids, llm.tokenizer.vocab_size, "prompt")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.engine.sampling import MAX_BAD_WORDS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
 from core.server.errors import ApiError
+from core.server.openai.structured import StructuredFields
 
 MAX_MESSAGES = 16384
 MAX_TOOLS = 128
 MAX_ALLOWED_TOKENS = 2**18
 MAX_TEXT_IDS = 2**20
+MAX_INTERVAL = 1024
 
 TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 TokenKey = Annotated[int, Field(strict=False, ge=0, le=MAX_TOKENS)]
@@ -37,7 +39,7 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool | None = None
 
 
-class GenerationBody(Body):
+class GenerationBody(Body, StructuredFields):
     """Fields that chat and plain completions share."""
 
     n: int | None = None
@@ -60,11 +62,19 @@ class GenerationBody(Body):
     seed: int | None = None
     prompt_logprobs: int | None = None
     skip_special_tokens: bool | None = None
+    vllm_xargs: dict[str, Any] | None = None
+    truncate_prompt_tokens: int | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    add_special_tokens: bool | None = None
 
     stream: bool | None = None
     stream_options: StreamOptions | None = None
+    stream_interval: Annotated[int, Field(ge=1, le=MAX_INTERVAL)] | None = None
     echo: bool | None = None
     return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    return_prompt_text: bool | None = None
+    request_id: str | None = None
     priority: Priority | None = None
     cache_salt: Salt | None = None
 
@@ -78,9 +88,12 @@ class ChatBody(GenerationBody):
     max_completion_tokens: int | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    include_reasoning: bool | None = None
     documents: Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
 
@@ -89,7 +102,6 @@ class CompletionBody(GenerationBody):
 
     prompt: Any = None
     logprobs: int | None = None
-    add_special_tokens: bool | None = None
 
 
 class TokenizeBody(Body):
@@ -102,6 +114,7 @@ class TokenizeBody(Body):
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     return_token_strs: bool | None = None
 
@@ -113,30 +126,37 @@ class DetokenizeBody(Body):
 
 
 # Fields that would change the answer if they were ignored, and what to say about each.
-_REFUSED = {
-    "response_format": "structured output is not available",
-    "structured_outputs": "structured output is not available",
-    "guided_json": "structured output is not available",
-    "guided_regex": "structured output is not available",
-    "guided_choice": "structured output is not available",
-    "guided_grammar": "structured output is not available",
-    "chat_template": "templates of requests are not run; the server's own is set with --chat-template",
+REFUSED = {
     "prompt_embeds": "embeddings as a prompt are not accepted",
     "use_beam_search": "beam search is not available",
     "best_of": "best_of is not available; use n",
     "suffix": "insertion before a suffix is not available",
     "functions": "functions were replaced by tools",
     "function_call": "function_call was replaced by tool_choice",
-    "truncate_prompt_tokens": "prompts are never cut; shorten it",
+    "length_penalty": "it belongs to beam search, which is not available",
+    "early_stopping": "it belongs to beam search, which is not available",
+    "logprob_token_ids": "log-probabilities are given for the chosen and the most likely tokens; use logprobs",
+    "repetition_detection": "a repeating output is not detected; use the penalties or stop",
+    "thinking_token_budget": "thinking is not bounded on its own; use max_tokens",
+    "return_token_offsets": "offsets of tokens are not given; use return_token_ids",
+    "return_weight_versions": "versions of the weights are not told per answer",
+    "kv_transfer_params": "KV connectors take no parameters of requests",
+    "ec_transfer_params": "there is no encoder cache",
+    "media_io_kwargs": "this server reads text only",
+    "mm_processor_kwargs": "this server reads text only",
+    "mm_payload": "this server reads text only",
+    "return_mm_kwargs": "this server reads text only",
+    "watermarking": "outputs are not watermarked",
+    "routed_experts_prompt_start": "the choice of experts is not told",
 }
-_PLAIN = ("text", {"type": "text"})
+_HARMLESS = {"length_penalty": 1, "early_stopping": False}
 
 
 def refuse_unsupported(fields: dict[str, Any]) -> None:
     """Refuse fields that ask for something this server cannot do. Raises `ApiError` 400."""
-    for name in _REFUSED.keys() & fields.keys():
+    for name in REFUSED.keys() & fields.keys():
         value = fields[name]
-        harmless = not value or (name == "response_format" and value in _PLAIN)
+        harmless = not value or (name in _HARMLESS and value == _HARMLESS[name])
         harmless = harmless or (name == "best_of" and value == fields.get("n", 1))
         if not harmless:
-            raise ApiError(400, f"{name}: {_REFUSED[name]}.", param=name, code="unsupported_parameter")
+            raise ApiError(400, f"{name}: {REFUSED[name]}.", param=name, code="unsupported_parameter")

@@ -47,12 +47,14 @@ class ParserSample(Sample):
         events: What is expected, neighbours of one kind joined.
         tools: The request's tools, as OpenAI's `tools` list.
         in_reasoning: Whether the prompt opened thinking.
+        response_template: What the checkpoint says of the format, for a parser that goes by it.
     """
 
     text: str
     events: Sequence[ParseEvent]
     tools: Sequence[Mapping[str, Any]] = ()
     in_reasoning: bool = False
+    response_template: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

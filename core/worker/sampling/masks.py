@@ -52,22 +52,34 @@ class MinTokens:
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
         self._device = device
-        self._rows: dict[int, tuple[int, Tensor]] = {}
+        self._rows: dict[int, tuple[int, Tensor, np.ndarray]] = {}
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
         """Take the row's stop ids, if it has a minimum."""
         self._rows.pop(row, None)
         if params.min_tokens == 0 or not stop_ids:
             return False
-        self._rows[row] = (params.min_tokens, id_tensor(stop_ids, self._vocab_size, self._device))
+        ids = id_tensor(stop_ids, self._vocab_size, self._device)
+        self._rows[row] = (params.min_tokens, ids, _bits(stop_ids, self._vocab_size))
         return True
 
     def apply(self, logits: Tensor, batch: SampleBatch) -> None:
         """Mask the stop ids of rows that are still too short."""
         for i in batch.using(self.feature).tolist():
-            minimum, ids = self._rows[int(batch.rows[i])]
+            row = int(batch.rows[i])
+            minimum, ids, stops = self._rows[row]
+            mask = batch.masks.get(row)
+            if mask is not None and not (mask & ~stops).any():
+                continue  # the grammar has come to its end: nothing else may follow
             if batch.output_counts[i] < minimum:
                 logits[i, ids] = NEVER
+
+
+def _bits(ids: Sequence[int], vocab_size: int) -> np.ndarray:
+    """Return a mask, `(words,)` int32, of these tokens."""
+    bits = np.zeros(-(-vocab_size // 32) * 32, np.uint8)
+    bits[[token for token in ids if token < vocab_size]] = 1
+    return np.packbits(bits, bitorder="little").view("<i4").astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,12 @@ CORE_API void core_cpu_attention(const core_attention_args* args) { core::kAtten
 CORE_API void core_cpu_store_kv(const core_store_kv_args* args) { core::kStore.pick()(args); }
 
 CORE_API int64_t core_cpu_attention_scratch(const core_attention_args* args) {
-  core::Plan plan = core::make_plan(*args, 1, core::kMostTileRows);
+  core::Plan plan = core::make_plan(*args, 1, core::kMostTileRows, core::kTileKeys);
+  int64_t tall = core::tile_layout(plan.tile_rows, args->head_dim, core::kTileKeys).bytes;
+  int64_t group = plan.group > core::kLongTileRows ? plan.group : core::kLongTileRows;
+  int64_t wide = core::tile_layout(group, args->head_dim, core::kLongPass).bytes;
   // Rows times splits is at most one unit per row more than wanted, and only batches of few rows are split at all.
   int64_t partials = 2 * args->threads * core::kUnitsPerThread + args->kv_heads;
-  return args->threads * core::tile_layout(plan.tile_rows, args->head_dim).bytes +
+  return args->threads * (tall > wide ? tall : wide) +
          partials * core::partial_floats(plan.group, args->head_dim) * 4;
 }

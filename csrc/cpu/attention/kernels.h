@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "attention/copies.h"
+#include "attention/softmax.h"
 #include "attention/store.h"
 #include "attention/tile.h"
 #include "common/parallel.h"
@@ -23,15 +24,23 @@ CORE_INLINE void ask_for(const T* block, int64_t elements) {
   for (int64_t i = 0; i < elements; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(block + i, 0, 2);
 }
 
-// The keys of the block that holds key `first`, and its scales.
+// The keys of the block that holds key `key` of a batch row, and its scales.
+template <typename S>
+CORE_INLINE void ask_for_keys(const core_attention_args& a, int64_t row, int64_t head, int64_t key) {
+  int64_t per_head = head_elements<S>(a.block_size, a.head_dim), elements = a.block_size * a.head_dim;
+  int64_t block = a.table[row * a.table_stride + key / a.block_size];
+  auto keys = static_cast<const S*>(a.cache) + block * a.block_stride + head * per_head;
+  ask_for(keys, per_head);
+  if (Format<S>::kScaled) ask_for(keys + a.kv_heads * per_head + elements, per_head - elements);
+}
+
+// What is read after the keys `first ..` of a tile: those of its next pass, or else of the thread's next tile.
 template <typename P>
-CORE_INLINE void ask_for_keys(const Tile<P>& t, int64_t first) {
-  using S = typename P::S;
-  int64_t per_head = head_elements<S>(t.a.block_size, t.a.head_dim), elements = t.a.block_size * t.a.head_dim;
-  for_blocks(t, first, 1, 0, [&](const S* keys, int64_t, int64_t, int64_t) {
-    ask_for(keys, per_head);
-    if (Format<S>::kScaled) ask_for(keys + t.a.kv_heads * per_head + elements, per_head - elements);
-  });
+CORE_INLINE void ask_further(const Tile<P>& t, int64_t at, int64_t next_pass, int64_t end) {
+  if (t.rows() > kAskRows) return;
+  if (next_pass + at < end) return ask_for_keys<typename P::S>(t.a, t.range.row, t.range.head, next_pass + at);
+  int64_t key = t.after.first_key + at;
+  if (key < t.after.last_key) ask_for_keys<typename P::S>(t.a, t.after.row, t.after.head, key);
 }
 
 // Products of the tile's queries and `count` keys from `first` on, read where they lie.
@@ -41,7 +50,7 @@ void multiply_keys(const Tile<P>& t, int64_t first, int64_t count) {
   int64_t to_values = a.kv_heads * head_elements<typename P::S>(a.block_size, a.head_dim);
   for_blocks(t, first, count, 0, [&](const typename P::S* keys, int64_t offset, int64_t at, int64_t here) {
     if (t.rows() <= kAskRows) ask_for(keys + to_values + offset * a.head_dim, here * a.head_dim);
-    P::scores(t.q(), keys, t.s() + at, t.keys(), t.rows(), a.head_dim, a.block_size, offset, here);
+    P::scores(t.q(), keys, t.s() + at, t.stride(), t.rows(), a.head_dim, a.block_size, offset, here);
   });
 }
 
@@ -52,11 +61,22 @@ void multiply_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end
   const float* corrections = t.corrections();  // applied by the first block's product
   for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t at, int64_t here) {
     int64_t seen = t.range.last_key - first - at < here ? t.range.last_key - first - at : here;
-    if (t.rows() <= kAskRows && first + count + at < end) ask_for_keys(t, first + count + at);
-    P::accumulate(t.p() + P::words(at), P::words(t.keys()), values, t.o(), corrections, t.rows(), a.head_dim, offset,
-                  seen);
+    ask_further(t, at, first + count, end);
+    P::accumulate(t.p() + P::words(at), P::words(t.stride()), values, t.o(), corrections, t.rows(), a.head_dim, offset, seen);
     corrections = nullptr;
   });
+}
+
+template <typename P>
+void multiply_gathered_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end, const float* corrections) {
+  const core_attention_args& a = t.a;
+  const typename P::S* steps[kWideKeys / P::kKeys];
+  int64_t found = 0;
+  for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t at, int64_t here) {
+    ask_further(t, at, first + count, end);
+    for (int64_t k = 0; k < here; k += P::kKeys) steps[found++] = values + (offset + k) * a.head_dim;
+  });
+  P::accumulate_gathered(t.p(), t.stride(), steps, found, t.o(), corrections, t.rows(), a.head_dim);
 }
 
 // The same two with copies of `kTileKeys` keys at a time.
@@ -73,7 +93,7 @@ void multiply_copied_keys(const Tile<P>& t, int64_t first, int64_t count) {
     for (int64_t k = 0; k < keys; k += kPanelKeys) {
       int64_t here = keys - k < kPanelKeys ? keys - k : kPanelKeys;
       const typename P::T* panel = t.copy() + k * a.head_dim;
-      P::scores(t.q(), panel, t.s() + done + k, t.keys(), t.rows(), a.head_dim, kPanelKeys, 0, here);
+      P::scores(t.q(), panel, t.s() + done + k, t.stride(), t.rows(), a.head_dim, kPanelKeys, 0, here);
     }
   }
 }
@@ -88,7 +108,7 @@ void multiply_copied_values(const Tile<P>& t, int64_t first, int64_t count) {
       copy_values(block, t.copy() + at * a.head_dim, a.head_dim, offset, here);
     });
     clear_values(t.copy(), a.head_dim, tokens, P::kKeys);
-    P::accumulate(t.p() + P::words(done), P::words(t.keys()), t.copy(), t.o(), done == 0 ? t.corrections() : nullptr,
+    P::accumulate(t.p() + P::words(done), P::words(t.stride()), t.copy(), t.o(), done == 0 ? t.corrections() : nullptr,
                   t.rows(), a.head_dim, 0, tokens);
   }
 }
@@ -115,17 +135,28 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
   } else {
     multiply_keys(t, first, count);
   }
+  bool corrected = false;
   for (int64_t r = 0; r < t.rows(); ++r) {
     int64_t position = t.position(r);
     int64_t low = t.lowest(position) - first, high = position + 1 - first;
     int64_t limit = t.range.last_key - first;  // a split ends before the row does
     high = high < limit ? high : limit;
     low = low < 0 ? 0 : low < count ? low : count;
-    softmax_row(t, r, low, high < count ? high : count, count);
+    high = high < count ? high : count;
+    if constexpr (P::kGathers) {
+      corrected |= softmax_row_once(t, r, low, high, count);
+    } else {
+      softmax_row(t, r, low, high, count);
+    }
   }
-  if constexpr (P::kCopied) {
+  if constexpr (P::kGathers) {
+    if (corrected) make_factors(t);
+    multiply_gathered_values(t, first, count, end, corrected ? t.corrections() : nullptr);
+  } else if constexpr (P::kCopied) {
+    finish_pass(t);
     multiply_copied_values(t, first, count);
   } else {
+    finish_pass(t);
     multiply_values(t, first, count, end);
   }
 }
@@ -137,6 +168,9 @@ void attend(const Tile<P>& t) {
   int64_t first = t.range.first_key / P::kKeys * P::kKeys, end = round_up(t.range.last_key, P::kKeys);
   for (int64_t key = first; key < end; key += t.keys()) {
     attend_keys(t, key, end - key < t.keys() ? end - key : t.keys(), end);
+  }
+  if constexpr (P::kGathers) {
+    for (int64_t r = 0; r < t.rows(); ++r) t.sums()[r] = sum(load(t.lane_sums(r)));
   }
   P::leave();
 }
@@ -201,19 +235,18 @@ inline int64_t splits_of(const core_attention_args& a, const Plan& plan, int64_t
 
 // Attends, and writes the rows of `out`, or else the partial result.
 template <typename P>
-void run_tile(const core_attention_args& a, const Plan& plan, char* scratch, const Range& range, float* partial) {
-  Tile<P> tile{a, plan, scratch, tile_layout(plan.tile_rows, a.head_dim), range};
+void run_tile(const core_attention_args& a, const Plan& plan, char* scratch, float* partials, const Range& range,
+              const Range& after) {
+  Tile<P> tile{a, plan, scratch, tile_layout(plan.tile_rows, a.head_dim, plan.pass), range, after};
   attend(tile);
-  partial == nullptr ? write_rows(tile) : write_partial(tile, partial);
+  if (range.partial < 0) return write_rows(tile);
+  write_partial(tile, partials + range.partial * partial_floats(plan.group, a.head_dim));
 }
 
 // A unit of work, told by its number within the row.
-template <typename Few, typename Many>
-void run_unit(const core_attention_args& a, const Plan& plan, char* scratch, float* partials, int64_t row,
-              int64_t unit) {
+inline Range unit_of(const core_attention_args& a, const Plan& plan, int64_t row, int64_t unit) {
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row], length = a.seq_lens[row];
-  Range range{row, 0, 0, 1, 0, length};
-  float* partial = nullptr;
+  Range range{row, 0, 0, 1, 0, length, -1};
   if (queries == 1) {
     int64_t splits = splits_of(a, plan, row), split = unit % splits;
     int64_t low = a.window > 0 && length > a.window ? length - a.window : 0;
@@ -224,8 +257,7 @@ void run_unit(const core_attention_args& a, const Plan& plan, char* scratch, flo
     range.head = unit / splits;
     range.first_key = cut(split);
     range.last_key = cut(split + 1);
-    int64_t place = (row * a.kv_heads + range.head) * plan.splits + split;
-    if (splits > 1) partial = partials + place * partial_floats(plan.group, a.head_dim);
+    if (splits > 1) range.partial = (row * a.kv_heads + range.head) * plan.splits + split;
   } else {
     // Later tiles see more keys: hand them out first, so that threads finish together.
     int64_t tiles = ceil_div(queries, plan.tile_queries);
@@ -236,8 +268,7 @@ void run_unit(const core_attention_args& a, const Plan& plan, char* scratch, flo
     int64_t position = length - queries + range.begin;
     range.first_key = a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
   }
-  bool few = (range.end - range.begin) * plan.group <= kFewTileRows;
-  few ? run_tile<Few>(a, plan, scratch, range, partial) : run_tile<Many>(a, plan, scratch, range, partial);
+  return range;
 }
 
 inline int64_t units_of(const core_attention_args& a, const Plan& plan, int64_t row) {
@@ -266,6 +297,30 @@ inline void merge_all(const core_attention_args& a, const Plan& plan, const floa
   }
 }
 
+// Hands a thread one unit after another; threads share the ticket.
+class Units {
+ public:
+  Units(const core_attention_args& a, const Plan& plan, std::atomic<int64_t>& ticket)
+      : a_(a), plan_(plan), ticket_(ticket), units_(a.rows > 0 ? units_of(a, plan, 0) : 0) {}
+
+  // Returns whether there was a unit left; without one `range` has no keys.
+  bool take(Range& range) {
+    int64_t next = ticket_.fetch_add(1);
+    while (row_ < a_.rows && next - before_ >= units_) {
+      before_ += units_;
+      if (++row_ < a_.rows) units_ = units_of(a_, plan_, row_);
+    }
+    range = row_ < a_.rows ? unit_of(a_, plan_, row_, next - before_) : Range{};
+    return row_ < a_.rows;
+  }
+
+ private:
+  const core_attention_args& a_;
+  const Plan& plan_;
+  std::atomic<int64_t>& ticket_;
+  int64_t row_ = 0, before_ = 0, units_;
+};
+
 // `Few` and `Many` are the `Products` of tiles of few and of many query vectors.
 template <typename Few, typename Many>
 void attend_batch(const core_attention_args& a) {
@@ -273,23 +328,21 @@ void attend_batch(const core_attention_args& a) {
   int64_t threads = work_of(a) < small ? 1 : a.threads;
   core_attention_args sized = a;
   sized.threads = threads;
-  Plan plan = make_plan(sized, a.rows, Many::kTileRows);
-  int64_t each = tile_layout(plan.tile_rows, a.head_dim).bytes;
+  Plan plan = make_plan(sized, a.rows, Many::kTileRows, Many::kPass);
+  int64_t each = tile_layout(plan.tile_rows, a.head_dim, plan.pass).bytes;
   auto scratch = static_cast<char*>(a.scratch);
   auto partials = reinterpret_cast<float*>(scratch + each * a.threads);
   std::atomic<int64_t> ticket{0}, merging{0};
   Barrier all_attended;
   run_team(threads, [&](int64_t thread, int64_t team) {
     char* mine = scratch + thread * each;
-    int64_t row = 0, before = 0, units = a.rows > 0 ? units_of(a, plan, 0) : 0;
-    for (int64_t next = ticket.fetch_add(1); row < a.rows;) {
-      if (next - before >= units) {
-        before += units;
-        if (++row < a.rows) units = units_of(a, plan, row);
-        continue;
-      }
-      run_unit<Few, Many>(a, plan, mine, partials, row, next - before);
-      next = ticket.fetch_add(1);
+    Units units(a, plan, ticket);
+    Range range, after;
+    for (bool more = units.take(range); more; range = after) {
+      more = units.take(after);  // one ahead, so that its keys can be asked for
+      bool few = (range.end - range.begin) * plan.group <= kFewTileRows;
+      few ? run_tile<Few>(a, plan, mine, partials, range, after)
+          : run_tile<Many>(a, plan, mine, partials, range, after);
     }
     if (plan.splits == 1) return;
     all_attended.wait(team);

@@ -9,8 +9,11 @@ namespace {
 constexpr int64_t kMostTileRows = 96;  // query vectors (queries x heads of one kv head) that share a pass over the keys
 constexpr int64_t kFewTileRows = 8;    // up to this many read the cache itself, more a copy in the products' own form
 constexpr int64_t kTileKeys = 128;     // keys per pass, and per copy
-constexpr int64_t kPanelKeys = 32;    // keys that lie together in a copy
-constexpr int64_t kWideKeys = 512;     // the same for tiles of few rows
+constexpr int64_t kLongPass = 192;     // keys per pass of AMX where it reads the cache itself,
+constexpr int64_t kLongTileRows = 32;  // by tiles of this many rows
+constexpr int64_t kWideKeys = 512;     // keys per pass of tiles of few rows
+constexpr int64_t kPadKeys = 16;       // between the scores of two rows, so that they lie in different cache sets
+constexpr int64_t kPanelKeys = 32;     // keys that lie together in a copy
 constexpr int64_t kAskRows = 16;       // tiles of few rows wait for memory: they ask for values ahead
 constexpr int64_t kSplitKeys = 256;    // a decode row is not split into shorter ranges than this
 constexpr int64_t kCut = 32;           // its ranges begin at multiples of this
@@ -23,11 +26,13 @@ struct Plan {
   int64_t tile_queries;  // queries per tile
   int64_t tile_rows;     // most query vectors per tile
   int64_t splits;        // most ranges that the keys of a decode row are cut into
+  int64_t pass;          // keys per pass of tiles of many rows
 };
 
 // `most_rows`: bound of a tile's query vectors, unless one query has more heads than that.
-inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_rows) {
+inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_rows, int64_t pass) {
   Plan p;
+  p.pass = pass;
   p.group = a.heads / a.kv_heads;
   p.tile_queries = p.group >= most_rows ? 1 : most_rows / p.group;
   p.tile_rows = p.tile_queries * p.group;
@@ -37,20 +42,22 @@ inline Plan make_plan(const core_attention_args& a, int64_t rows, int64_t most_r
   return p;
 }
 
-// Scratch of one thread: queries, scores, probabilities, accumulators, per row maximum, sum and correction, a copy of
-// keys or values, scales of keys and of values.
+// Scratch of one thread: queries, scores, probabilities, accumulators, four numbers and a vector of sums a row, a
+// copy of keys or values, scales of keys and of values.
 struct TileLayout {
-  int64_t q, s, p, o, stats, copy, scales, bytes;
+  int64_t q, s, p, o, stats, row_stats, copy, scales, bytes;
 };
 
-inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim) {
+// `pass`: keys per pass of a tile of `tile_rows`. Tiles of a quarter of the rows may have `kWideKeys`.
+inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim, int64_t pass) {
   TileLayout t;
   t.q = 0;
   t.s = t.q + round_up(tile_rows * head_dim * 4, kAlign);
-  t.p = t.s + round_up(tile_rows * kTileKeys * 4, kAlign);
-  t.o = t.p + round_up(tile_rows * kTileKeys * 4, kAlign);
+  t.p = t.s + round_up(tile_rows * (pass + kPadKeys) * 4, kAlign);
+  t.o = t.p + round_up(tile_rows * (pass + kPadKeys) * 4, kAlign);
   t.stats = t.o + round_up(tile_rows * head_dim * 4, kAlign);
-  t.copy = t.stats + round_up(tile_rows * 3 * 4, kAlign);
+  t.row_stats = round_up(tile_rows, kAlign / 4);
+  t.copy = t.stats + t.row_stats * (4 + kAlign / 4) * 4;
   t.scales = t.copy + kTileKeys * head_dim * 4;
   t.bytes = t.scales + 2 * kWideKeys * 4;
   return t;

@@ -122,7 +122,10 @@ struct Loops : E {
   using Query = typename E::Query;
   using Weight = typename E::Weight;
   static constexpr int64_t kPack = E::kPack, kWords = E::kWords;
-  static constexpr int64_t kTileRows = 48, kKeys = 16;  // keys come in multiples of kKeys
+  static constexpr int64_t kTileRows = 48, kKeys = 16, kPass = kTileKeys;  // keys come in multiples of kKeys
+  static constexpr bool kGathers = false;
+
+  CORE_INLINE static vf weights(vf exponents) { return exp2_negative(exponents); }
 
   // Around the products of one tile of query vectors.
   static void enter(int64_t) {}

@@ -1,4 +1,4 @@
-// One tile: query vectors that share a pass over a range of keys. Its scratch, its queries, its softmax.
+// One tile: query vectors that share a pass over a range of keys. Its scratch and its queries.
 #pragma once
 
 #include <type_traits>
@@ -17,12 +17,15 @@ struct Products : E {
   using T = typename E::T;
   static constexpr bool kCopied = Copied;
   static constexpr int64_t kTileRows = Copied ? kMostTileRows : E::kTileRows;
+  static constexpr int64_t kPass = Copied ? kTileKeys : E::kPass;
+  static constexpr bool kGathers = !Copied && E::kGathers;
 };
 
 // What a tile covers.
 struct Range {
   int64_t row, head, begin, end;  // batch row, kv head, queries of the row
   int64_t first_key, last_key;    // keys, [first, last)
+  int64_t partial;                // which partial result it makes, or -1
 };
 
 // `P` is a `Products`.
@@ -33,17 +36,22 @@ struct Tile {
   char* scratch;
   TileLayout at;
   Range range;
+  Range after;  // what this thread attends next; without keys if there is nothing
 
   int64_t rows() const { return (range.end - range.begin) * plan.group; }
-  // Keys per pass, also the stride of scores: few query vectors leave room for more, which spares rounds of softmax.
-  int64_t keys() const { return rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : kTileKeys; }
+  // Keys per pass: few query vectors leave room for more, which spares rounds of softmax.
+  int64_t keys() const { return rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : P::kPass; }
+  // From a row's scores to the next row's; `P::words` of it for weights.
+  int64_t stride() const { return keys() + kPadKeys; }
   typename P::Query* q() const { return reinterpret_cast<typename P::Query*>(scratch + at.q); }
   float* s() const { return reinterpret_cast<float*>(scratch + at.s); }
   typename P::Weight* p() const { return reinterpret_cast<typename P::Weight*>(scratch + at.p); }
   float* o() const { return reinterpret_cast<float*>(scratch + at.o); }
   float* maxima() const { return reinterpret_cast<float*>(scratch + at.stats); }
-  float* sums() const { return maxima() + plan.tile_rows; }
-  float* corrections() const { return sums() + plan.tile_rows; }
+  float* sums() const { return maxima() + at.row_stats; }
+  float* corrections() const { return sums() + at.row_stats; }
+  float* fresh() const { return corrections() + at.row_stats; }  // sums of a pass's weights
+  float* lane_sums(int64_t r) const { return fresh() + at.row_stats + r * kLanes; }  // of products that gather
   typename P::T* copy() const { return reinterpret_cast<typename P::T*>(scratch + at.copy); }
   float* key_scales() const { return reinterpret_cast<float*>(scratch + at.scales); }
   float* value_scales() const { return key_scales() + kWideKeys; }
@@ -79,6 +87,7 @@ void load_queries(const Tile<P>& t) {
     }
     t.maxima()[r] = -__builtin_inff();
     t.sums()[r] = 0.0f;
+    if constexpr (P::kGathers) store(t.lane_sums(r), vf{});
   }
   std::memset(t.o(), 0, static_cast<size_t>(t.rows() * t.a.head_dim) * 4);
 }
@@ -98,71 +107,6 @@ CORE_INLINE void for_blocks(const Tile<P>& t, int64_t first, int64_t count, int6
     body(cache + table[key / a.block_size] * a.block_stride, offset, done, here);
     done += here;
   }
-}
-
-constexpr float kLog2E = 1.44269504f;
-
-// Applies scale and soft cap to `count` scores. Without a cap the scale waits for the exponential.
-inline void bend(float* s, int64_t count, float scale, float cap) {
-  for (int64_t k = 0; k < count; k += kLanes) {
-    store(s + k, (2.0f * sigmoid(load(s + k) * (2.0f * scale / cap)) - 1.0f) * cap);
-  }
-}
-
-// `value` where lanes `lane0 ..` are within [low, high), `other` elsewhere.
-CORE_INLINE vf inside(vf value, float other, int64_t lane0, int64_t low, int64_t high) {
-  vi lane = {};
-  for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  vi index = lane + static_cast<int32_t>(lane0);
-  vi seen = (index >= static_cast<int32_t>(low)) & (index < static_cast<int32_t>(high));
-  return seen ? value : splat(other);
-}
-
-// Makes of `from .. to - 1` of a row's products its scores, in powers of 2 but for the factor that it returns.
-template <typename P>
-CORE_INLINE float finish_scores(const Tile<P>& t, float* s, int64_t from, int64_t to, int64_t low, int64_t high) {
-  float scale = static_cast<float>(t.a.scale) * Format<typename P::S>::kUnit, cap = static_cast<float>(t.a.softcap);
-  if constexpr (Format<typename P::S>::kScaled) {
-    for (int64_t k = from; k < to; k += kLanes) store(s + k, load(s + k) * load(t.key_scales() + k));
-  }
-  if (cap != 0.0f) bend(s + from, to - from, scale, cap);
-  constexpr float never = -__builtin_inff();
-  if (from < low) store(s + from, inside(load(s + from), never, from, low, high));
-  if (to > high) store(s + to - kLanes, inside(load(s + to - kLanes), never, to - kLanes, low, high));
-  return cap == 0.0f ? scale * kLog2E : kLog2E;
-}
-
-// Turns one row of products into weights, and updates the row's maximum, sum and correction. Keys `low .. high - 1` of
-// the tile's `count` are seen. Maxima are kept as exponents of 2.
-template <typename P>
-void softmax_row(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
-  float* s = t.s() + r * t.keys();
-  auto p = t.p() + r * P::words(t.keys());
-  int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
-  for (int64_t k = 0; k < from; k += kLanes) P::store_weights(p, k, vf{});
-  for (int64_t k = to; k < count; k += kLanes) P::store_weights(p, k, vf{});
-  t.corrections()[r] = 1.0f;
-  if (high <= low) return;
-
-  float exponent = finish_scores(t, s, from, to, low, high);
-  vf best = splat(-__builtin_inff());
-  for (int64_t k = from; k < to; k += kLanes) best = vec_max(best, load(s + k));
-  float before = t.maxima()[r], now = max_of(best) * exponent;
-  now = now > before ? now : before;
-  vf total = {};
-  for (int64_t k = from; k < to; k += kLanes) {
-    vf weight = exp2_negative(load(s + k) * exponent - now);
-    total += weight;
-    if constexpr (Format<typename P::S>::kScaled) {
-      // The scales of places that hold no token may be anything.
-      weight = inside(weight * load(t.value_scales() + k), 0.0f, k, low, high);
-    }
-    P::store_weights(p, k, weight);
-  }
-  float correction = before == now ? 1.0f : exp2_negative(splat(before - now))[0];
-  t.corrections()[r] = correction;
-  t.maxima()[r] = now;
-  t.sums()[r] = t.sums()[r] * correction + sum(total);
 }
 
 }  // namespace

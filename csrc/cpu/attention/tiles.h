@@ -22,7 +22,10 @@ struct Tiles {
   using Query = bf16;
   using Weight = bf16;
   static constexpr bool kBfloat16Queries = true;
-  static constexpr int64_t kTileRows = 32, kRows = 16, kRound = 32, kInner = 32, kKeys = 32;
+  static constexpr int64_t kTileRows = kLongTileRows, kRows = 16, kRound = 32, kInner = 32, kKeys = 32;
+  static constexpr int64_t kPass = kLongPass;
+  // Whether values are handed over block by block (`accumulate_gathered`) for all keys of a pass.
+  static constexpr bool kGathers = true;
 
   static constexpr int64_t words(int64_t elements) { return elements; }
 
@@ -30,6 +33,17 @@ struct Tiles {
     std::memcpy(out, q, static_cast<size_t>(head_dim) * 2);
   }
   CORE_INLINE static void store_weights(bf16* p, int64_t k, vf weights) { store(p + k, weights); }
+
+  // 2^x to 9e-5 relative, no less than 2^-126: weights are rounded to bfloat16.
+  CORE_INLINE static vf weights(vf x) {
+    x = vec_max(splat(-126.0f), x);
+    vf f = (vf)_mm512_reduce_ps((__m512)x, 9);  // x - floor(x)
+    // Least relative error on [0, 1), the first coefficient held at 1.
+    vf p = f * 0.07706726342439651f + 0.22764462232589722f;
+    p = p * f + 0.6951169371604919f;
+    p = p * f + 1.0f;
+    return (vf)_mm512_scalef_ps((__m512)p, (__m512)x);  // which takes the floor of x
+  }
 
   // Registers 0 to 3 are C: rows of the first and the second half of a pair of row blocks. 4 and 5 are A, 6 and 7 B.
   static void configure(int64_t first, int64_t second) {
@@ -76,6 +90,23 @@ struct Tiles {
         for (int64_t k = 0; k < count; k += kInner) {
           const bf16* b = values + ((offset + k) * head_dim + d * 2);
           multiply(a0 + k, a1 + k, p_stride, b, 16 * 2, head_dim, two);
+        }
+        keep(c0 + d, c1 + d, head_dim, two);
+      }
+    });
+  }
+
+  // The same with the values of `steps` times 32 tokens wherever they lie: results stay in registers for all of them.
+  static void accumulate_gathered(const bf16* p, int64_t p_stride, const bf16* const* values, int64_t steps, float* o,
+                                  const float* corrections, int64_t rows, int64_t head_dim) {
+    if (corrections != nullptr) correct(o, corrections, rows, head_dim);
+    for_row_blocks(rows, [&](int64_t r, bool two) {
+      const bf16 *a0 = p + r * p_stride, *a1 = a0 + kRows * p_stride;
+      float *c0 = o + r * head_dim, *c1 = c0 + kRows * head_dim;
+      for (int64_t d = 0; d < head_dim; d += 2 * 16) {
+        fetch(c0 + d, c1 + d, head_dim, two);
+        for (int64_t step = 0; step < steps; ++step) {
+          multiply(a0 + step * kInner, a1 + step * kInner, p_stride, values[step] + d * 2, 16 * 2, head_dim, two);
         }
         keep(c0 + d, c1 + d, head_dim, two);
       }

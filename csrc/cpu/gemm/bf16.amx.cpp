@@ -1,7 +1,7 @@
 // bfloat16 by AMX tiles; also for weights of other formats, whose panels are widened to bf16 first.
 #include "gemm/expand.h"
 #include "gemm/rows.h"
-#include "gemm/tiles.h"
+#include "gemm/stripe.h"
 
 namespace core {
 namespace gemm {
@@ -34,21 +34,26 @@ void tile(const Call& call, const Tile& where, const char* scratch, float* out) 
   multiply<false>(call, where, w, panel_bytes, call.inputs / kBlock, once, out);
 }
 
-constexpr Kernel widening(void (*expand)(const Call&, const Tile&, char*)) {
-  return {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, expanded_bytes<kWide>, expand, enter, leave};
+bool stripe(const Call& call, const Tile& where, int64_t row_end, const char* scratch) {
+  const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
+  return run_stripe<false>(call, where, row_end, w, call.inputs * 2 * kPanel, call.inputs / kBlock);
 }
 
 template <typename F>
 constexpr Kernel widening_blocks() {
-  return widening(expand_blocks<F>);
+  return {32,     kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, stripe, expanded_bytes<kWide>, expand_blocks<F>,
+          enter, leave};
 }
 
 }  // namespace
 
 namespace amx {
 extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[kBlockFormats];
-const Kernel bf16_kernel = {32, kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, nullptr, nullptr, enter, leave};
-const Kernel w8a16_kernel = widening(expand_int8);
+const Kernel bf16_kernel = {32,     kWide,   nullptr, converted_bytes<bf16>, pack_rows, tile,
+                            stripe, nullptr, nullptr, enter,                 leave};
+// Without a stripe: channels have scales, which a stripe of bf16 does not apply.
+const Kernel w8a16_kernel = {32,      kWide, nullptr, converted_bytes<bf16>, pack_rows, tile,
+                             nullptr, expanded_bytes<kWide>, expand_int8, enter, leave};
 const Kernel wide_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(widening_blocks);
 }  // namespace amx
 }  // namespace gemm

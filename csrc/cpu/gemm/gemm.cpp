@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
 constexpr int64_t kSharedPrepare = 1 << 12;  // activations from which threads share their preparation
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
+constexpr int64_t kOwnTiles = 4;             // row tiles for each thread from which rows are divided, not channels
 
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -43,9 +44,13 @@ struct Grid {
 };
 
 // The grid whose slowest thread has the least tiles; of equals the one with fewest row parts, which reads weights once.
-Grid grid_of(int64_t threads, int64_t row_tiles, int64_t column_tiles) {
+// Many rows are divided (if `by_rows`) even where that is a little less even: then threads share no activations, neither
+// here nor with what comes before and after.
+Grid grid_of(int64_t threads, int64_t row_tiles, int64_t column_tiles, bool by_rows) {
   Grid best{1, threads};
   int64_t least = row_tiles * ceil_div(column_tiles, threads);
+  int64_t tallest = ceil_div(row_tiles, threads) * column_tiles;
+  if (by_rows && row_tiles >= kOwnTiles * threads && tallest <= least + least / 8) return {threads, 1};
   for (int64_t rows = 2; rows <= threads; ++rows) {
     if (threads % rows != 0) continue;
     int64_t most = ceil_div(row_tiles, rows) * ceil_div(column_tiles, threads / rows);
@@ -66,6 +71,7 @@ struct Plan {
   Grid grid;
   int64_t tile_rows, row_tiles, column_tiles, chunk;  // chunk: row tiles whose activations stay in the cache
   bool direct;                                        // the caller's activations are used as they are
+  bool own;                                           // each thread prepares the rows that it multiplies
   Best* best;
 };
 
@@ -94,6 +100,49 @@ void start_best(Best* best, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) best[row] = {-__builtin_inff(), 0};
 }
 
+// Brings rows into the order of the packed weight's inputs.
+template <typename T>
+void reorder(const core_gemm_args& args, T* to, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* from = static_cast<const T*>(args.x) + row * args.x_stride;
+    for (int64_t i = 0; i < args.k; ++i) to[row * args.k + i] = from[args.order[i]];
+  }
+}
+
+// Makes rows `begin .. end - 1` ready; they lie at `rows` in the workspace.
+void prepare(Plan& plan, char* rows, int64_t begin, int64_t end) {
+  core_gemm_args& args = plan.args;
+  if (args.order != nullptr) {
+    char* ordered = rows + plan.space.ordered;
+    if (args.x_dtype == CORE_F32) {
+      reorder(args, reinterpret_cast<float*>(ordered), begin, end);
+    } else {
+      reorder(args, reinterpret_cast<bf16*>(ordered), begin, end);
+    }
+    args.x = ordered;
+    args.x_stride = args.k;
+  }
+  plan.kernel->prepare(plan.call, begin, end);
+}
+
+// Makes `mine` a copy of the plan for one thread, which reads prepared rows at `rows`.
+void place(const Plan& plan, const char* rows, Plan& mine) {
+  mine = plan;
+  mine.call.args = &mine.args;
+  mine.call.rows = rows;
+  if (!plan.direct) return;
+  mine.call.rows = static_cast<const char*>(plan.args.x);
+  mine.call.row_bytes = plan.args.x_stride * (plan.args.x_dtype == CORE_F32 ? 4 : 2);
+}
+
+// Makes rows ready in place, for a plan that goes on reading the caller's.
+void prepare_own(const Plan& plan, int64_t begin, int64_t end) {
+  Plan mine;
+  char* rows = static_cast<char*>(plan.args.workspace);
+  place(plan, rows, mine);
+  prepare(mine, rows, begin, end);
+}
+
 // The share of one place of the grid.
 void run_part(const Plan& plan, int64_t part) {
   const core_gemm_args& args = plan.args;
@@ -109,10 +158,13 @@ void run_part(const Plan& plan, int64_t part) {
   if (plan.space.scratch_each == 0) scratch = nullptr;
   for (int64_t chunk = row_first; chunk < row_last; chunk += plan.chunk) {
     int64_t row_end = smaller(smaller(chunk + plan.chunk, row_last) * plan.tile_rows, args.m);
+    if (plan.own) prepare_own(plan, chunk * plan.tile_rows, row_end);
     for (int64_t panel = first; panel < last; panel += wide) {
       Tile tile{chunk * plan.tile_rows, 0, panel, smaller(wide, last - panel)};
       if (scratch != nullptr) plan.kernel->expand(plan.call, tile, scratch);
-      run_rows(plan, tile, row_end, scratch, best);
+      bool done = best == nullptr && plan.kernel->stripe != nullptr &&
+                  plan.kernel->stripe(plan.call, tile, row_end, scratch);
+      if (!done) run_rows(plan, tile, row_end, scratch, best);
     }
   }
 }
@@ -147,37 +199,15 @@ Plan plan_of(const core_gemm_args& args, const Kernel& kernel, int64_t threads) 
   plan.tile_rows = kernel.rows >= kPanel ? kernel.rows : ceil_div(args.m, plan.row_tiles);
   plan.row_tiles = ceil_div(args.m, plan.tile_rows);
   plan.column_tiles = ceil_div(args.n, kernel.panels * kPanel);
-  plan.grid = grid_of(threads, plan.row_tiles, plan.column_tiles);
+  // Panels that are widened first would be so once for each row part.
+  bool by_rows = kernel.rows >= kPanel && kernel.expand == nullptr;
+  plan.grid = grid_of(threads, plan.row_tiles, plan.column_tiles, by_rows);
   int64_t tile_bytes = plan.call.row_bytes * plan.tile_rows;
   plan.chunk = tile_bytes > 0 && tile_bytes < kRowsInCache ? kRowsInCache / tile_bytes : 1;
   plan.direct = args.order == nullptr && kernel.direct != nullptr && kernel.direct(args);
+  plan.own = !plan.direct && !prepared_apart(args) && plan.grid.columns == 1;
   if (args.best != nullptr) plan.best = reinterpret_cast<Best*>(static_cast<char*>(args.workspace) + plan.space.best);
   return plan;
-}
-
-// Brings rows into the order of the packed weight's inputs.
-template <typename T>
-void reorder(const core_gemm_args& args, T* to, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    const T* from = static_cast<const T*>(args.x) + row * args.x_stride;
-    for (int64_t i = 0; i < args.k; ++i) to[row * args.k + i] = from[args.order[i]];
-  }
-}
-
-// Makes rows `begin .. end - 1` ready; they lie at `rows` in the workspace.
-void prepare(Plan& plan, char* rows, int64_t begin, int64_t end) {
-  core_gemm_args& args = plan.args;
-  if (args.order != nullptr) {
-    char* ordered = rows + plan.space.ordered;
-    if (args.x_dtype == CORE_F32) {
-      reorder(args, reinterpret_cast<float*>(ordered), begin, end);
-    } else {
-      reorder(args, reinterpret_cast<bf16*>(ordered), begin, end);
-    }
-    args.x = ordered;
-    args.x_stride = args.k;
-  }
-  plan.kernel->prepare(plan.call, begin, end);
 }
 
 void work(const Plan& plan, int64_t thread, int64_t team) {
@@ -185,16 +215,6 @@ void work(const Plan& plan, int64_t thread, int64_t team) {
   int64_t parts = plan.grid.rows * plan.grid.columns;
   for (int64_t part = thread; part < parts; part += team) run_part(plan, part);
   if (plan.kernel->leave != nullptr) plan.kernel->leave();
-}
-
-// Makes `mine` a copy of the plan for one thread, which reads prepared rows at `rows`.
-void place(const Plan& plan, const char* rows, Plan& mine) {
-  mine = plan;
-  mine.call.args = &mine.args;
-  mine.call.rows = rows;
-  if (!plan.direct) return;
-  mine.call.rows = static_cast<const char*>(plan.args.x);
-  mine.call.row_bytes = plan.args.x_stride * (plan.args.x_dtype == CORE_F32 ? 4 : 2);
 }
 
 // Whatever is outside of the teams may run on each of several threads, see common/parallel.h.
@@ -205,7 +225,7 @@ void run(const core_gemm_args& args) {
   Plan plan = plan_of(args, kernel, threads);
   bool apart = prepared_apart(args);
   char* workspace = static_cast<char*>(args.workspace);
-  if (!plan.direct && !apart) {
+  if (!plan.direct && !apart && !plan.own) {
     run_team(threads, [&](int64_t thread, int64_t team) {
       Plan mine;
       place(plan, workspace, mine);

@@ -82,6 +82,9 @@ struct Kernel {
   // Computes a tile: `out[row][channel]`, rows `panels * 16` floats apart; without channel scale and bias.
   // `scratch`: what `expand` made of the panels, or null.
   void (*tile)(const Call& call, const Tile& tile, const char* scratch, float* out);
+  // Computes and finishes rows `tile.row .. row_end - 1` by the tile's panels at once; where it returns false, or is
+  // null, `tile` and Finish do.
+  bool (*stripe)(const Call& call, const Tile& tile, int64_t row_end, const char* scratch);
   // Bytes of scratch a thread needs for a tile's panels, and what fills it; null: none is needed.
   int64_t (*scratch_bytes)(const core_gemm_args& args);
   void (*expand)(const Call& call, const Tile& tile, char* scratch);

@@ -101,8 +101,6 @@ void flat(const char* a, const char* b, const int64_t* panel, int64_t steps, voi
   _tile_stored(3, c + 192, out_bytes);
 }
 
-#undef CORE_DOT
-
 // A tile of the result; `w`: its first panel, whose next is `panel_bytes` away. Panels that are not there are computed
 // as the last one, for nobody.
 template <bool Integer, bool Fetch>

@@ -1,6 +1,8 @@
 // Replays programs; see program.h.
 #include "program/program.h"
 
+#include <chrono>
+
 #include "common/parallel.h"
 #include "gemm/gemm.h"
 
@@ -19,20 +21,41 @@ core::Ahead next_weights(const core_program_args& program, int64_t first) {
   return {static_cast<const char*>(product->w), panels, core_cpu_gemm_panel(product->format, product->k)};
 }
 
+int64_t now() {
+  auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+struct Run {
+  core_program_args program;
+  int64_t* times;  // or null
+};
+
 void run_all(void* self) {
-  auto program = static_cast<const core_program_args*>(self);
-  core::expect(next_weights(*program, 0));
-  for (int64_t i = 0; i < program->count; ++i) {
-    const core_op& op = program->ops[i];
-    if (is_product(op)) core::expect(next_weights(*program, i + 1));
+  const Run& run = *static_cast<const Run*>(self);
+  core::expect(next_weights(run.program, 0));
+  int64_t before = run.times == nullptr ? 0 : now();
+  for (int64_t i = 0; i < run.program.count; ++i) {
+    const core_op& op = run.program.ops[i];
+    if (is_product(op)) core::expect(next_weights(run.program, i + 1));
     op.function(op.args);
+    if (run.times == nullptr) continue;
+    int64_t after = now();
+    run.times[i] += after - before;
+    before = after;
   }
 }
 
 }  // namespace
 
 CORE_API int64_t core_cpu_run(const core_program_args* args) {
-  return core::with_crew(args->threads, run_all, const_cast<core_program_args*>(args));
+  Run run{*args, nullptr};
+  return core::with_crew(args->threads, run_all, &run);
+}
+
+CORE_API int64_t core_cpu_run_timed(const core_timed_args* args) {
+  Run run{{args->ops, args->count, args->threads}, args->times};
+  return core::with_crew(args->threads, run_all, &run);
 }
 
 // Does nothing: what a call costs is measured with it.

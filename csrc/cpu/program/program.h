@@ -21,4 +21,14 @@ struct core_program_args {
 // shared: each costs a hand-over and a join.
 int64_t core_cpu_run(const core_program_args* args);
 
+// The same, and adds the nanoseconds of each operation to `times[operation]`.
+struct core_timed_args {
+  const core_op* ops;
+  int64_t* times;  // (count)
+  int64_t count;
+  int64_t threads;
+};
+
+int64_t core_cpu_run_timed(const core_timed_args* args);
+
 }  // extern "C"

@@ -124,6 +124,7 @@ def make_worker(monkeypatch, make_bench):
             block_size=4,
             max_model_len=max_model_len,
             shape=SimpleNamespace(vocab_size=VOCAB),
+            pooling=None,
             checkpoint=SimpleNamespace(num_bytes=2**29, architecture="Tiny"),
             plan=SimpleNamespace(one=lambda group: SimpleNamespace(name="fake") if group in groups else None),
         )

@@ -16,6 +16,8 @@ class Stub:
         fail: Status to answer with, for the first `failures` requests.
         requests: (path, headers, body) of every request.
         most_open: The most requests that were open at once.
+        thoughts: Words of reasoning before a chat answer.
+        status_of: Path -> status of answers that are always refused.
     """
 
     tokens: int = 4
@@ -25,6 +27,8 @@ class Stub:
     usage: bool = True
     port: int = 0
     break_after: int | None = None
+    thoughts: int = 0
+    status_of: dict = field(default_factory=dict)
     tokenizes: bool = True
     requests: list = field(default_factory=list)
     open: int = 0
@@ -72,6 +76,12 @@ class Stub:
         elif self.failures > 0:
             self.failures -= 1
             self._json(writer, self.fail, {"error": {"message": f"broken {self.failures}"}})
+        elif path in self.status_of:
+            self._json(writer, self.status_of[path], {"error": {"message": "never"}})
+        elif not body.get("stream"):
+            await asyncio.sleep(self.gap)
+            usage = {"prompt_tokens": 1, "completion_tokens": self.tokens}
+            self._json(writer, 200, {"echo": body, "usage": usage})
         else:
             await self._stream(path, body, writer)
 
@@ -80,6 +90,8 @@ class Stub:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         if chat:
             self._event(writer, {"choices": [{"delta": {"role": "assistant", "content": ""}}]})
+        for index in range(self.thoughts if chat else 0):
+            self._event(writer, {"choices": [{"delta": {"reasoning_content": f"t{index} "}}]})
         for index in range(self.tokens):
             await asyncio.sleep(self.gap)
             if self.break_after == index:
@@ -152,3 +164,18 @@ def plain_environment(monkeypatch):
     root.setLevel(level)
     for name in ("core", "uvicorn"):
         logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def chat_session():
+    """`chat_session(source, *flags)` is a chat on a source of answers, with the flags of `core chat`."""
+    import argparse
+
+    from core.cli.chat import Session, add_chat_flags
+
+    def make(source, *flags: str) -> Session:
+        parser = argparse.ArgumentParser()
+        add_chat_flags(parser)
+        return Session(source, parser.parse_args(flags))
+
+    return make

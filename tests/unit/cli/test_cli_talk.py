@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import io
-import sys
 from types import SimpleNamespace
 
 import pytest
 
 from core.cli import talk
-from core.cli.chat import Conversation
 from core.cli.client import Client, Delta, error_text
 from core.cli.main import main
 from core.cli.sse import EventDecoder
+from core.cli.ui.text import printable
 
 
 def test_events_for_every_split():
@@ -41,7 +40,7 @@ def test_chat_quick(stub, capsys):
     assert main([*argv, "--temperature", "0", "--api-key", "k"]) == 0
     out, err = capsys.readouterr()
     assert out == "w0 w1 w2 w3 \n"
-    assert "4 tokens" in err and "tokens/s" in err and "first token after" in err
+    assert "4 tokens]" in err and "tokens/s" in err and "first token after" in err and "2 tokens read" in err
     path, headers, body = stub.requests[-1]
     assert path == "/v1/chat/completions" and headers["authorization"] == "Bearer k"
     assert body["model"] == "stub-model" and body["stream"] is True
@@ -89,7 +88,7 @@ def test_no_server(capsys):
     assert "CORE-S190" in err and "core serve" in err and err.count("\n") == 1
 
 
-def test_ctrl_c_stops_the_answer_not_the_chat(capsys):
+def test_ctrl_c_stops_the_answer_and_what_came_stays(capsys, chat_session):
     closed = []
 
     def answer(messages, params):
@@ -99,10 +98,59 @@ def test_ctrl_c_stops_the_answer_not_the_chat(capsys):
         finally:
             closed.append(True)
 
-    conversation = Conversation(SimpleNamespace(chat=answer), {})
-    conversation.say("hello")
-    assert conversation.messages[-1] == {"role": "assistant", "content": "par"}
-    assert "[stopped]" in capsys.readouterr().out and closed == [True]
+    session = chat_session(SimpleNamespace(chat=answer, model="m"))
+    session.take("hello")
+    assert session.stopped and session.conversation.turns[-1] == {"role": "assistant", "content": "par"}
+    assert capsys.readouterr().out == "par\n" and closed == [True]
+    session.take("/stats")
+    assert not session.stopped
+
+
+def test_ctrl_c_ends_a_quick_question_with_its_status(monkeypatch, capsys):
+    def answer(self, messages, params):
+        yield Delta("par")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "chat", answer)
+    assert main(["chat", "--url", "http://127.0.0.1:9", "-q", "x"]) == 130
+    monkeypatch.setattr(Client, "complete", answer)
+    assert main(["complete", "--url", "http://127.0.0.1:9", "-q", "x"]) == 130
+    assert capsys.readouterr().out == "par\n" * 2
+
+
+def test_reasoning_is_no_part_of_what_a_program_reads(stub, capsys):
+    stub.thoughts = 3
+    assert main(["chat", "--url", stub.url, "-q", "x"]) == 0
+    assert capsys.readouterr().out == "w0 w1 w2 w3 \n"
+
+
+def test_what_an_answer_came_to(chat_session):
+    def answer(messages, params):
+        yield Delta("par")
+        yield Delta(finish_reason="length", tokens=7, prompt_tokens=3)
+
+    session = chat_session(SimpleNamespace(chat=answer, model="m"))
+    session.take("hello")
+    assert (session.totals.answers, session.totals.read, session.totals.generated) == (1, 3, 7)
+
+
+def test_standard_input_as_one_text(stub, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\n\ntwo\n"))
+    assert main(["chat", "--url", stub.url, "-q", "-"]) == 0
+    assert stub.bodies[-1]["messages"] == [{"role": "user", "content": "one\n\ntwo"}]
+
+
+def test_all_sampling_flags_arrive(stub):
+    flags = ["--top-p", "0.5", "--top-k", "4", "--min-p", "0.1", "--repetition-penalty", "1.5", "--stop", "a"]
+    assert main(["complete", "--url", stub.url, "-q", "x", *flags, "--stop", "b"]) == 0
+    wanted = {"top_p": 0.5, "top_k": 4, "min_p": 0.1, "repetition_penalty": 1.5, "stop": ["a", "b"]}
+    assert wanted.items() <= stub.bodies[-1].items()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", ""])
+def test_what_is_no_address(capsys, url):
+    assert main(["chat", "--url", url, "-q", "x"]) == 2
+    assert "CORE-C183" in capsys.readouterr().err
 
 
 def test_leaving_the_stream_closes_the_response(stub):
@@ -116,38 +164,15 @@ def test_leaving_the_stream_closes_the_response(stub):
 
 
 def test_output_cannot_drive_the_terminal():
-    assert talk.printable("a\x1b[31mb\tc\nd\x07\x9b€\x7f") == "a[31mb\tc\nd€"
+    assert printable("a\x1b[31mb\tc\nd\x07\x9b€\x7f") == "a[31mb\tc\nd€"
 
 
 def test_speed():
-    assert talk.speed(0.0, 0.5, 1.5, 11) == "[first token after 500 ms, 10.0 tokens/s, 11 tokens]"
-    assert talk.speed(0.0, 0.5, 0.5, 1) == "[first token after 500 ms, 1 tokens]"
-    assert talk.speed(0.0, None, 1.0, 0) == "[no text]"
+    def read_out(**fields):
+        return talk.speed(talk.Answer(**fields))
 
-
-@pytest.mark.parametrize("command", ["chat", "complete"])
-def test_local(monkeypatch, capsys, command):
-    calls = []
-
-    class FakeLLM:
-        def __init__(self, model):
-            calls.append(("open", model))
-
-        def _outputs(self, what, params):
-            calls.append((what, params.max_tokens, params.temperature))
-            return [SimpleNamespace(outputs=[SimpleNamespace(text="hi there", token_ids=[1, 2])])]
-
-        def chat(self, messages, params):
-            return self._outputs(messages[-1]["content"], params)
-
-        def generate(self, prompts, params):
-            return self._outputs(prompts[0], params)
-
-        def close(self):
-            calls.append("close")
-
-    monkeypatch.delitem(sys.modules, "core.cli.local", raising=False)
-    monkeypatch.setitem(sys.modules, "core.frontend.llm", SimpleNamespace(LLM=FakeLLM))
-    assert main([command, "--local", "tiny", "-q", "hello", "--temperature", "0"]) == 0
-    assert capsys.readouterr().out == "hi there\n"
-    assert calls == [("open", "tiny"), ("hello", 512, 0.0), "close"]
+    assert read_out(wait=0.5, seconds=1.5, tokens=11) == "[first token after 500 ms, 10.0 tokens/s, 11 tokens]"
+    assert read_out(wait=0.5, seconds=0.5, tokens=1) == "[first token after 500 ms, 1 tokens]"
+    read = read_out(wait=0.5, seconds=0.5, tokens=1, prompt_tokens=9)
+    assert read == "[9 tokens read, first token after 500 ms, 1 tokens]"
+    assert read_out(seconds=1.0) == "[no text]"

@@ -7,12 +7,14 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import httpx
 import pytest
 import uvloop
 
 from core.api.errors import EngineError, RequestError
+from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
 from core.engine.messages import Stats
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
@@ -46,6 +48,11 @@ class ByteTokenizer:
         return chr(token_id) if token_id < 256 else f"<{token_id}>"
 
 
+def joined(content):
+    """Do what templates that know no parts are given."""
+    return "\n".join(part["text"] for part in content) if isinstance(content, list) else content
+
+
 @dataclass
 class FakeLLM:
     """Answers `reply` (a text, or one per sequence) token by token; records what became of each request.
@@ -57,6 +64,7 @@ class FakeLLM:
     model_name: str = MODEL
     max_model_len: int = 512
     healthy: bool = True
+    paused: bool = False
     stats: Stats = field(default_factory=lambda: Stats(blocks_total=10))
     hold_at: int | None = None
     delay: float = 0.0
@@ -69,12 +77,14 @@ class FakeLLM:
     aborted: list[str] = field(default_factory=list)
     rendered: list[dict] = field(default_factory=list)
     closed: bool = False
+    grammars: bool = False
 
     def __post_init__(self):
         self.tokenizer = ByteTokenizer()
         self.held = threading.Event()
 
     def render_chat(self, messages, **kwargs):
+        messages = [{**message, "content": joined(message["content"])} for message in messages]
         self.rendered.append({"messages": messages, **kwargs})
         text = "".join(f"[{message['role']}]{message['content']}" for message in messages)
         ids = [BOS, *text.encode()]
@@ -93,6 +103,8 @@ class FakeLLM:
             ids = given["prompt_token_ids"]
         if len(ids) >= self.max_model_len:
             raise RequestError("too long", param="prompt", code="context_length_exceeded")
+        if params.grammar is not None and not self.grammars:
+            raise RequestError("no backend", param=params.grammar.param, code="unsupported_parameter")
         self.requests.append({"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "ids": ids})
         ended = False
         self.running += 1
@@ -303,3 +315,75 @@ def until():
             time.sleep(0.005)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def strict():
+    """`strict(kind, value)` reads a value as a type of a client library; a field that the type lacks is an error."""
+    from functools import cache
+
+    from pydantic import BaseModel, TypeAdapter
+
+    adapter = cache(TypeAdapter)  # making one takes long
+
+    def check(value):
+        if isinstance(value, BaseModel):
+            assert not value.model_extra, f"{type(value).__name__} has no {sorted(value.model_extra)}"
+            for name in type(value).model_fields:
+                check(getattr(value, name))
+        elif isinstance(value, list):
+            for item in value:
+                check(item)
+        return value
+
+    return lambda kind, value: check(adapter(kind).validate_python(value))
+
+
+class BracketParser:
+    """`(thought)` is reasoning, `<name:json>` is a call, the rest is text. One character at a time."""
+
+    contexts: ClassVar[list] = []
+
+    def __init__(self, ctx):
+        self.contexts.append(ctx)
+        self.mode = "reasoning" if ctx.in_reasoning else "text"
+        self.calls = 0
+        self.name = ""
+
+    def feed(self, text, token_ids=()):
+        return [event for char in text for event in self.char(char)]
+
+    def char(self, char):
+        if self.mode == "text":
+            if char in "(<":
+                self.mode, self.name = ("reasoning", "") if char == "(" else ("name", "")
+                return []
+            return [Text(char)]
+        if self.mode == "reasoning":
+            if char == ")":
+                self.mode = "text"
+                return []
+            return [Reasoning(char)]
+        return self.call(char)
+
+    def call(self, char):
+        if self.mode == "name" and char == ":":
+            self.mode = "arguments"
+            self.calls += 1
+            return [ToolStart(self.calls - 1, self.name)]
+        if self.mode == "name":
+            self.name += char
+            return []
+        if char == ">":
+            self.mode = "text"
+            return [ToolEnd(self.calls - 1)]
+        return [ToolArguments(self.calls - 1, char)]
+
+    def finish(self):
+        return [Text(f"<{self.name}")] if self.mode == "name" else []
+
+
+@pytest.fixture
+def parser():
+    BracketParser.contexts = []
+    return BracketParser

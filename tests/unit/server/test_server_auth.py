@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from core.server.auth import PUBLIC_PATHS, KeyCheck
+from core.config.resolved import ServerOptions
+from core.server.auth import PUBLIC_PATHS, KeyCheck, is_local
 
 KEY = "sk-secret"
 
@@ -68,6 +69,84 @@ def test_wrong_keys(build, llm, headers):
     assert response.headers["www-authenticate"] == "Bearer"
     assert response.json()["error"]["code"] in {"missing_api_key", "invalid_api_key"}
     assert KEY not in response.text
+
+
+ADMIN = "sk-admin"
+ADMIN_PATHS = {"/pause", "/resume", "/is_paused", "/server_info", "/update_weights", "/v1/load_lora_adapter"}
+
+
+def admin_routes(api):
+    paths = api.app.state.core.admin_paths
+    assert paths >= ADMIN_PATHS
+    return [(method, path) for method, path in routes(api.app) if path in paths]
+
+
+def test_admin_routes_need_the_admin_key(build, llm):
+    api = build(llm, api_key=KEY, admin_api_key=ADMIN)
+    for method, path in admin_routes(api):
+        assert api.request(method, path).status_code == 401
+        assert api.request(method, path, headers={"x-api-key": "sk-other"}).status_code == 401
+        refused = api.request(method, path, headers={"x-api-key": KEY})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "admin_scope")
+    assert api.get("/is_sleeping", headers={"x-api-key": ADMIN}).status_code == 200
+    assert api.get("/v1/models", headers={"authorization": f"Bearer {ADMIN}"}).status_code == 200
+    assert api.get("/v1/models", headers={"x-api-key": "sk-other"}).status_code == 401
+
+
+@pytest.mark.parametrize("options", [{"api_key": KEY}, {"host": "0.0.0.0"}], ids=["key", "address"])
+def test_admin_routes_are_closed_without_an_admin_key(build, llm, options):
+    api = build(llm, **options)
+    for method, path in admin_routes(api):
+        refused = api.request(method, path, headers={"x-api-key": KEY, "host": "127.0.0.1"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "admin_closed"), path
+        assert "--admin-api-key" in refused.json()["error"]["message"]
+
+
+def test_an_admin_key_alone_leaves_the_other_routes_open(build, llm):
+    api = build(llm, admin_api_key=ADMIN)
+    assert api.get("/v1/models").status_code == 200
+    assert api.get("/is_sleeping").status_code == 401
+    assert api.get("/is_sleeping", headers={"x-api-key": ADMIN}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "127.0.0.1:8000"}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "[::1]:8000"}, 200),
+        ({"host": "evil.example:8000"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "[::1].evil.example"}, 403),
+        ({"host": "localhost", "origin": "http://localhost:3000"}, 403),
+        ({"host": "localhost", "x-forwarded-for": "10.0.0.1"}, 403),
+        ({"host": "localhost", "via": "1.1 proxy"}, 403),
+        ({"host": "localhost", "sec-fetch-site": "cross-site"}, 403),
+    ],
+    ids=str,
+)
+def test_without_keys_admin_routes_serve_local_processes_not_browsers_or_proxies(build, llm, headers, status):
+    assert build(llm, host="127.0.0.1").get("/is_sleeping", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ({"host": "127.0.0.1"}, True),
+        ({"host": "127.8.0.1"}, True),
+        ({"host": "::1"}, True),
+        ({"host": "localhost"}, True),
+        ({"host": "0.0.0.0", "uds": "/run/core.sock"}, True),
+        ({"host": "0.0.0.0"}, False),
+        ({"host": "::"}, False),
+        ({"host": ""}, False),
+        ({"host": "10.0.0.1"}, False),
+        ({"host": "localhost.example"}, False),
+    ],
+    ids=str,
+)
+def test_which_addresses_are_local(address, local):
+    assert is_local(ServerOptions(**address)) is local
 
 
 def test_an_open_server_asks_nothing(api):

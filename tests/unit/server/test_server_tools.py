@@ -1,66 +1,14 @@
 """Tools: the template sees them, a parser turns text into calls, streams and whole answers agree."""
 
 import json
-from typing import ClassVar
 
 import pytest
 
-from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.server.parsing import AnswerParser
 
 PATH = "/v1/chat/completions"
 USER = [{"role": "user", "content": "Hi"}]
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
-
-
-class BracketParser:
-    """`(thought)` is reasoning, `<name:json>` is a call, the rest is text. One character at a time."""
-
-    contexts: ClassVar[list] = []
-
-    def __init__(self, ctx):
-        self.contexts.append(ctx)
-        self.mode = "reasoning" if ctx.in_reasoning else "text"
-        self.calls = 0
-        self.name = ""
-
-    def feed(self, text, token_ids=()):
-        return [event for char in text for event in self.char(char)]
-
-    def char(self, char):
-        if self.mode == "text":
-            if char in "(<":
-                self.mode, self.name = ("reasoning", "") if char == "(" else ("name", "")
-                return []
-            return [Text(char)]
-        if self.mode == "reasoning":
-            if char == ")":
-                self.mode = "text"
-                return []
-            return [Reasoning(char)]
-        return self.call(char)
-
-    def call(self, char):
-        if self.mode == "name" and char == ":":
-            self.mode = "arguments"
-            self.calls += 1
-            return [ToolStart(self.calls - 1, self.name)]
-        if self.mode == "name":
-            self.name += char
-            return []
-        if char == ">":
-            self.mode = "text"
-            return [ToolEnd(self.calls - 1)]
-        return [ToolArguments(self.calls - 1, char)]
-
-    def finish(self):
-        return [Text(f"<{self.name}")] if self.mode == "name" else []
-
-
-@pytest.fixture
-def parser():
-    BracketParser.contexts = []
-    return BracketParser
 
 
 def stream(api, body):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 from core.api.descriptors import StructuredOutputSpec
-from core.api.structured import GRAMMAR_KINDS, CompiledGrammar
+from core.api.structured import GRAMMAR_KINDS, CompiledGrammar, LoadsGrammars, PortableGrammar
 from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Unavailable, require
 from core.testing.conformance.samples import GrammarSample
 from core.testing.conformance.subject import Subject
@@ -171,6 +172,23 @@ def compiling_is_bounded(subject: Subject) -> None:
         raise Failed(f"{kind} {value[:40]!r}{'...' if len(value) > 40 else ''}: {fault}")
 
 
+def isolated_grammars_travel(subject: Subject) -> None:
+    """A grammar that was compiled elsewhere and loaded here allows the same tokens all the way."""
+    if not subject.spec(StructuredOutputSpec).isolate:
+        raise NotApplicable("it compiles in the engine's own process")
+    rng = random.Random(6)
+    bench = GrammarBench(subject)
+    other = cast(LoadsGrammars, GrammarBench(subject).backend)
+    for sample, grammar in _compiled(subject, bench):
+        here, there = bench.walk(other.load(cast(PortableGrammar, grammar).dump())), bench.walk(grammar)
+        for _ in there.stroll(rng, _STEPS):
+            while len(here.path) < len(there.path):
+                token = there.path[len(here.path)]
+                require(here.accept(token), f"'{sample.name}': loaded, it refuses token {token} after {here.text!r}")
+            same = here.mask().tolist() == there.mask().tolist()
+            require(same, f"'{sample.name}': after {here.text!r} it allows other tokens once it was loaded")
+
+
 def tokenizer_waits_until_needed(subject: Subject) -> None:
     """Making a backend does not load the tokenizer, which takes time that a start without grammars need not spend."""
     require(not GrammarBench(subject).loads, "its constructor asks for the tokenizer")
@@ -204,6 +222,7 @@ CHECKS = (
             matchers_share_nothing,
             bad_grammars_are_value_errors,
             compiling_is_bounded,
+            isolated_grammars_travel,
             tokenizer_waits_until_needed,
         )
     ),

@@ -28,7 +28,11 @@ _HOSTILE = ("", "<", "<<<<", "{", "}", "[]", '"', "\\", "\\u12", "\x00", "\ufffd
 
 def parser_of(subject: Subject, sample: ParserSample | None = None) -> OutputParser:
     """Return a fresh parser, for a sample's request if one is given."""
-    context = ParserContext() if sample is None else ParserContext(sample.tools, sample.in_reasoning)
+    context = ParserContext()
+    if sample is not None:
+        context = ParserContext(
+            sample.tools, in_reasoning=sample.in_reasoning, response_template=sample.response_template
+        )
     parser: OutputParser = subject.impl()(context)
     return parser
 

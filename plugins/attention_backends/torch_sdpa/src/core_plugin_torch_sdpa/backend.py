@@ -8,6 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
 from core_plugin_torch_sdpa import elements
+from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
 
 
@@ -34,6 +35,10 @@ class TorchSdpaBackend:
         if kind not in self._kinds:
             self._kinds.append(kind)
         return TorchSdpaLayer(site, self._ctx, self._kinds.index(kind))
+
+    def encoder(self, site: AttentionSite) -> TorchSdpaEncoder:
+        """Return attention within the prompts of a step."""
+        return TorchSdpaEncoder(site)
 
 
 class TorchSdpaLayer:

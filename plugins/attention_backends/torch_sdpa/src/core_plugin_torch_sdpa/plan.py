@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import BatchView
+from core_plugin_torch_sdpa.groups import EncoderGroups
 from core_plugin_torch_sdpa.partition import DecodeGroup, PrefillTile, decode_groups, prefill_tiles
 
 
@@ -73,11 +74,13 @@ class SdpaPlan:
     Attributes:
         key_slots, value_slots: `(tokens,)` rows of the cache seen as `(num_blocks * 2 * block_size, ...)`.
         variants: One per kind of layer that the backend has.
+        encoder: How encoder layers divide the step.
     """
 
     key_slots: Tensor
     value_slots: Tensor
     variants: list[Variant]
+    encoder: EncoderGroups
 
 
 class Planner:
@@ -96,7 +99,8 @@ class Planner:
         size = self._block_size
         # Block b holds its keys at half-block 2 * b and its values right after.
         keys = batch.slots + torch.div(batch.slots, size, rounding_mode="floor") * size
-        return SdpaPlan(keys, keys + size, [self._variant(batch, kind) for kind in kinds])
+        variants = [self._variant(batch, kind) for kind in kinds]
+        return SdpaPlan(keys, keys + size, variants, EncoderGroups(batch, self._dtype))
 
     def _variant(self, batch: BatchView, kind: LayerKind) -> Variant:
         counts = np.diff(batch.query_starts)

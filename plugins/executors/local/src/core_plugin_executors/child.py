@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from core.api import CoreError
+from core.api import CoreError, EngineError
 from core.config.resolved import EngineConfig
 from core.engine.wire import Decoder, encode
 from core_plugin_executors.messages import (
@@ -25,6 +25,7 @@ from core_plugin_executors.messages import (
     Failed,
     Launch,
     Loading,
+    Masks,
     Returned,
     Started,
     Stepped,
@@ -35,6 +36,7 @@ from core_plugin_executors.messages import (
 from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
+    from core.engine.step import TokenMasks
     from core_plugin_executors.workers import Worker
 
 
@@ -50,6 +52,13 @@ class Link:
         """Wait for the next message."""
         return self._decoder.decode(self._socket.recv())
 
+    def masks(self) -> TokenMasks | None:
+        """Wait for the masks of the step that runs: they are the next message."""
+        message = self.receive()
+        if not isinstance(message, Masks):
+            raise EngineError("CORE-E132", "The worker got no masks for a step that needs some.")
+        return message.masks
+
     def send(self, data: bytes) -> None:
         """Queue an encoded message."""
         with self._lock:
@@ -60,11 +69,12 @@ class Link:
         self.send(encode(Loading(done, total)))
 
 
-def answer(worker: Worker, message: Launch | Call) -> bytes:
+def answer(worker: Worker, message: Launch | Call, link: Link) -> bytes:
     """Do what a message asks; an error of it is the answer, not the end."""
     try:
         if isinstance(message, Launch):
-            return encode(Stepped(worker.execute(message.plan)))
+            further = (link.masks,) if message.plan.masks_follow else ()
+            return encode(Stepped(worker.execute(message.plan, *further)))
         return encode(Returned(worker.call(message.method, *message.args)))
     except Exception as error:
         return failure(error, "a step" if isinstance(message, Launch) else f"call {message.method}")
@@ -89,7 +99,8 @@ def serve(config: EngineConfig, link: Link) -> int:
             return 1
         link.send(started)
         while not isinstance(message := link.receive(), Stop):
-            link.send(answer(worker, message))
+            if not isinstance(message, Masks):  # those of a step that failed before it asked for them
+                link.send(answer(worker, message, link))
     return 0
 
 

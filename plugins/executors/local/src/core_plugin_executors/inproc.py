@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,11 @@ from core_plugin_executors.workers import make_worker
 if TYPE_CHECKING:
     from core.api import Pending, Stream
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
     from core_plugin_executors.workers import Progress, Worker
+
+MASK_SECONDS = 300.0
+"""A step that waits longer for its masks fails: whoever makes them is gone."""
 
 
 class InprocExecutor:
@@ -27,6 +31,7 @@ class InprocExecutor:
         self._on_progress = on_progress or _ignore
         self._worker: Worker | None = None
         self._stream: Stream | None = None
+        self._awaited: Future[TokenMasks | None] = Future()
 
     def start(self) -> WorkerInfo:
         """Start the worker in the calling thread. Raises what the worker raised, after closing it."""
@@ -43,7 +48,14 @@ class InprocExecutor:
     def launch(self, plan: StepPlan) -> Pending[StepResult]:
         """Submit a step to the stream and return at once."""
         worker, stream = self._running()
-        return stream.submit(partial(worker.execute, plan))
+        if not plan.masks_follow:
+            return stream.submit(partial(worker.execute, plan))
+        self._awaited = Future()
+        return stream.submit(partial(worker.execute, plan, partial(self._awaited.result, MASK_SECONDS)))
+
+    def masks(self, masks: TokenMasks | None) -> None:
+        """Give the step launched last the masks that it waits for."""
+        self._awaited.set_result(masks)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a worker method on the stream, after every step launched so far."""

@@ -7,13 +7,19 @@ from typing import Any
 import msgspec
 
 from core.api import CoreError, EngineError
-from core.engine.step import StepPlan, StepResult, WorkerInfo
+from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 
 
 class Launch(msgspec.Struct, tag="launch", array_like=True):
     """Run a step; answered by `Stepped` or `Failed`."""
 
     plan: StepPlan
+
+
+class Masks(msgspec.Struct, tag="masks", array_like=True):
+    """The masks that the step launched just before waits for; answers nothing."""
+
+    masks: TokenMasks | None
 
 
 class Call(msgspec.Struct, tag="call", array_like=True):
@@ -58,7 +64,7 @@ class Failed(msgspec.Struct, tag="failed", array_like=True):
     error: dict[str, str]
 
 
-ToChild = Launch | Call | Stop
+ToChild = Launch | Masks | Call | Stop
 FromChild = Started | Loading | Stepped | Returned | Failed
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from core.api import Stream
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 
     Progress = Callable[[int, int], None]
 
@@ -22,7 +22,7 @@ class Worker(Protocol):
 
     def start(self) -> WorkerInfo: ...
 
-    def execute(self, plan: StepPlan) -> StepResult: ...
+    def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult: ...
 
     def call(self, method: str, *args: Any) -> Any: ...
 

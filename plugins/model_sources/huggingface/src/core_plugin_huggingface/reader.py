@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from core.api import CheckpointInfo
 from core_plugin_huggingface.faults import bad_json
 from core_plugin_huggingface.files import open_shards, read_json
+from core_plugin_huggingface.sentence import read_pooling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ class SafetensorsReader:
         """Read the facts and check every weight file's header.
 
         Raises:
-            CheckpointError: CORE-M131 a JSON file is wrong, or what `open_shards` raises.
+            CheckpointError: CORE-M131 a JSON file is wrong, or what `open_shards` and `read_pooling` raise.
         """
         config = read_json(path / "config.json")
         names = config.get("architectures")
@@ -48,6 +49,7 @@ class SafetensorsReader:
             quantization_config=quantization,
             generation_config=read_json(generation) if generation.is_file() else {},
             num_bytes=sum(entry.num_bytes for shard in open_shards(path) for entry in shard.entries),
+            pooling=read_pooling(path),
         )
 
     def tokenizer(self, path: Path) -> Tokenizer:

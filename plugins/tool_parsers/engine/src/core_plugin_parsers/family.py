@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from core.api import ParserContext
+from core.api import ParserContext, ThinkingTags
+from core_plugin_parsers.headers import Headers
+from core_plugin_parsers.json_calls import JsonCalls
 from core_plugin_parsers.machine import Machine
 from core_plugin_parsers.prose import Prose
 from core_plugin_parsers.reader import CallForm
 from core_plugin_parsers.tags import Finder
+from core_plugin_parsers.written import GENERAL, Written, function_of, tag_text
 
 KINDS = frozenset({"tools", "reasoning"})
 """What a family may be asked to read."""
+
+_NAME = re.compile(r"[\w.-]{1,256}", re.ASCII)
+"""Names of tools that every family has a place for."""
+
+_TAIL_TOKENS = 48
+"""More than any tag has, even where every byte is a token."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +43,24 @@ class Block:
     within: tuple[Prose, ...] = (Prose.TEXT,)
 
     @property
-    def reads(self) -> str:
+    def reads(self) -> frozenset[str]:
         """What this is part of; tags around shown text go with the thinking that they part it from."""
-        return "reasoning" if isinstance(self.holds, Prose) else "tools"
+        if isinstance(self.holds, Headers):
+            return KINDS
+        return frozenset({"reasoning"} if isinstance(self.holds, Prose) else {"tools"})
+
+    def only(self, reads: frozenset[str]) -> Block:
+        """Return the block where only this is read."""
+        if isinstance(self.holds, Headers) and "reasoning" not in reads:
+            return replace(self, holds=self.holds.shown())
+        return self
+
+    @property
+    def opens_thought(self) -> tuple[str, ...]:
+        """What a prompt ends with that opened the thinking."""
+        if isinstance(self.holds, Headers):
+            return tuple(text + self.holds.ends for text, kind in self.holds.kinds.items() if kind is Prose.REASONING)
+        return self.opens if self.holds is Prose.REASONING else ()
 
 
 @dataclass(frozen=True)
@@ -47,8 +73,11 @@ class Family:
         blocks: Stretches with tags.
         bare: Calls without a tag, which are the whole message: tried where the message begins with one of
             `bare_heads`.
-        begins: What a message begins with; a request whose prompt opened the thinking begins with that.
+        begins: What a message begins with, where the prompt does not say: one whose end opened the thinking, or
+            closed it, decides.
         drops: Tags that mean nothing and are not shown.
+        written: How its calls are written, for grammars that enforce them.
+        shows: What clients want to see of the message although the prompt ends with it.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -56,9 +85,74 @@ class Family:
     bare_heads: str = ""
     begins: Prose = Prose.TEXT
     drops: tuple[str, ...] = ()
+    written: Written | None = None
+    shows: str = ""
 
     def __call__(self, ctx: ParserContext) -> Machine:
-        return Machine(self._reading[ctx.reads & KINDS], ctx)
+        family = self._reading[ctx.reads & KINDS]
+        shown = family.shows if family.shows and _tail(ctx).endswith(family.shows) else ""
+        return Machine(family, ctx, family._beginning(ctx), shown)
+
+    def _beginning(self, ctx: ParserContext) -> Prose:
+        """Return what this request's message begins with."""
+        tail = _tail(ctx)
+        opens = tuple(tag for block in self.blocks for tag in block.opens_thought)
+        if not opens or tail.endswith(self._closing(Prose.REASONING)):
+            return Prose.TEXT
+        if ctx.in_reasoning or tail.endswith(opens):
+            return Prose.REASONING
+        return self.begins if ctx.thinks else Prose.TEXT
+
+    def thinking(self, ctx: ParserContext) -> ThinkingTags | None:
+        """Return where this request's thinking begins and ends; None if it has none."""
+        thought = next((block for block in self.blocks if block.holds is Prose.REASONING and block.closes), None)
+        if thought is None:
+            return None
+        shown = next((block for block in self.blocks if block.holds is Prose.TEXT and block.opens), None)
+        if shown is not None:
+            return ThinkingTags(shown.opens[0], open=True)
+        opened = self._beginning(ctx) is Prose.REASONING
+        closed = _tail(ctx).endswith(thought.closes) or not ctx.thinks
+        return None if closed and not opened else ThinkingTags(thought.closes[0], thought.opens[0], opened)
+
+    @property
+    def thought(self) -> tuple[str, str] | None:
+        """Texts that begin and end the thinking; None if there is none."""
+        for block in self.blocks:
+            if block.opens_thought and (closes := self._closing(Prose.REASONING)):
+                return block.opens_thought[0], closes[0]
+        return None
+
+    def begins_in_thought(self, ctx: ParserContext) -> bool:
+        """Whether the answer begins inside the thinking."""
+        return self._beginning(ctx) is Prose.REASONING
+
+    def forced(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
+        """Return the grammar of an answer that calls one of `tools`, or several times.
+
+        Names that the family's own form has no place for, and forms that grammars cannot say, are written as a list.
+        """
+        own = self.written is not None and all(_NAME.fullmatch(str(function_of(tool).get("name"))) for tool in tools)
+        if own and self.written is not None:
+            return CallGrammar("structural_tag", tag_text(self.written.calls(tools, many=many)), self)
+        thoughts = tuple(block for block in self.blocks if block.holds is Prose.REASONING)
+        listed = Family(thoughts, bare=JsonCalls(), bare_heads="[", begins=self.begins, drops=self.drops)
+        return CallGrammar("structural_tag", tag_text(GENERAL.calls(tools, many=many)), listed)
+
+    def strict(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
+        """Return the grammar of an answer in which calls, if there are any, follow the tools' schemas.
+
+        A tool that does not ask for it (`strict`) may be called with any object. None where calls have no tag.
+        """
+        if self.written is None:
+            return None
+        loose = [tool if function_of(tool).get("strict") else _loosened(tool) for tool in tools]
+        tags = self.written.tags(loose, many=many)
+        triggers = [tag for block in self.blocks for tag in block.opens if tags and tags[0]["begin"].startswith(tag)]
+        if not triggers:
+            return None
+        form = {"type": "triggered_tags", "triggers": triggers[:1], "tags": tags, "stop_after_first": False}
+        return CallGrammar("structural_tag", tag_text(form), self)
 
     @cached_property
     def _reading(self) -> dict[frozenset[str], Family]:
@@ -70,10 +164,16 @@ class Family:
             return self
         return replace(
             self,
-            blocks=tuple(block for block in self.blocks if block.reads in reads),
-            bare=self.bare if "tools" in reads else None,
+            blocks=tuple(block.only(reads) for block in self.blocks if block.reads & reads),
+            bare=self._bare_of(reads),
             begins=self.begins if "reasoning" in reads else Prose.TEXT,
+            drops=self.drops if reads else (),
         )
+
+    def _bare_of(self, reads: frozenset[str]) -> CallForm | None:
+        if isinstance(self.bare, Headers) and reads:
+            return self.bare if "reasoning" in reads else self.bare.shown()
+        return self.bare if "tools" in reads else None
 
     @cached_property
     def finders(self) -> dict[Prose, Finder]:
@@ -90,3 +190,14 @@ class Family:
 
     def _closing(self, prose: Prose) -> tuple[str, ...]:
         return tuple(tag for block in self.blocks if block.holds is prose for tag in block.closes)
+
+
+def _loosened(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"function": {"name": function_of(tool).get("name")}}
+
+
+def _tail(ctx: ParserContext) -> str:
+    """Return the end of the prompt, as far as a tag may reach."""
+    if ctx.tokenizer is None or not ctx.prompt_ids:
+        return ""
+    return ctx.tokenizer.decode(ctx.prompt_ids[-_TAIL_TOKENS:], skip_special_tokens=False).rstrip()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.api import ParserContext, Reasoning, Text
 from core.api.parsers import ParseEvent
+from core_plugin_parsers.headers import HeaderReader
 from core_plugin_parsers.prose import Prose
 from core_plugin_parsers.reader import CallForm, CallSink, Reader
 from core_plugin_parsers.tags import SPACE, UNDECIDED, literal_at, skip_space
@@ -16,19 +17,25 @@ if TYPE_CHECKING:
 
 
 class Machine:
-    """Parses one message. Work is linear in its length, whatever it holds."""
+    """Parses one message. Work is linear in its length, whatever it holds.
 
-    def __init__(self, family: Family, ctx: ParserContext) -> None:
+    Args:
+        begins: What the message begins with.
+        shown: Text in front of it.
+    """
+
+    def __init__(self, family: Family, ctx: ParserContext, begins: Prose, shown: str = "") -> None:
         self._family = family
-        self._prose = Prose.REASONING if ctx.in_reasoning else family.begins
+        self._prose = begins
         self._trim = self._prose is not Prose.TEXT  # white space is dropped: a block has just begun or ended
         self._sink = CallSink(ctx)
         self._reader: Reader | None = None
-        self._bare = family.bare is not None and not ctx.in_reasoning
+        self._spoken = False
+        self._bare = self._may_be_bare()
         self._rest = ""  # an end of the text that may become a tag
         self._raw: list[str] = []  # what was read of a block since its beginning or its last call
         self._space: list[str] = []  # white space whose fate the next character decides
-        self._events: list[ParseEvent] = []
+        self._events: list[ParseEvent] = [Text(shown)] if shown else []
 
     def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]:
         """Take in the next piece of the text and return what is certain by now."""
@@ -89,13 +96,19 @@ class Machine:
         if tag == UNDECIDED:
             return end
         block = self._family.opening[self._prose].get(tag)
-        if block is not None and not isinstance(block.holds, Prose):
-            self._open(block.holds, tag)
+        holds = Prose.TEXT if block is None else block.holds
+        if not isinstance(holds, Prose):
+            self._open(holds, tag)
         elif tag not in self._family.drops:
             self._space.clear()
-            self._prose = Prose.TEXT if block is None else block.holds
-            self._trim = True
+            self._prose, self._trim = holds, True
+            self._bare = self._may_be_bare()
         return end + len(tag)
+
+    def _may_be_bare(self) -> bool:
+        """Whether what comes next may be calls without a tag: nothing was shown so far."""
+        silent = not (self._spoken or self._sink.count)
+        return self._family.bare is not None and self._prose is Prose.TEXT and silent
 
     def _open(self, form: CallForm, tag: str) -> None:
         self._reader = form.reader(self._sink)
@@ -117,10 +130,11 @@ class Machine:
     def _leave(self, reader: Reader) -> None:
         """Go on with prose behind a block; what was no call is text."""
         self._events += self._sink.take()
-        self._reader, self._prose = None, Prose.TEXT
+        self._reader = None
+        self._prose = reader.then if isinstance(reader, HeaderReader) else Prose.TEXT
         raw = "".join(self._raw)
         self._raw.clear()
-        if self._sink.count:
+        if self._sink.count or (isinstance(reader, HeaderReader) and reader.ended):
             self._trim = True
         if not reader.ended:
             self._emit(raw)
@@ -141,4 +155,5 @@ class Machine:
     def _put(self, text: str) -> None:
         if text and self._prose is not Prose.DROPPED:
             is_text = self._prose is Prose.TEXT
+            self._spoken |= is_text
             self._events.append(Text(text) if is_text else Reasoning(text))

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from core_plugin_parsers.json_value import JsonScanner
 from core_plugin_parsers.reader import CallSink
+from core_plugin_parsers.stepping import SteppingReader
 from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
 
 _MOST_NAME = 512
@@ -59,28 +60,15 @@ class _At(Enum):
     AFTER = auto()
 
 
-class NamedCallsReader:
+class NamedCallsReader(SteppingReader):
     """`Reader` of `NamedCalls`. Closing tags that are missing are not missed."""
 
     def __init__(self, form: NamedCalls, sink: CallSink) -> None:
-        self.ended = False
-        self.failed = False
-        self._form, self._sink = form, sink
-        self._at = _At.BETWEEN
-        self._calls = 0
+        super().__init__(sink, _At.BETWEEN)
+        self._form = form
         self._name: list[str] = []
         self._name_length = 0
         self._scanner = JsonScanner()
-
-    def feed(self, data: str, start: int) -> int:
-        """Read on; see `Reader`."""
-        position, calls = start, self._calls
-        while position < len(data) and not self.failed and not self.ended and self._calls == calls:
-            before = (position, self._at)
-            position = self._read(data, position)
-            if (position, self._at) == before:
-                break
-        return position
 
     def finish(self) -> None:
         """End the message."""
@@ -116,12 +104,12 @@ class NamedCallsReader:
         self._name.append(data[position:end])
         self._name_length += end - position
         if self._name_length > _MOST_NAME:
-            self._stop()
+            self.failed = True
         if literal == UNDECIDED or self.failed:
             return end
         found = self._form.name_pattern.fullmatch("".join(self._name))
         if found is None:
-            self._stop()
+            self.failed = True
             return end
         self._sink.start(found["name"])
         self._name, self._name_length = [], 0
@@ -141,7 +129,6 @@ class NamedCallsReader:
         if scanner.done:
             self._at = _At.AFTER
             self._sink.end()
-            self._calls += 1
         elif scanner.failed:
             return self._broken(position)
         return position
@@ -149,7 +136,6 @@ class NamedCallsReader:
     def _broken(self, position: int) -> int:
         """End a call whose arguments are not, or not any more, JSON; the rest is text."""
         self.finish()
-        self._calls += 1
         self.failed = True
         return position
 
@@ -162,7 +148,3 @@ class NamedCallsReader:
             self._at = _At.BETWEEN
             self.ended = form.single and not form.closes
         return position + len(literal or "")
-
-    def _stop(self) -> None:
-        self.ended = self._calls > 0 and not self._name
-        self.failed = not self.ended

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from core_plugin_parsers.arguments import Arguments
 from core_plugin_parsers.reader import CallSink
+from core_plugin_parsers.stepping import SteppingReader
 from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
 
 _MOST_NAME = 512
@@ -20,11 +21,15 @@ class PairCalls:
     Attributes:
         closes: The tag that ends the call, and the block.
         key, value: Opening and closing tags.
+        kind: Tags around a value's type, which may stand between its key and the value.
+        separator: What may stand behind the name.
     """
 
     closes: str
     key: tuple[str, str] = ("<arg_key>", "</arg_key>")
     value: tuple[str, str] = ("<arg_value>", "</arg_value>")
+    kind: tuple[str, str] | None = None
+    separator: tuple[str, ...] = ()
 
     def reader(self, sink: CallSink) -> PairCallsReader:
         """Return a reader for one block."""
@@ -33,12 +38,17 @@ class PairCalls:
     @cached_property
     def name_finder(self) -> Finder:
         """What ends the name."""
-        return Finder((self.key[0], self.closes))
+        return Finder((*self.separator, self.key[0], self.closes))
 
     @cached_property
     def key_finder(self) -> Finder:
         """What ends a key."""
         return Finder((self.key[1],))
+
+    @cached_property
+    def kind_finder(self) -> Finder:
+        """What ends a type."""
+        return Finder(self.kind[1:] if self.kind else ())
 
     @cached_property
     def value_finder(self) -> Finder:
@@ -50,43 +60,34 @@ class _At(Enum):
     NAME = auto()
     KEY = auto()
     AFTER_KEY = auto()
+    KIND = auto()
+    AFTER_KIND = auto()
     VALUE = auto()
     NEXT = auto()
 
 
-class PairCallsReader:
+class PairCallsReader(SteppingReader):
     """`Reader` of `PairCalls`."""
 
     def __init__(self, form: PairCalls, sink: CallSink) -> None:
-        self.ended = False
-        self.failed = False
-        self._form, self._sink = form, sink
-        self._at = _At.NAME
+        super().__init__(sink, _At.NAME)
+        self._form = form
         self._text: list[str] = []
         self._length = 0
+        self._key = ""
+        self._is_string: bool | None = None
         self._arguments: Arguments | None = None
-
-    def feed(self, data: str, start: int) -> int:
-        """Read on; see `Reader`."""
-        position = start
-        while position < len(data) and not self.failed and not self.ended:
-            before = (position, self._at)
-            position = self._read(data, position)
-            if (position, self._at) == before:
-                break
-        return position
 
     def finish(self) -> None:
         """End the message."""
-        if self._at in (_At.VALUE, _At.AFTER_KEY) and self._arguments is not None:
+        if self._at is _At.VALUE and self._arguments is not None:
             self._arguments.end()
         self._end_call()
 
     def _read(self, data: str, position: int) -> int:
-        if self._at is _At.NAME:
-            return self._until(self._form.name_finder, data, position)
-        if self._at is _At.KEY:
-            return self._until(self._form.key_finder, data, position)
+        finders = {_At.NAME: self._form.name_finder, _At.KEY: self._form.key_finder, _At.KIND: self._form.kind_finder}
+        if self._at in finders:
+            return self._until(finders[self._at], data, position)
         if self._at is _At.VALUE:
             return self._value(data, position)
         position = skip_space(data, position)
@@ -95,7 +96,7 @@ class PairCallsReader:
         return self._tag(data, position)
 
     def _until(self, finder: Finder, data: str, position: int) -> int:
-        """Read a name or a key."""
+        """Read a name, a key or a type."""
         end, literal = finder.find(data, position)
         self._text.append(data[position:end])
         self._length += end - position
@@ -106,9 +107,15 @@ class PairCallsReader:
         text = "".join(self._text).strip()
         self._text, self._length = [], 0
         if not text or (self._at is _At.NAME and len(text.split()) > 1):
-            self._text = [text]
             return self._refuse(end)
-        return self._named(text, end) if self._at is _At.NAME else self._keyed(text, end + len(literal))
+        after = end + len(literal)
+        if self._at is _At.NAME:
+            return self._named(text, after if literal in self._form.separator else end)
+        if self._at is _At.KEY:
+            self._key, self._is_string, self._at = text, None, _At.AFTER_KEY
+        else:
+            self._is_string, self._at = text.lower() == "string", _At.AFTER_KIND
+        return after
 
     def _named(self, name: str, end: int) -> int:
         self._sink.start(name)
@@ -116,28 +123,26 @@ class PairCallsReader:
         self._at = _At.NEXT
         return end
 
-    def _keyed(self, key: str, end: int) -> int:
-        if self._arguments is None or not self._arguments.begin(key):
-            return self._refuse(end)
-        self._at = _At.AFTER_KEY
-        return end
-
     def _tag(self, data: str, position: int) -> int:
         form = self._form
-        wanted = (form.value[0],) if self._at is _At.AFTER_KEY else (form.key[0], form.closes)
+        kind = form.kind[:1] if form.kind and self._at is _At.AFTER_KEY else ()
+        wanted = (form.key[0], form.closes) if self._at is _At.NEXT else (form.value[0], *kind)
         literal = literal_at(data, position, wanted)
         if literal == UNDECIDED:
             return position
-        if literal is None:
-            if self._at is _At.AFTER_KEY and self._arguments is not None:
-                self._arguments.end()
+        if literal is None or (literal == form.value[0] and not self._begin()):
             return self._refuse(position)
         if literal == form.closes:
             self._end_call()
             self.ended = True
-        else:
-            self._at = _At.VALUE if self._at is _At.AFTER_KEY else _At.KEY
+        elif literal != form.value[0]:
+            self._at = _At.KEY if literal == form.key[0] else _At.KIND
         return position + len(literal)
+
+    def _begin(self) -> bool:
+        """Begin the value of the key that was read; a key that comes again is refused."""
+        self._at = _At.VALUE
+        return self._arguments is not None and self._arguments.begin(self._key, is_string=self._is_string)
 
     def _value(self, data: str, position: int) -> int:
         end, literal = self._form.value_finder.find(data, position)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from core_plugin_parsers.arguments import Arguments
 from core_plugin_parsers.reader import CallSink
+from core_plugin_parsers.stepping import SteppingReader
 from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
 
 _MOST_HEAD = 1024
@@ -24,14 +25,19 @@ class Element:
     Attributes:
         opens: How the opening tag begins: `<function=` or `<invoke`.
         closes: The closing tag.
-        attribute: The attribute that holds the name; without one, the name follows `opens` as it is.
+        attributes: Attributes that may hold the name; without any, the name follows `opens` as it is.
         ends: What ends the opening tag.
     """
 
     opens: str
     closes: str
-    attribute: str | None = None
+    attributes: tuple[str, ...] = ()
     ends: str = ">"
+
+    @cached_property
+    def end_finder(self) -> Finder:
+        """What ends the opening tag."""
+        return Finder((self.ends,))
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class XmlCalls:
         call, parameter: The elements.
         closes: Tags that end the block. Without one it ends behind a call.
         trim: A line break at the beginning and at the end of a value belongs to the format.
-        string_attribute: An attribute of the parameter that says `true` for a text and `false` for JSON.
+        string_attribute: An attribute of the parameter that says `true` or `string` for a text, another word for JSON.
+        around: What may stand in front of each call, and behind it, and means nothing.
         opened: The block's own tag is the beginning of the call's opening tag, so that the name comes first.
         verbatim: What may stand around a whole value, in which tags are text.
     """
@@ -53,6 +60,7 @@ class XmlCalls:
     trim: bool = True
     string_attribute: str | None = None
     opened: bool = False
+    around: tuple[str, ...] = ()
     verbatim: tuple[str, str] | None = None
 
     def reader(self, sink: CallSink) -> XmlCallsReader:
@@ -78,7 +86,7 @@ class XmlCalls:
     @cached_property
     def outer(self) -> tuple[str, ...]:
         """What may stand between calls."""
-        return (self.call.opens, *self.closes)
+        return (self.call.opens, *self.closes, *self.around)
 
 
 class _At(Enum):
@@ -90,28 +98,15 @@ class _At(Enum):
     VERBATIM = auto()
 
 
-class XmlCallsReader:
+class XmlCallsReader(SteppingReader):
     """`Reader` of `XmlCalls`."""
 
     def __init__(self, form: XmlCalls, sink: CallSink) -> None:
-        self.ended = False
-        self.failed = False
-        self._form, self._sink = form, sink
-        self._at = _At.CALL_HEAD if form.opened else _At.BETWEEN
-        self._calls = 0
+        super().__init__(sink, _At.CALL_HEAD if form.opened else _At.BETWEEN)
+        self._form = form
         self._head: list[str] = []
         self._head_length = 0
         self._arguments: Arguments | None = None
-
-    def feed(self, data: str, start: int) -> int:
-        """Read on; see `Reader`."""
-        position, calls = start, self._calls
-        while position < len(data) and not self.failed and not self.ended and self._calls == calls:
-            before = (position, self._at)
-            position = self._read(data, position)
-            if (position, self._at) == before:
-                break
-        return position
 
     def finish(self) -> None:
         """End the message."""
@@ -136,9 +131,8 @@ class XmlCallsReader:
         if literal == self._form.call.opens:
             self._begin_head(_At.CALL_HEAD)
         elif literal is None:
-            self.ended = self._calls > 0
-            self.failed = not self.ended
-        elif literal != UNDECIDED:
+            self._stop()
+        elif literal in self._form.closes:
             self.ended = True
         return position + len(literal or "")
 
@@ -163,19 +157,17 @@ class XmlCallsReader:
 
     def _read_head(self, data: str, position: int) -> int:
         element = self._form.call if self._at is _At.CALL_HEAD else self._form.parameter
-        end = data.find(element.ends, position)
-        stop = len(data) if end < 0 else end
-        self._head.append(data[position:stop])
-        self._head_length += stop - position
+        end, literal = element.end_finder.find(data, position)
+        self._head.append(data[position:end])
+        self._head_length += end - position
         if self._head_length > _MOST_HEAD:
-            return self._refuse(stop)
-        if end < 0:
-            return stop
-        return self._known("".join(self._head), element, end)
+            return self._refuse(end)
+        return end if literal == UNDECIDED else self._known("".join(self._head), element, end)
 
     def _known(self, head: str, element: Element, end: int) -> int:
         attributes = {key: a or b or c for key, a, b, c in _ATTRIBUTE.findall(head)}
-        name = head.strip().strip("\"'") if element.attribute is None else attributes.get(element.attribute, "")
+        named = [attributes[key] for key in element.attributes if key in attributes]
+        name = next(iter(named), "") if element.attributes else head.strip().strip("\"'")
         if not name:
             return self._refuse(end)
         after = end + len(element.ends)
@@ -185,7 +177,7 @@ class XmlCallsReader:
             self._at = _At.IN_CALL
             return after
         said = attributes.get(self._form.string_attribute or "")
-        is_string = None if said is None else said.lower() == "true"
+        is_string = None if said is None else said.lower() in ("true", "string")
         if self._arguments is None or not self._arguments.begin(name, is_string=is_string):
             return self._refuse(end)
         self._at = _At.VALUE
@@ -223,5 +215,4 @@ class XmlCallsReader:
             self._arguments.close()
             self._sink.end()
             self._arguments = None
-            self._calls += 1
         self._at = _At.BETWEEN

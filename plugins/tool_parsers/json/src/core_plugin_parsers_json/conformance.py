@@ -90,6 +90,13 @@ WRITERS: dict[str, Writer] = {
         "<｜tool▁call▁end｜>",
         "<｜tool▁calls▁end｜>",
     ),
+    "plamo3": prefixed(
+        "<|plamo:begin_tool_requests:plamo|>",
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
+        "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
+        "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+        "<|plamo:end_tool_requests:plamo|>",
+    ),
     "kimi_k2": _kimi,
     "ernie45": each("<tool_call>\n", "\n</tool_call>"),
     "longcat": each("<longcat_tool_call>", "</longcat_tool_call>"),
@@ -98,6 +105,16 @@ WRITERS: dict[str, Writer] = {
     "cohere_command3": array("<|START_ACTION|>\n", "\n<|END_ACTION|>", key="parameters", name="tool_name"),
     "cohere_command4": array("<|START_ACTION|>\n", "\n<|END_ACTION|>", key="parameters", name="tool_name"),
     "inkling": each("<|content_invoke_tool_json|>", "<|end_message|>", key="args"),
+}
+
+ALIASES = {
+    "qwen": "qwen3_json",
+    "qwen25": "qwen3_json",
+    "trinity": "qwen3_json",
+    "llama3": "llama3_json",
+    "interns1": "internlm",
+    "deepseekv3": "deepseek_v3",
+    "deepseekv31": "deepseek_v31",
 }
 
 _THINK = ("<think>", "</think>")
@@ -115,6 +132,7 @@ THINKING = {
     "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
     "cohere_command3": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "inkling": ("<|content_thinking|>", "<|end_message|>"),
+    "plamo3": ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
 }
 
 _BARE = {"llama3_json", "llama4_json", "xlam"}
@@ -122,10 +140,12 @@ _BARE = {"llama3_json", "llama4_json", "xlam"}
 
 def samples() -> Iterator[ParserSample]:
     """Yield calls of every family, its thoughts, and what is particular to it."""
-    for name, write in WRITERS.items():
-        found = list(calls_of(write, around=name not in _BARE))
-        if name in THINKING:
-            found += [*thoughts(*THINKING[name]), *thought_and_calls(*THINKING[name], write)]
+    for name in (*WRITERS, *ALIASES):
+        family = ALIASES.get(name, name)
+        write = WRITERS[family]
+        found = list(calls_of(write, around=family not in _BARE))
+        if family in THINKING:
+            found += [*thoughts(*THINKING[family]), *thought_and_calls(*THINKING[family], write)]
         yield from (replace(sample, plugin=name) for sample in (*found, *_broken(write)))
     yield from _particular()
 
@@ -168,6 +188,10 @@ def _particular() -> Iterator[ParserSample]:
     early = f"<think>Hm.{_kimi([('get_weather', PLAIN)])}"
     yield ParserSample(
         "a call that ends the thinking", early, [Reasoning("Hm."), *call(0, "get_weather", PLAIN)], plugin="kimi_k2"
+    )
+    behind = f"<think>Hm.</think>\n{WRITERS['xlam']([('get_weather', PLAIN)])}"
+    yield ParserSample(
+        "calls behind thinking", behind, [Reasoning("Hm."), *call(0, "get_weather", PLAIN)], plugin="xlam"
     )
     data = '{"city": "Paris"}'
     yield ParserSample("JSON that is no call", data, [Text(data)], plugin="llama3_json")

@@ -27,7 +27,9 @@ LLAMA3_JSON = _spec(
     "llama3_json", "LLAMA3", "Llama 3: JSON objects, bare or behind <|python_tag|>", "<|python_tag|>", special=True
 )
 LLAMA4_JSON = _spec("llama4_json", "LLAMA3", "Llama 4 with JSON calls", special=True)
-MISTRAL = _spec("mistral", "MISTRAL", "Mistral: [TOOL_CALLS] and [THINK]", "[TOOL_CALLS]", reads=_BOTH, special=True)
+MISTRAL = _spec(
+    "mistral", "MISTRAL", "Mistral: [TOOL_CALLS] and [THINK]", "[TOOL_CALLS]", reads=_BOTH, special=True
+).replace(call_id="{random:.9}")  # templates of Mistral refuse ids of another length
 GRANITE = _spec(
     "granite", "GRANITE", "Granite 3: a JSON array behind <|tool_call|>", "<|tool_call|>", reads=_BOTH, special=True
 )
@@ -51,7 +53,7 @@ KIMI_K2 = _spec(
     "<|tool_calls_section_begin|>",
     reads=_BOTH,
     special=True,
-)
+).replace(call_id="functions.{name}:{number}")
 ERNIE45 = _spec("ernie45", "ERNIE45", "ERNIE 4.5: thinking, response, JSON", "<response>", reads=_BOTH)
 LONGCAT = _spec(
     "longcat", "LONGCAT", "LongCat: JSON between <longcat_tool_call> tags", "<longcat_tool_call>", reads=_BOTH
@@ -81,3 +83,18 @@ COHERE_COMMAND4 = _spec(
 INKLING = _spec(
     "inkling", "INKLING", "Inkling: typed blocks", "<|content_invoke_tool_json|>", reads=_BOTH, special=True
 )
+PLAMO3 = _spec(
+    "plamo3",
+    "PLAMO3",
+    "PLaMo 3: requests of a name and JSON arguments",
+    "<|plamo:begin_tool_requests:plamo|>",
+    reads=_BOTH,
+    special=True,
+)
+QWEN = QWEN3_JSON.replace(name="qwen")
+QWEN25 = QWEN3_JSON.replace(name="qwen25")
+TRINITY = QWEN3_JSON.replace(name="trinity")
+LLAMA3 = LLAMA3_JSON.replace(name="llama3")
+INTERNS1 = INTERNLM.replace(name="interns1")
+DEEPSEEKV3 = DEEPSEEK_V3.replace(name="deepseekv3")
+DEEPSEEKV31 = DEEPSEEK_V31.replace(name="deepseekv31")

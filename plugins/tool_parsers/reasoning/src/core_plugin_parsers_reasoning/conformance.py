@@ -14,12 +14,18 @@ TAGS = {
     "deepseek_r1": ("<think>", "</think>"),
     "qwen3": ("<think>", "</think>"),
     "nemotron_v3": ("<think>", "</think>"),
-    "step3": ("<think>", "</think>"),
     "holo2": ("<think>", "</think>"),
     "minicpmv": ("<think>", "</think>"),
-    "minimax_m3": ("<mm:think>", "</mm:think>"),
+    "granite_thinking_parser": ("<think>", "</think>"),
+    "deepseek-r1": ("<think>", "</think>"),
+    "qwen3-thinking": ("<think>", "</think>"),
+    "minimax": ("<think>", "</think>"),
+    "deepseek-v3": ("<think>", "</think>"),
+    "nano_v3": ("<think>", "</think>"),
+    "kimi": ("◁think▷", "◁/think▷"),
 }
-FIRST = {"deepseek_r1", "step3"}
+FIRST = {"deepseek_r1", "deepseek-r1", "qwen3-thinking", "minimax"}
+APPENDED = ("minimax_m2_append_think", "minimax-append-think")
 
 
 def _channels(calls: Sequence[tuple[str, Arguments]]) -> str:
@@ -36,7 +42,10 @@ def samples() -> Iterator[ParserSample]:
     for name in FIRST:
         yield ParserSample("thinks first", "Hm.\n</think>\n\nYes.", [Reasoning("Hm."), Text("Yes.")], plugin=name)
         yield ParserSample("thinks to the end", "Hm, wait", [Reasoning("Hm, wait")], plugin=name)
-    for name in ("openai", "openai_gptoss"):
+    for name in APPENDED:
+        for text in ("Hm.\n</think>\n\nYes.", "<think>Hm.</think>Yes.", "Yes."):
+            yield ParserSample("the thinking stays", text, [Text(text)], in_reasoning=True, plugin=name)
+    for name in ("openai", "openai_gptoss", "gpt-oss"):
         yield from (replace(sample, plugin=name) for sample in _harmony())
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from core_plugin_parsers import Block, Family, NamedCalls, Prose
+from core_plugin_parsers import Block, Family, NamedCalls, Prose, Written
 
 THINK_BLOCK = Block(("<think>",), Prose.REASONING, ("</think>",))
 THINK = Family((THINK_BLOCK,))
 # A model that thinks first may write the tag all the same.
 THINK_FIRST = Family((THINK_BLOCK,), begins=Prose.REASONING, drops=("<think>",))
 
-MINIMAX_M3 = Family((Block(("<mm:think>",), Prose.REASONING, ("</mm:think>",)),))
+# The thinking, its end included, stays in what is shown.
+APPENDED = Family(shows="<think>")
+KIMI = Family((Block(("◁think▷",), Prose.REASONING, ("◁/think▷",)),))
 
 
 def _channel(name: str, holds: Prose, *closes: str) -> Block:
@@ -34,5 +36,6 @@ HARMONY = Family(
             NamedCalls(name=_CALL_HEAD, name_ends=("<|message|>",), call_closes=("<|call|>",), single=True),
             within=(Prose.TEXT, Prose.REASONING),
         ),
-    )
+    ),
+    written=Written("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>", "", between=None),
 )

@@ -21,10 +21,17 @@ def _spec(name: str, family: str, summary: str, *markers: str) -> ToolParserSpec
 DEEPSEEK_R1 = _spec("deepseek_r1", "THINK_FIRST", "DeepSeek R1: thinks first, up to </think>", "</think>")
 QWEN3 = _spec("qwen3", "THINK", "Qwen3: <think> ... </think>", "<think>")
 NEMOTRON_V3 = _spec("nemotron_v3", "THINK", "Nemotron 3: <think> ... </think>")
-STEP3 = _spec("step3", "THINK_FIRST", "Step 3: thinks first, up to </think>")
 HOLO2 = _spec("holo2", "THINK", "Holo2: <think> ... </think>")
 MINICPMV = _spec("minicpmv", "THINK", "MiniCPM-V: <think> ... </think>")
-MINIMAX_M3 = _spec("minimax_m3", "MINIMAX_M3", "MiniMax M3: <mm:think> ... </mm:think>", "<mm:think>")
+GRANITE_THINKING = _spec("granite_thinking_parser", "THINK", "Granite with <think> ... </think>")
+MINIMAX_M2_APPEND_THINK = _spec("minimax_m2_append_think", "APPENDED", "MiniMax M2: the thinking stays in the text")
+DEEPSEEK_R1_DASHED = DEEPSEEK_R1.replace(name="deepseek-r1")
+QWEN3_THINKING = DEEPSEEK_R1.replace(name="qwen3-thinking", summary="Qwen3 Thinking: thinks first, up to </think>")
+MINIMAX = DEEPSEEK_R1.replace(name="minimax", summary="MiniMax M2: thinks first, up to </think>")
+MINIMAX_APPEND_THINK = MINIMAX_M2_APPEND_THINK.replace(name="minimax-append-think")
+DEEPSEEK_V3_DASHED = QWEN3.replace(name="deepseek-v3", summary="DeepSeek V3: <think> ... </think>")
+NANO_V3 = NEMOTRON_V3.replace(name="nano_v3")
+KIMI = _spec("kimi", "KIMI", "Kimi: ◁think▷ ... ◁/think▷", "◁think▷")
 _CHANNELS = ToolParserSpec(
     name="openai",
     impl="core_plugin_parsers_reasoning.families:HARMONY",
@@ -35,3 +42,4 @@ _CHANNELS = ToolParserSpec(
 )
 OPENAI = _CHANNELS
 OPENAI_GPTOSS = _CHANNELS.replace(name="openai_gptoss")
+GPT_OSS = _CHANNELS.replace(name="gpt-oss")

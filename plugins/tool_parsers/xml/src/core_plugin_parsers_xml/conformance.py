@@ -30,15 +30,21 @@ def functions(opens: str, closes: str, line: str = "\n") -> Writer:
     return lambda calls: "\n".join(one(*each) for each in calls)
 
 
-def pairs(calls: Calls) -> str:
-    """Write keys and values between tags."""
-    found = []
-    for name, arguments in calls:
-        inner = [
-            f"<arg_key>{key}</arg_key>\n<arg_value>{_bare(value)}</arg_value>\n" for key, value in arguments.items()
-        ]
-        found.append(f"<tool_call>{name}\n{''.join(inner)}</tool_call>")
-    return "\n".join(found)
+def pairs(head: str = "<", tail: str = ">", separator: str = "", section: str = "") -> Writer:
+    """Write keys and values between tags, which begin with `head` and end with `tail`."""
+
+    def tagged(name: str, text: str) -> str:
+        return f"{head}{name}{tail}{text}{head[0]}/{head[1:]}{name}{tail}"
+
+    def one(name: str, arguments: Arguments) -> str:
+        inner = [f"{tagged('arg_key', key)}\n{tagged('arg_value', _bare(value))}\n" for key, value in arguments.items()]
+        return tagged("tool_call", f"{name}{separator}\n{''.join(inner)}")
+
+    def write(calls: Calls) -> str:
+        text = "\n".join(one(*each) for each in calls)
+        return tagged(section, f"\n{text}\n") if section else text
+
+    return write
 
 
 def invocations(opens: str, closes: str, prefix: str = "", *, typed: bool = False) -> Writer:
@@ -66,6 +72,54 @@ def _minicpm(calls: Calls) -> str:
     return "\n".join(found)
 
 
+def _step3(calls: Calls) -> str:
+    found = []
+    for name, arguments in calls:
+        inner = [
+            f'<steptml:parameter name="{key}">{_bare(value)}</steptml:parameter>' for key, value in arguments.items()
+        ]
+        call = f'<steptml:invoke name="{name}">{"".join(inner)}</steptml:invoke>'
+        found.append(f"<｜tool_call_begin｜>function<｜tool_sep｜>{call}<｜tool_call_end｜>\n")
+    return f"<｜tool_calls_begin｜>\n{''.join(found)}<｜tool_calls_end｜>"
+
+
+def _minimax_m3(calls: Calls) -> str:
+    mark = "]<]minimax[>["
+
+    def element(name: str, value: Any) -> str:
+        text = _bare(value)
+        if isinstance(value, list) and value:
+            text = "".join(element("item", one) for one in value)
+        elif isinstance(value, dict) and value:
+            text = "".join(element(*one) for one in value.items())
+        return f"{mark}<{name}>{text}{mark}</{name}>"
+
+    found = [
+        f'{mark}<invoke name="{name}">\n{"".join(element(*one) for one in arguments.items())}\n{mark}</invoke>\n'
+        for name, arguments in calls
+    ]
+    return f"{mark}<tool_call>\n{''.join(found)}{mark}</tool_call>"
+
+
+def _kimi_k3(calls: Calls) -> str:
+    kinds = {str: "string", bool: "boolean", dict: "object", list: "array"}
+    found = []
+    for number, (name, arguments) in enumerate(calls, 1):
+        inner = [
+            f'<|open|>argument key="{key}" type="{kinds.get(type(value), "number")}"<|sep|>{_bare(value)}'
+            "<|close|>argument<|sep|>"
+            for key, value in arguments.items()
+        ]
+        head = f'<|open|>call tool="{name}" index="{number}"<|sep|>'
+        found.append(f"{head}{''.join(inner)}<|close|>call<|sep|>")
+    return f"<|open|>tools<|sep|>{''.join(found)}<|close|>tools<|sep|><|close|>message<|sep|><|end_of_msg|>"
+
+
+def _muse(calls: Calls) -> str:
+    write = invocations("<atem:function_calls>", "</atem:function_calls>", "atem:")
+    return "<|eom|>".join(f"<|start|>assistant to={one[0]}<|message|>{write([one])}" for one in calls)
+
+
 _QWEN = functions("<tool_call>", "</tool_call>")
 _VERBATIM = functions("<tool_call>", "</tool_call>", line="")
 WRITERS: dict[str, Writer] = {
@@ -75,16 +129,42 @@ WRITERS: dict[str, Writer] = {
     "step5": _VERBATIM,
     "mimo": _VERBATIM,
     "seed_oss": functions("<seed:tool_call>", "</seed:tool_call>"),
-    "glm45": pairs,
-    "glm47": pairs,
-    "ling3": pairs,
-    "poolside_v1": pairs,
+    "glm45": pairs(),
+    "glm47": pairs(),
+    "ling3": pairs(),
+    "poolside_v1": pairs(),
     "minimax_m2": invocations("<minimax:tool_call>", "</minimax:tool_call>"),
     "dots": invocations("<dots_function_call>", "</dots_function_call>"),
     "deepseek_v32": invocations("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜", typed=True),
     "deepseek_v4": invocations("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", "｜DSML｜", typed=True),
     "deepseek_v41": invocations("<｜DSML｜ calls>", "</｜DSML｜ calls>", "｜DSML｜ ", typed=True),
     "minicpm5": _minicpm,
+    "step3": _step3,
+    "minimax_m3": _minimax_m3,
+    "kimi_k3": _kimi_k3,
+    "k2_horizon": pairs("<ifm|", section="tool_calls"),
+    "hy_v3": pairs(tail=":opensource>", separator="<tool_sep:opensource>", section="tool_calls"),
+    "hy_v4": pairs(section="tool_calls"),
+    "muse": _muse,
+}
+THINKING = {
+    "seed_oss": ("<seed:think>", "</seed:think>"),
+    "minimax_m3": ("<mm:think>", "</mm:think>"),
+    "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|><|open|>response<|sep|>"),
+    "k2_horizon": ("<ifm|think_fast>", "</ifm|think_fast>"),
+    "hy_v3": ("<think:opensource>", "</think:opensource>"),
+    "muse": ("to=self<|message|>", "<|eom|><|start|>assistant to=user<|message|>"),
+}
+ALIASES = {
+    "glm": "glm45",
+    "minimax-m2": "minimax_m2",
+    "minimax-m3": "minimax_m3",
+    "kimi-k3": "kimi_k3",
+    "musespark1x": "muse",
+    "muse_glimmer": "muse",
+    "deepseekv32": "deepseek_v32",
+    "deepseekv4": "deepseek_v4",
+    "deepseekv41": "deepseek_v41",
 }
 
 _SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "number": {"type": ["integer", "null"]}}}
@@ -93,10 +173,12 @@ TOOLS = ({"type": "function", "function": {"name": "f", "parameters": _SCHEMA}},
 
 def samples() -> Iterator[ParserSample]:
     """Yield calls of every family, its thoughts, typed values, and calls that break off."""
-    for name, write in WRITERS.items():
-        think = ("<seed:think>", "</seed:think>") if name == "seed_oss" else ("<think>", "</think>")
+    for name in (*WRITERS, *ALIASES):
+        write, think = (of.get(ALIASES.get(name, name)) for of in (WRITERS, THINKING))
+        assert write is not None
+        think = think or ("<think>", "</think>")
         found = [
-            *calls_of(write),
+            *calls_of(write, around=name != "step3"),  # which thinks first
             *thoughts(*think),
             *thought_and_calls(*think, write),
             *_typed(write),
@@ -105,8 +187,22 @@ def samples() -> Iterator[ParserSample]:
         yield from (replace(sample, plugin=name) for sample in found)
     head, two = "<tool_call><function=f>", [*call(0, "f", {}), *call(1, "f", {})]
     yield ParserSample("the next call in place of an end", f"{head}<function=f>", two, plugin="qwen3_coder")
+    yield from _particular()
     nothing = "<tool_call>\nI would call a tool.\n</tool_call>"
     yield ParserSample("tags around prose", nothing, [Text(nothing)], plugin="qwen3_coder")
+
+
+def _particular() -> Iterator[ParserSample]:
+    typed = "<ifm|arg_key>a</ifm|arg_key><ifm|arg_type>string</ifm|arg_type><ifm|arg_value>12</ifm|arg_value>"
+    events = call(0, "f", {"a": "12"})
+    yield ParserSample("typed values", f"<ifm|tool_call>f{typed}</ifm|tool_call>", events, plugin="k2_horizon")
+    text = '<ifm|tool_calls><ifm|tool_call>{"name": "f", "arguments": {"a": "12"}}</ifm|tool_call></ifm|tool_calls>'
+    yield ParserSample("JSON", text, events, plugin="k2_horizon")
+    answer = "to=user<|message|>To be, or to=self<|eot|>"
+    yield ParserSample("an answer", answer, [Text("To be, or to=self")], plugin="muse")
+    yield ParserSample("no header", "to=user, he said", [Text("to=user, he said")], plugin="muse")
+    first = f"to=f<|message|>{_muse([('f', {'a': 'x'})]).partition('<|message|>')[2]}"
+    yield ParserSample("a call first", first, call(0, "f", {"a": "x"}), plugin="muse")
 
 
 def _typed(write: Writer) -> Iterator[ParserSample]:

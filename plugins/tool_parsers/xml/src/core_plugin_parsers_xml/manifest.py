@@ -39,3 +39,21 @@ DEEPSEEK_V41 = _spec(
     "deepseek_v41", "DEEPSEEK_V41", "DeepSeek V4.1: DSML with spaced tags", "<｜DSML｜ calls>", special=True
 )
 MINICPM5 = _spec("minicpm5", "MINICPM5", 'MiniCPM 5: <function name="f"> and <param name="k">', "<function name=")
+GLM = GLM45.replace(name="glm")
+MINIMAX_M2_DASHED = MINIMAX_M2.replace(name="minimax-m2")
+STEP3 = _spec("step3", "STEP3", "Step 3: thinks first; <steptml:invoke> calls", "<steptml:invoke", special=True)
+MINIMAX_M3 = _spec(
+    "minimax_m3", "MINIMAX_M3", "MiniMax M3: elements behind marks, <mm:think>", "]<]minimax[>[", special=True
+)
+MINIMAX_M3_DASHED = MINIMAX_M3.replace(name="minimax-m3")
+KIMI_K3 = _spec("kimi_k3", "KIMI_K3", "Kimi K3: <|open|>tools<|sep|>", "<|open|>tools<|sep|>", special=True)
+KIMI_K3_DASHED = KIMI_K3.replace(name="kimi-k3")
+K2_HORIZON = _spec("k2_horizon", "K2_HORIZON", "K2 Horizon: <ifm|tool_call>", "<ifm|tool_call>", special=True)
+HY_V3 = _spec("hy_v3", "HY", "Hy 3: <arg_key> and <arg_value> behind <tool_sep>", "<tool_sep", special=True)
+HY_V4 = _spec("hy_v4", "HY", "Hy 4: as hy_v3", special=True)
+MUSE = _spec("muse", "MUSE", "Muse: <atem:invoke> and recipients", "<atem:function_calls>", special=True)
+MUSESPARK1X = MUSE.replace(name="musespark1x")
+MUSE_GLIMMER = MUSE.replace(name="muse_glimmer")
+DEEPSEEKV32 = DEEPSEEK_V32.replace(name="deepseekv32")
+DEEPSEEKV4 = DEEPSEEK_V4.replace(name="deepseekv4")
+DEEPSEEKV41 = DEEPSEEK_V41.replace(name="deepseekv41")

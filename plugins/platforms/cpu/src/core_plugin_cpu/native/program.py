@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from core_plugin_cpu.native.entry import WORD, Entry, recorder
 
 RUN = Entry("run", pointers="ops", sizes="count threads", result=True)
+RUN_TIMED = Entry("run_timed", pointers="ops times", sizes="count threads", result=True)
 
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
@@ -40,6 +41,7 @@ class Program:
 
     Attributes:
         count: How many calls.
+        entries: What they call.
         threads: The most threads that one of them uses; all wait inside the program for what there is to share.
         slots: Slot -> the words of the arguments that hold it.
     """
@@ -47,8 +49,9 @@ class Program:
     def __init__(self, calls: list[tuple[Entry, bytes]], keep: list[Any]) -> None:
         self.keep = keep
         self.count = len(calls)
+        self.entries = tuple(entry for entry, _ in calls)
         self._words = np.frombuffer(b"".join(packed for _, packed in calls), dtype=np.int64).copy()
-        starts = list(accumulate((len(packed) // WORD for _, packed in calls), initial=0))[:-1]
+        self._starts = starts = list(accumulate((len(packed) // WORD for _, packed in calls), initial=0))[:-1]
         self.threads = max((self._threads_of(entry, start) for (entry, _), start in zip(calls, starts)), default=1)
         self.slots = self._find_slots(calls, starts)
         self._given = np.zeros(len(self.slots), dtype=np.int64)
@@ -72,6 +75,16 @@ class Program:
     def run(self) -> int:
         """Make the calls in order. Returns how often threads were handed work: what a step pays for being shared."""
         return RUN(self._ops.ctypes.data, self.count, self.threads) or 0
+
+    def time(self) -> np.ndarray:
+        """Make the calls in order; return the nanoseconds of each, `(count,)` int64."""
+        times = np.zeros(self.count, dtype=np.int64)
+        RUN_TIMED(self._ops.ctypes.data, times.ctypes.data, self.count, self.threads)
+        return times
+
+    def argument(self, call: int, field: str) -> int:
+        """Return what a call has in one of its entry's fields."""
+        return int(self._words[self._starts[call] + self.entries[call].fields[field]])
 
     def _find_slots(self, calls: list[tuple[Entry, bytes]], starts: list[int]) -> Mapping[str, np.ndarray]:
         places = defaultdict(list)

@@ -1,0 +1,154 @@
+"""vLLM's flags that are no options here: each is accepted, put into our words, or refused with a sentence.
+
+The table is `core.config.compat_table`. A value is accepted only if it asks for what happens anyway; what would have
+been ignored is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from core.api.errors import ConfigError
+from core.config.compat_table import SPELLINGS, TABLE, WITH_UNITS, Foreign
+
+ON, OFF = "true", "false"
+ANY = "*"
+
+_NUMBER = re.compile(r"-\d+(\.\d+)?")
+_WITH_UNIT = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A flag of the table as it was typed.
+
+    Attributes:
+        flag: With its dashes, without a value.
+        value: What came with it (`=` or attached), `true` or `false` for a switch.
+        part: Whether it sets one key of a JSON value (`--flag.key`).
+    """
+
+    row: Foreign
+    flag: str
+    value: str | None = None
+    part: bool = False
+
+
+def translate(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return a command line without foreign flags: accepted ones are left out, mapped ones replaced.
+
+    Args:
+        known: Flags that are options here; they are passed on as they are.
+
+    Raises:
+        ConfigError: A flag is refused (CORE-C105) or lacks its value (CORE-C104).
+    """
+    given = {word.partition("=")[0] for word in words}
+    left, result = deque(words), []
+    while left:
+        word = left.popleft()
+        typed = None if word.partition("=")[0] in known else find(word)
+        if typed is None:
+            result.append(word)
+        else:
+            result += judge(typed, _value(typed, left), given)
+    return result
+
+
+def judge(typed: Typed, value: str, given: Collection[str] = ()) -> list[str]:
+    """Return the words that stand for a flag with this value; none if it asks for nothing that is not so anyway.
+
+    Args:
+        given: Flags that stand beside it.
+
+    Raises:
+        ConfigError: CORE-C105, with the table's sentence.
+    """
+    row = typed.row
+    if not typed.part:
+        words = row.words.get(value, row.words.get(ANY))
+        if words is not None:
+            return [word.format(value) for word in words]
+        helped = not row.needs or any(flag in given for flag in row.needs)
+        if helped and (value in row.fine or ANY in row.fine):
+            return []
+    shown = typed.flag if not row.takes else f"{typed.flag} {value}"
+    raise ConfigError("CORE-C105", f"{shown} is not supported.", hint=row.why)
+
+
+def find(word: str) -> Typed | None:
+    """Return the row of a typed flag: `--name`, `--no-name`, `--name=value`, `--name.key`, `-x`, `-x2`; or None."""
+    if not word.startswith("-") or _NUMBER.fullmatch(word):
+        return None
+    flag, equals, value = word.partition("=")
+    name = flag.replace("_", "-") if flag.startswith("--") else flag
+    rows = by_name()
+    base, dot, _ = name.partition(".")
+    if base in rows:
+        return Typed(rows[base], flag, _switch(rows[base], value if equals else None, ON), bool(dot))
+    if name.startswith("--no-") and (row := rows.get("--" + name[5:])) and not row.takes:
+        return Typed(row, flag, OFF)
+    short = name.rstrip("0123456789")
+    return Typed(rows[short], short, name[len(short) :]) if short != name and short in rows else None
+
+
+def key_settings(key: str, value: Any) -> Iterator[tuple[str, Any]] | None:
+    """Return `(key, value)` of the options that a foreign key of a configuration file stands for.
+
+    None means that the key is not foreign. Raises `ConfigError` CORE-C105 as `judge`.
+    """
+    typed = find(f"--{key.rpartition('.')[2]}")
+    if typed is None:
+        return None
+    text = (ON if value else OFF) if isinstance(value, bool) else str(value)
+    return _pairs(judge(typed, text))
+
+
+def spelled(path: str, value: Any) -> Any:
+    """Return a value of an option as core writes it: vLLM has further names for some, and numbers with units."""
+    if not isinstance(value, str):
+        return value
+    value = SPELLINGS.get(path, {}).get(value, value)
+    match = _WITH_UNIT.fullmatch(value) if path in WITH_UNITS and isinstance(value, str) else None
+    if match is None:
+        return value
+    # As vLLM reads them: small letters count in thousands, capitals in 1024s.
+    base = 1000 if match[2].islower() else 1024
+    return str(int(float(match[1]) * base ** ("kmgt".index(match[2].lower()) + 1)))
+
+
+@cache
+def by_name() -> dict[str, Foreign]:
+    """Return the table by every spelling, dashes included."""
+    return {name: row for row in TABLE for name in row.names}
+
+
+def _switch(row: Foreign, value: str | None, plain: str) -> str | None:
+    return plain if not row.takes and value is None else value
+
+
+def _value(typed: Typed, left: deque[str]) -> str:
+    """Return the flag's value, taken from the words that follow if it did not come with it."""
+    if typed.value is not None:
+        return typed.value
+    values: list[str] = []
+    while left and len(values) != typed.row.takes and (_NUMBER.fullmatch(left[0]) or not left[0].startswith("-")):
+        values.append(left.popleft())
+    if typed.row.takes > 0 and not values:
+        raise ConfigError("CORE-C104", f"{typed.flag}: expected a value.", hint=typed.row.why)
+    return " ".join(values)
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        if flag == "--opt":
+            target, _, text = value.partition("=")
+            name, _, key = target.partition(".")
+            yield "runtime.plugin_options", {name: {key: text}}
+        else:
+            yield flag.removeprefix("--"), value

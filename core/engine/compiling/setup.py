@@ -1,0 +1,46 @@
+"""From the configuration to the participant of structured output."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import cast
+
+from core.api.descriptors import StructuredOutputSpec
+from core.api.structured import LoadsGrammars, StructuredContext, StructuredOutputBackend
+from core.config.resolved import EngineConfig
+from core.engine.compiling.child import GROUP, Order
+from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.compiling.remote import IsolatedCompiler
+from core.engine.structured import StructuredParticipant
+from core.plugins.boot import ActivePlugins
+
+
+def structured_participant(config: EngineConfig, active: ActivePlugins) -> StructuredParticipant | None:
+    """Return what drives the plan's structured-output backends, in its order; None if there are none."""
+    if not active.has(GROUP) or config.pooling is not None:
+        return None
+    options = config.options.structured
+    limits = PoolLimits(options.grammar_timeout, options.grammar_workers, options.grammar_cache_mib * 2**20)
+    path, reader = Path(config.checkpoint.path), active.impl("core.weight_loaders")()
+    tokenizer = cache(lambda: reader.tokenizer(path))
+    vocab_size = config.shape.vocab_size
+    compilers, isolated = [], []
+    for planned, descriptor, make in active.impls(GROUP):
+        spec = cast(StructuredOutputSpec, descriptor)
+        backend: StructuredOutputBackend = make(StructuredContext(vocab_size, tokenizer, planned.options))
+        compile = backend.compile
+        if spec.isolate:
+            order = Order(
+                config.model_dump_json(), planned.name, limits.seconds, memory=options.grammar_memory_mib * 2**20
+            )
+            apart = IsolatedCompiler(order, cast(LoadsGrammars, backend).load)
+            isolated.append(apart)
+            compile = apart.compile
+        compilers.append(Compiler(planned.name, spec.grammars, compile))
+    return StructuredParticipant(CompilePool(compilers, limits), vocab_size, tokenizer, partial(_close, isolated))
+
+
+def _close(isolated: list[IsolatedCompiler]) -> None:
+    for one in isolated:
+        one.close()

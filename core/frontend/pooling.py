@@ -1,0 +1,227 @@
+"""A pooling model's view from the front: which tasks it has, what it sends to the engine, what becomes of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from core.api.errors import RequestError
+from core.api.models import PoolingShape
+from core.engine.pooling import PoolingMethod
+from core.frontend.inputs import InputProcessor, PromptInput
+from core.frontend.pooling_inputs import PoolingInputs, PoolingPrompt
+from core.frontend.pooling_results import (
+    ClassificationOutput,
+    ClassificationRequestOutput,
+    EmbeddingOutput,
+    EmbeddingRequestOutput,
+    PoolingOutput,
+    PoolingParams,
+    PoolingRequestOutput,
+    ScoringOutput,
+    ScoringRequestOutput,
+)
+
+T = TypeVar("T")
+
+NOT_SUPPORTED = "task_not_supported"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A prompt's vector as the engine gave it, `(size,)` or `(tokens, size)` float32."""
+
+    vector: np.ndarray
+    num_cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[T]):
+    """Prompts to be pooled, and what to make of their vectors."""
+
+    prompts: list[PoolingPrompt]
+    finish: Callable[[list[Answer]], list[T]]
+
+
+def does_not_generate(name: str, shape: PoolingShape) -> RequestError:
+    """Return the refusal of a generation where the model pools."""
+    gives = "embeddings" if shape.task == "embed" else "classes and scores"
+    return RequestError(f"model '{name}' gives {gives}; it does not generate text", code=NOT_SUPPORTED)
+
+
+def does_not_pool(name: str) -> RequestError:
+    """Return the refusal of a pooling request where the model generates."""
+    text = f"model '{name}' generates text; started with --runner pooling, it would give embeddings instead"
+    return RequestError(text, code=NOT_SUPPORTED)
+
+
+class PoolingModel:
+    """Turns calls into work for the engine.
+
+    Args:
+        name: Name the model is served under.
+        size: Length of its hidden states.
+
+    Attributes:
+        tasks: What it can be asked for.
+    """
+
+    def __init__(self, name: str, shape: PoolingShape, inputs: InputProcessor, size: int) -> None:
+        self.name, self.shape, self._size = name, shape, size
+        self._inputs = PoolingInputs(inputs)
+        self.tasks = _tasks(shape)
+
+    def check(self, task: str) -> None:
+        """Raises `RequestError` unless the model has this task."""
+        if task not in self.tasks:
+            has = f"it can {', '.join(self.tasks)}"
+            if task == "score" and self.shape.task == "classify":
+                has = f"scores take a model with a single label, this one has {len(self.shape.labels)}"
+            raise RequestError(f"model '{self.name}' cannot {task}: {has}", code=NOT_SUPPORTED)
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def embed(
+        self, prompts: Sequence[PromptInput], params: PoolingParams, *, param: str = "prompt"
+    ) -> Work[EmbeddingRequestOutput]:
+        """Return the embeddings of prompts. Raises `RequestError`; `param` names the field they came from."""
+
+        def finish(answer: Answer) -> EmbeddingOutput:
+            return EmbeddingOutput(self._embedding(answer.vector, params))
+
+        return self._each("embed", prompts, params, finish, param)
+
+    def encode(
+        self, prompts: Sequence[PromptInput], params: PoolingParams, task: str | None = None, *, param: str = "prompt"
+    ) -> Work[PoolingRequestOutput[PoolingOutput]]:
+        """Return what the model gives for a task; None: for the first that it has."""
+
+        def finish(answer: Answer) -> PoolingOutput:
+            embeds = self.shape.task == "embed"
+            made = self._embedding(answer.vector, params) if embeds else self._classes(answer.vector, params)
+            return PoolingOutput(made)
+
+        return self._each(task or self.tasks[0], prompts, params, finish, param)
+
+    def classify(
+        self, prompts: Sequence[PromptInput], params: PoolingParams, *, param: str = "prompt"
+    ) -> Work[ClassificationRequestOutput]:
+        """Return the classes of prompts."""
+
+        def finish(answer: Answer) -> ClassificationOutput:
+            numbers = self._classes(answer.vector, params)
+            return ClassificationOutput(numbers.tolist(), self.shape.labels[int(numbers.argmax())])
+
+        return self._each("classify", prompts, params, finish, param)
+
+    def score(
+        self, queries: Sequence[str], documents: Sequence[str], params: PoolingParams, *, param: str = "documents"
+    ) -> Work[ScoringRequestOutput]:
+        """Return how well texts belong together, pair by pair; a single query goes with every document.
+
+        A cross-encoder reads both texts as one prompt; an embedding model compares their embeddings (cosine).
+        """
+        self.check("score")
+        if not queries or not documents or len(queries) not in (1, len(documents)):
+            raise RequestError(
+                f"{len(queries)} queries do not go with {len(documents)} documents: give one, or as many", param=param
+            )
+        owners = [index if len(queries) > 1 else 0 for index in range(len(documents))]
+        if self.shape.task == "embed":
+            return self._compare([*queries, *documents], owners, params, param)
+        pairs = [(queries[owner], document) for owner, document in zip(owners, documents, strict=True)]
+        prompts = self._inputs.pairs(pairs, params, self.shape.method, param)
+
+        def finish(answer: Answer) -> ScoringOutput:
+            return ScoringOutput(float(self._classes(answer.vector, params)[0]))
+
+        return Work(prompts, lambda answers: _outputs(prompts, answers, finish))
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _each(
+        self,
+        task: str,
+        prompts: Sequence[PromptInput],
+        params: PoolingParams,
+        finish: Callable[[Answer], T],
+        param: str,
+    ) -> Work[PoolingRequestOutput[T]]:
+        self.check(task)
+        self._check_dimensions(params)
+        method: PoolingMethod = "all" if task.startswith("token_") else self.shape.method
+        ready = self._inputs.prompts(prompts, params, method, param)
+        return Work(ready, lambda answers: _outputs(ready, answers, finish))
+
+    def _compare(
+        self, texts: list[str], owners: list[int], params: PoolingParams, param: str
+    ) -> Work[ScoringRequestOutput]:
+        prompts = self._inputs.prompts(texts, params, self.shape.method, param)
+        first = len(prompts) - len(owners)
+
+        def finish(answers: list[Answer]) -> list[ScoringRequestOutput]:
+            vectors = [normalized(answer.vector) for answer in answers]
+            return [
+                PoolingRequestOutput(
+                    f"score-{index}",
+                    ScoringOutput(float(vectors[owner] @ vectors[first + index])),
+                    prompts[owner].ids + prompts[first + index].ids,
+                    answers[owner].num_cached_tokens + answers[first + index].num_cached_tokens,
+                )
+                for index, owner in enumerate(owners)
+            ]
+
+        return Work(prompts, finish)
+
+    def _check_dimensions(self, params: PoolingParams) -> None:
+        asked, shape = params.dimensions, self.shape
+        if asked is None or (shape.task == "embed" and asked == self._size):
+            return
+        allowed = shape.any_dimensions or asked in shape.dimensions
+        if shape.task != "embed" or not allowed or asked > self._size:
+            only = f"one of {', '.join(map(str, shape.dimensions))}" if shape.dimensions else "none"
+            only = f"at most {self._size}" if shape.any_dimensions else only
+            text = f"dimensions {asked}: model '{self.name}' was not made to be cut to it; allowed: {only}"
+            raise RequestError(text, param="dimensions")
+
+    def _embedding(self, vector: np.ndarray, params: PoolingParams) -> np.ndarray:
+        if params.dimensions is not None:
+            vector = vector[..., : params.dimensions]
+        wanted = self.shape.normalize if params.normalize is None else params.normalize
+        return normalized(vector) if wanted else vector
+
+    def _classes(self, numbers: np.ndarray, params: PoolingParams) -> np.ndarray:
+        if params.use_activation is False or self.shape.activation == "none":
+            return numbers
+        if self.shape.activation == "sigmoid":
+            # Both forms of the function, so that no exponent can overflow.
+            small = np.exp(-np.abs(numbers))
+            return np.asarray(np.where(numbers >= 0, 1 / (1 + small), small / (1 + small)), dtype=np.float32)
+        shifted = np.exp(numbers - numbers.max(axis=-1, keepdims=True))
+        return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True), dtype=np.float32)
+
+
+def _tasks(shape: PoolingShape) -> tuple[str, ...]:
+    if shape.task == "embed":
+        return ("embed", "token_embed", "score")
+    if shape.method == "all":
+        return ("token_classify",)
+    return ("classify", "score") if len(shape.labels) == 1 else ("classify",)
+
+
+def normalized(vector: np.ndarray) -> np.ndarray:
+    """Return a vector, or each of several, with length 1; zeros stay zeros."""
+    length = np.linalg.norm(vector, axis=-1, keepdims=True)
+    return np.asarray(vector / np.maximum(length, 1e-12), dtype=np.float32)
+
+
+def _outputs(
+    prompts: list[PoolingPrompt], answers: list[Answer], finish: Callable[[Answer], T]
+) -> list[PoolingRequestOutput[T]]:
+    return [
+        PoolingRequestOutput(f"pooling-{index}", finish(answer), prompt.ids, answer.num_cached_tokens)
+        for index, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
+    ]

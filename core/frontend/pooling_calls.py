@@ -1,0 +1,117 @@
+"""Offline pooling: the methods of `LLM` that give vectors, classes and scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from core.api.errors import CoreError, EngineError
+from core.engine.client import SyncEngine
+from core.engine.messages import Abort, Failed, Outputs
+from core.frontend.inputs import PromptInput, as_list
+from core.frontend.pooling import PoolingModel, Work
+from core.frontend.pooling_requests import PoolingRequests
+from core.frontend.pooling_results import (
+    ClassificationRequestOutput,
+    EmbeddingRequestOutput,
+    PoolingOutput,
+    PoolingParams,
+    PoolingRequestOutput,
+    ScoringRequestOutput,
+)
+
+T = TypeVar("T")
+
+Prompts = PromptInput | Sequence[PromptInput]
+
+
+class PoolingCalls(ABC):
+    """Methods for models that pool; prompts as for `LLM.generate`.
+
+    All raise `RequestError` when the model cannot do it or a prompt or parameter cannot be served (nothing was run
+    then), and `EngineError` when the engine failed.
+    """
+
+    def embed(
+        self, prompts: Prompts, pooling_params: PoolingParams | None = None, *, use_tqdm: bool = False
+    ) -> list[EmbeddingRequestOutput]:
+        """Return the embeddings of one prompt or many, in the prompts' order."""
+        work = self._pooler().embed(as_list(prompts), pooling_params or PoolingParams())
+        return self._pool(work, shown=use_tqdm)
+
+    def encode(
+        self,
+        prompts: Prompts,
+        pooling_params: PoolingParams | None = None,
+        *,
+        pooling_task: str | None = None,
+        use_tqdm: bool = False,
+    ) -> list[PoolingRequestOutput[PoolingOutput]]:
+        """Return arrays: what the model gives for `embed`, `token_embed`, `classify` or `token_classify`."""
+        work = self._pooler().encode(as_list(prompts), pooling_params or PoolingParams(), pooling_task)
+        return self._pool(work, shown=use_tqdm)
+
+    def classify(
+        self, prompts: Prompts, pooling_params: PoolingParams | None = None, *, use_tqdm: bool = False
+    ) -> list[ClassificationRequestOutput]:
+        """Return the probability of every label for one prompt or many."""
+        work = self._pooler().classify(as_list(prompts), pooling_params or PoolingParams())
+        return self._pool(work, shown=use_tqdm)
+
+    def score(
+        self,
+        queries: str | Sequence[str],
+        documents: str | Sequence[str],
+        pooling_params: PoolingParams | None = None,
+        *,
+        use_tqdm: bool = False,
+    ) -> list[ScoringRequestOutput]:
+        """Return how well queries and documents belong together, pair by pair; one query goes with every document."""
+        first, second = ([one] if isinstance(one, str) else list(one) for one in (queries, documents))
+        work = self._pooler().score(first, second, pooling_params or PoolingParams())
+        return self._pool(work, shown=use_tqdm)
+
+    @abstractmethod
+    def _pooler(self) -> PoolingModel:
+        """Return what makes vectors. Raises `RequestError` if the model generates."""
+
+    @abstractmethod
+    def _pool(self, work: Work[T], *, shown: bool) -> list[T]:
+        """Run work to its end."""
+
+
+def run_pooling(
+    engine: SyncEngine,
+    requests: PoolingRequests,
+    work: Work[T],
+    room: int,
+    observe: Callable[[Outputs, int], None],
+) -> list[T]:
+    """Run work on an engine that is stepped here, with at most `room` requests in flight.
+
+    Args:
+        observe: Called with every message of outputs, and how many prompts it finished.
+    """
+    batch, messages = requests.add(work.prompts)
+    queue = deque(messages)
+    try:
+        while not batch.done:
+            while queue and len(requests) - len(queue) < room:
+                engine.send(queue.popleft())
+            answers = engine.step()
+            if not answers:
+                raise EngineError("CORE-E152", "the engine has no work left, but requests are open.")
+            for message in answers:
+                if isinstance(message, Failed):
+                    raise CoreError.from_dict(message.error)
+                if isinstance(message, Outputs):
+                    before = len(requests)
+                    if superfluous := requests.process(message):
+                        engine.send(Abort(superfluous))
+                    observe(message, before - len(requests))
+    finally:
+        if left := requests.drop(batch):
+            engine.send(Abort(left))
+    return work.finish(batch.answers())

@@ -1,0 +1,120 @@
+"""Pooling requests in flight: handles out, vectors in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import numpy as np
+
+from core.api.errors import CoreError, RequestError
+from core.engine.messages import Add, Outputs
+from core.engine.sampling import SamplingParams
+from core.frontend.pooling import Answer
+from core.frontend.pooling_inputs import PoolingPrompt
+
+_NOTHING = SamplingParams(max_tokens=1)
+
+
+class PoolingBatch:
+    """The prompts of one call.
+
+    Attributes:
+        handles: Of its requests, in the order of the prompts.
+        on_done: Called once, when `done` becomes true.
+    """
+
+    def __init__(self, handles: Sequence[int]) -> None:
+        self.handles = handles
+        self.on_done: Callable[[], None] = lambda: None
+        self._cached: dict[int, int] = {}
+        self._vectors: dict[int, np.ndarray] = {}
+        self._error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every vector is there, or none will come any more."""
+        return self._error is not None or len(self._vectors) == len(self.handles)
+
+    def answers(self) -> list[Answer]:
+        """Return the answers in the order of the prompts. Raises what went wrong."""
+        if isinstance(self._error, CoreError):
+            raise type(self._error)(self._error.code, self._error.message, hint=self._error.hint)
+        if self._error is not None:
+            raise self._error
+        return [Answer(self._vectors[handle], self._cached.get(handle, 0)) for handle in self.handles]
+
+    def started(self, handle: int, cached: int) -> None:
+        """A request is scheduled; `cached` tokens of its prompt need no computation."""
+        self._cached[handle] = cached
+
+    def take(self, handle: int, vector: np.ndarray) -> None:
+        """A vector came."""
+        self._vectors[handle] = vector
+        if self.done:
+            self.on_done()
+
+    def fail(self, error: Exception) -> None:
+        """The call cannot be answered any more."""
+        if not self.done:
+            self._error = error
+            self.on_done()
+
+
+class PoolingRequests:
+    """All pooling requests of one front end."""
+
+    def __init__(self) -> None:
+        self._handles = count(1)
+        self._live: dict[int, PoolingBatch] = {}
+
+    def __len__(self) -> int:
+        """Return the number of prompts in flight."""
+        return len(self._live)
+
+    def add(
+        self, prompts: Sequence[PoolingPrompt], *, priority: int = 0, cache_salt: str | None = None
+    ) -> tuple[PoolingBatch, list[Add]]:
+        """Register a call and return the messages that start its requests."""
+        batch = PoolingBatch([next(self._handles) for _ in prompts])
+        self._live.update(dict.fromkeys(batch.handles, batch))
+        messages = [
+            Add(
+                handle=handle,
+                prompt=np.asarray(prompt.ids, dtype="<i4").tobytes(),
+                params=_NOTHING,
+                priority=priority,
+                cache_salt=cache_salt,
+                pooling=prompt.pooling,
+            )
+            for handle, prompt in zip(batch.handles, prompts, strict=True)
+        ]
+        return batch, messages
+
+    def drop(self, batch: PoolingBatch) -> list[int]:
+        """Forget a call; return the handles that the engine must forget too."""
+        return [handle for handle in batch.handles if self._live.pop(handle, None) is not None]
+
+    def process(self, outputs: Outputs) -> list[int]:
+        """Take in what a step produced; return handles that nobody waits for any more."""
+        for started in outputs.started:
+            if started.handle in self._live:
+                self._live[started.handle].started(started.handle, started.cached_tokens)
+        for handle, vector in outputs.vectors.items():
+            batch = self._live.pop(handle, None)
+            if batch is not None:
+                batch.take(handle, vector.array())
+        superfluous: list[int] = []
+        for end in outputs.finished:
+            batch = self._live.pop(end.handle, None)
+            if batch is not None:
+                text = f"The request failed in the engine: {end.error}"
+                batch.fail(RequestError(text, code="engine_request_error", status=500))
+                superfluous += self.drop(batch)
+        return superfluous
+
+    def fail_all(self, error: Exception) -> None:
+        """Nothing will come any more."""
+        for batch in set(self._live.values()):
+            batch.fail(error)
+        self._live.clear()

@@ -1,0 +1,118 @@
+"""What a pooling call takes and gives back, with the names that users of other engines know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+import numpy as np
+
+from core.api.errors import RequestError
+
+T = TypeVar("T")
+
+MAX_DIMENSIONS = 2**16
+
+
+class PoolingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """How a vector is made of a prompt.
+
+    Attributes:
+        dimensions: Length to which an embedding is cut, for models made for it (Matryoshka).
+        normalize: Whether an embedding gets length 1; None: as the model's makers did.
+        use_activation: Whether the numbers of classes become probabilities; None: yes.
+        truncate_prompt_tokens: Cut longer prompts to this many tokens, special tokens included; -1: to the model's
+            length; None refuses them.
+
+    Raises:
+        RequestError: A value is outside its range; `param` names the field.
+    """
+
+    dimensions: int | None = None
+    normalize: bool | None = None
+    use_activation: bool | None = None
+    truncate_prompt_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        _integer("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        _integer("truncate_prompt_tokens", self.truncate_prompt_tokens, -1, 2**31 - 1)
+        if self.truncate_prompt_tokens == 0:
+            raise RequestError("truncate_prompt_tokens must be positive, or -1", param="truncate_prompt_tokens")
+
+
+@dataclass(slots=True)
+class PoolingOutput:
+    """A vector `(size,)`, or one for each token `(tokens, size)`, float32."""
+
+    data: np.ndarray
+
+
+@dataclass(slots=True)
+class EmbeddingOutput:
+    """An embedding.
+
+    Attributes:
+        array: `(size,)` float32.
+    """
+
+    array: np.ndarray
+
+    @property
+    def embedding(self) -> list[float]:
+        """The embedding as a list."""
+        values: list[float] = self.array.tolist()
+        return values
+
+
+@dataclass(slots=True)
+class ClassificationOutput:
+    """One number per label.
+
+    Attributes:
+        probs: In the order of the model's labels.
+        label: The label with the greatest number.
+    """
+
+    probs: list[float]
+    label: str
+
+    @property
+    def num_classes(self) -> int:
+        """How many labels there are."""
+        return len(self.probs)
+
+
+@dataclass(slots=True)
+class ScoringOutput:
+    """How well two texts belong together; greater is better."""
+
+    score: float
+
+
+@dataclass(slots=True)
+class PoolingRequestOutput(Generic[T]):
+    """What one prompt, or one pair, gave.
+
+    Attributes:
+        prompt_token_ids: Of a pair that was embedded text by text, those of both.
+        num_cached_tokens: Prompt tokens whose keys and values came from the prefix cache.
+    """
+
+    request_id: str
+    outputs: T
+    prompt_token_ids: list[int]
+    num_cached_tokens: int = 0
+    finished: bool = True
+
+
+EmbeddingRequestOutput = PoolingRequestOutput[EmbeddingOutput]
+ClassificationRequestOutput = PoolingRequestOutput[ClassificationOutput]
+ScoringRequestOutput = PoolingRequestOutput[ScoringOutput]
+
+
+def _integer(name: str, value: object, low: int, high: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise RequestError(f"{name} must be an integer between {low} and {high}, got {value!r:.40}", param=name)

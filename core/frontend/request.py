@@ -1,0 +1,126 @@
+"""`GenerationRequest`: what every front end is translated into, and how its rules name a client's own fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.api.errors import RequestError
+from core.engine.sampling import SamplingParams
+from core.frontend.conversation import Conversation
+from core.frontend.inputs import PromptInput, Truncation
+
+MAX_SALT = 256
+MAX_REQUEST_ID = 128
+_PRIORITIES = range(-(2**31), 2**31)
+_REQUEST_ID = re.compile(r"[!-~]+")
+_FROM_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRequest:
+    """One prompt, how it is continued, and how the request is treated.
+
+    Attributes:
+        prompt: A text, token ids, a prompt object, or a conversation.
+        params: How tokens are chosen; the grammar of structured output is `params.grammar`.
+        priority: Smaller runs earlier, under a policy that looks at it.
+        cache_salt: Requests share cached prefixes only under the same salt.
+        request_id: The client's own id.
+        truncation: What may be cut off a prompt that is too long; None refuses it.
+        names: Field of a rule -> field of the front end, where they differ; for `error.param` (see `renamed`).
+
+    Raises:
+        RequestError: A value is outside its range; `param` is the front end's name of the field.
+    """
+
+    prompt: PromptInput | Conversation
+    params: SamplingParams = field(default_factory=SamplingParams)
+    priority: int = 0
+    cache_salt: str | None = None
+    request_id: str | None = None
+    truncation: Truncation | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with spelling(self.names):
+            if type(self.priority) is not int or self.priority not in _PRIORITIES:
+                raise RequestError(f"priority must be a 32-bit integer, got {self.priority!r}", param="priority")
+            if self.cache_salt is not None and not 0 < len(self.cache_salt) <= MAX_SALT:
+                raise RequestError(f"cache_salt must have 1 to {MAX_SALT} characters", param="cache_salt")
+            if self.request_id is not None and not _is_id(self.request_id):
+                said = f"request_id must have 1 to {MAX_REQUEST_ID} printable ASCII characters without blanks"
+                raise RequestError(said, param="request_id")
+            self._check_call()
+
+    def _check_call(self) -> None:
+        """A call can be demanded only of a grammar."""
+        chat = self.conversation
+        forced = chat is not None and chat.tool_choice.mode in ("required", "function")
+        if forced and self.params.grammar is None:
+            said = (
+                "tool_choice asks for a call, which cannot be enforced without structured output: use 'auto' or 'none'"
+            )
+            raise RequestError(said, param="tool_choice", code="unsupported_parameter")
+
+    @property
+    def conversation(self) -> Conversation | None:
+        """The prompt, if a chat template must render it."""
+        return self.prompt if isinstance(self.prompt, Conversation) else None
+
+
+def sampling_params(fields: Mapping[str, Any], defaults: Mapping[str, Any], max_model_len: int) -> SamplingParams:
+    """Return the parameters that a front end's fields give.
+
+    Args:
+        fields: By the names of `SamplingParams`; None means that the client did not say.
+        defaults: Used where the client did not say (`model_defaults`).
+
+    Raises:
+        RequestError: A value is outside its range; wrap the call in `spelling`.
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    unsaid = {name: None for name in ("max_tokens",) if name in fields and fields[name] is None}
+    params = SamplingParams(**{**defaults, **unsaid, **given})
+    if params.min_tokens > max_model_len:
+        raise RequestError(
+            f"min_tokens ({params.min_tokens}) is greater than the model's length ({max_model_len})", param="min_tokens"
+        )
+    return params
+
+
+def model_defaults(params: SamplingParams) -> dict[str, Any]:
+    """Return what a model's makers recommend where a request says nothing."""
+    return {name: getattr(params, name) for name in _FROM_MODEL}
+
+
+@contextmanager
+def spelling(names: Mapping[str, str]) -> Iterator[None]:
+    """Let `RequestError`s raised inside name the front end's own fields."""
+    try:
+        yield
+    except RequestError as error:
+        found = renamed(error, names)
+        if found is error:
+            raise
+        raise found from error
+
+
+def renamed(error: RequestError, names: Mapping[str, str]) -> RequestError:
+    """Return the error as the front end's client would say it: `param` and, where the message names it, the message.
+
+    A rule's `param` may go on with a path (`messages[2].content`): the first part is what is looked up.
+    """
+    head = re.match(r"\w+", error.param or "")
+    if head is None or head[0] not in names:
+        return error
+    own = names[head[0]]
+    message = re.sub(rf"\b{head[0]}\b", own.replace("\\", r"\\"), error.message)
+    return RequestError(message, param=own + (error.param or "")[head.end() :], code=error.code, status=error.status)
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_REQUEST_ID and _REQUEST_ID.fullmatch(value) is not None

@@ -1,0 +1,63 @@
+"""`/pause`, `/resume`, `/is_paused`, `/abort_requests`, `/reset_prefix_cache`."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.server.admin.bodies import AbortBody, AdminBody, PauseBody, answer, read_admin
+from core.server.errors import ApiError
+from core.server.state import ServerState
+
+logger = logging.getLogger(__name__)
+
+
+class ControlRoutes:
+    """Holds the server's requests back, ends them, and empties the cache."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def pause(self, request: Request) -> Response:
+        """Hold new requests back; answer once the engine rests. See `AsyncLLM.pause_generation`."""
+        body = await read_admin(request, PauseBody)
+        logger.warning("paused (%s) by an admin request", body.mode)
+        await self._state.llm.pause_generation(body.mode, clear_cache=body.clear_cache)
+        return answer({"status": "paused"})
+
+    async def resume(self, request: Request) -> Response:
+        """Let requests pass again."""
+        await read_admin(request, AdminBody)
+        await self._state.llm.resume_generation()
+        logger.warning("resumed by an admin request")
+        return answer({"status": "resumed"})
+
+    async def is_paused(self, request: Request) -> Response:
+        """Say whether new requests are held back."""
+        return answer({"is_paused": self._state.llm.paused})
+
+    async def abort(self, request: Request) -> Response:
+        """End requests; their clients get what there is, with finish reason `abort`."""
+        body = await read_admin(request, AbortBody)
+        if body.abort_all == bool(body.request_ids):
+            raise ApiError(400, "Give either request_ids or abort_all.", param="request_ids")
+        running = {name: self._answer(name) for name in self._state.llm.request_ids}
+        chosen = [name for name, shown in running.items() if body.abort_all or shown in body.request_ids]
+        for name in chosen:
+            await self._state.llm.abort(name)
+        found = dict.fromkeys(running[name] for name in chosen)
+        return answer({"aborted": list(found), "unknown": [name for name in body.request_ids if name not in found]})
+
+    async def reset_prefix_cache(self, request: Request) -> Response:
+        """Forget the KV blocks of finished requests; running ones keep theirs."""
+        await read_admin(request, AdminBody)
+        await self._state.llm.call("reset_prefix_cache")
+        return answer({"success": True})
+
+    def _answer(self, name: str) -> str:
+        """Return the id of the answer that a request in flight belongs to; it may be one prompt's of several."""
+        whole, _, number = name.rpartition("-")
+        base = whole if number.isdigit() and whole in self._state.shown else name
+        return self._state.shown.get(base, base)

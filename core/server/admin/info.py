@@ -1,0 +1,69 @@
+"""`GET /server_info`: what the server was started with and how it fares, without secrets."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core import __version__
+from core.config.fields import option_fields
+from core.config.resolved import Options
+from core.server.admin.bodies import answer
+from core.server.state import ServerState
+
+HIDDEN = "(secret)"
+_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+
+
+class InfoRoutes:
+    """Describes the server to whoever runs it."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def server_info(self, request: Request) -> Response:
+        """Return version, model, options, chosen plugins, state and the engine's figures."""
+        state, llm = self._state, self._state.llm
+        stats = llm.stats
+        return answer(
+            {
+                "version": __version__,
+                "model": {"id": llm.model_name, "max_model_len": llm.max_model_len},
+                "state": {
+                    "ready": state.ready,
+                    "paused": llm.paused,
+                    "draining": state.lifecycle.draining,
+                    "in_flight": len(state.lifecycle.work),
+                    "uptime_s": int(time.time()) - state.created,
+                },
+                "options": shown(state.options),
+                "engine": {name: getattr(stats, name) for name in stats.__struct_fields__},
+            }
+        )
+
+
+def shown(options: Options) -> dict[str, Any]:
+    """Return every option as plain data; of secrets, and of plugins' options that look like one, only that they are."""
+    found: dict[str, Any] = {}
+    for field in option_fields():
+        value = getattr(getattr(options, field.section), field.name)
+        plain = HIDDEN if field.secret and value is not None else _plain(value)
+        found.setdefault(field.section, {})[field.name] = plain
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): HIDDEN if _secret(str(name), inner) else _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _secret(name: str, value: Any) -> bool:
+    return isinstance(value, str) and _SECRET_NAME.search(name) is not None

@@ -1,0 +1,49 @@
+"""`/start_profile` and `/stop_profile`: how long the phases of the engine's steps take."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.engine.profile import PHASES
+from core.server.admin.bodies import AdminBody, answer, read_admin
+from core.server.errors import ApiError
+from core.server.state import ServerState
+
+
+class ProfileRoutes:
+    """Times steps between two requests."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._running = False
+
+    async def start(self, request: Request) -> Response:
+        """Begin to time. 409 if it has begun."""
+        await read_admin(request, AdminBody)
+        if self._running:
+            raise ApiError(409, "The profile is running: POST /stop_profile ends it.", code="profile_running")
+        await self._state.llm.call("profile", True)
+        self._running = True
+        return answer({"status": "started"})
+
+    async def stop(self, request: Request) -> Response:
+        """End it and return the phases: count, total seconds, median, 99th percentile. 409 if none is running."""
+        await read_admin(request, AdminBody)
+        if not self._running:
+            raise ApiError(409, "No profile is running: POST /start_profile begins one.", code="no_profile")
+        phases = await self._state.llm.call("profile", False)
+        self._running = False
+        return answer({"status": "stopped", "phases": [_row(name, figures) for name, figures in phases.items()]})
+
+
+def _row(name: str, figures: list[float]) -> dict[str, object]:
+    count, total, median, high = figures
+    return {
+        "phase": name,
+        "what": PHASES.get(name, ""),
+        "count": int(count),
+        "total_s": total,
+        "median_s": median,
+        "p99_s": high,
+    }

@@ -1,0 +1,102 @@
+"""One answer of the Messages API. Whole messages are folded from the very events that a stream sends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.anthropic.blocks import BlockWriter, Event, MessageFold
+from core.server.openai.generation import Generation
+from core.server.reader import AnswerReader
+
+
+@dataclass(slots=True)
+class MessageJob:
+    """A generation of one sequence, as a message.
+
+    Attributes:
+        cut: The limit of the request is what the model's length leaves, not what the client asked for.
+    """
+
+    generation: Generation
+    reader: AnswerReader
+    writer: BlockWriter
+    cut: bool = False
+
+    async def collect(self) -> bytes:
+        """Return the whole message as JSON."""
+        fold = MessageFold()
+        async with aclosing(self._events()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    fold.add(event)
+        return orjson.dumps(fold.message())
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Yield server-sent events; what one engine output brings is one write."""
+        async with aclosing(self._events()) as batches:
+            async for batch in batches:
+                yield b"".join(map(encode, batch))
+
+    async def _events(self) -> AsyncGenerator[list[Event], None]:
+        first = True
+        async with aclosing(self.generation.outputs()) as outputs:
+            async for _, output in outputs:
+                batch = [self._start(), {"type": "ping"}] if first else []
+                first = False
+                batch += self._output(output)
+                if batch:
+                    yield batch
+
+    def _output(self, output: RequestOutput) -> list[Event]:
+        found: list[Event] = []
+        for sequence in output.outputs:
+            found += self.writer.write(self.reader.read(sequence))
+            if sequence.finish_reason is not None:
+                found += [*self.writer.close(), self._end(sequence), {"type": "message_stop"}]
+        return found
+
+    def _start(self) -> Event:
+        message: Event = {
+            "id": self.generation.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.generation.state.llm.model_name,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {**self._usage(), "output_tokens": 0},
+        }
+        return {"type": "message_start", "message": message}
+
+    def _end(self, sequence: CompletionOutput) -> Event:
+        reason, stop = self._stop(sequence)
+        usage = {**self._usage(), "output_tokens": self.generation.usage.completion}
+        return {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": stop}, "usage": usage}
+
+    def _stop(self, sequence: CompletionOutput) -> tuple[str, str | None]:
+        if sequence.finish_reason == "length":
+            return "model_context_window_exceeded" if self.cut else "max_tokens", None
+        if isinstance(sequence.stop_reason, str):
+            return "stop_sequence", sequence.stop_reason
+        return "tool_use" if self.writer.called else "end_turn", None
+
+    def _usage(self) -> dict[str, Any]:
+        """Return the prompt's tokens; those from the prefix cache count apart."""
+        usage = self.generation.usage
+        return {
+            "input_tokens": usage.prompt - usage.cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": usage.cached,
+        }
+
+
+def encode(event: Event) -> bytes:
+    """Return an event as it goes over the wire."""
+    kind: str = event["type"]
+    return b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n"

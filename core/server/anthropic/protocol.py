@@ -1,0 +1,78 @@
+"""Request bodies of the Messages API. Blocks stay plain data here; `conversation` checks and reads them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.engine.sampling import MAX_STOPS
+from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Priority, Salt
+
+SEED_LIMIT = 2**63 - 1
+
+
+class Part(BaseModel):
+    """An object inside a body: unknown fields are let through, wrong types refused."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class ToolChoice(Part):
+    """Whether the model must call a tool."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class Thinking(Part):
+    """Whether the model thinks before it answers, and whether that is shown."""
+
+    type: Literal["enabled", "adaptive", "between_tools", "disabled"]
+    budget_tokens: Annotated[int, Field(ge=1)] | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class OutputFormat(Part):
+    """The JSON schema that the text must fit."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True, protected_namespaces=())
+
+    type: Literal["json_schema"]
+    json_schema: Annotated[dict[str, Any], Field(alias="schema")]
+
+
+class OutputConfig(Part):
+    """How much effort the answer is worth, and its format."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: OutputFormat | None = None
+
+
+class PromptBody(Body):
+    """What makes up the prompt; all of `POST /v1/messages/count_tokens`."""
+
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)]
+    system: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class MessagesBody(PromptBody):
+    """`POST /v1/messages`."""
+
+    max_tokens: Annotated[int, Field(ge=1)]
+    stop_sequences: Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=SEED_LIMIT)] | None = None
+    stream: bool | None = None
+    metadata: dict[str, Any] | None = None
+    service_tier: str | None = None
+    priority: Priority | None = None
+    cache_salt: Salt | None = None

@@ -1,0 +1,71 @@
+"""From a body of the Messages API to a `GenerationRequest`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.engine.grammars import schema_grammar
+from core.engine.sampling import SamplingParams
+from core.frontend.conversation import Conversation, ToolChoice
+from core.frontend.request import GenerationRequest, sampling_params, spelling
+from core.server.anthropic.conversation import read_system, read_tools, read_turns
+from core.server.anthropic.protocol import MessagesBody, PromptBody
+
+NAMES = {"stop": "stop_sequences", "template_args": "chat_template_kwargs"}
+"""Field of a rule -> field of this API."""
+
+_SAME_NAME = ("temperature", "top_p", "top_k", "seed", "max_tokens")
+_MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "function"}
+
+
+def message_request(body: MessagesBody, defaults: Mapping[str, Any], max_model_len: int) -> GenerationRequest:
+    """Return what is asked for. Raises `RequestError` or `ApiError` 400, in this API's field names."""
+    with spelling(NAMES):
+        params = sampling_params(_sampling(body), defaults, max_model_len)
+    return _request(body, params, priority=body.priority or 0, cache_salt=body.cache_salt)
+
+
+def count_request(body: PromptBody) -> GenerationRequest:
+    """Return a request of which only the prompt matters."""
+    return _request(body, SamplingParams())
+
+
+def _request(body: PromptBody, params: SamplingParams, **treatment: Any) -> GenerationRequest:
+    messages = [*read_system(body.system), *read_turns(body.messages)]
+    tools = read_tools(body.tools)
+    prefilled = messages[-1]["role"] == "assistant" and "tool_calls" not in messages[-1]
+    with spelling(NAMES):
+        chat = Conversation(
+            messages=messages,
+            tools=tools,
+            tool_choice=_choice(body),
+            parallel_tool_calls=not (body.tool_choice and body.tool_choice.disable_parallel_tool_use),
+            add_generation_prompt=not prefilled,
+            continue_final_message=prefilled,
+            template_args=template_args(body),
+        )
+        return GenerationRequest(prompt=chat, params=params, names=NAMES, **treatment)
+
+
+def _sampling(body: MessagesBody) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
+    fields["stop"] = body.stop_sequences
+    wanted = body.output_config.format if body.output_config else None
+    fields["grammar"] = wanted and schema_grammar(wanted.json_schema, param="output_config.format.schema")
+    return fields
+
+
+def _choice(body: PromptBody) -> ToolChoice:
+    choice = body.tool_choice
+    return ToolChoice() if choice is None else ToolChoice(_MODES[choice.type], choice.name)  # type: ignore[arg-type]
+
+
+def template_args(body: PromptBody) -> dict[str, Any]:
+    """Return the variables of the chat template: whether and how much to think, and the client's own."""
+    args: dict[str, Any] = {}
+    if body.thinking is not None:
+        args = dict.fromkeys(("enable_thinking", "thinking"), body.thinking.type != "disabled")
+    if body.output_config is not None and body.output_config.effort is not None:
+        args["reasoning_effort"] = body.output_config.effort
+    return {**args, **(body.chat_template_kwargs or {})}

@@ -1,0 +1,167 @@
+"""From `GenerationRequest` to a generation: what every API does between its own body and its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from core.api.errors import RequestError
+from core.api.parsers import ParserContext
+from core.engine.sampling import SamplingParams
+from core.frontend.conversation import Conversation
+from core.frontend.inputs import truncating
+from core.frontend.request import GenerationRequest, renamed, spelling
+from core.server.errors import ApiError
+from core.server.interface import Prompt
+from core.server.openai.generation import Generation
+from core.server.reader import AnswerReader
+from core.server.state import ServerState
+from core.server.thinking import after_thinking
+from core.tokenizer.sandbox import RenderTimeoutError, time_limit
+
+MAX_SEQUENCES = 4096
+_THREAD_CHARS = 50_000
+_INLINE_SECONDS = 0.02
+
+
+@dataclass(slots=True)
+class OpenChat:
+    """A conversation that was rendered and is about to be answered.
+
+    Attributes:
+        context: What parsers are made with.
+        calls: Whether the answer may hold tool calls.
+    """
+
+    generation: Generation
+    context: ParserContext = field(default_factory=ParserContext)
+    calls: bool = False
+
+    def reader(self) -> AnswerReader:
+        """Return what turns one sequence's outputs into parse events; one reader per sequence."""
+        parser = self.generation.state.parser
+        return AnswerReader(parser.make(self.context) if parser else None, calls=self.calls)
+
+
+async def open_chat(state: ServerState, request: GenerationRequest, name: str, *, interval: int = 1) -> OpenChat:
+    """Render a request whose prompt is a conversation; nothing has been sent to the engine yet.
+
+    Args:
+        name: Unique id of the generation (`new_id`).
+        interval: Tokens that a stream gathers per event.
+
+    Raises:
+        ApiError: 503, the server takes no more requests.
+        RequestError: The template refuses the conversation, or it is too long.
+    """
+    chat = request.conversation
+    if chat is None:
+        raise TypeError("open_chat takes requests whose prompt is a Conversation")
+    state.admit(request.params.n)
+    ids = await render(state, request)
+    context = _context(state, chat, ids)
+    request = replace(request, params=after_thinking(request.params, state.parser, context))
+    generation = _generation(state, [{"prompt_token_ids": ids}], [request], name, interval)
+    return OpenChat(generation, context, calls=bool(chat.offered))
+
+
+async def open_generation(
+    state: ServerState,
+    requests: Sequence[GenerationRequest],
+    name: str,
+    *,
+    interval: int = 1,
+    prompt_only: bool = False,
+) -> Generation:
+    """Return the generation of several prompts under one set of parameters (`n` sequences each).
+
+    Args:
+        prompt_only: Generated tokens are thrown away and not counted.
+
+    Raises:
+        ApiError: 400 too many sequences; 503, the server takes no more requests.
+        RequestError: As `open_chat`.
+    """
+    sequences = len(requests) * requests[0].params.n
+    if sequences > MAX_SEQUENCES:
+        message = f"{len(requests)} prompts with n = {requests[0].params.n} are more than {MAX_SEQUENCES} sequences."
+        raise ApiError(400, message, param=requests[0].names.get("n", "n"))
+    state.admit(sequences)
+    prompts = [await engine_prompt(state, request) for request in requests]
+    generation = _generation(state, prompts, requests, name, interval)
+    generation.prompt_only = prompt_only
+    return generation
+
+
+async def render(state: ServerState, request: GenerationRequest) -> list[int]:
+    """Return the token ids of a request's conversation. Raises `RequestError`.
+
+    Long conversations, templates of requests and templates that take their time are rendered beside the event loop.
+    """
+    chat = request.conversation
+    if chat is None:
+        raise TypeError("render takes requests whose prompt is a Conversation")
+    if chat.template is not None and not state.options.server.trust_request_chat_template:
+        said = "templates of requests are not run here; the server's own is set with --chat-template"
+        refusal = RequestError(f"template: {said}", param="template", code="unsupported_parameter")
+        raise renamed(refusal, request.names)
+    arguments = chat.arguments()
+    if request.truncation is not None:
+        arguments["truncation"] = (request.truncation, request.params.max_tokens)
+
+    def work() -> list[int]:
+        with spelling(request.names):
+            return state.llm.render_chat(chat.messages, **arguments)
+
+    if chat.template is None and chat.chars <= _THREAD_CHARS:
+        try:
+            with time_limit(_INLINE_SECONDS):
+                return work()
+        except RenderTimeoutError:
+            pass  # again, where it keeps nobody waiting
+    return await asyncio.get_running_loop().run_in_executor(state.renderers, work)
+
+
+async def engine_prompt(state: ServerState, request: GenerationRequest) -> Prompt:
+    """Return a request's prompt as `ServedLLM.generate` takes it; a conversation is rendered. Raises `RequestError`."""
+    prompt: Any = request.prompt
+    if isinstance(prompt, Conversation):
+        return {"prompt_token_ids": await render(state, request)}
+    return cast(Prompt, truncating(prompt, request.truncation))
+
+
+def _generation(
+    state: ServerState, prompts: list[Prompt], requests: Sequence[GenerationRequest], name: str, interval: int
+) -> Generation:
+    first = requests[0]
+    chat, names = first.conversation is not None, dict(first.names)
+    if chat:  # the engine's side knows token ids only
+        names.setdefault("prompt", names.get("messages", "messages"))
+    shown = name if first.request_id is None else f"{name.partition('-')[0]}-{first.request_id}"
+    return Generation(
+        state,
+        prompts,
+        _unskipped(state, first.params) if chat else first.params,
+        shown,
+        engine_id=name,
+        priority=first.priority,
+        cache_salt=first.cache_salt,
+        names=names,
+        interval=interval,
+    )
+
+
+def _unskipped(state: ServerState, params: SamplingParams) -> SamplingParams:
+    """Tags that are special tokens must stay in the text for the parser to see them."""
+    if state.parser is None or not state.parser.special_tokens:
+        return params
+    return params.replace(skip_special_tokens=False)
+
+
+def _context(state: ServerState, chat: Conversation, ids: list[int]) -> ParserContext:
+    if state.parser is None:
+        return ParserContext()
+    variables = {**state.options.model.default_chat_template_kwargs, **chat.template_args}
+    return state.parser.context(state.llm.tokenizer, ids, chat.offered, variables)

@@ -1,0 +1,101 @@
+"""What a request asks for: its body, checked, with the conversation that it continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from core.frontend.conversation import Conversation
+from core.frontend.request import GenerationRequest, spelling
+from core.server.body import read_model
+from core.server.errors import ApiError
+from core.server.openai.responses.answer import COMPLETED, INCOMPLETE
+from core.server.openai.responses.conversation import to_messages
+from core.server.openai.responses.items import Item, parse_input
+from core.server.openai.responses.params import NAMES, response_params, template_args
+from core.server.openai.responses.protocol import ResponsesBody, refuse_unsupported
+from core.server.openai.responses.store import ResponseStore
+from core.server.openai.responses.tools import Tools, choose_tools
+from core.server.state import ServerState
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A body that passed every check.
+
+    Attributes:
+        earlier: Items of the conversation that the response continues.
+        items: The input's own.
+        kept: Whether the response can be had later.
+    """
+
+    body: ResponsesBody
+    headers: dict[str, str]
+    earlier: Sequence[Item]
+    items: Sequence[Item]
+    tools: Tools
+    request: GenerationRequest
+    kept: bool
+
+
+class AskReader:
+    """Reads requests."""
+
+    def __init__(self, state: ServerState, store: ResponseStore) -> None:
+        self._state, self._store = state, store
+
+    async def read(self, request: Request) -> Asked:
+        """Return what a request asks for; nothing has been rendered yet. Raises `ApiError` and `RequestError`."""
+        state = self._state
+        body, fields = await read_model(request, ResponsesBody, state.options.server.max_body_bytes)
+        state.check_model(body.model)
+        refuse_unsupported(fields)
+        if body.stream_options is not None and not body.stream:
+            raise ApiError(400, "stream_options needs stream to be true.", param="stream_options")
+        kept = self._kept(body)
+        earlier = self._earlier(body.previous_response_id)
+        items, tools = parse_input(body.input), choose_tools(body.tools, body.tool_choice)
+        with spelling(NAMES):
+            wanted = self._request(body, [*earlier, *items], tools)
+        headers = state.unread_fields(fields, ResponsesBody.model_fields)
+        return Asked(body, headers, earlier, items, tools, wanted, kept)
+
+    def _request(self, body: ResponsesBody, items: Sequence[Item], tools: Tools) -> GenerationRequest:
+        chat = Conversation(
+            messages=to_messages(body.instructions, items),
+            tools=tools.offered,
+            tool_choice=tools.choice,
+            parallel_tool_calls=body.parallel_tool_calls is not False,
+            template_args=template_args(body),
+        )
+        return GenerationRequest(
+            prompt=chat,
+            params=response_params(body, self._state.defaults, self._state.llm.max_model_len),
+            priority=body.priority or 0,
+            cache_salt=body.cache_salt,
+            names=NAMES,
+        )
+
+    def _kept(self, body: ResponsesBody) -> bool:
+        if body.store and not self._store.enabled:
+            raise _unkept("store", "is not available: this server keeps no responses; start it with --response-store")
+        kept = self._store.enabled and body.store is not False
+        if body.background and not kept:
+            raise _unkept("background", "needs a response that is kept: --response-store at the start, and store: true")
+        return kept
+
+    def _earlier(self, previous: str | None) -> list[Item]:
+        if previous is None:
+            return []
+        record = self._store.get(previous, param="previous_response_id")
+        status = record.answer.status
+        if status not in (COMPLETED, INCOMPLETE):
+            message = f"The response '{previous[:100]}' cannot be continued: it is {status}."
+            raise ApiError(400, message, param="previous_response_id", code="response_not_finished")
+        return record.conversation()
+
+
+def _unkept(field: str, why: str) -> ApiError:
+    return ApiError(400, f"{field} {why}.", param=field, code="unsupported_parameter")

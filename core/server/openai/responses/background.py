@@ -1,0 +1,80 @@
+"""Responses that are made while nobody waits, and streams that follow them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import orjson
+
+from core.api.errors import EngineError
+from core.server.errors import ApiError, as_api_error, log_unexpected
+from core.server.openai.responses.job import ResponseJob, encode
+from core.server.openai.responses.output import Event
+from core.server.openai.responses.store import Record, ResponseStore
+from core.server.state import Lifecycle
+
+
+def start(lifecycle: Lifecycle, store: ResponseStore, record: Record, job: ResponseJob) -> None:
+    """Keep a response from now on, and make it beside its request. A server that stops waits for it as for others."""
+    record.task = task = asyncio.create_task(_Work(lifecycle, store, record).run(job))
+    record.append([encode(event) for event in job.queued()])
+    store.put(record)
+    lifecycle.work.add(task)
+    task.add_done_callback(lifecycle.work.discard)
+
+
+async def cancel(record: Record) -> None:
+    """End a response that is being made. Harmless when it has ended."""
+    if record.task is not None and not record.task.done():
+        record.task.cancel()
+        await asyncio.wait((record.task,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    lifecycle: Lifecycle
+    store: ResponseStore
+    record: Record
+
+    async def run(self, job: ResponseJob) -> None:
+        try:
+            async with aclosing(job.batches()) as batches:
+                async for batch in batches:
+                    self._log(batch)
+        except asyncio.CancelledError:
+            stopping = ApiError(503, "The server is shutting down.", code="draining")
+            self._log(job.failed(stopping) if self.lifecycle.stopped else job.cancelled())
+        except Exception as error:
+            if isinstance(error, EngineError):
+                self.lifecycle.failure = error
+            log_unexpected(error)
+            self._log(job.failed(as_api_error(error)))
+        self.store.settle(self.record)
+
+    def _log(self, events: list[Event]) -> None:
+        self.store.extend(self.record, [encode(event) for event in events])
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """The stream of a response that is made in the background; it may begin anywhere, and ends without harm.
+
+    Attributes:
+        start: Number of the first event.
+    """
+
+    record: Record
+    start: int = 0
+
+    async def collect(self) -> bytes:
+        """Return the response as it is now."""
+        return orjson.dumps(self.record.answer.to_dict())
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Yield the events, those of the past at once."""
+        async with aclosing(self.record.follow(self.start)) as events:
+            async for data in events:
+                yield data

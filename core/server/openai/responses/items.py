@@ -1,0 +1,173 @@
+"""Input items: checked, numbered, and bounded to what a text model reads."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from core.server.errors import ApiError
+
+Item = dict[str, Any]
+
+_INPUT_ROLES = ("user", "assistant", "system", "developer")
+_STATUSES = ("in_progress", "completed", "incomplete")
+_BEYOND = {
+    "input_image": "this model reads no images",
+    "input_file": "this model reads no files",
+    "input_audio": "this model reads no audio",
+}
+_MAX_NAME = 256
+
+
+def new_id(prefix: str) -> str:
+    """Return an item id that nobody else has."""
+    return f"{prefix}_{uuid.uuid4().hex}"
+
+
+def parse_input(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:
+    """Return the items of a request's `input` in the form in which they are kept and listed; each has an id.
+
+    Raises:
+        ApiError: 400 naming the item and field at fault.
+    """
+    if given is None:
+        raise ApiError(400, "input is missing.", param="input")
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    return [_item(item, f"input[{index}]") for index, item in enumerate(given)]
+
+
+def _item(item: Mapping[str, Any], where: str) -> Item:
+    kind = item.get("type", "message" if "role" in item else None)
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is not None:
+        return reader(item, where)
+    if kind == "item_reference":
+        message = "items are not kept one by one; send the item itself, or previous_response_id."
+        raise _unsupported(f"{where}: {message}", where)
+    if not isinstance(kind, str):
+        raise ApiError(400, f"{where}.type must name a kind of item.", param=f"{where}.type")
+    message = f"{where}: items of type '{kind[:64]}' are not read here; {', '.join(_READERS)} are."
+    raise _unsupported(message, f"{where}.type")
+
+
+def _message(item: Mapping[str, Any], where: str) -> Item:
+    role = item.get("role")
+    if not isinstance(role, str) or role not in _INPUT_ROLES:
+        raise ApiError(400, f"{where}.role must be one of {', '.join(_INPUT_ROLES)}.", param=f"{where}.role")
+    mine = "output_text" if role == "assistant" else "input_text"
+    content = [_part(part, mine) for part in _texts(item.get("content"), f"{where}.content")]
+    return {"id": _id(item, "msg"), "type": "message", "status": _status(item), "role": role, "content": content}
+
+
+def _part(text: str, kind: str) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": kind, "text": text}
+    return {**part, "annotations": []} if kind == "output_text" else part
+
+
+def _call(item: Mapping[str, Any], where: str) -> Item:
+    return {
+        "id": _id(item, "fc"),
+        "type": "function_call",
+        "status": _status(item),
+        "call_id": _name(item, "call_id", where),
+        "name": _name(item, "name", where),
+        "arguments": _arguments(item.get("arguments"), f"{where}.arguments"),
+    }
+
+
+def _output(item: Mapping[str, Any], where: str) -> Item:
+    return {
+        "id": _id(item, "fco"),
+        "type": "function_call_output",
+        "status": _status(item),
+        "call_id": _name(item, "call_id", where),
+        "output": "\n".join(_texts(item.get("output"), f"{where}.output")),
+    }
+
+
+def _reasoning(item: Mapping[str, Any], where: str) -> Item:
+    """Encrypted thinking was written elsewhere and cannot be read; thinking in the clear is kept."""
+    return {
+        "id": _id(item, "rs"),
+        "type": "reasoning",
+        "status": _status(item),
+        "summary": _thoughts(item, "summary", "summary_text", where),
+        "content": _thoughts(item, "content", "reasoning_text", where),
+    }
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], str], Item]] = {
+    "message": _message,
+    "function_call": _call,
+    "function_call_output": _output,
+    "reasoning": _reasoning,
+}
+
+
+def _arguments(value: Any, where: str) -> str:
+    text = "{}" if value is None or value == "" else _text(value, where)
+    try:
+        known = isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        known = False
+    if not known:
+        raise ApiError(400, f"{where} must be a JSON object, as text.", param=where)
+    return text
+
+
+def _thoughts(item: Mapping[str, Any], field: str, kind: str, where: str) -> list[dict[str, Any]]:
+    parts = item.get(field) or []
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise ApiError(400, f"{where}.{field} must be a list of parts.", param=f"{where}.{field}")
+    where = f"{where}.{field}"
+    return [{"type": kind, "text": _text(part.get("text"), f"{where}[{at}].text")} for at, part in enumerate(parts)]
+
+
+def _texts(content: Any, where: str) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        raise ApiError(400, f"{where} must be a text or a list of parts.", param=where)
+    return [_part_text(part, f"{where}[{index}]") for index, part in enumerate(content)]
+
+
+def _part_text(part: Any, where: str) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in ("input_text", "output_text", "text"):
+        return _text(part.get("text"), f"{where}.text")
+    if kind == "refusal":
+        return _text(part.get("refusal"), f"{where}.refusal")
+    why = _BEYOND.get(kind) if isinstance(kind, str) else None
+    raise _unsupported(f"{where}: {why or 'a part must be an input_text, an output_text or a refusal'}.", where)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise ApiError(400, f"{where} must be a text.", param=where)
+    return value
+
+
+def _name(item: Mapping[str, Any], field: str, where: str) -> str:
+    value = item.get(field)
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
+        message = f"{where}.{field} must be a text of 1 to {_MAX_NAME} characters."
+        raise ApiError(400, message, param=f"{where}.{field}")
+    return value
+
+
+def _id(item: Mapping[str, Any], prefix: str) -> str:
+    value = item.get("id")
+    return value if isinstance(value, str) and 0 < len(value) <= _MAX_NAME else new_id(prefix)
+
+
+def _status(item: Mapping[str, Any]) -> str:
+    value = item.get("status")
+    return value if isinstance(value, str) and value in _STATUSES else "completed"
+
+
+def _unsupported(message: str, where: str) -> ApiError:
+    return ApiError(400, message, param=where, code="unsupported_content")

@@ -1,0 +1,177 @@
+"""Making one response: every form of the answer comes from the same events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import orjson
+
+from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.dialect import Dialect
+from core.server.errors import ApiError
+from core.server.openai.generation import Usage
+from core.server.openai.responses.answer import (
+    CANCELLED,
+    COMPLETED,
+    IN_PROGRESS,
+    INCOMPLETE,
+    QUEUED,
+    Answer,
+    usage_object,
+)
+from core.server.openai.responses.composer import Composer
+from core.server.openai.responses.output import Event, Score
+from core.server.reader import AnswerReader
+
+OUT_OF_TOKENS = "max_output_tokens"
+
+
+class Outputs(Protocol):
+    """What is generated, and how much of it."""
+
+    usage: Usage
+
+    def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
+        """Yield what is new; closing it ends the generation."""
+        ...
+
+
+@dataclass(slots=True)
+class ResponseJob:
+    """A generation on its way to being a response.
+
+    Attributes:
+        reader: Reads what the model says.
+        scores: Makes the log-probabilities of an output's tokens; None for none.
+        on_end: Called when the response has ended by itself, before its last event is sent.
+    """
+
+    generation: Outputs
+    answer: Answer
+    composer: Composer
+    reader: AnswerReader
+    scores: Callable[[CompletionOutput], Sequence[Score]] | None = None
+    on_end: Callable[[], None] = lambda: None
+    _number: int = field(default=0, init=False)
+
+    async def collect(self) -> bytes:
+        """Return the whole answer as JSON."""
+        async with aclosing(self.batches()) as batches:
+            async for _ in batches:
+                continue
+        return orjson.dumps(self.answer.to_dict())
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Yield the answer as server-sent events; what one engine output brings is one write."""
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                yield b"".join(map(encode, batch))
+
+    async def batches(self) -> AsyncGenerator[list[Event], None]:
+        """Yield the events, numbered and folded into the answer, as they come.
+
+        The first ones wait for the engine's first output, so that a request it refuses gets an HTTP status.
+        """
+        ended: str | None = None
+        async with aclosing(self.generation.outputs()) as outputs:
+            async for _, output in outputs:
+                opening = self._opening(output)
+                events, ended = self._output(output)
+                if opening or events:
+                    yield self._numbered([*opening, *events])
+                if self.composer.full:
+                    ended = "stop"
+                    break
+        yield self._numbered(self._closing(ended))
+
+    def queued(self) -> list[Event]:
+        """Return the events of a response that waits for its turn in the background."""
+        self.answer.status = QUEUED
+        return self._numbered([self._lifecycle("created"), self._lifecycle(QUEUED)])
+
+    def failed(self, error: ApiError) -> list[Event]:
+        """Return the events of an answer that broke off; none if it has ended."""
+        if self.answer.ended:
+            return []
+        events = self._fold(self.composer.finish(INCOMPLETE))
+        self.answer.fail(error, self._usage())
+        return self._numbered([*events, self._lifecycle("failed")])
+
+    def cancelled(self) -> list[Event]:
+        """Return the events of an answer that somebody ended, if it has not. The API has no event of its own for it."""
+        if self.answer.ended:
+            return []
+        events = self._fold(self.composer.finish(INCOMPLETE))
+        self.answer.end(CANCELLED, self._usage())
+        return self._numbered([*events, self._lifecycle(INCOMPLETE)])
+
+    def _opening(self, output: RequestOutput) -> list[Event]:
+        if self.answer.prompt_ids is not None:
+            self.answer.prompt_ids = output.prompt_token_ids
+        if self._number and self.answer.status == IN_PROGRESS:
+            return []
+        self.answer.status = IN_PROGRESS
+        started = [] if self._number else [self._lifecycle("created")]
+        return [*started, self._lifecycle(IN_PROGRESS)]
+
+    def _output(self, output: RequestOutput) -> tuple[list[Event], str | None]:
+        """Return an output's events, folded, and why the answer ended if it did."""
+        events: list[Event] = []
+        reason = None
+        for sequence in output.outputs:
+            scores = self.scores(sequence) if self.scores is not None else ()
+            events += self.composer.add(self.reader.read(sequence), sequence.token_ids, scores)
+            reason = sequence.finish_reason or reason
+        return self._fold(events), reason
+
+    def _closing(self, ended: str | None) -> list[Event]:
+        status = COMPLETED if ended == "stop" else INCOMPLETE
+        events = self._fold(self.composer.finish(status))
+        self.answer.end(status, self._usage(), OUT_OF_TOKENS if ended == "length" else None)
+        rest = self.composer.rest()
+        self.answer.add_ids(rest)
+        self.on_end()
+        last = self._lifecycle(status)
+        return [*events, {**last, "token_ids": rest} if rest else last]
+
+    def _fold(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            self.answer.add(event)
+        return events
+
+    def _lifecycle(self, what: str) -> Event:
+        return {"type": f"response.{what}", "response": self.answer.to_dict()}
+
+    def _numbered(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            event["sequence_number"] = self._number
+            self._number += 1
+        return events
+
+    def _usage(self) -> dict[str, Any]:
+        usage = self.generation.usage
+        return usage_object(usage.prompt, usage.cached, usage.completion, self.composer.reasoning_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDialect(Dialect):
+    """Says in a stream, by events of the API, that its response failed; there is no `[DONE]`.
+
+    Attributes:
+        job: Whose stream it is.
+    """
+
+    job: ResponseJob | None = None
+
+    def failed(self, error: ApiError) -> bytes:
+        """Return the last events."""
+        return b"".join(map(encode, self.job.failed(error))) if self.job is not None else b""
+
+
+def encode(event: Event) -> bytes:
+    """Return an event as it is sent."""
+    kind: str = event["type"]
+    return b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n"

@@ -1,0 +1,156 @@
+"""The body of `POST /v1/responses`. Types are strict; ranges are checked by `SamplingParams`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.engine.sampling import MAX_BAD_WORDS, MAX_STOPS, MAX_TOKEN_LIST
+from core.server.errors import ApiError
+from core.server.openai.protocol import (
+    MAX_ALLOWED_TOKENS,
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    Body,
+    Priority,
+    Salt,
+    TokenId,
+    TokenKey,
+)
+
+MAX_METADATA = 16
+LOGPROBS = "message.output_text.logprobs"
+
+Label = Annotated[str, Field(max_length=512)]
+MetadataKey = Annotated[str, Field(max_length=64)]
+ExtraArgument = str | int | float | list[str | int | float]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Summary = Literal["auto", "concise", "detailed"]
+Include = Literal[
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+]
+
+
+class Part(BaseModel):
+    """An object inside the body: unknown fields are let through."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class ReasoningOptions(Part):
+    """How much the model thinks; told to the chat template. Summaries are not made: the thinking itself is sent."""
+
+    effort: Effort | None = None
+    summary: Summary | None = None
+    generate_summary: Summary | None = None
+
+
+class TextFormat(Part):
+    """What the answer's text must look like."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool | None = None
+
+
+class TextOptions(Part):
+    """The `text` field."""
+
+    format: TextFormat | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class StreamOptions(Part):
+    """Accepted; events are never padded."""
+
+    include_obfuscation: bool | None = None
+
+
+class ResponsesBody(Body):
+    """`POST /v1/responses`."""
+
+    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    instructions: str | None = None
+    previous_response_id: Label | None = None
+    store: bool | None = None
+    background: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    include: Annotated[list[Include], Field(max_length=16)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    max_tool_calls: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    reasoning: ReasoningOptions | None = None
+    text: TextOptions | None = None
+    top_logprobs: int | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    metadata: Annotated[dict[MetadataKey, Label], Field(max_length=MAX_METADATA)] | None = None
+    user: Label | None = None
+    safety_identifier: Label | None = None
+    prompt_cache_key: Label | None = None
+    service_tier: Label | None = None
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: Annotated[dict[TokenKey, float], Field(max_length=MAX_TOKEN_LIST)] | None = None
+    allowed_token_ids: Annotated[list[TokenId], Field(max_length=MAX_ALLOWED_TOKENS)] | None = None
+    bad_words: Annotated[list[str], Field(max_length=MAX_BAD_WORDS)] | None = None
+    min_tokens: int | None = None
+    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_TOKEN_LIST)] | None = None
+    include_stop_str_in_output: bool | None = None
+    ignore_eos: bool | None = None
+    seed: int | None = None
+    skip_special_tokens: bool | None = None
+    vllm_xargs: dict[str, ExtraArgument] | None = None
+
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
+    priority: Priority | None = None
+    cache_salt: Salt | None = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        """Whether log-probabilities are part of the answer."""
+        return LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
+
+
+# Fields that would change the answer if they were ignored, and what to say about each.
+_REFUSED = {
+    "prompt": "prompt templates are not kept here; send instructions and input",
+    "conversation": "conversations are not kept here; use previous_response_id",
+    "context_management": "conversations are not compacted; use truncation",
+    "moderation": "answers are not moderated",
+    "structured_outputs": "ask with text.format",
+    "response_format": "ask with text.format",
+    "messages": "send the messages as input",
+    "max_tokens": "it is called max_output_tokens here",
+    "n": "a response is one answer",
+}
+
+
+def refuse_unsupported(fields: dict[str, Any]) -> None:
+    """Refuse fields that ask for something this route cannot do. Raises `ApiError` 400."""
+    for name in _REFUSED.keys() & fields.keys():
+        value = fields[name]
+        if value and not (name == "n" and value == 1):
+            raise ApiError(400, f"{name}: {_REFUSED[name]}.", param=name, code="unsupported_parameter")

@@ -1,0 +1,71 @@
+"""Fields that say what the answer must look like, in every spelling that clients use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from core.engine.grammars import Grammar, schema_grammar, structured_output
+from core.server.errors import ApiError
+
+_GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar"}
+
+
+class StructuredFields(BaseModel):
+    """Fields that ask for structured output."""
+
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | bool | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_whitespace_pattern: str | None = None
+
+
+def requested_grammar(body: StructuredFields) -> Grammar | None:
+    """Return what the request wants its answer to look like; None for plain text.
+
+    Raises:
+        ApiError, RequestError: 400, a field is wrong or two of them disagree; `param` names it.
+    """
+    grammars = list(_grammars(body))
+    if len(grammars) > 1:
+        first, second = (grammar.param.partition(".")[0] for grammar in grammars[:2])
+        raise ApiError(400, f"{second} cannot be used together with {first}.", param=second)
+    return grammars[0] if grammars else None
+
+
+def _grammars(body: StructuredFields) -> Iterator[Grammar]:
+    if body.response_format is not None and (grammar := response_grammar(body.response_format)) is not None:
+        yield grammar
+    if body.structured_outputs is not None and (grammar := structured_output(body.structured_outputs)) is not None:
+        yield grammar
+    for field, name in _GUIDED.items():
+        value = getattr(body, field)
+        if value is not None:
+            style = {"whitespace_pattern": body.guided_whitespace_pattern} if name == "json" else {}
+            grammar = structured_output({name: value, **style}, param=field)
+            if grammar is not None:
+                yield grammar.replace(param=field)
+
+
+def response_grammar(wanted: Mapping[str, Any], *, param: str = "response_format") -> Grammar | None:
+    """Return the grammar of OpenAI's `response_format`; None for text. Raises `ApiError` or `RequestError` 400."""
+    kind = wanted.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Grammar("json_object", param=param)
+    if kind == "json_schema":
+        form, where = wanted.get("json_schema"), f"{param}.json_schema"
+        if not isinstance(form, dict) or form.get("schema") is None:
+            raise ApiError(400, f"{where} must be an object with 'name' and 'schema'.", param=where)
+        return schema_grammar(form["schema"], param=f"{where}.schema")
+    if kind == "structural_tag":
+        grammar = structured_output({"structural_tag": dict(wanted)}, param=param)
+        return None if grammar is None else grammar.replace(param=param)
+    known = "'text', 'json_object', 'json_schema' or 'structural_tag'"
+    raise ApiError(400, f"{param}.type must be {known}.", param=f"{param}.type")

@@ -1,0 +1,1 @@
+"""Routes of models that give vectors: embeddings, classes, scores."""

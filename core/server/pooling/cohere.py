@@ -1,0 +1,77 @@
+"""`POST /v2/embed`: embeddings in Cohere's form."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core.frontend.pooling_results import EmbeddingRequestOutput, PoolingParams
+from core.server.body import ignored_fields, read_model
+from core.server.openai.generation import new_id
+from core.server.pooling.encoding import to_base64
+from core.server.pooling.inputs import size_of
+from core.server.pooling.protocol import CohereBody
+from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler
+from core.server.state import ServerState
+
+
+class CohereRoute:
+    """Answers with embeddings by type."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def __call__(self, request: Request) -> Response:
+        """Return one list of embeddings for each type that was asked for."""
+        state = self._state
+        body, fields = await read_model(request, CohereBody, state.options.server.max_body_bytes)
+        state.check_model(body.model)
+        pooler = required_pooler(state)
+        pooler.check("embed")
+        kinds = body.embedding_types or ["float"]
+
+        def render(results: list[EmbeddingRequestOutput], tokens: int) -> Encoded:
+            vectors = [result.outputs.array for result in results]
+            answer = {
+                "id": new_id("embd"),
+                "embeddings": {kind: [written(vector, kind) for vector in vectors] for kind in kinds},
+                "texts": body.texts,
+                "response_type": "embeddings_by_type",
+                "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}},
+            }
+            return as_json(answer)
+
+        params = PoolingParams(dimensions=body.output_dimension, truncate_prompt_tokens=_limit(body))
+        call = PoolingCall(
+            state,
+            partial(pooler.embed, body.texts, params, param="texts"),
+            size_of(body.texts),
+            render,
+            body.priority or 0,
+        )
+        return PoolingResponse(call, ignored_fields(fields, CohereBody.model_fields))
+
+
+def _limit(body: CohereBody) -> int | None:
+    """Cohere cuts at the end unless told not to."""
+    if body.truncate == "NONE":
+        return None
+    return -1 if body.max_tokens is None else body.max_tokens
+
+
+def written(vector: np.ndarray, kind: str) -> Any:
+    """Return an embedding as this type.
+
+    Binary types keep the sign of each number, eight to a byte, the first in the highest bit; `binary` shifts bytes to
+    -128 .. 127.
+    """
+    if kind == "base64":
+        return to_base64(vector, "float32", "little")
+    if kind == "float":
+        return vector
+    packed = np.packbits(vector > 0).astype(np.int64)
+    return (packed - 128 if kind == "binary" else packed).tolist()

@@ -1,0 +1,132 @@
+"""Request bodies of the pooling routes. Types are strict; ranges are checked by `PoolingParams`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from core.frontend.pooling_results import PoolingParams
+from core.server.openai.protocol import Body, Priority, Salt
+from core.server.pooling.encoding import EmbedDType, EncodingFormat, Endianness
+
+MAX_INPUTS = 2048
+
+Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_INPUTS)]
+
+
+class PoolBody(Body):
+    """Fields that all pooling routes share."""
+
+    truncate_prompt_tokens: int | None = None
+    priority: Priority | None = None
+    cache_salt: Salt | None = None
+
+    def params(self) -> PoolingParams:
+        """Return the parameters of every prompt. Raises `RequestError`."""
+        return PoolingParams(truncate_prompt_tokens=self.truncate_prompt_tokens)
+
+
+class InputBody(PoolBody):
+    """Prompts: a text, a list of texts, token ids, or a list of token-id lists."""
+
+    input: Any
+    user: str | None = None
+
+
+class VectorBody(InputBody):
+    """How vectors are written."""
+
+    encoding_format: EncodingFormat | None = None
+    embed_dtype: EmbedDType | None = None
+    endianness: Endianness | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+
+    def params(self) -> PoolingParams:
+        """Return the parameters of every prompt. Raises `RequestError`."""
+        return PoolingParams(
+            dimensions=self.dimensions,
+            normalize=self.normalize,
+            truncate_prompt_tokens=self.truncate_prompt_tokens,
+        )
+
+
+class EmbeddingBody(VectorBody):
+    """`POST /v1/embeddings`."""
+
+
+class PoolingBody(VectorBody):
+    """`POST /pooling`: what the model gives for a task; without one, what it was made for."""
+
+    task: Literal["embed", "token_embed", "classify", "token_classify"] | None = None
+    use_activation: bool | None = None
+
+    def params(self) -> PoolingParams:
+        """Return the parameters of every prompt. Raises `RequestError`."""
+        return PoolingParams(
+            dimensions=self.dimensions,
+            normalize=self.normalize,
+            use_activation=self.use_activation,
+            truncate_prompt_tokens=self.truncate_prompt_tokens,
+        )
+
+
+class ClassifyBody(InputBody):
+    """`POST /classify`."""
+
+    use_activation: bool | None = None
+
+    def params(self) -> PoolingParams:
+        """Return the parameters of every prompt. Raises `RequestError`."""
+        return PoolingParams(use_activation=self.use_activation, truncate_prompt_tokens=self.truncate_prompt_tokens)
+
+
+class ScoreBody(PoolBody):
+    """`POST /score`: two sides under one of three pairs of names."""
+
+    text_1: str | Texts | None = None
+    text_2: str | Texts | None = None
+    queries: str | Texts | None = None
+    documents: str | Texts | None = None
+    data_1: str | Texts | None = None
+    data_2: str | Texts | None = None
+    use_activation: bool | None = None
+
+    def params(self) -> PoolingParams:
+        """Return the parameters of every pair. Raises `RequestError`."""
+        return PoolingParams(use_activation=self.use_activation, truncate_prompt_tokens=self.truncate_prompt_tokens)
+
+
+class Document(Body):
+    """A document as an object."""
+
+    text: str
+
+
+class RerankBody(PoolBody):
+    """`POST /rerank`."""
+
+    query: str
+    documents: Annotated[list[str | Document], Field(min_length=1, max_length=MAX_INPUTS)]
+    top_n: Annotated[int, Field(ge=0)] | None = None
+    return_documents: bool | None = None
+    use_activation: bool | None = None
+
+    def params(self) -> PoolingParams:
+        """Return the parameters of every pair. Raises `RequestError`."""
+        return PoolingParams(use_activation=self.use_activation, truncate_prompt_tokens=self.truncate_prompt_tokens)
+
+
+class CohereBody(Body):
+    """`POST /v2/embed`."""
+
+    texts: Texts
+    input_type: str | None = None
+    embedding_types: (
+        Annotated[list[Literal["float", "base64", "binary", "ubinary"]], Field(min_length=1, max_length=4)] | None
+    ) = None
+    output_dimension: int | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    truncate: Literal["NONE", "END"] | None = None
+    priority: Priority | None = None

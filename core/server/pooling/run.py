@@ -1,0 +1,139 @@
+"""One pooling request: admitted, run while somebody waits for it, counted, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from core.api.errors import EngineError
+from core.frontend.pooling import PoolingModel, Work, does_not_pool
+from core.frontend.pooling_results import PoolingRequestOutput
+from core.server.state import ServerState
+from core.server.streaming import until_gone
+
+T = TypeVar("T")
+
+_THREAD_CHARS = 50_000
+"""Characters from which on texts are tokenized in a thread, so that other requests go on."""
+
+JSON = "application/json"
+
+
+class PoolingLLM(Protocol):
+    """What a `ServedLLM` also has when it pools; `pooling` is None, or missing, when it generates."""
+
+    @property
+    def pooling(self) -> PoolingModel | None: ...
+
+    async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
+        """Run work; cancelling it aborts its requests. Raises `RequestError`, `EngineError`."""
+        ...
+
+
+def pooler_of(state: ServerState) -> PoolingModel | None:
+    """Return what makes vectors of prompts; None if the model generates."""
+    found: PoolingModel | None = getattr(state.llm, "pooling", None)
+    return found
+
+
+def required_pooler(state: ServerState) -> PoolingModel:
+    """Return what makes vectors of prompts. Raises `RequestError` if the model generates."""
+    found = pooler_of(state)
+    if found is None:
+        raise does_not_pool(state.llm.model_name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer's body and what says how to read it."""
+
+    body: bytes
+    media_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class PoolingCall(Generic[T]):
+    """What a route asks for.
+
+    Attributes:
+        prepare: Checks and tokenizes; raises `RequestError`.
+        size: How many texts there are, and how many characters they have together.
+        render: Makes the answer from the results and the number of prompt tokens.
+    """
+
+    state: ServerState
+    prepare: Callable[[], Work[PoolingRequestOutput[T]]]
+    size: tuple[int, int]
+    render: Callable[[list[PoolingRequestOutput[T]], int], Encoded]
+    priority: int = 0
+    cache_salt: str | None = None
+
+    async def run(self) -> Encoded:
+        """Do it. Raises `ApiError`, `RequestError`, `EngineError`."""
+        state, began = self.state, time.perf_counter()
+        count, chars = self.size
+        state.admit(count)
+        state.pending += count
+        try:
+            work = await asyncio.to_thread(self.prepare) if chars > _THREAD_CHARS else self.prepare()
+            llm = cast(PoolingLLM, state.llm)
+            results = await llm.pool(work, priority=self.priority, cache_salt=self.cache_salt)
+        finally:
+            state.pending -= count
+        tokens = sum(len(prompt.ids) for prompt in work.prompts)
+        self._count(work, results, tokens, time.perf_counter() - began)
+        return await asyncio.to_thread(self.render, results, tokens)
+
+    def _count(self, work: Work[Any], results: Sequence[PoolingRequestOutput[T]], tokens: int, seconds: float) -> None:
+        metrics = self.state.metrics
+        metrics.prompt_tokens.inc(tokens)
+        metrics.cached_tokens.inc(sum(result.num_cached_tokens for result in results))
+        metrics.e2e_latency.observe(seconds)
+        metrics.request_prompt_tokens.observe(tokens)
+        for _ in work.prompts:
+            metrics.finished("stop")
+
+
+class PoolingResponse(Response):
+    """Runs a call while it watches the connection; it is cancelled when the client goes or the server stops."""
+
+    def __init__(self, call: PoolingCall[Any], headers: Mapping[str, str]) -> None:
+        # No `super().__init__`: it would announce the length of a body that does not exist yet.
+        self.status_code = 200
+        self.media_type = None
+        self.background = None
+        self.init_headers(dict(headers))
+        self._call = call
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await until_gone(self._call.state.lifecycle, receive, self._answer(send))
+
+    async def _answer(self, send: Send) -> None:
+        try:
+            answer = await self._call.run()
+        except EngineError as error:
+            self._call.state.lifecycle.failure = error
+            raise
+        own = {"content-type": answer.media_type, "content-length": str(len(answer.body)), **answer.headers}
+        headers = [*self.raw_headers, *((name.encode("ascii"), value.encode("latin-1")) for name, value in own.items())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+def as_json(value: Any) -> Encoded:
+    """Return an answer as JSON; numpy arrays become lists."""
+    return Encoded(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
+
+
+def usage(tokens: int) -> dict[str, int]:
+    """Return the usage of a request that generates nothing."""
+    return {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0}

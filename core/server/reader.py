@@ -1,0 +1,41 @@
+"""What the model said in one sequence, as parse events; the same for every API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from core.api.parsers import OutputParser, ParseEvent, Text, ToolArguments, ToolEnd, ToolStart
+from core.frontend.results import CompletionOutput
+
+
+class AnswerReader:
+    """Feeds one sequence's new text to its parser.
+
+    Args:
+        parser: None passes the text on as it is.
+        calls: Whether the request allows calls; if not, what looks like one stays text.
+    """
+
+    def __init__(self, parser: OutputParser | None, *, calls: bool) -> None:
+        self._parser = parser
+        self._allowed = calls
+
+    def read(self, sequence: CompletionOutput) -> Sequence[ParseEvent]:
+        """Return what an output brings; its last one ends the message."""
+        if self._parser is None:
+            return [Text(sequence.text)] if sequence.text else []
+        events = self._parser.feed(sequence.text, sequence.token_ids)
+        if sequence.finish_reason is not None:
+            events = [*events, *self._parser.finish()]
+        return events if self._allowed else [_uncalled(event) for event in events]
+
+
+def _uncalled(event: ParseEvent) -> ParseEvent:
+    """Write a call that nobody offered as text, so that nothing the model said is lost."""
+    if isinstance(event, ToolStart):
+        return Text(f'{{"name": {orjson.dumps(event.name).decode()}, "arguments": ')
+    if isinstance(event, ToolArguments):
+        return Text(event.json)
+    return Text("}") if isinstance(event, ToolEnd) else event

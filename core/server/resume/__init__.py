@@ -1,0 +1,1 @@
+"""Streams that outlive a connection: a client that lost its own reads on where it stopped, every event once."""

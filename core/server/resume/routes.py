@@ -1,0 +1,106 @@
+"""`GET /v1/streams`, `GET` and `DELETE /v1/stream/{id}`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from core.server.errors import ApiError
+from core.server.resume.layer import ID_HEADER, deliver
+from core.server.resume.store import Stream, StreamStore
+
+_LONGEST_NUMBER = 12
+
+
+class StreamRoutes:
+    """Lists, continues and ends streams.
+
+    Args:
+        store: None when streams are not kept.
+    """
+
+    def __init__(self, store: StreamStore | None) -> None:
+        self._store = store
+
+    async def list(self, request: Request) -> Response:
+        """Return every stream that can be read."""
+        return _json({"object": "list", "data": [_row(stream) for stream in self._kept().all()]})
+
+    async def read(self, request: Request) -> Response:
+        """Return what follows the event that the client has last, `Last-Event-ID` or `?after=`; 204 for nothing."""
+        store = self._kept()
+        stream = store.find(request.path_params["name"])
+        after = _number(request.headers.get("last-event-id") or request.query_params.get("after") or "0")
+        if stream.finished and after == stream.last:
+            return Response(status_code=204)
+        return ContinuedResponse(store, stream, after)
+
+    async def delete(self, request: Request) -> Response:
+        """Forget a stream; a generation behind it ends."""
+        store = self._kept()
+        stream = store.find(request.path_params["name"])
+        store.drop(stream)
+        return _json({"id": stream.id, "object": "stream", "deleted": True})
+
+    def _kept(self) -> StreamStore:
+        if self._store is None:
+            message = "Streams are not kept on this server: start it with --resume-seconds."
+            raise ApiError(404, message, code="resume_off")
+        return self._store
+
+
+class ContinuedResponse(Response):
+    """The rest of a stream."""
+
+    def __init__(self, store: StreamStore, stream: Stream, after: int) -> None:
+        # No `super().__init__`: it would announce the length of a body that does not exist yet.
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = [*stream.headers, (ID_HEADER, stream.id.encode())]
+        self._store, self._stream, self._after = store, stream, after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = self._store.attach(self._stream, self._after)
+        left = asyncio.Event()
+        watch = asyncio.create_task(_leaving(receive, left))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await deliver(self._store.events(self._stream, token), send, left)
+        finally:
+            watch.cancel()
+            self._store.detach(self._stream, token)
+
+
+async def _leaving(receive: Receive, left: asyncio.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
+    left.set()
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
+        raise ApiError(400, "Last-Event-ID must be the number of an event.", param="Last-Event-ID")
+    return int(text)
+
+
+def _row(stream: Stream) -> dict[str, Any]:
+    return {
+        "id": stream.id,
+        "object": "stream",
+        "created": stream.created,
+        "path": stream.path,
+        "events": stream.last,
+        "first_kept": stream.first,
+        "bytes": stream.size,
+        "finished": stream.finished,
+        "being_read": stream.reader is not None,
+    }
+
+
+def _json(value: Any) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")

@@ -1,0 +1,147 @@
+// The softmax of a tile's scores, pass by pass.
+#pragma once
+
+#include "attention/tile.h"
+
+namespace core {
+namespace CORE_VARIANT {
+namespace {
+
+constexpr float kLog2E = 1.44269504f;
+
+// Applies scale and soft cap to `count` scores. Without a cap the scale waits for the exponential.
+inline void bend(float* s, int64_t count, float scale, float cap) {
+  for (int64_t k = 0; k < count; k += kLanes) {
+    store(s + k, (2.0f * sigmoid(load(s + k) * (2.0f * scale / cap)) - 1.0f) * cap);
+  }
+}
+
+// `value` where lanes `lane0 ..` are within [low, high), `other` elsewhere.
+CORE_INLINE vf inside(vf value, float other, int64_t lane0, int64_t low, int64_t high) {
+  vi lane = {};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  vi index = lane + static_cast<int32_t>(lane0);
+  vi seen = (index >= static_cast<int32_t>(low)) & (index < static_cast<int32_t>(high));
+  return seen ? value : splat(other);
+}
+
+// Makes of `from .. to - 1` of a row's products its scores, in powers of 2 but for the factor that it returns.
+template <typename P>
+CORE_INLINE float finish_scores(const Tile<P>& t, float* s, int64_t from, int64_t to, int64_t low, int64_t high) {
+  float scale = static_cast<float>(t.a.scale) * Format<typename P::S>::kUnit, cap = static_cast<float>(t.a.softcap);
+  if constexpr (Format<typename P::S>::kScaled) {
+    for (int64_t k = from; k < to; k += kLanes) store(s + k, load(s + k) * load(t.key_scales() + k));
+  }
+  if (cap != 0.0f) bend(s + from, to - from, scale, cap);
+  constexpr float never = -__builtin_inff();
+  if (from < low) store(s + from, inside(load(s + from), never, from, low, high));
+  if (to > high) store(s + to - kLanes, inside(load(s + to - kLanes), never, to - kLanes, low, high));
+  return cap == 0.0f ? scale * kLog2E : kLog2E;
+}
+
+// The weights of `from .. to - 1`, whole vectors around the keys that row `r` sees.
+template <typename P>
+CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to, int64_t low, int64_t high) {
+  float* s = t.s() + r * t.stride();
+  auto p = t.p() + r * P::words(t.stride());
+  float exponent = finish_scores(t, s, from, to, low, high);
+  vf best = splat(-__builtin_inff());
+  for (int64_t k = from; k < to; k += kLanes) best = vec_max(best, load(s + k));
+  float before = t.maxima()[r], now = max_of(best) * exponent;
+  now = now > before ? now : before;
+  vf total = {};
+  for (int64_t k = from; k < to; k += kLanes) {
+    vf weight = P::weights(load(s + k) * exponent - now);
+    total += weight;
+    if constexpr (Format<typename P::S>::kScaled) {
+      // The scales of places that hold no token may be anything.
+      weight = inside(weight * load(t.value_scales() + k), 0.0f, k, low, high);
+    }
+    P::store_weights(p, k, weight);
+  }
+  t.corrections()[r] = before == now ? 0.0f : before - now;
+  t.maxima()[r] = now;
+  t.fresh()[r] = sum(total);
+}
+
+// Turns one row of products into weights, and updates the row's maximum. Keys `low .. high - 1` of the tile's `count`
+// are seen. Maxima are kept as exponents of 2, and so is the row's correction until `finish_pass`.
+template <typename P>
+void softmax_row(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
+  auto p = t.p() + r * P::words(t.stride());
+  int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
+  t.corrections()[r] = 0.0f;
+  t.fresh()[r] = 0.0f;
+  if (high > low) weigh_row(t, r, from, to, low, high);
+  // Not before: weights may lie in the place of the scores.
+  for (int64_t k = 0; k < from; k += kLanes) P::store_weights(p, k, vf{});
+  for (int64_t k = to; k < count; k += kLanes) P::store_weights(p, k, vf{});
+}
+constexpr float kMostExponent = 60.0f;
+
+// The weights of a row relative to what was its largest score so far, and their sum; whether one was beyond
+// 2^kMostExponent. `exponent`: of 2 for a product of 1.
+template <typename P>
+CORE_INLINE bool weigh(const float* s, typename P::Weight* p, int64_t from, int64_t to, float exponent, float before,
+                       vf* total) {
+  vf sums = {}, best = {};
+  for (int64_t k = from; k < to; k += kLanes) {
+    vf x = load(s + k) * exponent - before;
+    vf weight = P::weights(x);
+    best = vec_max(best, x);
+    sums += weight;
+    P::store_weights(p, k, weight);
+  }
+  *total = sums;
+  return max_of(best) > kMostExponent;
+}
+
+// As `softmax_row`, but weights are relative to the largest score of the first pass, as long as no later one is so much
+// larger that they would overflow: then results need no correction, and a pass goes over its scores once. Returns
+// whether a correction is needed.
+template <typename P>
+bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
+  float* s = t.s() + r * t.stride();
+  auto p = t.p() + r * P::words(t.stride());
+  int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
+  for (int64_t k = 0; k < from; k += kLanes) P::store_weights(p, k, vf{});
+  for (int64_t k = to; k < count; k += kLanes) P::store_weights(p, k, vf{});
+  t.corrections()[r] = 0.0f;
+  if (high <= low) return false;
+  float exponent = finish_scores(t, s, from, to, low, high), before = t.maxima()[r];
+  bool first = before == -__builtin_inff(), corrected = false;
+  vf total;
+  if (first || weigh<P>(s, p, from, to, exponent, before, &total)) {
+    vf best = splat(-__builtin_inff());
+    for (int64_t k = from; k < to; k += kLanes) best = vec_max(best, load(s + k));
+    float now = max_of(best) * exponent;
+    weigh<P>(s, p, from, to, exponent, now, &total);
+    t.maxima()[r] = now;
+    t.corrections()[r] = first ? 0.0f : before - now;
+    corrected = !first;
+    if (corrected) store(t.lane_sums(r), load(t.lane_sums(r)) * exp2_negative(splat(before - now))[0]);
+  }
+  store(t.lane_sums(r), load(t.lane_sums(r)) + total);
+  return corrected;
+}
+
+// Makes factors of the rows' corrections.
+template <typename P>
+void make_factors(const Tile<P>& t) {
+  for (int64_t r = 0; r < t.rows(); r += kLanes) {
+    store(t.corrections() + r, exp2_negative(load(t.corrections() + r)));
+  }
+}
+
+// The same, and updates the rows' sums.
+template <typename P>
+void finish_pass(const Tile<P>& t) {
+  make_factors(t);
+  for (int64_t r = 0; r < t.rows(); r += kLanes) {
+    store(t.sums() + r, load(t.sums() + r) * load(t.corrections() + r) + load(t.fresh() + r));
+  }
+}
+
+}  // namespace
+}  // namespace CORE_VARIANT
+}  // namespace core

@@ -1,0 +1,40 @@
+"""The model's distribution for the conformance kit: once with a model in it, once without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from core.testing.conformance import SourceSample
+from core_plugin_minilm.source import DISTRIBUTION, PACKAGE
+
+
+def samples() -> Iterator[SourceSample]:
+    """Yield a distribution with a model, and one that lacks it."""
+    yield SourceSample("with a model", make=_install, environment=_first_on_path)
+    yield SourceSample("without a model", missing="minilm", environment=_without_model)
+
+
+def _install(folder: Path) -> str:
+    """Write a distribution of the model's name with a configuration in the place of the model."""
+    _distribution(folder)
+    (folder / PACKAGE / "model").mkdir()
+    (folder / PACKAGE / "model" / "config.json").write_text("{}")
+    return "MiniLM"
+
+
+def _without_model(folder: Path) -> dict[str, str]:
+    _distribution(folder)
+    return _first_on_path(folder)
+
+
+def _first_on_path(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(folder)}
+
+
+def _distribution(folder: Path) -> None:
+    info = folder / f"{PACKAGE}-9.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: 9.9\n")
+    (folder / PACKAGE).mkdir()
+    (folder / PACKAGE / "__init__.py").touch()

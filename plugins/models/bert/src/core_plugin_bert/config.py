@@ -1,0 +1,154 @@
+"""A checkpoint's configuration as this family reads it. Torch-free.
+
+What the four architectures do differently is decided here, so that the model itself has no architecture in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.api import CheckpointError, ModelShape, PoolingShape
+from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, architecture, dtype, pooling, size
+
+PREFIXES = {"Bert": "bert", "Roberta": "roberta", "XLMRoberta": "roberta", "DistilBert": "distilbert"}
+"""Family -> what stands in front of the encoder's tensors in checkpoints that have a head."""
+
+_BY_TYPE = {"roberta": "RobertaModel", "xlm-roberta": "XLMRobertaModel", "distilbert": "DistilBertModel"}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNames:
+    """Where one layer's tensors are; all behind the layer's own prefix."""
+
+    layer: str
+    qkv: str
+    parts: tuple[str, str, str]
+    attention_out: str
+    attention_norm: str
+    up: str
+    down: str
+    norm: str
+
+
+_BERT = LayerNames(
+    layer="encoder.layer.{}",
+    qkv="attention.self",
+    parts=("query", "key", "value"),
+    attention_out="attention.output.dense",
+    attention_norm="attention.output.LayerNorm",
+    up="intermediate.dense",
+    down="output.dense",
+    norm="output.LayerNorm",
+)
+_DISTIL = LayerNames(
+    layer="transformer.layer.{}",
+    qkv="attention",
+    parts=("q_lin", "k_lin", "v_lin"),
+    attention_out="attention.out_lin",
+    attention_norm="sa_layer_norm",
+    up="ffn.lin1",
+    down="ffn.lin2",
+    norm="output_layer_norm",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """Everything that the model needs to build itself.
+
+    Attributes:
+        position_rows, position_offset: Rows of the position embedding, and which of them the first token gets.
+        type_rows: Rows of the token-type embedding; 0 if there is none.
+        prefix: What checkpoints with a head put in front of the encoder's names.
+        head: Layers behind pooling, in order.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    position_rows: int
+    position_offset: int
+    type_rows: int
+    norm_eps: float
+    activation: str
+    names: LayerNames
+    prefix: str
+    head: tuple[Dense, ...]
+    pooling: PoolingShape
+
+    @staticmethod
+    def read(config: Mapping[str, Any]) -> EncoderConfig:
+        """Read a configuration with Hugging Face's keys.
+
+        Raises:
+            CheckpointError: CORE-M126 when a value is missing or is not supported.
+        """
+        name = architecture(config, _BY_TYPE.get(str(config.get("model_type")), "BertModel"))
+        family = name.removesuffix("Model").removesuffix(SEQUENCE).removesuffix(TOKEN)
+        _refuse(config)
+        distil, roberta = family == "DistilBert", family.endswith("Roberta")
+        shape = pooling(config, name)
+        hidden = size(config, "dim" if distil else "hidden_size")
+        return EncoderConfig(
+            vocab_size=size(config, "vocab_size"),
+            hidden_size=hidden,
+            intermediate_size=size(config, "hidden_dim" if distil else "intermediate_size"),
+            num_layers=size(config, "n_layers" if distil else "num_hidden_layers"),
+            num_heads=size(config, "n_heads" if distil else "num_attention_heads"),
+            position_rows=size(config, "max_position_embeddings", 512),
+            # RoBERTa counts from behind the padding id.
+            position_offset=int(config.get("pad_token_id") or 0) + 1 if roberta else 0,
+            type_rows=0 if distil else size(config, "type_vocab_size", 2),
+            norm_eps=1e-12 if distil else float(config.get("layer_norm_eps") or 1e-12),
+            activation=str(config.get("activation" if distil else "hidden_act") or "gelu"),
+            names=_DISTIL if distil else _BERT,
+            prefix=PREFIXES.get(family, "bert"),
+            head=_head(family, name, hidden, len(shape.labels)),
+            pooling=shape,
+        )
+
+    @property
+    def max_positions(self) -> int:
+        """Longest prompt in tokens."""
+        return self.position_rows - self.position_offset
+
+
+def shape(config: dict[str, Any]) -> ModelShape:
+    """Return the facts that the engine needs before any weight is read."""
+    encoder = EncoderConfig.read(config)
+    return ModelShape(
+        vocab_size=encoder.vocab_size,
+        max_positions=encoder.max_positions,
+        num_layers=encoder.num_layers,
+        hidden_size=encoder.hidden_size,
+        num_heads=encoder.num_heads,
+        num_kv_heads=encoder.num_heads,
+        head_dim=encoder.hidden_size // encoder.num_heads,
+        features=frozenset({"bidirectional"}),
+        dtype=dtype(config),
+        pooling=encoder.pooling,
+    )
+
+
+def _head(family: str, name: str, hidden: int, count: int) -> tuple[Dense, ...]:
+    if name.endswith(TOKEN):
+        return (Dense("classifier", count),)
+    if not name.endswith(SEQUENCE):
+        return ()
+    if family == "DistilBert":
+        return (Dense("pre_classifier", hidden, "relu"), Dense("classifier", count))
+    if family == "Bert":
+        return (Dense("pooler.dense", hidden, "tanh"), Dense("classifier", count))
+    return (Dense("classifier.dense", hidden, "tanh"), Dense("classifier.out_proj", count))
+
+
+def _refuse(config: Mapping[str, Any]) -> None:
+    kind = config.get("position_embedding_type", "absolute")
+    if kind != "absolute":
+        raise CheckpointError("CORE-M126", f"position embeddings of type '{kind}' are not supported, only 'absolute'.")
+    if config.get("is_decoder"):
+        raise CheckpointError("CORE-M126", "an encoder used as a decoder ('is_decoder') is not supported.")

@@ -1,0 +1,99 @@
+"""Post-norm encoders with learned positions and bidirectional attention.
+
+Shapes: T tokens of a step, all prompts one after another; D hidden size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from core.api import WeightRules
+from core_plugin_bert.config import EncoderConfig
+from core_plugin_bert.head import Head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from core.api import LayerBuilder, StepInputs
+
+
+class Encoder:
+    """An encoder with the head of its checkpoint, if it has one."""
+
+    def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
+        c = EncoderConfig.read(config)
+        self.embeddings = Embeddings(c, build)
+        self.layers = [EncoderBlock(c, build, index) for index in range(c.num_layers)]
+        if c.head:
+            self.classify = Head(c.hidden_size, c.head, build, c.norm_eps)
+
+    @classmethod
+    def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
+        """Take the encoder's prefix off, and leave out what nothing reads: index buffers and unused heads."""
+        c = EncoderConfig.read(config)
+        skip = ["embeddings.position_ids", "embeddings.token_type_ids", "cls.*", "lm_head.*", "vocab_*"]
+        skip += [f"{c.prefix}.{name}" for name in skip[:2]]
+        if not any(layer.prefix.startswith("pooler.") for layer in c.head):
+            skip += ["pooler.*", f"{c.prefix}.pooler.*"]
+        return WeightRules(rename=((f"{c.prefix}.", ""),), skip=tuple(skip))
+
+    def forward(self, step: StepInputs) -> Tensor:
+        """Return the final hidden states, `(T, D)`."""
+        hidden = self.embeddings(step)
+        for layer in self.layers:
+            hidden = layer(hidden, step)
+        return hidden
+
+
+class Embeddings:
+    """Sum of word, position and type embeddings, normalised."""
+
+    def __init__(self, c: EncoderConfig, build: LayerBuilder) -> None:
+        self.words = build.embedding(c.vocab_size, c.hidden_size, "embeddings.word_embeddings")
+        self.positions = build.embedding(c.position_rows, c.hidden_size, "embeddings.position_embeddings")
+        self.types = None
+        if c.type_rows:
+            self.types = build.embedding(c.type_rows, c.hidden_size, "embeddings.token_type_embeddings")
+        self.norm = build.layer_norm(c.hidden_size, c.norm_eps, "embeddings.LayerNorm")
+        self.offset = c.position_offset
+        self.two_types = c.type_rows > 1
+
+    def __call__(self, step: StepInputs) -> Tensor:
+        """Return `(T, D)`."""
+        total = self.words(step.token_ids) + self.positions(step.positions + self.offset)
+        if self.types is not None:
+            types = getattr(step, "token_types", None) if self.two_types else None
+            # Without pairs all are of type 0: one row for all tokens.
+            total = total + self.types(step.token_ids.new_zeros(1) if types is None else types)
+        return self.norm(total)
+
+
+class EncoderBlock:
+    """Attention and MLP, each followed by its norm."""
+
+    def __init__(self, c: EncoderConfig, build: LayerBuilder, index: int) -> None:
+        names, prefix = c.names, c.names.layer.format(index)
+        self.heads, self.head_dim = c.num_heads, c.hidden_size // c.num_heads
+        parts = dict.fromkeys(names.parts, c.hidden_size)
+        self.qkv = build.merged_linear(c.hidden_size, parts, f"{prefix}.{names.qkv}", bias=True)
+        self.attend = build.encoder_attention(
+            index,
+            num_heads=self.heads,
+            num_kv_heads=self.heads,
+            head_dim=self.head_dim,
+            scale=self.head_dim**-0.5,
+        )
+        self.output = build.linear(c.hidden_size, c.hidden_size, f"{prefix}.{names.attention_out}", bias=True)
+        self.attention_norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.{names.attention_norm}")
+        self.up = build.linear(c.hidden_size, c.intermediate_size, f"{prefix}.{names.up}", bias=True)
+        self.activation = build.activation(c.activation)
+        self.down = build.linear(c.intermediate_size, c.hidden_size, f"{prefix}.{names.down}", bias=True)
+        self.norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.{names.norm}")
+
+    def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
+        """`(T, D) -> (T, D)`."""
+        q, k, v = self.qkv(hidden).view(-1, 3, self.heads, self.head_dim).unbind(1)
+        hidden, _ = self.attention_norm.add(self.output(self.attend(q, k, v, step)), hidden)
+        return self.norm.add(self.down(self.activation(self.up(hidden))), hidden)[0]

@@ -1,0 +1,120 @@
+"""A ModernBERT configuration as data. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.api import CheckpointError, ModelShape, PoolingShape, RopeConfig
+from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, architecture, dtype, pooling, size
+
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+_THETA = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class ModernConfig:
+    """Everything that the model needs to build itself.
+
+    Attributes:
+        kinds: Kind of attention of each layer.
+        window: Window of the local layers, both sides counted.
+        ropes: Rotary embedding of each kind.
+        head: Layers behind pooling, in order.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    max_positions: int
+    norm_eps: float
+    norm_bias: bool
+    attention_bias: bool
+    mlp_bias: bool
+    activation: str
+    kinds: tuple[str, ...]
+    window: int
+    ropes: Mapping[str, RopeConfig]
+    head: tuple[Dense, ...]
+    pooling: PoolingShape
+
+    @property
+    def head_dim(self) -> int:
+        """Size of an attention head."""
+        return self.hidden_size // self.num_heads
+
+    @staticmethod
+    def read(config: Mapping[str, Any]) -> ModernConfig:
+        """Read a configuration with Hugging Face's keys, in the form of transformers 4 or 5.
+
+        Raises:
+            CheckpointError: CORE-M126 when a value is missing or is not supported.
+        """
+        name = architecture(config, "ModernBertModel")
+        hidden, heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+        longest = size(config, "max_position_embeddings", 8192)
+        shape = pooling(config, name, "mean" if config.get("classifier_pooling") == "mean" else "cls")
+        return ModernConfig(
+            vocab_size=size(config, "vocab_size"),
+            hidden_size=hidden,
+            intermediate_size=size(config, "intermediate_size"),
+            num_heads=heads,
+            max_positions=longest,
+            norm_eps=float(config.get("norm_eps") or 1e-5),
+            norm_bias=bool(config.get("norm_bias")),
+            attention_bias=bool(config.get("attention_bias")),
+            mlp_bias=bool(config.get("mlp_bias")),
+            activation=str(config.get("hidden_activation") or "gelu"),
+            kinds=_kinds(config),
+            window=size(config, "local_attention", 128) // 2 * 2 + 1,
+            ropes={kind: _rope(config, kind, hidden // heads, longest) for kind in (GLOBAL, LOCAL)},
+            head=_head(config, name, hidden, len(shape.labels)),
+            pooling=shape,
+        )
+
+
+def shape(config: dict[str, Any]) -> ModelShape:
+    """Return the facts that the engine needs before any weight is read."""
+    encoder = ModernConfig.read(config)
+    return ModelShape(
+        vocab_size=encoder.vocab_size,
+        max_positions=encoder.max_positions,
+        num_layers=len(encoder.kinds),
+        hidden_size=encoder.hidden_size,
+        num_heads=encoder.num_heads,
+        num_kv_heads=encoder.num_heads,
+        head_dim=encoder.head_dim,
+        features=frozenset({"bidirectional", "sliding_window"} if LOCAL in encoder.kinds else {"bidirectional"}),
+        dtype=dtype(config),
+        pooling=encoder.pooling,
+    )
+
+
+def _kinds(config: Mapping[str, Any]) -> tuple[str, ...]:
+    layers, given = size(config, "num_hidden_layers"), config.get("layer_types")
+    if given is None:
+        every = size(config, "global_attn_every_n_layers", 3)
+        return tuple(LOCAL if index % every else GLOBAL for index in range(layers))
+    if len(given) != layers or not set(given) <= {LOCAL, GLOBAL}:
+        raise CheckpointError("CORE-M126", f"'layer_types' must name {layers} layers as {LOCAL} or {GLOBAL}.")
+    return tuple(given)
+
+
+def _rope(config: Mapping[str, Any], kind: str, head_dim: int, longest: int) -> RopeConfig:
+    key, default = _THETA[kind]
+    given = (config.get("rope_parameters") or {}).get(kind) or {}
+    scaling = {name: value for name, value in given.items() if name != "rope_theta" and value is not None}
+    theta = given.get("rope_theta") or config.get(key) or default
+    return RopeConfig(
+        head_dim=head_dim, rotary_dim=head_dim, theta=float(theta), max_positions=longest, scaling=scaling
+    )
+
+
+def _head(config: Mapping[str, Any], name: str, hidden: int, count: int) -> tuple[Dense, ...]:
+    if not name.endswith((SEQUENCE, TOKEN)):
+        return ()
+    activation = str(config.get("classifier_activation") or "gelu")
+    first = Dense("head.dense", hidden, activation, "head.norm", bool(config.get("classifier_bias")))
+    return (first, Dense("classifier", count))

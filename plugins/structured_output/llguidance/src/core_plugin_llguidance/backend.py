@@ -1,0 +1,233 @@
+"""Grammars run by llguidance. Its limits bound the work of compiling and of every mask."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.api import token_table
+from core_plugin_llguidance.tags import Lark, lark, special_names, tag_grammar
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+
+    from core.api import StructuredContext, Tokenizer
+
+_WHITESPACE = "x-whitespace"
+_MAX_NESTING = 200
+_PLACE = re.compile(r"^at \d+\(\d+\): ")
+_SOURCE = re.compile(r"\n\s*1 \| %llguidance.*", re.DOTALL)
+
+
+class LLGuidance:
+    """A `StructuredOutputBackend`. Its library is loaded when the first grammar is compiled."""
+
+    def __init__(self, ctx: StructuredContext) -> None:
+        self._ctx = ctx
+        self._lock = threading.Lock()
+        self._vocabulary: LLTokenizer | None = None
+
+    def compile(self, kind: str, value: str) -> Compiled:
+        """Compile a grammar. Raises `ValueError` with what is wrong with it."""
+        make = _KINDS.get(kind)
+        if make is None:
+            raise ValueError(f"grammars of kind '{kind}' are not known")
+        from llguidance import LLMatcher, LLParserLimits
+
+        limits = LLParserLimits(verbose_errors=False)
+        tokenizer = self._ctx.tokenizer()
+        vocabulary = self._tokens()
+        try:
+            grammar = make(value, tokenizer)
+        except RecursionError:
+            raise ValueError("the grammar is nested too deep") from None
+        matcher = LLMatcher(vocabulary, grammar, log_level=0, limits=limits)
+        if matcher.is_error():
+            raise ValueError(_said(matcher.get_error()))
+        return Compiled(matcher, vocabulary.vocab_size, len(value))
+
+    def _tokens(self) -> LLTokenizer:
+        with self._lock:
+            if self._vocabulary is None:
+                self._vocabulary = _vocabulary(self._ctx)
+            return self._vocabulary
+
+
+class _Tokens:
+    """What the library asks of a tokenizer."""
+
+    is_tokenizer_wrapper = True
+
+    def __init__(self, tokenizer: Tokenizer, tokens: Sequence[bytes], size: int) -> None:
+        self._tokenizer = tokenizer
+        self.tokens = tokens
+        self.eos_token_id = tokenizer.eos_ids[0]
+        self.bos_token_id = tokenizer.bos_id
+        nameless = range(tokenizer.vocab_size, size)
+        self.special_token_ids = sorted({*tokenizer.special_ids, *tokenizer.eos_ids, *nameless})
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        """Return the ids of a text."""
+        plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        return self._tokenizer.encode(plain, add_special_tokens=False)
+
+
+def _vocabulary(ctx: StructuredContext) -> LLTokenizer:
+    from llguidance import LLTokenizer
+
+    tokenizer = ctx.tokenizer()
+    if not tokenizer.eos_ids:
+        raise ValueError("the tokenizer has no end of text, which llguidance needs")
+    size = max(ctx.vocab_size, tokenizer.vocab_size)
+    tokens = [piece or b"" for piece in token_table(tokenizer)]
+    # The library wants names for special tokens; a leading byte that no text has keeps them apart from it.
+    for token in {*tokenizer.special_ids, *tokenizer.eos_ids}:
+        if token < len(tokens):
+            tokens[token] = b"\xff" + tokenizer.token(token).encode()
+    tokens += [b"\xff<unnamed %d>" % token for token in range(len(tokens), size)]
+    return LLTokenizer(_Tokens(tokenizer, tokens, size), n_vocab=size, eos_token=list(tokenizer.eos_ids))
+
+
+class Compiled:
+    """A `CompiledGrammar`: a matcher at the start, of which copies are made."""
+
+    def __init__(self, start: LLMatcher, vocabulary: int, length: int) -> None:
+        self._start, self._words = start, -(-vocabulary // 32)
+        self.size = 200_000 + 100 * length  # not told by the library: its automata grow with the grammar
+
+    def matcher(self) -> Matcher:
+        """Return a matcher at the start of the grammar."""
+        return Matcher(self._start.deep_copy(), self._words)
+
+
+class Matcher:
+    """A `GrammarMatcher`."""
+
+    def __init__(self, matcher: LLMatcher, words: int) -> None:
+        self._matcher, self._words = matcher, words
+
+    def fill(self, mask: np.ndarray) -> None:
+        """Set the bits of the tokens that may come next. Raises `RuntimeError` when a limit is reached."""
+        if len(mask) == self._words:
+            self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+        else:
+            wide = np.zeros(self._words, np.int32)
+            self._matcher.unsafe_compute_mask_ptr(wide.ctypes.data, wide.nbytes)
+            mask[:] = wide[: len(mask)]
+        if self._matcher.is_error():
+            raise RuntimeError(_said(self._matcher.get_error()))
+
+    def accept(self, token: int) -> bool:
+        """Move on by a token."""
+        return bool(self._matcher.try_consume_tokens([token]) == 1)
+
+    def rollback(self, count: int) -> None:
+        """Take back tokens."""
+        if count:
+            self._matcher.rollback(count)
+
+    def is_complete(self) -> bool:
+        """Whether the text is a sentence."""
+        return bool(self._matcher.is_accepting())
+
+
+def _said(text: str) -> str:
+    """Return an error of the library in one line, without the place in a source that is not the user's."""
+    text = _PLACE.sub("", _SOURCE.sub("", text.strip()))
+    return " ".join(text.split())[:500]
+
+
+def _json_schema(value: str, tokenizer: Tokenizer) -> str:
+    schema = _parsed(value)
+    if not isinstance(schema, (dict, bool)):
+        raise ValueError("a schema is a JSON object, true or false")
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    whitespace = schema.pop(_WHITESPACE, "any")
+    if whitespace != "any":
+        style = {"whitespace_flexible": False} if whitespace == "none" else {"whitespace_pattern": whitespace}
+        schema["x-guidance"] = style
+    return lark(f"start: %json {json.dumps(schema)}")
+
+
+def _json_object(value: str, tokenizer: Tokenizer) -> str:
+    style = _parsed(value) if value else {}
+    if not isinstance(style, dict) or set(style) - {_WHITESPACE}:
+        raise ValueError(f"json_object takes nothing but '{_WHITESPACE}'")
+    return _json_schema(json.dumps({**style, "type": "object"}), tokenizer)
+
+
+def _regex(value: str, tokenizer: Tokenizer) -> str:
+    from llguidance import regex_to_lark
+
+    _check_nesting(value)
+    return lark(f"start: /{regex_to_lark(value, use_ascii='')}/")
+
+
+def _choice(value: str, tokenizer: Tokenizer) -> str:
+    choices = _parsed(value)
+    if not isinstance(choices, list) or not choices or not all(isinstance(one, str) and one for one in choices):
+        raise ValueError("a choice is a JSON list of texts that are not empty")
+    quoted = " | ".join(json.dumps(one, ensure_ascii=False) for one in choices)
+    return lark(f"start: CHOICE\nCHOICE: {quoted}")
+
+
+def _grammar(value: str, tokenizer: Tokenizer) -> str:
+    source = lark_of(value)
+    return source if source.lstrip().startswith("%llguidance") else lark(source)
+
+
+def lark_of(text: str) -> str:
+    """Return a grammar in the library's dialect of Lark. Raises `ValueError`."""
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    _check_nesting(text)
+    if "::=" not in text:
+        return text
+    try:
+        return str(any_to_lark(text))
+    except RecursionError:
+        raise
+    except Exception as error:  # the converter has an exception of its own
+        raise ValueError(f"it cannot be read as EBNF: {error}"[:500]) from error
+
+
+def _structural_tag(value: str, tokenizer: Tokenizer) -> str:
+    return tag_grammar(_parsed(value), Lark(special_names(tokenizer), lark_of))
+
+
+_KINDS: Mapping[str, Callable[[str, Tokenizer], str]] = {
+    "json_schema": _json_schema,
+    "json_object": _json_object,
+    "regex": _regex,
+    "choice": _choice,
+    "grammar": _grammar,
+    "structural_tag": _structural_tag,
+}
+
+
+def _parsed(value: str) -> Any:
+    try:
+        return json.loads(value, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"it is not JSON: {name}")
+
+
+def _check_nesting(text: str) -> None:
+    depth = deepest = 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        deepest = max(deepest, depth)
+    if deepest > _MAX_NESTING:
+        raise ValueError(f"it is nested more than {_MAX_NESTING} deep")

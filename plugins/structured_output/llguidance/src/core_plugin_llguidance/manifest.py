@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import StructuredOutputSpec
+
+LLGUIDANCE = StructuredOutputSpec(
+    name="llguidance",
+    impl="core_plugin_llguidance.backend:LLGuidance",
+    api=1,
+    summary="llguidance: masks computed step by step within limits, nothing compiled ahead",
+    grammars={"json_schema", "json_object", "regex", "choice", "grammar", "structural_tag"},
+    priority=60,
+)

@@ -1,0 +1,81 @@
+"""Delimiters of a template's fields: literals or patterns, found in a text that arrives in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import regex
+
+MOST = 512
+"""Characters of a delimiter; a pattern that would match more does not match there."""
+
+_SECONDS = 0.2
+"""A pattern that takes longer goes out of its mind over this text."""
+
+
+class Hit(NamedTuple):
+    """Where a delimiter stands, or may stand once more text is known.
+
+    Attributes:
+        certain: It does not depend on what follows.
+        groups: Named groups.
+    """
+
+    start: int
+    end: int
+    certain: bool
+    groups: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A delimiter.
+
+    Attributes:
+        pattern: What is searched for.
+        fixed: A whole match stays what it is, whatever follows.
+    """
+
+    pattern: regex.Pattern[str]
+    fixed: bool
+
+    @staticmethod
+    def of_literals(literals: Sequence[str]) -> Anchor:
+        """Return the delimiter that any of some texts is, the longest first."""
+        ordered = sorted(set(literals), key=lambda text: (-len(text), text))
+        fixed = not any(one != other and one.startswith(other) for one in ordered for other in ordered)
+        return Anchor(regex.compile("|".join(map(regex.escape, ordered))), fixed)
+
+    @staticmethod
+    def of_pattern(source: str) -> Anchor:
+        """Return the delimiter that a pattern describes. Raises `regex.error`."""
+        return Anchor(regex.compile(source, regex.DOTALL), fixed=False)
+
+    def find(self, data: str, start: int, *, final: bool) -> Hit | None:
+        """Return the first match from `start`, or the first place where one may be in the making.
+
+        Raises:
+            TimeoutError: The pattern takes too long.
+        """
+        at = start
+        while True:
+            found = self.pattern.search(data, at, partial=not final, timeout=_SECONDS)
+            if found is None:
+                return None
+            if found.end() - found.start() <= MOST:
+                groups = {name: text for name, text in found.groupdict().items() if text is not None}
+                return Hit(found.start(), found.end(), final or self._certain(found, data), groups)
+            at = found.start() + 1
+
+    def last(self, data: str) -> int | None:
+        """Return where the last match ends."""
+        ends = [found.end() for found in self.pattern.finditer(data)]
+        return ends[-1] if ends else None
+
+    def _certain(self, found: regex.Match[str], data: str) -> bool:
+        if found.partial:
+            return False
+        at_edge = found.end() == len(data)
+        return not at_edge or (self.fixed and found.end() > found.start())

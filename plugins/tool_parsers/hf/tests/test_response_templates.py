@@ -1,0 +1,184 @@
+"""The parser of response templates beside transformers' own, over the same texts."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from core_plugin_parsers_hf.conformance import JSON_TEMPLATE, TEMPLATES, samples
+from core_plugin_parsers_hf.parser import TemplateParser
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.api import CheckpointError, ParserContext, Reasoning, Text, ToolArguments, ToolStart
+from core.api.parsers import ParseEvent
+from core.testing.conformance.tools.messages import joined, require_well_formed
+
+SAMPLES = list(samples())
+
+
+def parse(pieces: list[str], **context: Any) -> list[ParseEvent]:
+    parser = TemplateParser(ParserContext(**context))
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return joined([*events, *parser.finish()])
+
+
+def message_of(events: list[ParseEvent]) -> dict[str, Any]:
+    calls: dict[int, list[str]] = {}
+    for event in events:
+        if isinstance(event, ToolStart):
+            calls[event.index] = [event.name, ""]
+        elif isinstance(event, ToolArguments):
+            calls[event.index][1] += event.json
+    return {
+        "content": "".join(event.text for event in events if isinstance(event, Text)),
+        "reasoning": "".join(event.text for event in events if isinstance(event, Reasoning)),
+        "calls": [(name, json.loads(arguments)) for name, arguments in calls.values()],
+    }
+
+
+def reference(text: str, template: Any, prefix: str = "", tools: Any = None) -> dict[str, Any]:
+    chat_parsing = pytest.importorskip("transformers.utils.chat_parsing")
+    found = chat_parsing.parse_response(text, template, prefix=prefix, tools=list(tools or ()))
+    calls = [one["function"] for one in found.get("tool_calls", ())]
+    return {
+        "content": found.get("content", ""),
+        "reasoning": found.get("thinking", found.get("reasoning_content", "")),
+        "calls": [(one["name"], one["arguments"]) for one in calls],
+    }
+
+
+@pytest.mark.covers("TOOL-01", "REASON-01")
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_messages_give_what_transformers_makes_of_them(sample: Any) -> None:
+    found = parse(
+        [sample.text], tools=sample.tools, response_template=sample.response_template, in_reasoning=sample.in_reasoning
+    )
+    assert found == list(sample.events)
+    if sample.name in ("no call", "a call that breaks off", "without a template"):
+        return  # transformers raises, or needs a template
+    prefix = "<|im_start|>assistant\n<think>" if sample.in_reasoning else ""
+    assert message_of(found) == reference(sample.text, sample.response_template, prefix, sample.tools)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_cut_gives_the_same_events(data: st.DataObject) -> None:
+    template = data.draw(st.sampled_from(TEMPLATES))
+    texts = [sample.text for sample in SAMPLES]
+    parts = data.draw(st.lists(st.sampled_from(texts), min_size=1, max_size=3))
+    text = "".join(part[data.draw(st.integers(0, 3)) : len(part) - data.draw(st.integers(0, 9))] for part in parts)
+    whole = parse([text], response_template=template)
+    rng = random.Random(data.draw(st.integers(0, 999)))
+    cuts = sorted(rng.sample(range(len(text) + 1), min(len(text), 12)))
+    assert parse([text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)])], response_template=template) == whole
+    require_well_formed(whole, text)
+
+
+class CharTokenizer:
+    """A token a character."""
+
+    def decode(self, ids: Any, *, skip_special_tokens: bool = True) -> str:
+        return "".join(map(chr, ids))
+
+
+@pytest.mark.covers("REASON-01")
+@pytest.mark.parametrize(
+    ("prompt", "text", "expected"),
+    [
+        ("<|im_start|>user\n<think>x</think><|im_end|><|im_start|>assistant\n", "Yes.", [Text("Yes.")]),
+        ("<|im_start|>assistant\n<think>\n", "Hm.</think>\nYes.", [Reasoning("Hm."), Text("Yes.")]),
+        ("<|im_start|>assistant\n<think>\nHm.\n</think>\n", "Yes.", [Text("Yes.")]),
+        ("no beginning <think>", "Yes.", [Text("Yes.")]),
+    ],
+)
+def test_the_prompt_may_hold_the_beginning_of_the_message(prompt: str, text: str, expected: list[ParseEvent]) -> None:
+    tokenizer: Any = CharTokenizer()
+    ids = list(map(ord, "x" * 500 + prompt))
+    assert parse(list(text), response_template=JSON_TEMPLATE, tokenizer=tokenizer, prompt_ids=ids) == expected
+
+
+@pytest.mark.parametrize("reads", [frozenset(), frozenset({"tools"}), frozenset({"reasoning"})])
+def test_what_is_not_asked_for_is_text(reads: frozenset[str]) -> None:
+    call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    found = parse([f"<think>Hm.</think>{call}"], response_template=JSON_TEMPLATE, reads=reads)
+    shown = "".join(event.text for event in found if isinstance(event, Text))
+    assert ("<think>Hm.</think>" in shown) == ("reasoning" not in reads)
+    assert (call in shown) == ("tools" not in reads)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"fields": {}}, "no fields"),
+        ({"start_anchor": None}, "start_anchor"),
+        ({"other": 1}, "unknown keys other"),
+        ({"fields": {"content": {"open_pattern": "("}}}, "missing"),
+        ({"fields": {"content": {}, "thinking": {}}}, "only one"),
+        ({"fields": {"content": {"content": "yaml"}}}, "yaml"),
+        ({"fields": {"content": {"transform": "a {content}"}}}, "in part"),
+    ],
+)
+def test_a_template_that_is_none_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(CheckpointError, match=said) as caught:
+        TemplateParser(ParserContext(response_template={**JSON_TEMPLATE, **change}))
+    assert caught.value.code == "CORE-M145"
+
+
+@pytest.mark.parametrize("template", TEMPLATES[:3])
+@pytest.mark.parametrize(
+    "piece", ["<", "<think>", "<tool_call>", "<|channel|>commentary to=functions.f ", '{"a": [', "x y\n"]
+)
+def test_work_is_linear(template: Any, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in characters that searches are let loose on."""
+    from core_plugin_parsers_hf.anchors import Anchor
+
+    def searched(times: int) -> int:
+        total = 0
+        original = Anchor.find
+
+        def find(self: Any, data: str, start: int, *, final: bool) -> Any:
+            nonlocal total
+            hit = original(self, data, start, final=final)
+            total += (len(data) if hit is None else hit.end) - start + 1
+            return hit
+
+        monkeypatch.setattr(Anchor, "find", find)
+        text = piece * times
+        parse([text[at : at + 24] for at in range(0, len(text), 24)], response_template=template)
+        parse([text], response_template=template)
+        monkeypatch.setattr(Anchor, "find", original)
+        return total
+
+    assert searched(4000) < 6 * searched(1000) + 1000
+
+
+def test_a_pattern_that_never_ends_is_given_up() -> None:
+    fields = {"content": {}, "thinking": {"open_pattern": r"(?:(?:a|aa)+)+!", "close": "z"}}
+    template = {"start_anchor": "s", "fields": fields}
+    text = "a" * 60 + "b"
+    assert parse([text], response_template=template) == [Text(text)]
+
+
+def test_templates_of_every_kind_are_read() -> None:
+    lines = {
+        "open": "<call>",
+        "close": "</call>",
+        "content": "kv-lines",
+        "transform": {"name": "{content.tool}", "arguments": {"city": "{content.city}"}},
+    }
+    template = {"start_anchor": "s", "fields": {"content": {"content_args": {"strip": False}}, "tool_calls": lines}}
+    found = parse(["a <call>tool: f\ncity: Paris\n</call> b"], response_template=template)
+    assert message_of(found) == {"content": "a  b", "reasoning": "", "calls": [("f", {"city": "Paris"})]}
+    each = {
+        "open": "[CALLS]",
+        "content": "json",
+        "transform": {"name": "{fn}", "arguments": "{args}"},
+        "transform_each": True,
+    }
+    text = '[CALLS][{"fn": "f", "args": {"a": 1}}, {"fn": "g", "args": {}}]'
+    found = parse(list(text), response_template={"start_anchor": "s", "fields": {"tool_calls": each}})
+    assert message_of(found)["calls"] == [("f", {"a": 1}), ("g", {})]

@@ -1,0 +1,201 @@
+"""Structured output in the engine's stages: who waits, who passes, and when masks are made."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from core.engine.compiling.pool import Compiler, CompilePool, PoolLimits
+from core.engine.grammars import Grammar
+from core.engine.loop import EngineLoop
+from core.engine.structured import StructuredParticipant
+
+VOCAB = 97
+
+
+class AnyToken:
+    """A matcher that allows everything and notes what it is asked."""
+
+    def __init__(self, log):
+        self.log, self.said = log, []
+
+    def fill(self, mask):
+        self.log.append("mask")
+        mask[:] = -1
+
+    def accept(self, token):
+        self.said.append(token)
+        return True
+
+    def rollback(self, count):
+        del self.said[-count:]
+
+    def is_complete(self):
+        return True
+
+
+class Gate:
+    """A compiler whose grammars are ready when the test says so."""
+
+    def __init__(self, log=None):
+        self.log = [] if log is None else log
+        self.open: dict[str, threading.Event] = {}
+
+    def __call__(self, kind, value):
+        assert self.open.setdefault(value, threading.Event()).wait(20)
+        gate = self
+
+        class Compiled:
+            def matcher(self):
+                return AnyToken(gate.log)
+
+        return Compiled()
+
+    def participant(self):
+        pool = CompilePool([Compiler("gate", frozenset({"choice"}), self)], PoolLimits(workers=8))
+        return StructuredParticipant(pool, VOCAB, tokenizer=lambda: None)
+
+    def ready(self, participant, harness, value):
+        self.open.setdefault(value, threading.Event()).set()
+        for job in list(participant._compiling.values()):
+            if job.grammar.value == value:
+                assert job.wait(5)
+
+
+def test_those_behind_a_request_that_waits_for_its_grammar_pass_it(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,), max_seqs=4)
+    engine.add(1, [1, 2], max_tokens=2, grammar=Grammar("choice", "slow"))
+    engine.add(2, [3, 4], max_tokens=2, grammar=Grammar("choice", "slower"))
+    engine.add(3, [5, 6], max_tokens=2)
+    for _ in range(20):
+        engine.advance()
+    assert set(engine.finished) == {3} and len(engine.scheduler.waiting) == 2
+    gate.ready(participant, engine, "slower")
+    for _ in range(20):
+        engine.advance()
+    assert set(engine.finished) == {2, 3}
+    gate.ready(participant, engine, "slow")
+    engine.run()
+    assert engine.finished == {1: "length", 2: "length", 3: "length"}
+
+
+def test_order_is_kept_among_those_that_are_ready(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,), max_seqs=1)
+    for handle in (1, 2, 3):
+        engine.add(handle, [handle], max_tokens=1, grammar=Grammar("choice", str(handle)))
+    for value in ("3", "2", "1"):
+        gate.ready(participant, engine, value)
+    engine.run()
+    assert engine.started == [1, 2, 3]
+
+
+def test_a_request_that_is_aborted_while_its_grammar_is_compiled_is_gone(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,))
+    engine.add(1, [1, 2], max_tokens=2, grammar=Grammar("choice", "slow"))
+    engine.advance()
+    engine.abort(1)
+    engine.add(2, [1, 2], max_tokens=2)
+    engine.run()
+    assert engine.finished == {2: "length"} and not len(engine.scheduler.waiting)
+    gate.ready(participant, engine, "slow")
+
+
+def test_a_row_that_is_given_on_belongs_to_no_grammar(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,), max_seqs=1)
+    engine.add(1, [1, 2], max_tokens=2, grammar=Grammar("choice", "a"))
+    gate.ready(participant, engine, "a")
+    engine.run()
+    masked = len(gate.log)
+    engine.add(2, [1, 2], max_tokens=5)
+    engine.run()
+    assert masked == 2 and len(gate.log) == masked
+
+
+class Recorder:
+    """An executor that notes what it is told, around the arithmetic one."""
+
+    def __init__(self, inner, log):
+        self._inner, self.log = inner, log
+        self.healthy, self.call = inner.healthy, inner.call
+
+    def launch(self, plan):
+        self.log.append(("launch", plan.masks_follow, plan.masks is not None))
+        pending = self._inner.launch(plan)
+
+        class Pending:
+            def result(pending_self):
+                self.log.append(("result",))
+                return pending.result()
+
+        return Pending()
+
+
+class TakesMasks(Recorder):
+    def masks(self, masks):
+        self.log.append(("masks", masks.rows.tolist(), masks.bits.shape))
+
+
+@pytest.mark.covers("GRAM-02")
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_masks_are_made_while_the_forward_pass_runs(harness, depth):
+    log: list = []
+    gate = Gate(log)
+    participant = gate.participant()
+    engine = harness(participants=(participant,), depth=depth)
+    engine.loop = EngineLoop(engine.scheduler, TakesMasks(engine.executor, log), depth)
+    engine.add(1, [1, 2], max_tokens=3, grammar=Grammar("choice", "a"))
+    gate.ready(participant, engine, "a")
+    engine.run()
+    words = -(-VOCAB // 32)
+    step = [("launch", True, False), "mask", ("masks", [0], (1, words)), ("result",)]
+    assert log == step * 3
+
+
+def test_an_executor_that_takes_no_masks_gets_them_with_the_plan(harness):
+    log: list = []
+    gate = Gate(log)
+    participant = gate.participant()
+    engine = harness(participants=(participant,))
+    engine.loop = EngineLoop(engine.scheduler, Recorder(engine.executor, log), 1)
+    engine.add(1, [1, 2], max_tokens=2, grammar=Grammar("choice", "a"))
+    gate.ready(participant, engine, "a")
+    engine.run()
+    assert log == ["mask", ("launch", False, True), ("result",)] * 2
+
+
+def test_a_matcher_that_breaks_ends_its_own_request(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,))
+    engine.add(1, [1, 2], max_tokens=4, grammar=Grammar("choice", "a"))
+    engine.add(2, [1, 2], max_tokens=4)
+    gate.ready(participant, engine, "a")
+    engine.advance()
+
+    def broken(token):
+        raise RuntimeError("a dead state")
+
+    next(iter(participant._rows.values())).accept = broken
+    engine.run()
+    assert engine.finished == {1: "error", 2: "length"}
+
+
+def test_masks_name_the_rows_that_sample(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,), budget=4, max_chunk=4)
+    engine.add(1, list(range(1, 11)), max_tokens=2, grammar=Grammar("choice", "a"))
+    gate.ready(participant, engine, "a")
+    engine.run()
+    assert gate.log == ["mask", "mask"]  # not in the steps that run the prompt's first chunks
+    assert np.array(engine.outputs[1]).shape == (2,)

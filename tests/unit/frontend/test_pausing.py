@@ -1,0 +1,129 @@
+"""A front end that holds its requests back, and lets them go again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from core import SamplingParams
+from core.api.errors import EngineError, RequestError
+from core.engine.messages import Add, Call
+
+LONG = SamplingParams(max_tokens=40)
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def texts(llm, name, **options):
+    return [output async for output in llm.generate(name, LONG, delta=True, **options)]
+
+
+def calls(engine):
+    return [(message.method, *message.args) for message in engine.core.sent if isinstance(message, Call)]
+
+
+def added(engine):
+    return sum(isinstance(message, Add) for message in engine.core.sent)
+
+
+def test_abort_ends_what_runs_and_holds_back_what_comes(online):
+    async def main():
+        llm, engine = online("x" * 500, max_model_len=1024)
+        running = asyncio.create_task(texts(llm, "a"))
+        await until(lambda: llm.request_ids)
+        await llm.pause_generation()
+        assert llm.paused and llm.request_ids == []
+        assert (await running)[-1].outputs[0].finish_reason == "abort"
+        assert calls(engine) == [("reset_prefix_cache",)]
+        waiting = asyncio.create_task(texts(llm, "b"))
+        await asyncio.sleep(0.05)
+        assert not waiting.done() and added(engine) == 1
+        await llm.resume_generation()
+        assert not llm.paused
+        assert (await waiting)[-1].finished and added(engine) == 2
+        await llm.close()
+
+    run(main)
+
+
+def test_wait_lets_requests_finish(online):
+    async def main():
+        llm, engine = online("hello world")
+        stream = await llm.submit("a", LONG, delta=True)
+        await llm.pause_generation("wait", clear_cache=False)
+        assert "".join([output.outputs[0].text async for output in stream]) == "hello world"
+        assert calls(engine) == [] and llm.paused
+        await llm.close()
+
+    run(main)
+
+
+def test_keep_stops_the_engine_itself(online):
+    async def main():
+        llm, engine = online()
+        await llm.pause_generation("keep")
+        await llm.pause_generation("keep")
+        await llm.resume_generation()
+        await llm.resume_generation()
+        assert calls(engine) == [("pause", True), ("pause", False)]
+        await llm.pause_generation("keep")
+        await llm.pause_generation("wait")
+        assert calls(engine)[2:] == [("pause", True), ("pause", False), ("reset_prefix_cache",)]
+        await llm.close()
+
+    run(main)
+
+
+def test_a_reader_that_gives_up_while_it_waits_leaves_nothing_behind(online):
+    async def main():
+        llm, engine = online()
+        await llm.pause_generation()
+        waiting = asyncio.create_task(texts(llm, "a"))
+        await asyncio.sleep(0.02)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await llm.resume_generation()
+        await asyncio.sleep(0.02)
+        assert added(engine) == 0
+        await llm.close()
+
+    run(main)
+
+
+def test_what_is_wrong_is_refused_while_paused_and_the_end_reaches_who_waits(online):
+    async def main():
+        llm, _ = online()
+        with pytest.raises(RequestError, match="mode must be one of abort, wait, keep"):
+            await llm.pause_generation("gently")
+        assert not llm.paused
+        await llm.pause_generation()
+        with pytest.raises(RequestError):
+            await llm.submit("x" * 500, LONG)
+        waiting = asyncio.create_task(texts(llm, "a"))
+        await asyncio.sleep(0.02)
+        await llm.close()
+        with pytest.raises(EngineError, match="closed"):
+            await waiting
+
+    run(main)
+
+
+def test_a_request_can_be_seen_without_being_sent(online):
+    async def main():
+        llm, engine = online()
+        prepared = await llm.prepare("hello", SamplingParams(max_tokens=None))
+        assert llm.tokenizer.decode(prepared.prompt.ids) == "hello"
+        assert prepared.params.max_tokens == llm.max_model_len - len(prepared.prompt.ids)
+        assert engine.core.sent == []
+        await llm.close()
+
+    run(main)
