@@ -66,6 +66,7 @@ bench-peers: $(VENV)/.installed-test
 docs: $(VENV)/.installed-test
 	@$(BIN)/python tools/capabilities.py
 	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python tools/vllm_flags.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -88,7 +88,7 @@ def serve(interval: float) -> None:
 
     from core.config.resolved import Options
     from core.server.app import create_app
-    from core.server.http import HttpServer
+    from core.server.http import HttpServer, relax_collector
     from core.server.listen import bind
 
     options = Options.model_validate(
@@ -101,7 +101,12 @@ def serve(interval: float) -> None:
         llm = AsyncLLM(_resolution(options), StubEngine(interval))
         listener = bind(options.server)
         port = listener.socket.getsockname()[1]
-        server = HttpServer(create_app(llm, options), lambda: print(port, flush=True))
+
+        def started() -> None:
+            relax_collector()
+            print(port, flush=True)
+
+        server = HttpServer(create_app(llm, options), started)
         await server.serve(sockets=[listener.socket])
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from core_plugin_cpu import graphs, platform
-from core_plugin_cpu.native.gemm import GEMM, Format
+from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED, Format
 from core_plugin_cpu.native.program import Program, record
 
 from core import LLM, SamplingParams
@@ -49,7 +49,7 @@ class TimedGraphs(graphs.ProgramGraphs):
 
     def capture(self, forward: Any, step: Any) -> Any:
         """Record the forward pass over the step itself."""
-        program, out = record(lambda: forward(step), step)
+        program, out = record(lambda: forward(step), step, run=False)
         timed = self.found[len(step.token_ids), step.batch.max_query_len] = Timed(program)
         return graphs.ProgramGraph(timed, out)
 
@@ -61,9 +61,9 @@ def table(program: Timed) -> list[tuple[str, int, float, float]]:
     found: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for index, entry in enumerate(program.entries):
         name, work = entry.name, 0
-        if entry is GEMM:
+        if entry in (GEMM, GEMM_GATED):
             m, n, k, kind = (program.argument(index, field) for field in ("m", "n", "k", "format"))
-            name, work = f"gemm {Format(kind).name} {n} x {k}", m * n * k
+            name, work = f"{name} {Format(kind).name} {n} x {k}", m * n * k
         elif "residual" in entry.fields:
             name += " + residual" if program.argument(index, "residual") else ""
         elif "slots" in entry.fields:
@@ -86,7 +86,6 @@ def show(program: Timed) -> None:
 def main() -> None:
     """Run the steps and print their tables."""
     from core.cli.bench.profile import show_profile, summary
-    from core.config.load import load_options
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
@@ -96,7 +95,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--quantization")
     args = parser.parse_args()
-    del load_options
     platform.ProgramGraphs = TimedGraphs
     more = {"quantization": args.quantization} if args.quantization else {}
     with LLM(args.model, dtype="bfloat16", prefix_caching=False, max_model_len=2048, kv_memory="256MiB", **more) as llm:

@@ -273,8 +273,13 @@ class Resolver:
         """Choose what takes part only when the user names it."""
         select, device = self.options.select, _spec(base.platform, PlatformSpec).device_type
 
+        keeps_nothing = base.shape.pooling is not None and base.shape.pooling.bidirectional
+
         def moves_blocks(candidate: Candidate) -> Verdict:
-            return Verdict.of(_device_reason(device, _spec(candidate, KVConnectorSpec).devices))
+            return Verdict.of(
+                _device_reason(device, _spec(candidate, KVConnectorSpec).devices),
+                "the model keeps no keys and values" if keeps_nothing else None,
+            )
 
         facts = FormatFacts.of(base.checkpoint.path) if select.tool_parser or select.reasoning_parser else FormatFacts()
         chosen = choose_parsers(self.selector, select.tool_parser, select.reasoning_parser, facts)

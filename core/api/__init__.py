@@ -73,6 +73,8 @@ if TYPE_CHECKING:
         features_of,
     )
     from core.api.parsers import (
+        CallGrammar,
+        EnforcesCalls,
         KnowsThinking,
         OutputParser,
         ParserContext,
@@ -136,7 +138,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "logits": "LogitsContext LogitsProcessor",
         "models": "Classifies features_of LayerBuilder Model ModelShape PoolingShape RopeConfig StepInputs WeightRules",
         "parsers": (
-            "KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags ToolArguments ToolEnd ToolStart"
+            "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
+            "ToolArguments ToolEnd ToolStart"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
@@ -190,6 +193,7 @@ __all__ = [
     "AttentionSpec",
     "BatchView",
     "BlockRef",
+    "CallGrammar",
     "CheckpointError",
     "CheckpointInfo",
     "CheckpointReader",
@@ -210,6 +214,7 @@ __all__ = [
     "DrafterSpec",
     "EncoderLayer",
     "Encodes",
+    "EnforcesCalls",
     "EngineClient",
     "EngineError",
     "EngineStats",

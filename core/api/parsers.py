@@ -118,31 +118,22 @@ class CallGrammar:
     Attributes:
         kind, value: A grammar, as `core.api.structured` has them.
         make: Makes the parser of such answers.
+        thinking: Where the thinking is that may come first.
     """
 
     kind: str
     value: str
     make: Callable[[ParserContext], OutputParser]
+    thinking: ThinkingTags | None = None
 
 
 class EnforcesCalls(Protocol):
-    """What the `impl` of a `ToolParserSpec` has, besides being callable, if its calls can be enforced.
+    """Optional part of a parser's factory (the object that `impl` names): lets calls be enforced by a grammar."""
 
-    Attributes:
-        thought: Texts that begin and end the thinking, which is nobody's business; None if there is none.
-    """
-
-    @property
-    def thought(self) -> tuple[str, str] | None: ...
-
-    def begins_in_thought(self, ctx: ParserContext) -> bool:
-        """Whether the answer begins inside the thinking."""
+    def forced(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
+        """Return the grammar of an answer that calls one of `tools` (OpenAI's form), or several times."""
         ...
 
-    def forced(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
-        """Return the grammar of an answer that calls one of `tools`, or several times."""
-        ...
-
-    def strict(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
-        """Return the grammar of an answer that may call, with arguments as the tools' schemas say; None: not here."""
+    def strict(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
+        """Return the grammar of an answer whose calls follow the schemas of strict tools; None where it has none."""
         ...

@@ -4,8 +4,8 @@ A backend compiles a grammar once (in a thread or a process of its own, while th
 request a matcher. The engine asks the matcher for a mask in each step of its row, and tells it every token that was
 chosen.
 
-The JSON of `json_schema`, and the value of `json_object`, which is otherwise empty, may have a key `x-whitespace`: `any`
-white space between the parts of the JSON text, which is what its absence means, `none`, or a pattern of what is allowed.
+The JSON of `json_schema`, and the value of `json_object`, which is otherwise empty, may have a key `x-whitespace`: any
+white space between the parts of the JSON text (`any`, as without the key), `none`, or a pattern of what is allowed.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from core.cli.ui.lines import Lines, history_file
 
 INTERRUPTED = 130
 _MARK = "> "
+_HINT = "\n(Ctrl-C again, Ctrl-D or /exit leaves)"
 
 
 def register(subparsers: Any) -> None:
@@ -110,21 +111,24 @@ class Session:
 
     def loop(self, lines: Lines) -> int:
         """Answer what a user types until they leave. Errors are shown; Ctrl-C twice with nothing between leaves."""
-        interrupts = 0
+        interrupts, hint = 0, ""
         while interrupts < 2:
             try:
+                if hint:
+                    self.say(hint)
+                hint = ""
                 message = lines.read()
                 interrupts = 0
                 self.take(message)
                 interrupts = int(self.stopped)
             except KeyboardInterrupt:
                 interrupts += 1
-                self.say("" if interrupts > 1 else "\n(Ctrl-C again, Ctrl-D or /exit leaves)")
+                hint = _HINT
             except EOFError:
                 break
             except CoreError as error:
-                interrupts = 0
                 print(f"core: {error}", file=sys.stderr)
+        self.say("")
         return 0
 
     def take(self, message: str) -> None:

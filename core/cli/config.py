@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError
 from core.cli.help import explain, find_option
+from core.config.compat import by_name, describe
 from core.config.fields import OptionField, option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
@@ -36,6 +37,7 @@ def register(subparsers: Any) -> None:
     )
     # A flag may be given as it is typed elsewhere, dashes included.
     explaining.spellings.update({f"--{name}": name for field in option_fields() for name in field.names})
+    explaining.spellings.update({flag: flag.removeprefix("--") for flag in by_name()})
     explaining.add_argument("name", metavar="NAME", help="A flag, an environment variable or a dotted path.")
     _add_resolved(explaining)
     explaining.set_defaults(run=run_explain)
@@ -121,6 +123,10 @@ def _source(loaded: LoadedOptions, field: OptionField) -> str:
 
 def run_explain(args: argparse.Namespace) -> int:
     """Print what one option means, every way to set it, and its value with its source."""
+    foreign = describe(args.name) if find_option(args.name) is None else None
+    if foreign is not None:
+        print("\n".join(foreign))
+        return 0
     field = _find(args.name)
     print("\n".join(explain(field)))
     ((_, value, source),) = [row for row in _rows(args) if row[0] == field.path]

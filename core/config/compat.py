@@ -109,6 +109,21 @@ def key_settings(key: str, value: Any) -> Iterator[tuple[str, Any]] | None:
     return _pairs(judge(typed, text))
 
 
+def describe(name: str) -> list[str] | None:
+    """Return lines that say what a flag of vLLM's means here; None if the name is no such flag."""
+    rows = by_name()
+    row = rows.get(name) or rows.get("--" + name.removeprefix("--").replace("_", "-"))
+    if row is None:
+        return None
+    mapped = [f"{value}: {' '.join(words).replace('{}', 'X')}" for value, words in row.words.items()]
+    accepted = "; ".join(["any" if value == ANY else value for value in row.fine] + mapped)
+    return [
+        f"{', '.join(row.names)}: a flag of vLLM that is no option here",
+        f"  accepted     {accepted or 'no value'}",
+        *([f"  otherwise    {row.why}"] if row.why else []),
+    ]
+
+
 def spelled(path: str, value: Any) -> Any:
     """Return a value of an option as core writes it: vLLM has further names for some, and numbers with units."""
     if not isinstance(value, str):

@@ -81,7 +81,7 @@ def structured_output(fields: Mapping[str, Any], *, param: str = "structured_out
     Raises:
         RequestError: The fields cannot be used together, or one has a wrong value.
     """
-    unknown = sorted(set(fields) - set(_KINDS) - set(_STYLES) - set(_IGNORED))
+    unknown = sorted(set(fields) - set(_KINDS) - set(_STYLES))
     if unknown:
         raise RequestError(f"{param} has no field '{unknown[0]:.40}'; it has {', '.join(_KINDS)}", param=param)
     asked = [name for name in _KINDS if fields.get(name) not in (None, False)]
@@ -162,7 +162,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any, str], str]]] = {
     "structural_tag": ("structural_tag", _structural_tag),
 }
 _STYLES = ("disable_any_whitespace", "whitespace_pattern", "disable_additional_properties")
-_IGNORED = ("disable_fallback",)
 
 
 def _styled(grammar: Grammar, styles: Mapping[str, Any], param: str) -> Grammar:

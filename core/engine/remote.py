@@ -98,6 +98,12 @@ class ProcessEngine:
             raise _rebuild(message)
         return message
 
+    def connected(self) -> bool:
+        """Whether messages can be sent: until then nobody listens. Raises `EngineError` once the process is gone."""
+        if self._process.poll() is not None:
+            raise self._gone()
+        return bool(self._inbox.poll(0, zmq.POLLOUT))
+
     def _gone(self) -> EngineError:
         status = self._process.poll()
         how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
@@ -207,6 +213,9 @@ async def start_process(
             while not isinstance(message := await engine.receive(), Ready):
                 if isinstance(message, Progress) and on_progress is not None:
                     on_progress(message)
+            # The engine's two sockets connect on their own: the one that listens may be the later.
+            while not engine.connected():
+                await asyncio.sleep(0.002)
     except TimeoutError:
         await engine.close()
         seconds = config.options.runtime.start_timeout

@@ -44,7 +44,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         ignore_eos: Go on after end-of-sequence.
         seed: Makes the row reproducible whatever else is in the batch.
         logprobs: Return the sampled token's log-probability and this many alternatives; None returns nothing.
-        prompt_logprobs: The same for the prompt's tokens.
+        logprob_token_ids: Return the log-probabilities of these tokens too, whatever is likely.
+        prompt_logprobs: Like `logprobs`, for the prompt's tokens.
         skip_special_tokens: Leave special tokens out of the text.
         detokenize: False returns token ids only.
         extra_args: Arguments for plugins (logits processors), by name; plain data.
@@ -75,6 +76,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     ignore_eos: bool = False
     seed: int | None = None
     logprobs: int | None = None
+    logprob_token_ids: list[int] | None = None
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
     detokenize: bool = True
@@ -86,6 +88,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             msgspec.structs.force_setattr(self, "stop", [self.stop])
         if isinstance(self.grammar, Mapping):
             msgspec.structs.force_setattr(self, "grammar", structured_output(self.grammar, param="grammar"))
+        if self.logprob_token_ids and self.logprobs is None:
+            msgspec.structs.force_setattr(self, "logprobs", 0)
         self._check_numbers()
         self._check_lists()
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -123,8 +127,9 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             ("stop_token_ids", MAX_TOKEN_LIST),
             ("bad_words", MAX_BAD_WORDS),
             ("bad_token_ids", MAX_TOKEN_LIST),
+            ("logprob_token_ids", MAX_LOGPROBS),
         ):
-            if len(getattr(self, name)) > limit:
+            if len(getattr(self, name) or ()) > limit:
                 raise RequestError(f"{name} has {len(getattr(self, name))} entries; at most {limit}", param=name)
         for text in self.stop:
             if not isinstance(text, str) or not 0 < len(text) <= MAX_STOP_CHARS:

@@ -147,6 +147,11 @@ class AsyncLLM(Pausing):
         return self.model.tokenizer
 
     @property
+    def grammars(self) -> frozenset[str]:
+        """Kinds of grammar that the engine knows."""
+        return self.model.plugins.grammars
+
+    @property
     def model_name(self) -> str:
         """Name the model is served under."""
         return self.model.name
@@ -231,6 +236,7 @@ class AsyncLLM(Pausing):
         else:
             chosen = params or self.default_params
             asked = GenerationRequest(prompt=prompt, params=chosen, priority=priority, cache_salt=cache_salt)
+        asked.check_call()
         request_id = asked.request_id if request_id is None else request_id
         prepared, priority = self.model.admit(await self._prepare(asked), asked.priority)
         await self._gate.passed()
@@ -328,7 +334,7 @@ class AsyncLLM(Pausing):
         """Return the token ids of a conversation.
 
         Args:
-            kwargs: `tools`, `add_generation_prompt`, `continue_final_message`, `documents`, and the template's own.
+            kwargs: As for `FrontModel.chat_ids`.
 
         Raises:
             RequestError: The model has no template, the template refuses the messages, or they are too long.

@@ -2,66 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
+from core.frontend.prompts import Given, split_prompt
+from core.frontend.prompts import PromptInput as PromptInput
+from core.frontend.prompts import Truncation as Truncation
+from core.frontend.prompts import as_list as as_list
 
-PromptInput = str | Sequence[int] | Mapping[str, Any]
-"""A text, token ids, `{"prompt": text}` or `{"prompt_token_ids": ids}` (then `prompt` may give the text to report).
-
-`{"prompt": text, "add_special_tokens": False}` leaves out what the tokenizer puts around a text, and `"truncation"`
-(a `Truncation`) cuts a prompt that is too long.
-"""
-
-_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "add_special_tokens", "truncation"})
-_FOREIGN_KEYS = {
-    "prompt_embeds": "embeddings as a prompt are not accepted",
-    "encoder_prompt": "this model has a decoder only; give the text as 'prompt'",
-    "decoder_prompt": "this model has a decoder only; give the text as 'prompt'",
-    "multi_modal_data": "this model reads text only",
-}
 _CUT_MARGIN = 64
-"""Tokens' worth of text that is kept beyond a cut, so that the cut changes no token that stays."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truncation:
-    """Cut a prompt that is too long instead of refusing it.
-
-    Attributes:
-        tokens: Most prompt tokens; -1 is as many as leave room for the output.
-        side: Which end is cut off.
-
-    Raises:
-        RequestError: `tokens` is no such number.
-    """
-
-    tokens: int
-    side: Literal["left", "right"] = "left"
-
-    def __post_init__(self) -> None:
-        if type(self.tokens) is not int or (self.tokens < 1 and self.tokens != -1):
-            raise RequestError(
-                f"truncate_prompt_tokens must be at least 1, or -1, got {self.tokens!r}", param="truncate_prompt_tokens"
-            )
-        if self.side not in ("left", "right"):
-            raise RequestError(f"truncation_side must be left or right, got {self.side!r}", param="truncation_side")
-
-
-def truncating(prompt: PromptInput, truncation: Truncation | None) -> PromptInput:
-    """Return a prompt of any form with what may be cut off it."""
-    if truncation is None:
-        return prompt
-    given: Mapping[str, Any]
-    if isinstance(prompt, Mapping):
-        given = prompt
-    else:
-        given = {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": prompt}
-    return {"add_special_tokens": True, **given, "truncation": truncation}
+"""Tokens' worth of text that is kept beyond a cut, so that the tokens that stay are those of the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +77,7 @@ class InputProcessor:
         Args:
             max_tokens: Room for the output that `Truncation(tokens=-1)` leaves.
         """
-        split = [_split(prompt) for prompt in prompts]
+        split = [split_prompt(prompt) for prompt in prompts]
         tokenized = {special: iter(self._tokenized(split, special)) for special in (True, False)}
         found = []
         for one in split:
@@ -132,10 +86,10 @@ class InputProcessor:
                 ids = self.truncated(ids, one.truncation, max_tokens)
             self.check_length(len(ids), "prompt")
             self.check_ids(ids, "prompt")
-            found.append(Prompt(one.text, ids))
+            found.append(Prompt(one.text if one.truncation is None else None, ids))
         return found
 
-    def _tokenized(self, split: Sequence[_Given], special: bool) -> list[list[int]]:
+    def _tokenized(self, split: Sequence[Given], special: bool) -> list[list[int]]:
         texts: list[str] = []
         for one in split:
             if one.ids is None and one.text is not None and one.special is special:
@@ -270,6 +224,7 @@ class InputProcessor:
         self.check_ids(params.stop_token_ids, "stop_token_ids")
         self.check_ids(params.allowed_token_ids or (), "allowed_token_ids")
         self.check_ids(list(params.logit_bias or ()), "logit_bias")
+        self.check_ids(params.logprob_token_ids or (), "logprob_token_ids")
         for ids in params.bad_token_ids:
             if not ids:
                 raise RequestError("bad_token_ids must not hold an empty sequence", param="bad_token_ids")
@@ -284,57 +239,6 @@ class InputProcessor:
                 raise RequestError(
                     f"{param}: token id {token} is out of the vocabulary (0 to {self.vocab_size - 1})", param=param
                 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A prompt taken apart: a text or ids, whether a text gets special tokens, and what may be cut off."""
-
-    text: str | None
-    ids: Sequence[Any] | None
-    special: bool = True
-    truncation: Truncation | None = None
-
-
-def as_list(prompts: Any) -> list[PromptInput]:
-    """Return one prompt or many as a list; a list of integers is one prompt. Raises `RequestError`."""
-    if isinstance(prompts, (str, Mapping)):
-        return [prompts]
-    if not isinstance(prompts, Sequence):
-        raise RequestError(f"prompts must be a text or a list, got {type(prompts).__name__}", param="prompt")
-    one = bool(prompts) and isinstance(prompts[0], int)
-    return [prompts] if one else list(prompts)
-
-
-def _split(prompt: Any) -> _Given:
-    """Return the parts of any form of prompt."""
-    if isinstance(prompt, Mapping):
-        given = _from_object(prompt)
-    elif isinstance(prompt, str):
-        given = _Given(prompt, None)
-    else:
-        given = _Given(None, prompt)
-    if given.text is not None and not isinstance(given.text, str):
-        raise RequestError(f"prompt must be a text, got {type(given.text).__name__}", param="prompt")
-    if (given.text is None or given.ids is not None) and not isinstance(given.ids, (list, tuple)):
-        got = type(given.ids).__name__
-        raise RequestError(f"prompt must be a text or a list of token ids, got {got}", param="prompt")
-    return given
-
-
-def _from_object(prompt: Mapping[str, Any]) -> _Given:
-    for name, why in _FOREIGN_KEYS.items():
-        if prompt.get(name) is not None:
-            raise RequestError(f"{name}: {why}", param="prompt")
-    text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
-    unknown = sorted(map(str, set(prompt) - _PROMPT_KEYS - set(_FOREIGN_KEYS)))
-    if unknown or (text is None and ids is None):
-        got = f", not {', '.join(unknown)}" if unknown else ""
-        raise RequestError(f"a prompt object has 'prompt' or 'prompt_token_ids'{got}", param="prompt")
-    truncation = prompt.get("truncation")
-    if not isinstance(truncation, Truncation | None):
-        raise RequestError("truncation must be a Truncation", param="prompt")
-    return _Given(text, ids, prompt.get("add_special_tokens") is not False, truncation)
 
 
 def _too_long(limit: int, said: str, param: str, remedy: str) -> RequestError:

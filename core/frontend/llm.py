@@ -22,6 +22,7 @@ from core.frontend.outputs import OutputProcessor
 from core.frontend.pooling import PoolingModel, Work
 from core.frontend.pooling_calls import PoolingCalls, run_pooling
 from core.frontend.pooling_requests import PoolingRequests
+from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 
@@ -130,14 +131,17 @@ class LLM(PoolingCalls):
         """Answer one conversation or many.
 
         Args:
-            template: Fields of `Conversation` (`tools`, `continue_final_message`, ...), `chat_template`, and variables
-                of the template.
+            template: Fields of `Conversation` (`tools`, `tool_choice`, `continue_final_message`, ...),
+                `chat_template`, `chat_template_kwargs`, and variables of the template.
         """
         self.model.check_generates()
         single = not messages or isinstance(messages[0], Mapping)
         conversations = [cast(Conversation, messages)] if single else cast("Sequence[Conversation]", messages)
-        prompts = [self.model.chat_prompt(conversation_of(one, template)) for one in conversations]
-        return self.generate(prompts, sampling_params, use_tqdm=use_tqdm)
+        chats = [conversation_of(one, template) for one in conversations]
+        params = _spread("sampling_params", sampling_params, self.default_params, len(chats))
+        for chat, one in zip(chats, params, strict=True):
+            GenerationRequest(prompt=chat, params=one).check_call()
+        return self.generate([self.model.chat_prompt(chat) for chat in chats], params, use_tqdm=use_tqdm)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""

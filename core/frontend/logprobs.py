@@ -18,11 +18,16 @@ class LogprobReader:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._text: Callable[[int], str] = lru_cache(_CACHED_TOKENS)(tokenizer.token)
 
-    def read(self, position: Logprobs, *, texts: bool) -> dict[int, Logprob]:
-        """Return token id -> log-probability, the chosen token first, then the best alternatives."""
+    def read(self, position: Logprobs, *, texts: bool, best: int | None = None) -> dict[int, Logprob]:
+        """Return token id -> log-probability: the chosen token, the best alternatives, then those that were asked for.
+
+        Args:
+            best: How many are best alternatives; the rank of what follows is not known. None: all are.
+        """
         chosen = position.ids[0]
         found = {chosen: Logprob(position.values[0], position.rank, self._text(chosen) if texts else None)}
         for rank, (token, value) in enumerate(zip(position.ids[1:], position.values[1:]), start=1):
-            if token != chosen:
-                found[token] = Logprob(value, rank, self._text(token) if texts else None)
+            if token not in found:
+                known = best is None or rank <= best
+                found[token] = Logprob(value, rank if known else None, self._text(token) if texts else None)
         return found

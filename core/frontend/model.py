@@ -14,15 +14,19 @@ from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
 from core.engine.sampling import SamplingParams
 from core.frontend.conversation import Conversation, check_template_args
-from core.frontend.inputs import InputProcessor, Prepared, PromptInput, Truncation, truncating
+from core.frontend.inputs import InputProcessor, Prepared
 from core.frontend.plugged import FrontPlugins
 from core.frontend.pooling import PoolingModel, does_not_generate, does_not_pool
 from core.frontend.pooling_inputs import PoolingPrompt
+from core.frontend.prompts import PromptInput, Truncation, truncating
 from core.frontend.request import GenerationRequest, spelling
 from core.tokenizer.chat_template import ChatTemplate, ContentFormat
 
 _NO_PARAMS = SamplingParams(max_tokens=1)
 """What a plugin is shown of a request that samples nothing."""
+
+MAX_REQUEST_TEMPLATE = 2**16
+"""Characters of a template that a request may bring: to compile one takes its time."""
 
 _DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
@@ -190,6 +194,9 @@ class FrontModel:
         return ids[1:] if doubled else ids
 
     def _compiled(self, source: str) -> ChatTemplate:
+        if len(source) > MAX_REQUEST_TEMPLATE:
+            said = f"chat_template has {len(source)} characters; at most {MAX_REQUEST_TEMPLATE}"
+            raise RequestError(said, param="chat_template")
         try:
             return self._make_template(source, "auto")
         except CheckpointError as error:

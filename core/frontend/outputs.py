@@ -13,12 +13,13 @@ import numpy as np
 
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
-from core.engine.messages import Add, Finished, Outputs
+from core.engine.messages import Add, Finished, Logprobs, Outputs
 from core.engine.sampling import SamplingParams
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
 from core.frontend.requests import RequestState, SequenceState
+from core.frontend.results import Logprob
 from core.frontend.stops import StopScanner, StopTexts
 
 logger = logging.getLogger(__name__)
@@ -175,9 +176,13 @@ class OutputProcessor:
     def _push(self, sequence: SequenceState, outputs: Outputs, position: int, token: int, end: Finished | None) -> None:
         scores = outputs.logprobs.get(position)
         params = sequence.params
-        logprobs = None if scores is None else self._reader.read(scores, texts=params.detokenize)
+        logprobs = None if scores is None else self._read(scores, params)
         by_token = end is not None and end.reason == "stop"
         sequence.push(token, logprobs, silent=by_token and not params.include_stop_str_in_output)
+
+    def _read(self, scores: Logprobs, params: SamplingParams) -> dict[int, Logprob]:
+        best = params.logprobs if params.logprob_token_ids else None
+        return self._reader.read(scores, texts=params.detokenize, best=best)
 
     def _finish(self, end: Finished, done: Processed) -> None:
         if end.handle in self._live:

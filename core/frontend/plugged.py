@@ -37,6 +37,11 @@ class FrontPlugins:
         backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active else []
         self._grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
 
+    @property
+    def grammars(self) -> frozenset[str]:
+        """Kinds of grammar that a backend compiles."""
+        return self._grammars
+
     def check(self, params: SamplingParams) -> None:
         """Refuse arguments that no plugin reads or that one cannot use. Raises `RequestError`."""
         if params.extra_args:

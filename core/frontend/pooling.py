@@ -63,14 +63,16 @@ class PoolingModel:
 
     Args:
         name: Name the model is served under.
-        size: Length of its hidden states.
+        hidden_size: Length of its hidden states.
 
     Attributes:
         tasks: What it can be asked for.
+        size: Numbers of a vector.
     """
 
-    def __init__(self, name: str, shape: PoolingShape, inputs: InputProcessor, size: int) -> None:
-        self.name, self.shape, self._size = name, shape, size
+    def __init__(self, name: str, shape: PoolingShape, inputs: InputProcessor, hidden_size: int) -> None:
+        self.name, self.shape = name, shape
+        self.size = len(shape.labels) if shape.task == "classify" else hidden_size
         self._inputs = PoolingInputs(inputs)
         self.tasks = _tasks(shape)
 
@@ -178,12 +180,12 @@ class PoolingModel:
 
     def _check_dimensions(self, params: PoolingParams) -> None:
         asked, shape = params.dimensions, self.shape
-        if asked is None or (shape.task == "embed" and asked == self._size):
+        if asked is None or (shape.task == "embed" and asked == self.size):
             return
         allowed = shape.any_dimensions or asked in shape.dimensions
-        if shape.task != "embed" or not allowed or asked > self._size:
+        if shape.task != "embed" or not allowed or asked > self.size:
             only = f"one of {', '.join(map(str, shape.dimensions))}" if shape.dimensions else "none"
-            only = f"at most {self._size}" if shape.any_dimensions else only
+            only = f"at most {self.size}" if shape.any_dimensions else only
             text = f"dimensions {asked}: model '{self.name}' was not made to be cut to it; allowed: {only}"
             raise RequestError(text, param="dimensions")
 

@@ -11,7 +11,7 @@ from typing import Any
 from core.api.errors import RequestError
 from core.engine.sampling import SamplingParams
 from core.frontend.conversation import Conversation
-from core.frontend.inputs import PromptInput, Truncation
+from core.frontend.prompts import PromptInput, Truncation
 
 MAX_SALT = 256
 MAX_REQUEST_ID = 128
@@ -54,10 +54,9 @@ class GenerationRequest:
             if self.request_id is not None and not _is_id(self.request_id):
                 said = f"request_id must have 1 to {MAX_REQUEST_ID} printable ASCII characters without blanks"
                 raise RequestError(said, param="request_id")
-            self._check_call()
 
-    def _check_call(self) -> None:
-        """A call can be demanded only of a grammar."""
+    def check_call(self) -> None:
+        """Refuse a conversation that demands a call without a grammar that enforces it. Raises `RequestError`."""
         chat = self.conversation
         forced = chat is not None and chat.tool_choice.mode in ("required", "function")
         if forced and self.params.grammar is None:

@@ -13,21 +13,21 @@ def choose_backends(selector: Selector, ask: str | None) -> list[Candidate]:
     """Return the backends in the order they are tried.
 
     Args:
-        ask: Names separated by commas, all of which take part; `none`; None or `auto` for all that are installed.
+        ask: Names separated by commas, of which all that can serve take part; `none`; None or `auto` for every one that
+            is installed and can serve.
 
     Raises:
-        PluginError: One that was named cannot be had.
+        PluginError: None of those that were named can be had.
     """
     if ask == NONE:
         return []
-    if ask not in (None, "", "auto"):
-        return [selector.choose(STRUCTURED_OUTPUT, name) for name in dict.fromkeys(names_in(ask))]
-    ranking = selector.assess(STRUCTURED_OUTPUT).ranking()
-    if not ranking:
+    contest, named = selector.assess(STRUCTURED_OUTPUT), ask not in (None, "", "auto")
+    if not named and not contest.ranking():
         return []
-    first = selector.choose(STRUCTURED_OUTPUT)
-    others = [one for one in ranking if one.entry.name != first.entry.name]
+    first = selector.choose(STRUCTURED_OUTPUT, ask)
+    ranked = contest.asked(names_in(str(ask))) if named else contest.ranking()
+    others = {one.entry: one for one in ranked if one.entry != first.entry}
     if others:
-        names = ", ".join(one.entry.name for one in others)
+        names = ", ".join(one.entry.name for one in others.values())
         selector.reports[-1].notes.append(f"grammars that it cannot compile are left to {names}")
-    return [first, *others]
+    return [first, *others.values()]

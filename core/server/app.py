@@ -38,6 +38,22 @@ from core.server.state import ServerState
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+JSON = "application/json"
+STREAMED = frozenset({("GET", "/v1/responses/{response_id}"), ("GET", "/v1/stream/{name}")})
+"""Routes without a body that answer with events when they are asked for them."""
+
+
+class Api(FastAPI):
+    """The application; the schemas of bodies are made when somebody asks, as they take longer than all else here."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the schema, made once."""
+        for extra, body in self.state.bodies:
+            content = {JSON: {"schema": inline_refs(body.model_json_schema())}}
+            extra["requestBody"] = {"required": True, "content": content}
+        self.state.bodies.clear()
+        return super().openapi()
+
 
 def create_app(
     llm: ServedLLM,
@@ -60,8 +76,8 @@ def create_app(
     """
     state = ServerState(llm, options, Metrics(llm), parser, defaults or {}, reports)
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
-    app = FastAPI(title="core", version=__version__, docs_url=None, redoc_url=None)
-    app.state.core = state
+    app = Api(title="core", version=__version__, docs_url=None, redoc_url=None)
+    app.state.core, app.state.bodies = state, []
     _add_routes(app, state)
     _add_resume(app, state)
     for route in plugged:
@@ -128,11 +144,23 @@ def _add_resume(app: FastAPI, state: ServerState) -> None:
 
 def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint, body: type[BaseModel] | None = None) -> None:
     """Add a route that reads its own body (bounded, strict); the schema is told to clients all the same."""
-    extra = None
+    extra: dict[str, Any] = {"responses": _responses(method, path, body)}
     if body is not None:
-        content = {"application/json": {"schema": inline_refs(body.model_json_schema())}}
-        extra = {"requestBody": {"required": True, "content": content}}
+        app.state.bodies.append((extra, body))
     app.add_api_route(path, endpoint, methods=[method], openapi_extra=extra, response_class=Response)
+
+
+def _responses(method: str, path: str, body: type[BaseModel] | None) -> dict[str, Any]:
+    """Say which content types a route answers with; errors are JSON."""
+    types = ["text/plain"] if path == "/metrics" else [JSON]
+    if (body is not None and "stream" in body.model_fields) or (method, path) in STREAMED:
+        types.append("text/event-stream")
+    if body is not None and "encoding_format" in body.model_fields:
+        types.append("application/octet-stream")
+    return {
+        "200": {"description": "The answer.", "content": {kind: {} for kind in types}},
+        "default": {"description": "An error.", "content": {JSON: {}}},
+    }
 
 
 def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:

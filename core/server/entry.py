@@ -11,15 +11,17 @@ from core.api.errors import RequestError
 from core.api.parsers import ParserContext
 from core.engine.sampling import SamplingParams
 from core.frontend.conversation import Conversation
-from core.frontend.inputs import truncating
+from core.frontend.prompts import truncating
 from core.frontend.request import GenerationRequest, renamed, spelling
 from core.server.errors import ApiError
+from core.server.forcing import enforced
 from core.server.interface import Prompt
 from core.server.openai.generation import Generation
+from core.server.parsing import AnswerParser
 from core.server.reader import AnswerReader
 from core.server.state import ServerState
 from core.server.thinking import after_thinking
-from core.tokenizer.sandbox import RenderTimeoutError, time_limit
+from core.tokenizer.meter import RenderTimeoutError, time_limit
 
 MAX_SEQUENCES = 4096
 _THREAD_CHARS = 50_000
@@ -33,16 +35,17 @@ class OpenChat:
     Attributes:
         context: What parsers are made with.
         calls: Whether the answer may hold tool calls.
+        parser: Reads the answer; None passes its text on as it is.
     """
 
     generation: Generation
     context: ParserContext = field(default_factory=ParserContext)
     calls: bool = False
+    parser: AnswerParser | None = None
 
     def reader(self) -> AnswerReader:
         """Return what turns one sequence's outputs into parse events; one reader per sequence."""
-        parser = self.generation.state.parser
-        return AnswerReader(parser.make(self.context) if parser else None, calls=self.calls)
+        return AnswerReader(self.parser.make(self.context) if self.parser else None, calls=self.calls)
 
 
 async def open_chat(state: ServerState, request: GenerationRequest, name: str, *, interval: int = 1) -> OpenChat:
@@ -54,7 +57,8 @@ async def open_chat(state: ServerState, request: GenerationRequest, name: str, *
 
     Raises:
         ApiError: 503, the server takes no more requests.
-        RequestError: The template refuses the conversation, or it is too long.
+        RequestError: The template refuses the conversation, it is too long, or a call that it demands cannot be
+            enforced.
     """
     chat = request.conversation
     if chat is None:
@@ -62,9 +66,11 @@ async def open_chat(state: ServerState, request: GenerationRequest, name: str, *
     state.admit(request.params.n)
     ids = await render(state, request)
     context = _context(state, chat, ids)
-    request = replace(request, params=after_thinking(request.params, state.parser, context))
+    with spelling(request.names):
+        params, parser = enforced(chat, request.params, state.parser, context, grammars=_grammars(state))
+    request = replace(request, params=after_thinking(params, state.parser, context))
     generation = _generation(state, [{"prompt_token_ids": ids}], [request], name, interval)
-    return OpenChat(generation, context, calls=bool(chat.offered))
+    return OpenChat(generation, context, bool(chat.offered), parser)
 
 
 async def open_generation(
@@ -158,6 +164,12 @@ def _unskipped(state: ServerState, params: SamplingParams) -> SamplingParams:
     if state.parser is None or not state.parser.special_tokens:
         return params
     return params.replace(skip_special_tokens=False)
+
+
+def _grammars(state: ServerState) -> frozenset[str] | None:
+    """Return the kinds of grammar that the engine knows; None when the front end does not say."""
+    found: frozenset[str] | None = getattr(state.llm, "grammars", None)  # beyond the protocol
+    return found
 
 
 def _context(state: ServerState, chat: Conversation, ids: list[int]) -> ParserContext:

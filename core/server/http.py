@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 from collections.abc import Callable, Generator
 
@@ -14,6 +15,16 @@ from core.server.limits import LimitedHttpProtocol
 KEEP_ALIVE_SECONDS = 30
 GRACE_SECONDS = 2
 BACKLOG = 2048
+COLLECT_AFTER = (5_000, 20, 20)
+
+
+def relax_collector() -> None:
+    """Have this process's garbage collector pass over what was made until now, and look less often at the rest.
+
+    Streams make many objects that are gone a moment later: walking them took a tenth of the time of a chunk.
+    """
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 class HttpServer(uvicorn.Server):

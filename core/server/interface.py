@@ -71,7 +71,9 @@ class ServedLLM(Protocol):
         """Return the prompt's token ids.
 
         Args:
-            kwargs: `tools`, `add_generation_prompt`, `continue_final_message`, `documents`, and the template's own.
+            kwargs: `tools`, `documents`, `add_generation_prompt`, `continue_final_message`, `add_special_tokens`,
+                `chat_template` (a source instead of the model's own), `truncation` (a `Truncation` and the room for
+                the output), and variables of the template.
 
         Raises:
             RequestError: The template refuses the messages, or they are too long.

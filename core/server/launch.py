@@ -19,7 +19,7 @@ from core.config.resolved import Options
 from core.frontend.request import model_defaults
 from core.phases import phase, report
 from core.server.app import create_app
-from core.server.http import HttpServer
+from core.server.http import HttpServer, relax_collector
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
 from core.server.parsing import answer_parser
@@ -165,12 +165,16 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
 
 async def _serve(options: Options, listener: Listener, started: Started) -> int:
     from core.cli.ui import print_facts, print_ready, print_timeline
+    from core.server.pooling.run import example_of
 
     def ready() -> None:
+        relax_collector()
         report("listen", time.perf_counter() - began)
         print_facts(started.facts)
         print_timeline(started.timeline)
-        print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None)
+        example = example_of(started.app.state.core)
+        more = {} if example is None else {"example": example}
+        print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None, **more)
 
     began = time.perf_counter()
     server = HttpServer(started.app, ready)

@@ -15,6 +15,8 @@ from dataclasses import replace
 from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning, Text, ToolArguments, ToolStart
 from core.api.tokenizer import Tokenizer, TokenStream
 
+Factory = Callable[[ParserContext], OutputParser]
+
 MARK = "\ufdd0"
 """A noncharacter: Unicode keeps it for use inside programs."""
 
@@ -115,21 +117,24 @@ class Marked:
         return self._special.pattern.sub("", text).replace(MARK, "")
 
 
-class MarkedFactory:
-    """Makes `Marked` parsers for requests whose tokenizer is known, and plain ones for others."""
+class Marking:
+    """Wraps parsers of requests whose tokenizer is known in `Marked`. One for a server: it has one tokenizer."""
 
-    def __init__(self, make: Callable[[ParserContext], OutputParser]) -> None:
-        self._make = make
+    def __init__(self) -> None:
         self._special: SpecialTexts | None = None
 
-    def __call__(self, ctx: ParserContext) -> OutputParser:
-        """Return the parser of one message."""
-        parser = self._make(ctx)
-        if ctx.tokenizer is None:
-            return parser
-        if self._special is None:
-            self._special = SpecialTexts(ctx.tokenizer)
-        return Marked(parser, self._special, ctx.tokenizer.stream(ctx.prompt_ids, skip_special_tokens=False))
+    def around(self, make: Factory) -> Factory:
+        """Return what makes the same parsers, for which only special tokens read like special tokens."""
+
+        def made(ctx: ParserContext) -> OutputParser:
+            parser = make(ctx)
+            if ctx.tokenizer is None:
+                return parser
+            if self._special is None:
+                self._special = SpecialTexts(ctx.tokenizer)
+            return Marked(parser, self._special, ctx.tokenizer.stream(ctx.prompt_ids, skip_special_tokens=False))
+
+        return made
 
 
 def _marked(found: re.Match[str]) -> str:

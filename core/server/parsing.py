@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.api.descriptors import ToolParserSpec
-from core.api.parsers import OutputParser, ParseEvent, ParserContext, Text, ThinkingTags
+from core.api.parsers import CallGrammar, OutputParser, ParseEvent, ParserContext, Text, ThinkingTags
 from core.api.tokenizer import Tokenizer
-from core.server.marked import MarkedFactory
+from core.server.marked import Factory, Marking
 
 TOOLS, REASONING = "tools", "reasoning"
 
-Factory = Callable[[ParserContext], OutputParser]
-
 DEFAULT_CALL_ID = ToolParserSpec.call_id
+
+THINKING_SWITCHES = ("enable_thinking", "thinking")
+"""Template variables that switch the thinking off, which parsers look at too."""
 
 _THINK = "<think>"
 _TAIL_TOKENS = 8
@@ -31,12 +32,14 @@ class AnswerParser:
         special_tokens: The special tokens must stay in the text, because tags are among them.
         call_id: How ids of calls are written; see `ToolParserSpec.call_id`.
         thinking: Says where the thinking of an answer is; None when nobody knows.
+        rules: What can be enforced of calls; None: nothing.
     """
 
     make: Factory
     special_tokens: bool = False
     call_id: str = DEFAULT_CALL_ID
     thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
+    rules: CallRules | None = None
 
     def id_of(self, name: str, number: int) -> str:
         """Return the id of a call, the `number`-th of the conversation, counted from 0."""
@@ -66,6 +69,34 @@ class AnswerParser:
             response_template=getattr(tokenizer, "response_template", None),  # tokenizers of plugins may know of none
             prompt_ids=prompt_ids,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CallRules:
+    """What the tool parser can enforce.
+
+    Attributes:
+        parser: The tool parser.
+        whole: Puts what else reads the answers around a tool parser.
+        thinking: Knows where the thinking is, if another parser reads it.
+    """
+
+    parser: Any
+    whole: Callable[[Factory], Factory]
+    thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
+
+    def forced(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
+        """Return the grammar of an answer that calls; see `EnforcesCalls`."""
+        return self._whole(self.parser.forced(ctx, tools, many=many), ctx)
+
+    def strict(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
+        """Return the grammar of an answer whose calls follow their schemas; None where that cannot be said."""
+        found = self.parser.strict(ctx, tools, many=many)
+        return None if found is None else self._whole(found, ctx)
+
+    def _whole(self, found: CallGrammar, ctx: ParserContext) -> CallGrammar:
+        thinking = self.thinking(ctx) if self.thinking else found.thinking
+        return replace(found, make=self.whole(found.make), thinking=thinking)
 
 
 class Staged:
@@ -99,11 +130,18 @@ def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser:
     if not chosen:
         return None
     special = any(spec.special_tokens for spec, _ in chosen)
-    make = _staged(chosen[0][1], chosen[1][1]) if len(chosen) == 2 else chosen[0][1]
-    if len(chosen) == 1 and not tool_parser:
-        make = _reading(make, REASONING)
-    knows = getattr(chosen[-1][1], "thinking", None)  # an optional part: see `core.api.KnowsThinking`
-    return AnswerParser(MarkedFactory(make) if special else make, special, chosen[0][0].call_id, knows)
+    marking, (spec, first), reasoning = Marking(), chosen[0], chosen[-1][1]
+
+    def whole(make: Factory) -> Factory:
+        staged = _staged(make, reasoning) if len(chosen) == 2 else make
+        return marking.around(staged) if special else staged
+
+    knows = getattr(reasoning, "thinking", None)  # an optional part: see `core.api.KnowsThinking`
+    if not tool_parser:
+        return AnswerParser(whole(_reading(first, REASONING)), special, spec.call_id, knows)
+    instead = knows if len(chosen) == 2 else None
+    rules = CallRules(first, whole, instead) if hasattr(first, "forced") else None  # see `core.api.EnforcesCalls`
+    return AnswerParser(whole(first), special, spec.call_id, knows, rules)
 
 
 def calls_before(messages: Sequence[Mapping[str, Any]]) -> int:
@@ -113,7 +151,7 @@ def calls_before(messages: Sequence[Mapping[str, Any]]) -> int:
 
 def _thinks(template_kwargs: Mapping[str, Any] | None) -> bool:
     """Whether a request's template variables let the model think, which they do unless they say that it must not."""
-    return all((template_kwargs or {}).get(name) is not False for name in ("enable_thinking", "thinking"))
+    return all((template_kwargs or {}).get(name) is not False for name in THINKING_SWITCHES)
 
 
 def _reading(parser: Factory, what: str) -> Factory:

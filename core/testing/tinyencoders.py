@@ -57,13 +57,19 @@ def tiny_encoder(
     return tiny_wordpiece(directory, pair_types=pair)
 
 
-def reference_encoder(architecture: str = "BertModel", *, seed: int = 0, **overrides: Any) -> Any:
-    """Return transformers' model of a tiny configuration with random weights, in float32 and evaluation mode."""
+def reference_encoder(
+    architecture: str = "BertModel", *, seed: int = 0, model_type: str | None = None, **overrides: Any
+) -> Any:
+    """Return transformers' model of a tiny configuration with random weights, in float32 and evaluation mode.
+
+    Args:
+        model_type: transformers' model type, for an architecture of no family here.
+    """
     import torch
 
     transformers: Any = import_module("transformers")
     family = architecture.split("For")[0].removesuffix("Model")
-    kind, values = ENCODERS[family]
+    kind, values = ENCODERS[family] if model_type is None else (model_type, _COMMON)
     config = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps({**values, **overrides})))
     config._attn_implementation = "eager"
     with torch.random.fork_rng(devices=[]):
@@ -103,7 +109,9 @@ def tiny_wordpiece(directory: Path, *, pair_types: bool = True) -> Path:
     return directory
 
 
-def sentence_files(directory: Path, *, pooling: str = "mean", normalize: bool = True, length: int | None = None) -> Path:
+def sentence_files(
+    directory: Path, *, pooling: str = "mean", normalize: bool = True, length: int | None = None
+) -> Path:
     """Write sentence-transformers' files beside a checkpoint.
 
     Args:

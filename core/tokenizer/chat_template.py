@@ -13,8 +13,9 @@ from jinja2.exceptions import SecurityError
 
 from core.api.errors import CheckpointError, RequestError
 from core.tokenizer.messages import plain_data, plain_messages
+from core.tokenizer.meter import metered
 from core.tokenizer.plain_text import MARK, PlainText, pieces
-from core.tokenizer.sandbox import Sandbox, metered
+from core.tokenizer.sandbox import Sandbox
 
 ContentFormat = Literal["auto", "string", "openai"]
 
@@ -62,7 +63,8 @@ class ChatTemplate:
                 raise jinja2.TemplateError(f"it has more than {MAX_SOURCE_CHARS} characters")
             sandbox = Sandbox(_FUNCTIONS, {"tojson": _tojson})
             tree = sandbox.parse(source)
-            self.variables = frozenset(meta.find_undeclared_variables(tree))
+            self._functions = frozenset(sandbox.globals)
+            self.variables = frozenset(meta.find_undeclared_variables(tree)) - self._functions
             self.content_format = _content_format(tree) if content_format == "auto" else content_format
             self._template = sandbox.build(tree)
         except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError) as error:
@@ -104,39 +106,49 @@ class ChatTemplate:
             RequestError: The messages are malformed, the template refuses them (the message is its own) or takes too
                 long.
         """
-        mark = self._plain.mark
-        chat = plain_messages(messages, mark, parts=self.content_format == "openai")
+        for name in kwargs:
+            if name in self._special or name in self._functions:
+                said = (
+                    f"template_args must not set '{name[:64]}', which belongs to the model or to the template language"
+                )
+                raise RequestError(said, param="template_args")
+        with metered():
+            chat = self._chat(messages)
+            if continue_final_message:
+                if add_generation_prompt:
+                    raise RequestError(
+                        "continue_final_message and add_generation_prompt cannot both be true",
+                        param="continue_final_message",
+                    )
+                final = _mark_tail(chat)
+            mark = self._plain.mark
+            text = self._run(
+                {
+                    **self._special,
+                    **plain_data(kwargs, mark),
+                    "messages": chat,
+                    "tools": plain_data(tools, mark),
+                    "documents": plain_data(documents, mark),
+                    "add_generation_prompt": add_generation_prompt,
+                }
+            )
+        return pieces(_cut_tail(text, final) if continue_final_message else text)
+
+    def _chat(self, messages: Any) -> list[dict[str, Any]]:
+        chat = plain_messages(messages, self._plain.mark, parts=self.content_format == "openai")
         if not self._knows_developer:
             for message in chat:  # today's name of what these templates call system
                 message["role"] = "system" if message["role"] == "developer" else message["role"]
-        if continue_final_message:
-            if add_generation_prompt:
-                raise RequestError(
-                    "continue_final_message and add_generation_prompt cannot both be true",
-                    param="continue_final_message",
-                )
-            final = _mark_tail(chat)
-        text = self._run(
-            {
-                **self._special,
-                **plain_data(kwargs, mark),
-                "messages": chat,
-                "tools": plain_data(tools, mark),
-                "documents": plain_data(documents, mark),
-                "add_generation_prompt": add_generation_prompt,
-            }
-        )
-        return pieces(_cut_tail(text, final) if continue_final_message else text)
+        return chat
 
     def _run(self, variables: dict[str, Any]) -> str:
         found, size = [], 0
         try:
-            with metered():
-                for piece in self._template.generate(variables):
-                    found.append(piece)
-                    size += len(piece)
-                    if size > self._max_chars:
-                        raise _too_long(self._max_chars)
+            for piece in self._template.generate(variables):
+                found.append(piece)
+                size += len(piece)
+                if size > self._max_chars:
+                    raise _too_long(self._max_chars)
         except RequestError:
             raise
         except _RefusalError as error:

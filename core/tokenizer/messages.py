@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core.api.errors import RequestError
+from core.tokenizer.meter import spend
 
 _REASONING = ("reasoning", "reasoning_content", "thinking")
 _MAX_DEPTH = 64
+_CHARS_PER_STEP = 4096
 
 RESERVED_NAMES = frozenset(
     {
@@ -58,14 +60,17 @@ def plain_data(value: Any, text: Callable[[str], str] = str, depth: int = 0) -> 
         RequestError: It holds something else, or is nested too deeply.
     """
     if type(value) is str:
+        spend(1 + len(value) // _CHARS_PER_STEP)
         return text(value)
     if value is None or type(value) in (int, float, bool):
         return value
     if depth > _MAX_DEPTH:
         raise _refusal(f"messages, tools and template variables may be nested at most {_MAX_DEPTH} levels deep")
     if isinstance(value, Mapping):
+        spend(len(value))
         return {text(str(key)): plain_data(item, text, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        spend(len(value))
         return [plain_data(item, text, depth + 1) for item in value]
     for kind in (bool, int, float, str):  # subclasses, such as enumerations
         if isinstance(value, kind):

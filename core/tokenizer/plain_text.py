@@ -26,18 +26,23 @@ class PlainText:
     def __init__(self, special: Iterable[str]) -> None:
         texts = {text for text in special if text}
         longer = sorted((text for text in texts if len(text) > 1), key=len, reverse=True)
-        self._search = re.compile(_any(longer)).search
-        self._starts = re.compile(f"(?=(?:{_any(longer)}))(.)", re.DOTALL)
+        # Most texts hold no character that a special token begins with, and are done with one look.
+        self._hint = re.compile(_any({MARK, *(text[0] for text in texts)})).search
+        firsts = {text[0] for text in longer}
+        starts = (re.escape(first) + f"(?={_any(text[1:] for text in longer if text[0] == first)})" for first in firsts)
+        self._starts = re.compile("|".join(starts) or r"(?!)")
         self._beginnings = tuple({text[:end] for text in longer for end in range(1, len(text))})
         # Nothing fits between the halves of a single character.
         self._single = re.compile(_any([MARK, *(text for text in texts if len(text) == 1)]))
 
     def mark(self, text: str) -> str:
         """Return a text of the request as the template may see it."""
+        if self._hint(text) is None:
+            return text
         text = self._single.sub(_UNKNOWN, text)
         if text.endswith(self._beginnings):
             text += MARK  # what the template writes next must not complete a special token
-        return self._starts.sub(rf"\1{MARK}", text) if self._search(text) else text
+        return self._starts.sub(rf"\g<0>{MARK}", text)
 
 
 def pieces(rendered: str) -> list[str]:

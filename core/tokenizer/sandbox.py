@@ -7,12 +7,9 @@ so that a template which was written to hang or to fill memory costs its own req
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
@@ -22,10 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from core.api.errors import RequestError
-
-RENDER_SECONDS = 5.0
-"""Processor time that one rendering may take."""
+from core.tokenizer.meter import spend
 
 _MAX_REPEAT = 2**20
 _MAX_CHARS = 2**24
@@ -33,68 +27,12 @@ _MAX_NODES = 2**20
 _MAX_EFFORT = 2**26
 _MAX_BITS = 4096
 _CHARS_PER_STEP = 256
-_STEPS_PER_LOOK = 64
+_SMALL = 4096
+_NODES_PER_STEP = 64
 _WIDE_FORMAT = re.compile(r"\d{5}|\*|:[^}]*\{")
 _DROPPED_FILTERS = ("urlize", "wordwrap", "random", "xmlattr")
 _CHEAP_FILTERS = frozenset({"length", "count", "first", "last", "default", "d"})
 _DEEP_FILTERS = frozenset({"tojson", "string", "pprint", "join", "format", "urlencode", "sum", "escape", "e"})
-
-
-class RenderTimeoutError(RequestError):
-    """A template took longer than it may."""
-
-
-class Meter:
-    """What one rendering may still cost."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._end = time.thread_time() + seconds
-        self._steps = 0
-
-    def spend(self, steps: int) -> None:
-        """Count work; look at the clock now and then. Raises `RenderTimeoutError`."""
-        self._steps += steps
-        if self._steps >= _STEPS_PER_LOOK:
-            self._steps = 0
-            # The thread's own time: waiting for others is not the template's fault.
-            if time.thread_time() > self._end:
-                raise RenderTimeoutError(
-                    f"the chat template takes more than {self._seconds:g} s for these messages",
-                    param="messages",
-                    code="template_timeout",
-                )
-
-
-_limit: ContextVar[float] = ContextVar("core_render_limit", default=RENDER_SECONDS)
-_meter: ContextVar[Meter | None] = ContextVar("core_render_meter", default=None)
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Give renderings inside less time than they usually have."""
-    token = _limit.set(seconds)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
-
-
-@contextmanager
-def metered() -> Iterator[None]:
-    """Meter everything that templates do inside."""
-    token = _meter.set(Meter(_limit.get()))
-    try:
-        yield
-    finally:
-        _meter.reset(token)
-
-
-def spend(steps: int = 1) -> None:
-    """Charge the rendering that is under way, if there is one."""
-    meter = _meter.get()
-    if meter is not None:
-        meter.spend(steps)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -140,6 +78,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Do `left operator right`, unless it is a way to make endless work."""
+        if operator == "+" and type(left) is type(right) is str and len(left) + len(right) < _SMALL:
+            return left + right  # nearly every one; what grows by it again and again is no longer small
         if operator == "**" or (operator == "%" and isinstance(left, str) and _WIDE_FORMAT.search(left)):
             raise SecurityError(f"operator {operator} is not available to chat templates in this form")
         if operator == "*":
@@ -160,9 +100,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def joined(self, parts: list[Any]) -> str:
         """Return `a ~ b ~ c`."""
-        texts = [str(shallow(part)) for part in parts]
-        _check_chars(sum(map(len, texts)))
-        return "".join(texts)
+        texts = [part if type(part) is str else str(shallow(part)) for part in parts]
+        return cast(str, _bounded("".join(texts)))
 
 
 class _Names(Namespace):
@@ -221,7 +160,7 @@ def weigh(value: Any) -> None:
         if count > _MAX_NODES:
             raise SecurityError(f"a chat template may not make a value of more than {_MAX_NODES} parts")
         stack.extend(item for item in items if isinstance(item, (list, tuple, dict)))
-    spend(1 + count // _STEPS_PER_LOOK)
+    spend(1 + count // _NODES_PER_STEP)
 
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,6 +170,8 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and type(args[0]) is str and len(args[0]) < _SMALL:
+            return function(args[0])
         if name in _DEEP_FILTERS:
             for value in args:
                 weigh(value)
@@ -270,6 +211,8 @@ def _check_product(left: Any, right: Any) -> None:
 
 def _bounded(value: Any) -> Any:
     """Return a result, if it is not too large."""
+    if type(value) is str and len(value) < _SMALL:
+        return value
     if isinstance(value, str):
         _check_chars(len(value))
     else:

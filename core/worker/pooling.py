@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from core.worker.runner import StepRunner
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
-    from core.api.models import Model, PoolingShape
+    from core.api.models import Classifies, Model, PoolingShape
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
@@ -37,7 +37,7 @@ class PoolingRunner(StepRunner):
         self._default = Pooling(shape.method)
         self._asked: dict[int, Pooling] = {}
         self._seconds = np.zeros(len(rows.block_tables), dtype=np.int64)
-        self._head = model.classify if shape.task == "classify" else None  # type: ignore[attr-defined]
+        self._head = cast("Classifies", model).classify if shape.task == "classify" else None
         # No graphs: they are made of decode steps, and there are none.
         super().__init__(model, backend, caches, rows)
 
@@ -54,8 +54,7 @@ class PoolingRunner(StepRunner):
     def _run(self, plan: StepPlan, result: StepResult) -> None:
         inputs = self._build(plan)
         inputs = replace(inputs, token_types=self._types(plan, inputs))
-        result.vectors = {}
-        self._reduce(plan, inputs, self._forward(inputs), result)
+        result.vectors, result.errors = self._reduce(plan, inputs, self._forward(inputs))
         self._taint(plan, result)
 
     def _types(self, plan: StepPlan, inputs: StepInputs) -> Tensor | None:
@@ -66,17 +65,23 @@ class PoolingRunner(StepRunner):
         begins = self._rows.to_device(np.repeat(seconds, plan.counts))
         return (inputs.positions >= begins).long()
 
-    def _pool(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, result: StepResult) -> None:
+    def _pool(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+        """Return, by place in the plan, the vectors of the prompts that end in this step, and what went wrong."""
         starts = inputs.batch.query_starts
         rows: dict[str, list[int]] = {}
         for i in np.flatnonzero(plan.samples).tolist():
             rows.setdefault(self._asked[int(plan.rows[i])].method, []).append(i)
+        vectors: dict[int, np.ndarray] = {}
         for method, places in rows.items():
             begins, ends = starts[places].astype(np.int64), starts[np.array(places) + 1].astype(np.int64)
             pooled = self._reduced(method, hidden, begins, ends)
             if self._head is not None:
                 pooled = self._head(pooled)
-            _spread(pooled.float().cpu().numpy(), places, ends - begins if method == "all" else None, result)
+            numbers = pooled.float().cpu().numpy()
+            parts = np.split(numbers, np.cumsum(ends - begins)[:-1]) if method == "all" else list(numbers)
+            vectors.update(zip(places, parts, strict=True))
+        broken = {place: NOT_FINITE for place, vector in vectors.items() if not np.isfinite(vector).all()}
+        return {place: vector for place, vector in vectors.items() if place not in broken}, broken
 
     def _reduced(self, method: str, hidden: Tensor, begins: np.ndarray, ends: np.ndarray) -> Tensor:
         """Return one row per prompt, `(prompts, hidden)`; for `all` every token of these prompts, in order."""
@@ -98,14 +103,3 @@ class PoolingRunner(StepRunner):
 
 def _ranges(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.concatenate([np.arange(begin, end) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)])
-
-
-def _spread(pooled: np.ndarray, places: list[int], lengths: np.ndarray | None, result: StepResult) -> None:
-    """Give each request its rows of `pooled`; one with numbers that are not finite gets an error."""
-    vectors = result.vectors if result.vectors is not None else {}
-    parts = pooled if lengths is None else np.split(pooled, np.cumsum(lengths)[:-1])
-    for place, part in zip(places, parts, strict=True):
-        if np.isfinite(part).all():
-            vectors[place] = np.ascontiguousarray(part)
-        else:
-            result.errors[place] = NOT_FINITE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -42,8 +41,7 @@ class Terminal:
         self.process = subprocess.Popen(
             list(map(str, command)), stdin=slave, stdout=slave, stderr=slave, env=env, preexec_fn=_take_terminal
         )
-        os.close(slave)
-        self._master = master
+        self._master, self._slave = master, slave
         self.raw = ""
         self._seen = 0
 
@@ -67,6 +65,13 @@ class Terminal:
         self._seen += found.end()
         return found
 
+    def prompt(self):
+        """Wait until the command reads a line: it shows the prompt a little before it notices Ctrl-C."""
+        self.expect("> ")
+        while termios.tcgetattr(self._slave)[3] & termios.ICANON:
+            time.sleep(0.01)
+        time.sleep(0.2)
+
     def wait(self):
         """Wait for the end of the command and return its status."""
         while self._read():
@@ -74,28 +79,30 @@ class Terminal:
         return self.process.wait(PATIENCE)
 
     def hang_up(self):
+        os.close(self._slave)
         os.close(self._master)
-        self._master = -1
+        self._master = self._slave = -1
 
     def end(self):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
         if self._master >= 0:
+            os.close(self._slave)
             os.close(self._master)
 
     def _read(self):
-        ready, _, _ = select.select([self._master], [], [], POLL)
-        if not ready:
-            return self.process.poll() is None
-        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        """Read what there is; return whether more may come."""
+        ended = self.process.poll() is not None
+        ready, _, _ = select.select([self._master], [], [], 0 if ended else POLL)
+        if ready:
             self.raw += os.read(self._master, 65536).decode(errors="replace")
-            return True
-        return False
+        return bool(ready) or not ended
 
 
 def _take_terminal():
     os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs tests in the background has it ignored
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -154,7 +161,8 @@ def test_ctrl_c_stops_the_answer_here_and_at_the_server(terminal, server):
     chat.type("Count from one to ten thousand, one number per line.\n")
     chat.expect(r"per line\.\s+\w")
     chat.type(CTRL_C)
-    chat.expect(r"\[stopped\]|\n> ")
+    chat.expect(r"\[stopped\]")
+    chat.prompt()
     deadline = time.monotonic() + 10
     while server.gauges()["core_num_requests_running"] > 0:
         assert time.monotonic() < deadline, "the server goes on"
@@ -165,13 +173,18 @@ def test_ctrl_c_stops_the_answer_here_and_at_the_server(terminal, server):
 
 def test_two_ctrl_c_at_the_prompt_leave_and_one_forgets_the_line(terminal, server):
     chat = terminal("chat", "--url", server.url, "--no-history", "--max-tokens", "2")
-    chat.expect("> ")
-    chat.type("never sent" + CTRL_C)
-    chat.expect("Ctrl-C again")
-    chat.type("/stats\n")
-    chat.expect("0 answers")
+    chat.prompt()
+    chat.type("never sent")
+    chat.expect("never sent")
     chat.type(CTRL_C)
     chat.expect("Ctrl-C again")
+    chat.prompt()
+    chat.type("/stats\n")
+    chat.expect("0 answers")
+    chat.prompt()
+    chat.type(CTRL_C)
+    chat.expect("Ctrl-C again")
+    chat.prompt()
     chat.type(CTRL_C)
     assert chat.wait() == 0
 
@@ -244,6 +257,33 @@ def test_a_model_of_its_own_ends_with_its_command(terminal, folder, how):
     assert not psutil.wait_procs(family, timeout=10)[1]
     if how != "kill":
         assert left_by_a_model(folder) == []
+
+
+def test_an_engine_that_dies_ends_its_answers_and_not_the_chat(terminal, folder):
+    chat = terminal("run", "smollm2", *LOCAL)
+    chat.expect("chatting with smollm2")
+    (engine,) = psutil.Process(chat.process.pid).children(recursive=True)
+    engine.kill()
+    for _ in range(2):
+        chat.type("hello\n")
+        chat.expect("core: CORE-S19")
+        chat.prompt()
+    chat.type(CTRL_D)
+    assert chat.wait() == 0 and left_by_a_model(folder) == []
+
+
+def test_thoughts_are_dim_and_answers_are_drawn(terminal, launch, scripted):
+    checkpoint, plugin = scripted
+    flags = ("--threads", "1", "--num-blocks", "100", "--reasoning-parser", "qwen3")
+    server = launch(checkpoint, *flags, PYTHONPATH=plugin).wait_ready()
+    chat = terminal("chat", "--url", server.url, "--no-history")
+    chat.prompt()
+    chat.type('"""<think>\nIt may be so.\n</think>\n\n# Title\n\n- **one**\n- two\n"""\n')
+    chat.prompt()
+    said = chat.raw.rpartition('"""')[2]
+    assert "\x1b[2mIt may be so." in said and "**one**" not in said and "• " in said and "\x1b[1mone" in said
+    chat.type(CTRL_D)
+    assert chat.wait() == 0
 
 
 def test_ctrl_c_while_the_model_is_loaded(terminal, folder):

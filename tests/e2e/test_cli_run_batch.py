@@ -36,6 +36,11 @@ def texts(path):
     return {one["custom_id"]: one["response"]["body"]["choices"][0]["text"] for one in read(path)}
 
 
+def _own_session():
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs tests in the background has it ignored
+
+
 @pytest.fixture
 def start(tmp_path):
     """`start(*words)` runs `core run-batch *words` in the background."""
@@ -45,7 +50,7 @@ def start(tmp_path):
         plain = {name: value for name, value in os.environ.items() if not name.startswith("CORE_")}
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         command = [str(CORE), "run-batch", *map(str, words)]
-        started.append(subprocess.Popen(command, env=plain, start_new_session=True, **pipes))
+        started.append(subprocess.Popen(command, env=plain, preexec_fn=_own_session, **pipes))
         return started[-1]
 
     yield start

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib.util
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import numpy as np
 import openai
 import pytest
@@ -160,7 +164,9 @@ def test_coheres_form(http, expected):
     answer = http.post("/v2/embed", json={"model": "minilm", "texts": TEXTS, "embedding_types": kinds}).json()
     found = answer["embeddings"]
     np.testing.assert_allclose(found["float"], expected, atol=1e-4)
-    np.testing.assert_allclose(decode(base64.b64decode(found["base64"][1]), "float32", "little"), expected[1], atol=1e-4)
+    np.testing.assert_allclose(
+        decode(base64.b64decode(found["base64"][1]), "float32", "little"), expected[1], atol=1e-4
+    )
     assert answer["texts"] == TEXTS
     assert answer["meta"]["billed_units"]["input_tokens"] > 30
     for signed, unsigned, vector in zip(found["binary"], found["ubinary"], found["float"], strict=True):
@@ -209,6 +215,33 @@ def test_many_texts_at_once_and_the_figures_of_it(minilm, http):
     after = minilm.gauges()
     assert after["core_prompt_tokens_total"] - before["core_prompt_tokens_total"] == answer["usage"]["prompt_tokens"]
     assert after["core_num_requests_running"] == after["core_num_requests_waiting"] == 0
+
+
+def test_many_clients_at_once_get_what_each_gets_alone(minilm):
+    """Prompts of all sizes share steps; some clients leave before their answer."""
+    bodies = [[f"text {index} " + "word " * (7 * index % 60)] * (index % 4 + 1) for index in range(40)]
+
+    def ask(body):
+        with minilm.http() as http:
+            return [one["embedding"] for one in http.post("/v1/embeddings", json={"input": body}).json()["data"]]
+
+    def leave(body):
+        with minilm.http() as http, contextlib.suppress(httpx.TimeoutException):
+            http.post("/v1/embeddings", json={"input": body * 50}, timeout=0.05)
+
+    alone = [ask(body) for body in bodies[:8]]
+    with ThreadPoolExecutor(16) as pool:
+        leaving = [pool.submit(leave, body) for body in bodies[:6]]
+        together = list(pool.map(ask, bodies))
+        for one in leaving:
+            one.result()
+    for one, two in zip(alone, together, strict=False):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+    assert [len(found) for found in together] == [len(body) for body in bodies]
+    deadline = time.monotonic() + 20
+    while (gauges := minilm.gauges())["core_num_requests_running"] + gauges["core_num_requests_waiting"]:
+        assert time.monotonic() < deadline, "requests of clients that left are still there"
+        time.sleep(0.2)
 
 
 def test_a_generating_model_refuses_what_it_cannot_do(tiny_server):

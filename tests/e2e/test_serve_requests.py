@@ -152,3 +152,20 @@ def test_a_hostile_template_costs_its_own_request(http):
     attacker.join()
     assert answers[0].status_code == 400 and answers[0].json()["error"]["code"] == "template_timeout"
     assert http.get("/ready").status_code == 200
+
+
+def test_log_probabilities_of_chosen_tokens(http):
+    wanted = [5, 100, 2000]
+    whole = answer(http, CHAT, messages=MESSAGES, **GREEDY, logprobs=True, top_logprobs=2, logprob_token_ids=wanted,
+                   return_tokens_as_token_ids=True)  # fmt: skip
+    for entry in whole["choices"][0]["logprobs"]["content"]:
+        named = {one["token"]: one["logprob"] for one in entry["top_logprobs"]}
+        assert len(named) == 5 and {f"token_id:{token}" for token in wanted} <= named.keys()
+        assert max(named.values()) == entry["logprob"] and all(value < 0 for value in named.values())
+    plain = {"prompt": "One, two,", **GREEDY, "return_tokens_as_token_ids": True}
+    best = answer(http, COMPLETIONS, **plain, logprobs=3)["choices"][0]["logprobs"]["top_logprobs"][0]
+    asked = [int(name.partition(":")[2]) for name in best]
+    told = answer(http, COMPLETIONS, **plain, logprob_token_ids=asked)["choices"][0]["logprobs"]["top_logprobs"][0]
+    assert told == best and len(best) == 3
+    error = post(http, COMPLETIONS, {"prompt": "a", "logprob_token_ids": [10**6]}).json()["error"]
+    assert error["param"] == "logprob_token_ids"

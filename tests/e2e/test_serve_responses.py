@@ -186,10 +186,35 @@ class City(BaseModel):
 @pytest.mark.covers("API-01")
 def test_text_in_a_form(client):
     fields = {"model": "smollm2", "input": "Name a city.", "temperature": 0.0, "max_output_tokens": 80}
-    answer = client.responses.parse(**fields, text_format=City)
+    answer = client.responses.parse(**fields, **salted(), text_format=City)
     assert answer.status == "completed"
     assert isinstance(answer.output_parsed, City)
-    with client.responses.stream(**fields, text_format=City) as stream:
-        assert isinstance(stream.get_final_response().output_parsed, City)
-    free = client.responses.create(**fields, text={"format": {"type": "json_object"}})
-    assert isinstance(json.loads(free.output_text), dict) or free.status == "incomplete"
+    with client.responses.stream(**fields, **salted(), text_format=City) as stream:
+        assert stream.get_final_response().output_parsed == answer.output_parsed
+    free = client.responses.create(**fields, **salted(), text={"format": {"type": "json_object"}})
+    assert free.output_text.lstrip().startswith("{")
+
+
+@pytest.mark.covers("TOOL-03")
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "required",
+        {"type": "function", "name": "add"},
+        {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]},
+    ],
+)
+def test_a_call_that_is_demanded(said, choice):
+    other = {**ADD, "name": "other"}
+    fields = {"tools": [ADD, other], "tool_choice": choice, "reasoning": {"effort": "none"}}
+    whole = say(CALL % 5, said, **fields)
+    (call,) = whole.output
+    assert (call.type, call.name, json.loads(call.arguments)) == ("function_call", "add", {"a": 5, "b": 2})
+    streamed, last = folded(say(CALL % 5, said, **fields, stream=True))
+    assert streamed == contents(whole) == contents(last.response)
+
+
+def test_a_call_that_cannot_be_enforced(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model="smollm2", input="Hi", tools=[ADD], tool_choice="required")
+    assert refused.value.param == "tool_choice"

@@ -15,6 +15,9 @@ from core.cli.run_batch.requests import Request
 _PASSING = frozenset({408, 429, 502, 503, 504})
 _CONNECT_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 20.0
+_HOPELESS = 8
+"""Requests in a row, at least, to which the server gives no answer after all tries: it will give none to the others."""
+
 _QUOTED = 500
 
 
@@ -53,13 +56,14 @@ class Sender:
         self._concurrency = concurrency
         self._retries = retries
         self._timeout = timeout
+        self._refused = 0
 
     async def send_all(self, requests: Sequence[Request], results: Results, progress: Progress) -> None:
         """Send all requests.
 
         Raises:
-            CoreError: CORE-S190, nothing answers any more; CORE-S191, the key is wrong. Requests without an answer are
-                left out of the results.
+            CoreError: CORE-S190, nothing answers any more; CORE-S191, the key is wrong, or the server refuses one
+                request after the other. Requests without an answer are left out of the results.
         """
         async with self._client() as http:
             queue = iter(requests)
@@ -93,6 +97,10 @@ class Sender:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             text = f"{self._root} refuses the key ({response.status_code})."
             raise CoreError("CORE-S191", text, hint="Give --api-key.")
+        self._refused = self._refused + 1 if response.status_code in _PASSING else 0
+        if self._refused >= max(_HOPELESS, self._concurrency):
+            text = f"{self._root} has answered {response.status_code} to {self._refused} requests in a row."
+            raise CoreError("CORE-S191", text, hint="What was answered is kept; run the command again to go on.")
         return _answered(request, response)
 
     async def _post(self, http: httpx.AsyncClient, request: Request) -> httpx.Response:

@@ -88,14 +88,21 @@ def print_facts(facts: Mapping[str, str]) -> None:
         print(table(("resource", "found"), list(facts.items())), flush=True)
 
 
-def ready_text(url: str, model_name: str, *, api_key: bool = False) -> str:
+CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello!"}]})
+
+
+def ready_text(
+    url: str, model_name: str, *, api_key: bool = False, example: tuple[str, Mapping[str, Any]] = CHAT
+) -> str:
     """Return the address, the model and a request to copy.
 
     Args:
         url: `http://HOST:PORT`, or `unix:PATH` for a socket.
         api_key: Whether requests need a key; the command then takes it from `$CORE_API_KEY`.
+        example: Path and body of the request.
     """
-    body = json.dumps({"model": model_name, "messages": [{"role": "user", "content": "Hello!"}]}, ensure_ascii=False)
+    path, fields = example
+    body = json.dumps({"model": model_name, **fields}, ensure_ascii=False)
     socket, base = ("", url.rstrip("/"))
     if url.startswith("unix:"):
         socket, base = f" --unix-socket {shlex.quote(url.removeprefix('unix:'))}", "http://localhost"
@@ -103,14 +110,16 @@ def ready_text(url: str, model_name: str, *, api_key: bool = False) -> str:
     key = ' -H "Authorization: Bearer $CORE_API_KEY"' if api_key else ""
     return (
         f"ready: {clean(model_name)} at {url}\n"
-        f"curl{socket} {shlex.quote(base + '/v1/chat/completions')}{key} -H 'Content-Type: application/json' "
+        f"curl{socket} {shlex.quote(base + path)}{key} -H 'Content-Type: application/json' "
         f"-d {shlex.quote(body)}"
     )
 
 
-def print_ready(url: str, model_name: str, *, api_key: bool = False) -> None:
-    """Print the banner; these are the last lines of the start."""
-    print(ready_text(url, model_name, api_key=api_key), flush=True)
+def print_ready(
+    url: str, model_name: str, *, api_key: bool = False, example: tuple[str, Mapping[str, Any]] = CHAT
+) -> None:
+    """Print the banner; these are the last lines of the start. Arguments as those of `ready_text`."""
+    print(ready_text(url, model_name, api_key=api_key, example=example), flush=True)
 
 
 def _model_rows(config: EngineConfig) -> list[Row]:

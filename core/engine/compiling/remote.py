@@ -93,6 +93,7 @@ class IsolatedCompiler:
     def __init__(self, order: Order, load: Callable[[bytes], CompiledGrammar]) -> None:
         self._order, self._load = order, load
         self._idle: queue.SimpleQueue[CompilerProcess] = queue.SimpleQueue()
+        self._busy: set[CompilerProcess] = set()
         self._closed = False
 
     def compile(self, kind: str, value: str) -> CompiledGrammar:
@@ -107,12 +108,14 @@ class IsolatedCompiler:
         except TimeoutError:
             process.close()
             raise ValueError(f"compiling it took more than {self._order.seconds:g} seconds") from None
-        except OSError:
+        except (OSError, ValueError) as error:  # a pipe that was closed is a ValueError
             process.close()
-            raise ValueError("the compiler broke on it") from None
+            raise ValueError("the compiler broke on it") from error
         except BaseException:
             process.close()
             raise
+        finally:
+            self._busy.discard(process)
         self._give(process)
         if answer.state == "compiled":
             return self._load(answer.data)
@@ -121,16 +124,20 @@ class IsolatedCompiler:
         raise RuntimeError(answer.text)
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, those that are compiling too."""
         self._closed = True
+        for process in list(self._busy):
+            process.close()
         while not self._idle.empty():
             self._idle.get().close()
 
     def _take(self) -> CompilerProcess:
         try:
-            return self._idle.get_nowait()
+            process = self._idle.get_nowait()
         except queue.Empty:
-            return CompilerProcess(self._order)
+            process = CompilerProcess(self._order)
+        self._busy.add(process)
+        return process
 
     def _give(self, process: CompilerProcess) -> None:
         if self._closed:

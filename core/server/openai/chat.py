@@ -7,18 +7,18 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.frontend.conversation import Conversation
+from core.frontend.conversation import Conversation, tool_choice_of
 from core.frontend.request import GenerationRequest, spelling
 from core.server.body import read_model
 from core.server.entry import OpenChat, open_chat
 from core.server.openai.chat_format import ChatFormat
 from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
-from core.server.openai.messages import conversation, tool_choice
+from core.server.openai.messages import conversation
 from core.server.openai.params import chat_names, chat_params, check_stream, interval, tokens_as_ids, treatment
 from core.server.openai.protocol import ChatBody, StreamOptions, refuse_unsupported
 from core.server.openai.shown import Shown
-from core.server.parsing import calls_before
+from core.server.parsing import THINKING_SWITCHES, calls_before
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
@@ -39,7 +39,8 @@ class ChatRoute:
         state.check_model(body.model)
         refuse_unsupported(fields)
         check_stream(body)
-        headers = state.unread_fields(fields, [*ChatBody.model_fields, *_effort(state, fields)])
+        asked = {**fields, **_unread(state, body)}
+        headers = state.unread_fields(asked, [*ChatBody.model_fields, *_effort(state, fields)])
         wanted = chat_request(body, fields, state)
         chat = await open_chat(state, wanted, new_id("chatcmpl"), interval=interval(body, state))
         job = ApiJob(chat.generation, self._format(body, wanted, chat), body.stream_options or StreamOptions())
@@ -51,7 +52,7 @@ class ChatRoute:
             state.llm.tokenizer,
             top_logprobs=wanted.params.logprobs,
             return_ids=bool(body.return_token_ids),
-            parser=state.parser,
+            parser=chat.parser,
             parser_context=chat.context,
             calls_before=calls_before(said.messages) if said else 0,
             echo=said.tail if said and body.echo else "",
@@ -70,12 +71,22 @@ def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> 
     with spelling(names):
         chat: Conversation = conversation(
             body,
-            tool_choice=tool_choice(body.tool_choice),
+            tool_choice=tool_choice_of(body.tool_choice),
             parallel_tool_calls=body.parallel_tool_calls is not False,
             add_special_tokens=bool(body.add_special_tokens),
             template_args={**_effort(state, fields), **(body.chat_template_kwargs or {})},
         )
         return GenerationRequest(prompt=chat, params=chat_params(body, state), names=names, **treatment(body))
+
+
+def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:
+    """Return the template variables that neither the model's template nor a parser reads, as fields."""
+    variables = getattr(state.llm, "template_variables", None)  # beyond the protocol
+    if variables is None or body.chat_template is not None:
+        return {}
+    known = variables if state.parser is None else variables | set(THINKING_SWITCHES)
+    unread = [name for name in body.chat_template_kwargs or () if name not in known]
+    return {f"chat_template_kwargs.{name}": True for name in unread}
 
 
 def _effort(state: ServerState, fields: dict[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import orjson
 
 from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.api.tokenizer import Tokenizer
+from core.frontend.messages import REASONING_NAMES
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
-from core.server.openai.messages import REASONING_NAMES
 from core.server.openai.shown import EVERYTHING, Shown
 from core.server.parsing import AnswerParser
 

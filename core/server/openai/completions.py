@@ -43,7 +43,7 @@ class CompletionRoute:
     def _wanted(self, body: CompletionBody) -> Wanted:
         return Wanted(
             echo=bool(body.echo),
-            logprobs=body.logprobs is not None,
+            logprobs=body.logprobs is not None or bool(body.logprob_token_ids),
             prompt_logprobs=body.prompt_logprobs is not None,
             token_ids=bool(body.return_token_ids),
             tokens_as_ids=tokens_as_ids(body, self._state),

@@ -72,15 +72,20 @@ class ApiJob:
         """Yield the answer as server-sent events; what one engine output brings is one write."""
         # The fields that never change are encoded once; per event only the choice is.
         start = b"data: " + orjson.dumps(self._base(self.format.chunk_object))[:-1] + b',"choices":['
-        first = True
+        first, usual = True, self._end({})
         async with aclosing(self.generation.outputs()) as outputs:
             async for prompt, output in outputs:
                 pieces = self.format.pieces(prompt, output)
                 if not pieces:
                     continue
-                end = self._end(self.format.head() if first else {})
+                end = usual
+                if first or self.options.continuous_usage_stats:
+                    end = self._end(self.format.head() if first else {})
                 first = False
-                yield b"".join([start + orjson.dumps(piece) + end for piece in pieces])
+                if len(pieces) == 1:
+                    yield start + orjson.dumps(pieces[0]) + end
+                else:
+                    yield b"".join([start + orjson.dumps(piece) + end for piece in pieces])
         if self.options.include_usage:
             yield start + b'],"usage":' + orjson.dumps(self.generation.usage.to_dict()) + b"}\n\n"
 

@@ -31,7 +31,8 @@ class TokenIds:
 
 
 def _chat_entry(chosen: int, position: Position, tokenizer: Tokenizer | TokenIds, top: int) -> dict[str, Any]:
-    best = sorted(position.items(), key=_likelihood)[:top] if top else []
+    likely = sorted(((token, entry) for token, entry in position.items() if entry.rank is not None), key=_likelihood)
+    best = [*likely[:top], *((token, entry) for token, entry in position.items() if entry.rank is None)]
     return {
         **_chat_token(chosen, position[chosen], tokenizer),
         "top_logprobs": [_chat_token(token, entry, tokenizer) for token, entry in best],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.engine.sampling import SamplingParams
-from core.frontend.inputs import Truncation
+from core.frontend.prompts import Truncation
 from core.frontend.request import sampling_params
 from core.server.errors import ApiError
 from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody
@@ -41,6 +41,7 @@ _SAME_NAME = (
     "ignore_eos",
     "seed",
     "prompt_logprobs",
+    "logprob_token_ids",
     "skip_special_tokens",
 )
 

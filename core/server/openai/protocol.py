@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.engine.sampling import MAX_BAD_WORDS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
+from core.engine.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
 from core.server.errors import ApiError
 from core.server.openai.structured import StructuredFields
 
@@ -61,6 +61,7 @@ class GenerationBody(Body, StructuredFields):
     ignore_eos: bool | None = None
     seed: int | None = None
     prompt_logprobs: int | None = None
+    logprob_token_ids: Annotated[list[TokenId], Field(max_length=MAX_LOGPROBS)] | None = None
     skip_special_tokens: bool | None = None
     vllm_xargs: dict[str, Any] | None = None
     truncate_prompt_tokens: int | None = None
@@ -135,7 +136,6 @@ REFUSED = {
     "function_call": "function_call was replaced by tool_choice",
     "length_penalty": "it belongs to beam search, which is not available",
     "early_stopping": "it belongs to beam search, which is not available",
-    "logprob_token_ids": "log-probabilities are given for the chosen and the most likely tokens; use logprobs",
     "repetition_detection": "a repeating output is not detected; use the penalties or stop",
     "thinking_token_budget": "thinking is not bounded on its own; use max_tokens",
     "return_token_offsets": "offsets of tokens are not given; use return_token_ids",

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.frontend.pooling_results import EmbeddingRequestOutput, PoolingParams
-from core.server.body import ignored_fields, read_model
+from core.server.body import read_model
 from core.server.openai.generation import new_id
 from core.server.pooling.encoding import to_base64
 from core.server.pooling.inputs import size_of
@@ -53,7 +53,7 @@ class CohereRoute:
             render,
             body.priority or 0,
         )
-        return PoolingResponse(call, ignored_fields(fields, CohereBody.model_fields))
+        return PoolingResponse(call, state.unread_fields(fields, CohereBody.model_fields))
 
 
 def _limit(body: CohereBody) -> int | None:

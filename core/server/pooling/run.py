@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from core.api.errors import EngineError
 from core.frontend.pooling import PoolingModel, Work, does_not_pool
 from core.frontend.pooling_results import PoolingRequestOutput
+from core.server.errors import ApiError
 from core.server.state import ServerState
 from core.server.streaming import until_gone
 
@@ -22,6 +23,9 @@ T = TypeVar("T")
 
 _THREAD_CHARS = 50_000
 """Characters from which on texts are tokenized in a thread, so that other requests go on."""
+
+MAX_NUMBERS = 2**24
+"""Most numbers of an answer that has a vector for every token."""
 
 JSON = "application/json"
 
@@ -51,6 +55,18 @@ def required_pooler(state: ServerState) -> PoolingModel:
     return found
 
 
+def example_of(state: ServerState) -> tuple[str, dict[str, Any]] | None:
+    """Return path and body of a first request to a model that pools; None for one that generates."""
+    pooler = pooler_of(state)
+    if pooler is None:
+        return None
+    if "embed" in pooler.tasks:
+        return "/v1/embeddings", {"input": "Hello!"}
+    if "score" in pooler.tasks:
+        return "/score", {"text_1": "Hello!", "text_2": ["Good morning!", "Goodbye!"]}
+    return "/classify" if "classify" in pooler.tasks else "/pooling", {"input": "Hello!"}
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """An answer's body and what says how to read it."""
@@ -68,6 +84,7 @@ class PoolingCall(Generic[T]):
         prepare: Checks and tokenizes; raises `RequestError`.
         size: How many texts there are, and how many characters they have together.
         render: Makes the answer from the results and the number of prompt tokens.
+        per_token: Numbers of the answer for each prompt token; 0 where prompts have one vector each.
     """
 
     state: ServerState
@@ -76,6 +93,7 @@ class PoolingCall(Generic[T]):
     render: Callable[[list[PoolingRequestOutput[T]], int], Encoded]
     priority: int = 0
     cache_salt: str | None = None
+    per_token: int = 0
 
     async def run(self) -> Encoded:
         """Do it. Raises `ApiError`, `RequestError`, `EngineError`."""
@@ -85,13 +103,20 @@ class PoolingCall(Generic[T]):
         state.pending += count
         try:
             work = await asyncio.to_thread(self.prepare) if chars > _THREAD_CHARS else self.prepare()
+            tokens = sum(len(prompt.ids) for prompt in work.prompts)
+            self._check_size(tokens)
             llm = cast(PoolingLLM, state.llm)
             results = await llm.pool(work, priority=self.priority, cache_salt=self.cache_salt)
         finally:
             state.pending -= count
-        tokens = sum(len(prompt.ids) for prompt in work.prompts)
         self._count(work, results, tokens, time.perf_counter() - began)
         return await asyncio.to_thread(self.render, results, tokens)
+
+    def _check_size(self, tokens: int) -> None:
+        if tokens * self.per_token > MAX_NUMBERS:
+            most = MAX_NUMBERS // self.per_token
+            message = f"input has {tokens} tokens; with a vector for each, at most {most} fit into one answer."
+            raise ApiError(400, message, param="input")
 
     def _count(self, work: Work[Any], results: Sequence[PoolingRequestOutput[T]], tokens: int, seconds: float) -> None:
         metrics = self.state.metrics

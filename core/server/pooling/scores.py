@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.frontend.pooling_results import ScoringRequestOutput
-from core.server.body import ignored_fields, read_model
+from core.server.body import read_model
 from core.server.errors import ApiError
 from core.server.openai.generation import new_id
 from core.server.pooling.inputs import size_of
@@ -51,7 +51,7 @@ class ScoreRoutes:
             body.priority or 0,
             body.cache_salt,
         )
-        return PoolingResponse(call, ignored_fields(fields, ScoreBody.model_fields))
+        return PoolingResponse(call, state.unread_fields(fields, ScoreBody.model_fields))
 
     async def rerank(self, request: Request) -> Response:
         """Return the documents that suit a query, the best first."""
@@ -65,9 +65,12 @@ class ScoreRoutes:
         def render(results: list[ScoringRequestOutput], tokens: int) -> Encoded:
             scores = [result.outputs.score for result in results]
             order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n or None]
-            found = [{"index": index, "relevance_score": scores[index]} for index in order]
-            if body.return_documents is not False:
-                found = [{**one, "document": {"text": documents[int(one["index"])]}} for one in found]
+            kept = body.return_documents is not False
+            found = [
+                {"index": index, "relevance_score": scores[index]}
+                | ({"document": {"text": documents[index]}} if kept else {})
+                for index in order
+            ]
             return as_json(
                 {"id": new_id("rerank"), "model": state.llm.model_name, "usage": usage(tokens), "results": found}
             )
@@ -80,7 +83,7 @@ class ScoreRoutes:
             body.priority or 0,
             body.cache_salt,
         )
-        return PoolingResponse(call, ignored_fields(fields, RerankBody.model_fields))
+        return PoolingResponse(call, state.unread_fields(fields, RerankBody.model_fields))
 
 
 def _sides(body: ScoreBody) -> tuple[list[str], list[str], str]:

@@ -20,7 +20,7 @@ from core.frontend.pooling_results import (
     PoolingOutput,
     PoolingRequestOutput,
 )
-from core.server.body import ignored_fields, read_model
+from core.server.body import read_model
 from core.server.openai.generation import new_id
 from core.server.pooling.encoding import to_base64, to_bytes
 from core.server.pooling.inputs import parse_input, size_of
@@ -60,7 +60,7 @@ class VectorRoutes:
             body.priority or 0,
             body.cache_salt,
         )
-        return PoolingResponse(call, ignored_fields(fields, EmbeddingBody.model_fields))
+        return PoolingResponse(call, state.unread_fields(fields, EmbeddingBody.model_fields))
 
     async def pooling(self, request: Request) -> Response:
         """Return what the model gives for a task."""
@@ -68,7 +68,8 @@ class VectorRoutes:
         body, fields = await read_model(request, PoolingBody, state.options.server.max_body_bytes)
         state.check_model(body.model)
         pooler = required_pooler(state)
-        pooler.check(body.task or pooler.tasks[0])
+        task = body.task or pooler.tasks[0]
+        pooler.check(task)
         prompts, params = parse_input(body.input), body.params()
 
         def render(results: list[PoolingRequestOutput[PoolingOutput]], tokens: int) -> Encoded:
@@ -76,13 +77,14 @@ class VectorRoutes:
 
         call = PoolingCall(
             state,
-            partial(pooler.encode, prompts, params, body.task, param="input"),
+            partial(pooler.encode, prompts, params, task, param="input"),
             size_of(prompts),
             render,
             body.priority or 0,
             body.cache_salt,
+            pooler.size if task.startswith("token_") else 0,
         )
-        return PoolingResponse(call, ignored_fields(fields, PoolingBody.model_fields))
+        return PoolingResponse(call, state.unread_fields(fields, PoolingBody.model_fields))
 
     async def classify(self, request: Request) -> Response:
         """Return the most likely label, and the probability of each."""
@@ -105,7 +107,7 @@ class VectorRoutes:
             body.priority or 0,
             body.cache_salt,
         )
-        return PoolingResponse(call, ignored_fields(fields, ClassifyBody.model_fields))
+        return PoolingResponse(call, state.unread_fields(fields, ClassifyBody.model_fields))
 
     # ---------------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,9 @@ from core.server.errors import ApiError
 SHARE = 8
 """One stream may fill this part of the memory for all."""
 
+STREAM_BYTES = 2048
+"""What a stream takes beside its events, so that many short ones are bounded as well."""
+
 
 @dataclass(slots=True)
 class Stream:
@@ -67,13 +70,14 @@ class StreamStore:
 
     @property
     def size(self) -> int:
-        """Bytes of all kept events."""
+        """Bytes of all streams."""
         return self._size
 
     def open(self, path: str, headers: list[tuple[bytes, bytes]], on_gone: Callable[[], None]) -> Stream:
         """Add a stream; it is dropped if nobody begins to read it in time."""
         stream = Stream(path, headers, on_gone)
         self._streams[stream.id] = stream
+        self._size += STREAM_BYTES
         self._wait_for_reader(stream)
         return stream
 
@@ -117,6 +121,7 @@ class StreamStore:
         if stream.timer is not None:
             stream.timer.cancel()
         del self._streams[stream.id]
+        self._size -= STREAM_BYTES
         self._forget(stream, len(stream.events))
         stream.news.set()
         self._room.set()
@@ -165,10 +170,11 @@ class StreamStore:
 
     def _make_room(self, stream: Stream, size: int) -> bool:
         """Free memory for `size` bytes: finished streams first, then what this one's reader has."""
-        for other in [one for one in self._streams.values() if one.finished and one.reader is None]:
-            if self._size + size <= self._max_bytes:
+        while self._size + size > self._max_bytes:
+            oldest = next((one for one in self._streams.values() if one.finished and one.reader is None), None)
+            if oldest is None:
                 break
-            self.drop(other)
+            self.drop(oldest)
         while stream.events and not self._fits(stream, size) and stream.first <= stream.sent:
             self._forget(stream, 1)
         # A single event is taken whatever its size, so that a stream always moves on.

@@ -116,7 +116,8 @@ class ModelSample(Sample):
     Attributes:
         architecture: As in the descriptor.
         model_type: transformers' name of the configuration.
-        config: What differs from the kit's tiny decoder (`core.testing.tinymodels`).
+        config: What differs from the kit's tiny decoder (`core.testing.tinymodels`), or from its tiny encoder
+            (`core.testing.tinyencoders`) if the descriptor's tasks are not to generate.
     """
 
     architecture: str

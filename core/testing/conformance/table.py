@@ -15,9 +15,9 @@ EVERY = ("packaging", "manifest", "spawn")
 AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "core.platforms": ("platforms",),
-        "core.attention_backends": ("attention",),
+        "core.attention_backends": ("attention", "encoding"),
         "core.quantization": ("quantization",),
-        "core.models": ("models",),
+        "core.models": ("models", "encoders"),
         "core.tool_parsers": ("parsers",),
         "core.kv_connectors": ("connectors",),
         "core.weight_transfer": ("transfer",),

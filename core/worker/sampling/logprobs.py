@@ -36,6 +36,20 @@ def split_rows(table: TopLogprobs, alternatives: np.ndarray) -> list[TopLogprobs
     ]
 
 
+def extended(table: TopLogprobs, logprobs: Tensor, ids: list[int]) -> TopLogprobs:
+    """Return a single position with further tokens behind its best ones.
+
+    Args:
+        logprobs: `(vocab,)` float32, of that position.
+    """
+    values = logprobs[torch.tensor(ids, dtype=torch.int64, device=logprobs.device)]
+    return TopLogprobs(
+        np.concatenate((table.ids, np.array([ids], dtype=np.int32)), axis=1),
+        np.concatenate((table.values, _numpy(values[None], np.float32)), axis=1),
+        table.ranks,
+    )
+
+
 def joined(tables: list[TopLogprobs]) -> TopLogprobs:
     """Return the positions of several tables, in order."""
     return TopLogprobs(

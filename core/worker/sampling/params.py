@@ -16,6 +16,7 @@ class RowParams:
 
     Attributes:
         flags: `(max_rows,)` `Feature` bits, those of the logits processors included.
+        asked: Row -> ids of the tokens whose log-probabilities it wants whatever is likely.
         numbers: `(4, max_rows)` float64: temperature, top-k, top-p and min-p, as `core.ops.sampling.draw` takes them.
     """
 
@@ -24,6 +25,7 @@ class RowParams:
         self.numbers = np.zeros((4, max_rows), dtype=np.float64)
         self.seeds = np.zeros(max_rows, dtype=np.int64)
         self.logprobs = np.zeros(max_rows, dtype=np.int32)
+        self.asked: dict[int, list[int]] = {}
         self.prompt_logprobs = np.zeros(max_rows, dtype=np.int32)
 
     def admit(self, row: int, params: SamplingParams) -> None:
@@ -33,6 +35,9 @@ class RowParams:
         self.seeds[row] = params.seed or 0
         self.logprobs[row] = params.logprobs or 0
         self.prompt_logprobs[row] = params.prompt_logprobs or 0
+        self.asked.pop(row, None)
+        if params.logprob_token_ids:
+            self.asked[row] = params.logprob_token_ids
         self.flags[row] = _flags(params)
 
 

@@ -22,7 +22,7 @@ from core.ops.registry import REGISTRY
 from core.ops.sampling import TEMPERATURE
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
-from core.worker.sampling.logprobs import split_rows, top_logprobs
+from core.worker.sampling.logprobs import extended, split_rows, top_logprobs
 from core.worker.sampling.masks import AllowedTokens, BadWords, GrammarMask, MinTokens
 from core.worker.sampling.params import RowParams
 from core.worker.sampling.penalties import Penalties
@@ -219,9 +219,15 @@ class Sampler:
 
     def _report(self, raw: Tensor, tokens: Tensor, part: _Part, out: Sampled) -> None:
         asked = part.batch.using(Feature.LOGPROBS)
-        alternatives = self.params.logprobs[part.batch.rows[asked]]
+        rows = part.batch.rows[asked]
+        alternatives = self.params.logprobs[rows]
         table = top_logprobs(raw, tokens[self._index(asked)], int(alternatives.max()))
-        for place, entry in zip(part.places[asked].tolist(), split_rows(table, alternatives)):
+        entries = split_rows(table, alternatives)
+        if self.params.asked:
+            for i, row in enumerate(rows.tolist()):
+                if row in self.params.asked:
+                    entries[i] = extended(entries[i], raw[i], self.params.asked[row])
+        for place, entry in zip(part.places[asked].tolist(), entries):
             if place not in out.errors:
                 out.logprobs[place] = entry
 

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMostTileRows = 96;  // query vectors (queries x heads of one kv head) that share a pass over the keys
 constexpr int64_t kFewTileRows = 8;    // up to this many read the cache itself, more a copy in the products' own form
 constexpr int64_t kTileKeys = 128;     // keys per pass, and per copy
-constexpr int64_t kLongPass = 192;     // keys per pass of AMX where it reads the cache itself,
+constexpr int64_t kLongPass = 256;     // keys per pass of AMX where it reads the cache itself,
 constexpr int64_t kLongTileRows = 32;  // by tiles of this many rows
 constexpr int64_t kWideKeys = 512;     // keys per pass of tiles of few rows
 constexpr int64_t kPadKeys = 16;       // between the scores of two rows, so that they lie in different cache sets

@@ -84,8 +84,23 @@ constexpr float kMostExponent = 60.0f;
 template <typename P>
 CORE_INLINE bool weigh(const float* s, typename P::Weight* p, int64_t from, int64_t to, float exponent, float before,
                        vf* total) {
+  constexpr int64_t some = 4;
   vf sums = {}, best = {};
-  for (int64_t k = from; k < to; k += kLanes) {
+  int64_t k = from;
+  for (; k + some * kLanes <= to; k += some * kLanes) {
+    vf x[some];
+    CORE_UNROLL
+    for (int64_t i = 0; i < some; ++i) x[i] = load(s + k + i * kLanes) * exponent - before;
+    CORE_UNROLL
+    for (int64_t i = 0; i < some; ++i) best = vec_max(best, x[i]);
+    P::weights(x);
+    CORE_UNROLL
+    for (int64_t i = 0; i < some; ++i) {
+      sums += x[i];
+      P::store_weights(p, k + i * kLanes, x[i]);
+    }
+  }
+  for (; k < to; k += kLanes) {
     vf x = load(s + k) * exponent - before;
     vf weight = P::weights(x);
     best = vec_max(best, x);

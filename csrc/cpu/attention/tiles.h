@@ -34,15 +34,29 @@ struct Tiles {
   }
   CORE_INLINE static void store_weights(bf16* p, int64_t k, vf weights) { store(p + k, weights); }
 
-  // 2^x to 9e-5 relative, no less than 2^-126: weights are rounded to bfloat16.
-  CORE_INLINE static vf weights(vf x) {
-    x = vec_max(splat(-126.0f), x);
-    vf f = (vf)_mm512_reduce_ps((__m512)x, 9);  // x - floor(x)
+  // 2^x of several vectors to 9e-5 relative, no less than 2^-126: weights are rounded to bfloat16. Step by step for all
+  // of them, because a processor looks only so far ahead of what it waits for.
+  template <int N>
+  CORE_INLINE static void weights(vf (&x)[N]) {
+    vf f[N], p[N];
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) x[i] = vec_max(splat(-126.0f), x[i]);
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) f[i] = (vf)_mm512_reduce_ps((__m512)x[i], 9);  // x - floor(x)
     // Least relative error on [0, 1), the first coefficient held at 1.
-    vf p = f * 0.07706726342439651f + 0.22764462232589722f;
-    p = p * f + 0.6951169371604919f;
-    p = p * f + 1.0f;
-    return (vf)_mm512_scalef_ps((__m512)p, (__m512)x);  // which takes the floor of x
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) p[i] = f[i] * 0.07706726342439651f + 0.22764462232589722f;
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) p[i] = p[i] * f[i] + 0.6951169371604919f;
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) p[i] = p[i] * f[i] + 1.0f;
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) x[i] = (vf)_mm512_scalef_ps((__m512)p[i], (__m512)x[i]);  // which takes the floor of x
+  }
+  CORE_INLINE static vf weights(vf x) {
+    vf one[1] = {x};
+    weights(one);
+    return one[0];
   }
 
   // Registers 0 to 3 are C: rows of the first and the second half of a pair of row blocks. 4 and 5 are A, 6 and 7 B.

@@ -1,6 +1,7 @@
 // The element-wise kernels for the instruction set of the including file, in namespace core::CORE_VARIANT.
 #include "common/parallel.h"
 #include "common/vec.h"
+#include "elementwise/activate.h"
 #include "elementwise/elementwise.h"
 
 namespace core {
@@ -75,18 +76,6 @@ void rms_norm(const core_rms_norm_args& a) {
 
 // ---- gated activations ---------------------------------------------------------------------------------------------
 
-template <int64_t Kind>
-CORE_INLINE vf activate(vf x) {
-  if (Kind == CORE_SILU) return x * sigmoid(x);
-  if (Kind == CORE_GELU_TANH) {
-    vf inner = (x + x * x * x * 0.044715f) * 1.5957691216f;  // 2 * sqrt(2 / pi): tanh(u) = 2 * sigmoid(2 u) - 1
-    return x * sigmoid(inner);
-  }
-  vf size = x < 0.0f ? -x : x;
-  vf tail = erfc(size * 0.70710678f) * 0.5f;
-  return x * (x < 0.0f ? tail : 1.0f - tail);
-}
-
 template <typename T, int64_t Kind>
 void gated(const core_gated_args& a) {
   auto x = static_cast<const T*>(a.x);
@@ -102,9 +91,18 @@ void gated(const core_gated_args& a) {
       const T* up = gate + a.size;
       T* target = out + row * a.out_stride;
       int64_t i = from;
-      for (; i + kLanes <= to; i += kLanes) store(target + i, activate<Kind>(load(gate + i)) * load(up + i));
+      constexpr int64_t some = 4;
+      for (; i + some * kLanes <= to; i += some * kLanes) {
+        vf x[some];
+        CORE_UNROLL
+        for (int64_t j = 0; j < some; ++j) x[j] = load(gate + i + j * kLanes);
+        activate<T, Kind>(x);
+        CORE_UNROLL
+        for (int64_t j = 0; j < some; ++j) store(target + i + j * kLanes, x[j] * load(up + i + j * kLanes));
+      }
+      for (; i + kLanes <= to; i += kLanes) store(target + i, activate<T, Kind>(load(gate + i)) * load(up + i));
       if (i < to) {
-        store_part(target + i, activate<Kind>(load_part(gate + i, to - i)) * load_part(up + i, to - i), to - i);
+        store_part(target + i, activate<T, Kind>(load_part(gate + i, to - i)) * load_part(up + i, to - i), to - i);
       }
     }
   });

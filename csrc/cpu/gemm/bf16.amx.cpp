@@ -34,26 +34,30 @@ void tile(const Call& call, const Tile& where, const char* scratch, float* out) 
   multiply<false>(call, where, w, panel_bytes, call.inputs / kBlock, once, out);
 }
 
-bool stripe(const Call& call, const Tile& where, int64_t row_end, const char* scratch) {
+int64_t stripe(const Call& call, const Tile& where, int64_t row_end, const char* scratch) {
   const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
   return run_stripe<false>(call, where, row_end, w, call.inputs * 2 * kPanel, call.inputs / kBlock);
 }
 
+void gated(const Call& call, const Tile& where, int64_t row_end, const Gating& gating) {
+  run_gated<false>(call, where, row_end, gating, call.inputs / kBlock);
+}
+
 template <typename F>
 constexpr Kernel widening_blocks() {
-  return {32,     kWide, nullptr, converted_bytes<bf16>, pack_rows, tile, stripe, expanded_bytes<kWide>, expand_blocks<F>,
-          enter, leave};
+  return {32,     kWide,   nullptr, converted_bytes<bf16>, pack_rows,        tile,
+          stripe, nullptr, expanded_bytes<kWide>,          expand_blocks<F>, enter, leave};
 }
 
 }  // namespace
 
 namespace amx {
 extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[kBlockFormats];
-const Kernel bf16_kernel = {32,     kWide,   nullptr, converted_bytes<bf16>, pack_rows, tile,
-                            stripe, nullptr, nullptr, enter,                 leave};
+const Kernel bf16_kernel = {32,     kWide, nullptr, converted_bytes<bf16>, pack_rows, tile,
+                            stripe, gated, nullptr, nullptr,               enter,     leave};
 // Without a stripe: channels have scales, which a stripe of bf16 does not apply.
-const Kernel w8a16_kernel = {32,      kWide, nullptr, converted_bytes<bf16>, pack_rows, tile,
-                             nullptr, expanded_bytes<kWide>, expand_int8, enter, leave};
+const Kernel w8a16_kernel = {32,      kWide,   nullptr, converted_bytes<bf16>, pack_rows, tile,
+                             nullptr, nullptr, expanded_bytes<kWide>,          expand_int8, enter, leave};
 const Kernel wide_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(widening_blocks);
 }  // namespace amx
 }  // namespace gemm

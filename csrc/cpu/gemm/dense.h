@@ -164,14 +164,14 @@ template <typename F>
 constexpr Kernel dense_kernel() {
   typedef typename F::X X;
   return {F::rows,      F::panels, usable<X, F::inputs>, converted_bytes<X>, convert_rows<X, F::round>,
-          run_tile<F>, nullptr,   nullptr,   nullptr,              nullptr,            nullptr};
+          run_tile<F>, nullptr,   nullptr,   nullptr,   nullptr,              nullptr,            nullptr};
 }
 
 // Rounding to bf16 must also meet activations that are float32 already.
 template <>
 constexpr Kernel dense_kernel<WideBf16>() {
   return {WideBf16::rows,     WideBf16::panels, nullptr, converted_bytes<float>, convert_rows<float, true>,
-          run_tile<WideBf16>, nullptr,          nullptr, nullptr, nullptr,                nullptr};
+          run_tile<WideBf16>, nullptr,          nullptr, nullptr, nullptr, nullptr,                nullptr};
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ const Kernel bf16_kernel = dense_kernel<Bf16>();
 // Many rows: int8 weights are widened to bf16, which holds them exactly, once for all rows.
 const Kernel w8a16_kernel = {
     Bf16::rows,     Bf16::panels,          usable<bf16, Bf16::inputs>, converted_bytes<bf16>, convert_rows<bf16, false>,
-    run_tile<Bf16>, nullptr,               expanded_bytes<kWide>,      expand_int8,           nullptr,
+    run_tile<Bf16>, nullptr,               nullptr, expanded_bytes<kWide>,      expand_int8,           nullptr,
     nullptr};
 #else
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel;

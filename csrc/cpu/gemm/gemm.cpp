@@ -3,6 +3,7 @@
 
 #include "common/cpu.h"
 #include "common/parallel.h"
+#include "elementwise/elementwise.h"
 #include "gemm/finish.h"
 #include "gemm/kernel.h"
 
@@ -13,6 +14,7 @@ namespace {
 constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
 constexpr int64_t kSharedPrepare = 1 << 12;  // activations from which threads share their preparation
 constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
+constexpr int64_t kGatedRows = 17;           // rows from which results go through their gate without being stored
 constexpr int64_t kOwnTiles = 4;             // row tiles for each thread from which rows are divided, not channels
 
 int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -72,6 +74,7 @@ struct Plan {
   int64_t tile_rows, row_tiles, column_tiles, chunk;  // chunk: row tiles whose activations stay in the cache
   bool direct;                                        // the caller's activations are used as they are
   bool own;                                           // each thread prepares the rows that it multiplies
+  const Gating* gating;                               // what becomes of the results, or null
   Best* best;
 };
 
@@ -150,7 +153,7 @@ void run_part(const Plan& plan, int64_t part) {
   int64_t row_first = plan.row_tiles * part_row / plan.grid.rows;
   int64_t row_last = plan.row_tiles * (part_row + 1) / plan.grid.rows;
   // Panels, not tiles, are divided: the last tile of a share may be narrower, but shares are even.
-  int64_t panels = ceil_div(args.n, kPanel), wide = plan.kernel->panels;
+  int64_t panels = ceil_div(plan.gating == nullptr ? args.n : args.n / 2, kPanel), wide = plan.kernel->panels;
   int64_t first = panels * part_column / plan.grid.columns, last = panels * (part_column + 1) / plan.grid.columns;
   Best* best = plan.best == nullptr ? nullptr : plan.best + part_column * args.m;
   if (best != nullptr) start_best(best, row_first * plan.tile_rows, smaller(row_last * plan.tile_rows, args.m));
@@ -159,12 +162,21 @@ void run_part(const Plan& plan, int64_t part) {
   for (int64_t chunk = row_first; chunk < row_last; chunk += plan.chunk) {
     int64_t row_end = smaller(smaller(chunk + plan.chunk, row_last) * plan.tile_rows, args.m);
     if (plan.own) prepare_own(plan, chunk * plan.tile_rows, row_end);
-    for (int64_t panel = first; panel < last; panel += wide) {
-      Tile tile{chunk * plan.tile_rows, 0, panel, smaller(wide, last - panel)};
+    if (plan.gating != nullptr) {
+      plan.kernel->gated(plan.call, {chunk * plan.tile_rows, 0, first, last - first}, row_end, *plan.gating);
+      continue;
+    }
+    bool striped = best == nullptr && plan.kernel->stripe != nullptr;
+    for (int64_t panel = first; panel < last;) {
+      // A stripe takes all panels at once, unless they are widened few at a time.
+      Tile tile{chunk * plan.tile_rows, 0, panel, scratch == nullptr && striped ? last - panel : smaller(wide, last - panel)};
       if (scratch != nullptr) plan.kernel->expand(plan.call, tile, scratch);
-      bool done = best == nullptr && plan.kernel->stripe != nullptr &&
-                  plan.kernel->stripe(plan.call, tile, row_end, scratch);
-      if (!done) run_rows(plan, tile, row_end, scratch, best);
+      int64_t done = striped ? plan.kernel->stripe(plan.call, tile, row_end, scratch) : 0;
+      if (done == 0) {
+        tile.panels = smaller(wide, last - panel);
+        run_rows(plan, tile, row_end, scratch, best);
+      }
+      panel += done > 0 ? done : tile.panels;
     }
   }
 }
@@ -218,11 +230,12 @@ void work(const Plan& plan, int64_t thread, int64_t team) {
 }
 
 // Whatever is outside of the teams may run on each of several threads, see common/parallel.h.
-void run(const core_gemm_args& args) {
+void run(const core_gemm_args& args, const Gating* gating) {
   if (args.m <= 0 || args.n <= 0) return;
   const Kernel& kernel = select(args);
   int64_t threads = threads_for(args);
   Plan plan = plan_of(args, kernel, threads);
+  plan.gating = gating;
   bool apart = prepared_apart(args);
   char* workspace = static_cast<char*>(args.workspace);
   if (!plan.direct && !apart && !plan.own) {
@@ -246,7 +259,21 @@ void run(const core_gemm_args& args) {
 }  // namespace gemm
 }  // namespace core
 
-CORE_API void core_cpu_gemm(const core_gemm_args* args) { core::gemm::run(*args); }
+CORE_API void core_cpu_gemm(const core_gemm_args* args) { core::gemm::run(*args, nullptr); }
+
+CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* a) {
+  core_gemm_args product{a->x, a->w,        a->order,    a->bias,    a->y,       nullptr,   a->workspace, a->m,
+                         a->n, a->k,        a->x_stride, a->y_stride, a->x_dtype, a->y_dtype, a->format,    a->threads};
+  bool whole = a->n % (2 * core::gemm::kPanel) == 0 && a->y_dtype == CORE_BF16;
+  if (a->m >= core::gemm::kGatedRows && whole && core::gemm::select(product).gated != nullptr) {
+    core::gemm::Gating gating{a->out, a->out_stride, a->activation};
+    return core::gemm::run(product, &gating);
+  }
+  core_cpu_gemm(&product);
+  core_gated_args gated{a->y,        a->out,        a->m,          a->n / 2,   a->y_stride,
+                        a->out_stride, a->activation, a->y_dtype, a->threads};
+  core_cpu_gated(&gated);
+}
 
 CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args) {
   int64_t most = 0;

@@ -49,6 +49,26 @@ struct core_gemm_args {
 
 CORE_API void core_cpu_gemm(const core_gemm_args* args);
 
+// A product and the gated activation of its results: out (m, n / 2) = act(y's first half) * y's second half, as
+// core_cpu_gated computes it from y as stored. What y holds afterwards is not said. `n` is even.
+struct core_gemm_gated_args {
+  const void* x;
+  const void* w;
+  const int32_t* order;
+  const float* bias;
+  void* y;
+  void* out;  // rows `out_stride` elements apart, of y's dtype
+  void* workspace;
+  int64_t m, n, k;
+  int64_t x_stride, y_stride, out_stride;
+  int64_t x_dtype, y_dtype;
+  int64_t format;
+  int64_t activation;  // enum core_activation
+  int64_t threads;
+};
+
+CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* args);
+
 // Bytes of workspace that a call with these shapes and these or fewer rows needs; pointers are not looked at, except
 // whether `order` is null.
 CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args);

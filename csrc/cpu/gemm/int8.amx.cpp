@@ -85,17 +85,21 @@ void tile(const Call& call, const Tile& where, const char*, float* out) {
   }
 }
 
-bool stripe(const Call& call, const Tile& where, int64_t row_end, const char*) {
+int64_t stripe(const Call& call, const Tile& where, int64_t row_end, const char*) {
   const char* w = panel_of(call, where.panel);
   return run_stripe<true>(call, where, row_end, w, call.panel_bytes, call.inputs / kStep);
+}
+
+void gated(const Call& call, const Tile& where, int64_t row_end, const Gating& gating) {
+  run_gated<true>(call, where, row_end, gating, call.inputs / kStep);
 }
 
 }  // namespace
 
 namespace amx {
 extern const Kernel w8a8_kernel;
-const Kernel w8a8_kernel = {32,     kWide,   nullptr, packed_bytes, pack_rows, tile,
-                            stripe, nullptr, nullptr, enter,        leave};
+const Kernel w8a8_kernel = {32,     kWide, nullptr, packed_bytes, pack_rows, tile,
+                            stripe, gated, nullptr, nullptr,      enter,     leave};
 }  // namespace amx
 }  // namespace gemm
 }  // namespace core

@@ -152,7 +152,7 @@ int64_t quantized_bytes(const core_gemm_args& args) { return kHeader + padded_in
 namespace CORE_VARIANT {
 extern const Kernel w8a8_kernel;
 const Kernel w8a8_kernel = {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows, run_tile,
-                            nullptr, nullptr, nullptr, nullptr, nullptr};
+                            nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 }  // namespace CORE_VARIANT
 }  // namespace gemm
 }  // namespace core

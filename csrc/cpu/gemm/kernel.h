@@ -57,6 +57,12 @@ struct Tile {
   int64_t row, rows, panel, panels;
 };
 
+// What becomes of a product's results: act(first half of the channels) * second half.
+struct Gating {
+  void* out;  // of y's dtype
+  int64_t stride, activation;
+};
+
 // The largest value of a row so far.
 struct Best {
   float value;
@@ -82,9 +88,12 @@ struct Kernel {
   // Computes a tile: `out[row][channel]`, rows `panels * 16` floats apart; without channel scale and bias.
   // `scratch`: what `expand` made of the panels, or null.
   void (*tile)(const Call& call, const Tile& tile, const char* scratch, float* out);
-  // Computes and finishes rows `tile.row .. row_end - 1` by the tile's panels at once; where it returns false, or is
-  // null, `tile` and Finish do.
-  bool (*stripe)(const Call& call, const Tile& tile, int64_t row_end, const char* scratch);
+  // Computes and finishes rows `tile.row .. row_end - 1` by as many of the tile's panels, of which there may be more than
+  // `panels`, as it returns; `tile` and Finish do the others. Null: there is no such way.
+  int64_t (*stripe)(const Call& call, const Tile& tile, int64_t row_end, const char* scratch);
+  // As `stripe` for panels of the first half and those of the second that belong to them, y being bf16; results go
+  // through the gate. Null: there is no such way.
+  void (*gated)(const Call& call, const Tile& tile, int64_t row_end, const Gating& gating);
   // Bytes of scratch a thread needs for a tile's panels, and what fills it; null: none is needed.
   int64_t (*scratch_bytes)(const core_gemm_args& args);
   void (*expand)(const Call& call, const Tile& tile, char* scratch);

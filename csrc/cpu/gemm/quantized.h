@@ -195,7 +195,7 @@ int64_t quantized_bytes(const core_gemm_args& args) {
 template <typename F>
 constexpr Kernel block_kernel() {
   return {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows<F>, run_tile<F>,
-          nullptr, nullptr, nullptr, nullptr, nullptr};
+          nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 }
 
 }  // namespace

@@ -8,17 +8,29 @@
 
 namespace {
 
+bool is_gated(const core_op& op) {
+  return op.function == reinterpret_cast<void (*)(const void*)>(&core_cpu_gemm_gated);
+}
+
 bool is_product(const core_op& op) {
-  return op.function == reinterpret_cast<void (*)(const void*)>(&core_cpu_gemm);
+  return is_gated(op) || op.function == reinterpret_cast<void (*)(const void*)>(&core_cpu_gemm);
+}
+
+core::Ahead panels_of(const void* w, int64_t n, int64_t format, int64_t k) {
+  return {static_cast<const char*>(w), n / 16, core_cpu_gemm_panel(format, k)};
 }
 
 // The weights of the first product among the operations from `first` on: most of what a step reads.
 core::Ahead next_weights(const core_program_args& program, int64_t first) {
   while (first < program.count && !is_product(program.ops[first])) ++first;
   if (first >= program.count) return {};
-  auto product = static_cast<const core_gemm_args*>(program.ops[first].args);
-  int64_t panels = product->n / 16;
-  return {static_cast<const char*>(product->w), panels, core_cpu_gemm_panel(product->format, product->k)};
+  const core_op& op = program.ops[first];
+  if (is_gated(op)) {
+    auto gated = static_cast<const core_gemm_gated_args*>(op.args);
+    return panels_of(gated->w, gated->n, gated->format, gated->k);
+  }
+  auto product = static_cast<const core_gemm_args*>(op.args);
+  return panels_of(product->w, product->n, product->format, product->k);
 }
 
 int64_t now() {

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from core import LLM, PoolingParams
-from core.api.errors import ConfigError, RequestError
+from core.api.errors import ConfigError, PluginError, RequestError
 from core.testing.tinyencoders import sentence_files
 from core.testing.tinymodels import reference_model, tiny_model
 
@@ -109,6 +109,12 @@ def test_encoders_do_only_what_they_were_made_for(architecture, options, code, e
     with pytest.raises(ConfigError) as refused:
         LLM(str(directory), **options)
     assert refused.value.code == code
+
+
+def test_a_model_that_keeps_nothing_has_nothing_to_store(encoder):
+    directory, _ = encoder()
+    with pytest.raises(PluginError, match="the model keeps no keys and values"):
+        LLM(str(directory), kv_connector=["cpu_offload"])
 
 
 def test_an_engine_tells_which_kind_of_request_it_takes(encoder, opened):

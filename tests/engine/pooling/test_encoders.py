@@ -116,16 +116,14 @@ def test_the_local_window_is_transformers_own(encoder, opened, hidden):
     close(output.outputs.data, hidden(reference, ids))
 
 
-def test_a_head_that_nothing_reads_is_left_out(encoder, opened, tmp_path, hidden, texts):
+@pytest.mark.parametrize("family", ENCODERS)
+@pytest.mark.parametrize("named", ["ForMaskedLM", "Model"])
+def test_a_head_that_nothing_reads_is_left_out(family, named, encoder, opened, hidden, texts):
     """A checkpoint of a whole masked-language model serves as an encoder, prefix and all."""
-    from core.testing.tinyencoders import reference_encoder, tiny_wordpiece
-
-    reference = reference_encoder("BertForMaskedLM")
-    reference.save_pretrained(tmp_path / "masked")
-    tiny_wordpiece(tmp_path / "masked")
-    config = json.loads((tmp_path / "masked" / "config.json").read_text())
-    (tmp_path / "masked" / "config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
-    output = opened(tmp_path / "masked").embed(texts[0], PoolingParams(normalize=False))[0]
+    directory, reference = encoder(f"{family}ForMaskedLM")
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "architectures": [family + named]}))
+    output = opened(directory).embed(texts[0], PoolingParams(normalize=False))[0]
     close(output.outputs.array, hidden(reference, output.prompt_token_ids).mean(0))
 
 

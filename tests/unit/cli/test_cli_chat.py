@@ -269,3 +269,31 @@ def test_the_history_is_kept_for_its_user_alone(monkeypatch, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     Lines("> ", blocked / "history").close()  # cannot be written, and nobody is told
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("command", "there"), [("run", "core run [MODEL] "), ("run-batch", "core run-batch [--FLAG")])
+def test_help_shows_the_engines_flags_without_an_address(capsys, command, there):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0 and there in shown and "--max-model-len" in shown
+    assert "--host" not in shown and "--port" not in shown
+
+
+def test_what_is_imported_to_begin_with():
+    import subprocess
+    import sys
+
+    code = "import sys; from core.cli.main import main; main(sys.argv[1:])\n"
+    watch = f"import atexit, sys; atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr))\n{code}"
+    for words in (["--help"], ["chat", "--help"], ["complete", "--help"]):
+        result = subprocess.run([sys.executable, "-c", watch, *words], capture_output=True, text=True, timeout=60)
+        loaded = {name.partition(".")[0] for name in names_in(result.stderr)}
+        assert not loaded & {"torch", "transformers", "rich", "httpx", "fastapi", "uvicorn"}, words
+
+
+def names_in(text):
+    return json.loads(text.strip().splitlines()[-1].replace("'", '"'))

@@ -203,6 +203,13 @@ def test_a_full_queue_is_tried_again_with_growing_pauses(batch, write, stub):
     assert len(batch.pauses) == before
 
 
+def test_a_server_that_refuses_everything_ends_the_run(batch, write, stub, capsys):
+    stub.fail, stub.failures = 503, 10**6
+    assert batch(write(*(line(f"r{index}") for index in range(100))), "--concurrency", "2", "--max-retries", "1") == 1
+    assert "CORE-S191" in (err := capsys.readouterr().err) and "503 to 8 requests in a row" in err
+    assert len(stub.requests) <= 20
+
+
 def test_a_wrong_key_ends_the_run(batch, write, stub, capsys):
     stub.fail, stub.failures = 401, 100
     assert batch(write(*(line(f"r{index}") for index in range(50))), "--concurrency", "2") == 1

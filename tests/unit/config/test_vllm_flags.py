@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.api.errors import ConfigError
-from core.cli.main import add_common
+from core.cli.main import add_common, main
 from core.config.compat import by_name, find, translate
 from core.config.compat_table import SAME, SPELLINGS, TABLE, WITH_UNITS
 from core.config.fields import ALIASES, fields_by_path
@@ -298,6 +298,25 @@ def test_a_file_written_for_vllm(tmp_path):
     for text, code in (("tensor-parallel-size: 2", "C105"), ("trust-remote-code: true", "C105"), ("tensor: 1", "C102")):
         with pytest.raises(ConfigError, match=code):
             load(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tensor-parallel-size", ["--tensor-parallel-size, -tp", "accepted     1", "one worker"]),
+        ("--tensor_parallel_size", ["accepted     1"]),
+        ("tp", None),
+        ("async-scheduling", ["true; false: --overlap-depth 0"]),
+        ("max-log-len", ["accepted     any"]),
+        ("enforce-eager", ["no value", "platform"]),
+    ],
+)
+def test_a_foreign_flag_is_explained(capsys, name, said):
+    status = main(["config", "explain", name])
+    printed = capsys.readouterr()
+    assert status == (0 if said else 2)
+    for text in said or ["no option is called 'tp'"]:
+        assert text in (printed.out if said else printed.err)
 
 
 def test_the_page_is_up_to_date():

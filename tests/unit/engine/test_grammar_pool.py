@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from core.engine.compiling.pool import Compiler, CompilePool, PoolLimits
+from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.grammars import Grammar
 
 KINDS = frozenset({"choice", "regex"})
@@ -51,7 +51,7 @@ def test_every_driver_says_why_it_cannot():
     pool = make(compiler("first", compile=refusing), compiler("second", compile=refusing), compiler("third", {"regex"}))
     job = pool.submit(Grammar("choice", "a"))
     assert job.wait(5) and job.failed
-    with pytest.raises(ValueError, match="^first: no a; second: no a$"):
+    with pytest.raises(ValueError, match=r"^first: no a; second: no a$"):
         job.result()
 
 

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from core.engine.compiling.pool import Compiler, CompilePool, PoolLimits
+from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.grammars import Grammar
 from core.engine.loop import EngineLoop
 from core.engine.structured import StructuredParticipant
@@ -81,6 +81,29 @@ def test_those_behind_a_request_that_waits_for_its_grammar_pass_it(harness):
     gate.ready(participant, engine, "slow")
     engine.run()
     assert engine.finished == {1: "length", 2: "length", 3: "length"}
+
+
+@pytest.mark.covers("GRAM-01")
+def test_a_grammar_that_is_never_ready_costs_others_no_step(harness):
+    gate = Gate()
+    participant = gate.participant()
+    engine = harness(participants=(participant,))
+    engine.add(1, [1, 2], max_tokens=40)
+    while not engine.outputs[1]:
+        engine.advance()
+    for handle in range(2, 7):
+        engine.add(handle, [handle], max_tokens=2, grammar=Grammar("choice", f"hard {handle}"))
+    longest = stalled = 0
+    while len(engine.outputs[1]) < 40:
+        before = len(engine.outputs[1])
+        engine.advance()
+        stalled = 0 if len(engine.outputs[1]) > before else stalled + 1
+        longest = max(longest, stalled)
+    assert longest <= 1  # every turn of the loop that settles a step brings a token
+    for handle in range(2, 7):
+        gate.ready(participant, engine, f"hard {handle}")
+    engine.run()
+    assert len(engine.finished) == 6
 
 
 def test_order_is_kept_among_those_that_are_ready(harness):

@@ -228,3 +228,13 @@ def online(tokenizer):
         return AsyncLLM(make_resolution(tokenizer, max_model_len=max_model_len, **resolution), engine), engine
 
     return make
+
+
+@pytest.fixture
+def resolved(tokenizer):
+    """Make a resolution; options by section, as `scheduler={"max_waiting": 2}`."""
+
+    def make(**sections):
+        return make_resolution(tokenizer, **sections)
+
+    return make

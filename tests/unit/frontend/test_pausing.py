@@ -17,11 +17,6 @@ def run(main):
     return asyncio.run(asyncio.wait_for(main(), 20))
 
 
-async def until(condition):
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
 async def texts(llm, name, **options):
     return [output async for output in llm.generate(name, LONG, delta=True, **options)]
 
@@ -37,11 +32,11 @@ def added(engine):
 def test_abort_ends_what_runs_and_holds_back_what_comes(online):
     async def main():
         llm, engine = online("x" * 500, max_model_len=1024)
-        running = asyncio.create_task(texts(llm, "a"))
-        await until(lambda: llm.request_ids)
+        running = await llm.submit("a", LONG, delta=True)
+        assert len(llm.request_ids) == 1
         await llm.pause_generation()
         assert llm.paused and llm.request_ids == []
-        assert (await running)[-1].outputs[0].finish_reason == "abort"
+        assert [output.outputs[0].finish_reason async for output in running] == ["abort"]
         assert calls(engine) == [("reset_prefix_cache",)]
         waiting = asyncio.create_task(texts(llm, "b"))
         await asyncio.sleep(0.05)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, processors
 
 from core.api.errors import ConfigError, RequestError
+from core.config.flags import add_option_flags, to_argv
+from core.config.load import load_options
+from core.config.parser import CoreParser
 from core.engine.messages import Add
 from core.engine.sampling import Grammar, SamplingParams
 from core.frontend.conversation import Conversation, ToolChoice, conversation_of
-from core.frontend.inputs import Truncation
+from core.frontend.overrides import options_with
+from core.frontend.prompts import Truncation
 from core.frontend.request import GenerationRequest, model_defaults, renamed, sampling_params, spelling
+from core.tokenizer.chat_template import ChatTemplate
 from core.tokenizer.fast import FastTokenizer
 
+FIELDS = st.sampled_from(
+    ["role", "content", "tool_calls", "function", "name", "arguments", "type", "text", "reasoning"]
+)
 USER = {"role": "user", "content": "hi"}
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {}}}
 
@@ -102,10 +112,10 @@ def test_truncations_are_numbers(tokens):
 
 def test_a_call_is_demanded_of_a_grammar_or_not_at_all():
     forced = Conversation(messages=[USER], tools=[TOOL], tool_choice=ToolChoice("function", "add"))
-    error = refused(lambda: GenerationRequest(prompt=forced), "tool_choice", "unsupported_parameter")
+    error = refused(lambda: GenerationRequest(prompt=forced).check_call(), "tool_choice", "unsupported_parameter")
     assert "structured output" in error.message
     params = SamplingParams(grammar=Grammar("json_object"))
-    assert GenerationRequest(prompt=forced, params=params).conversation is forced
+    GenerationRequest(prompt=forced, params=params).check_call()
 
 
 # -- conversations -------------------------------------------------------------------------------------------------
@@ -305,10 +315,70 @@ def test_defaults_of_template_variables_give_way_to_requests(offline, tokenizer)
     assert caught.value.code == "CORE-C136" and "default_chat_template_kwargs" in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["eos_token", "raise_exception", "range", "namespace"])
+def test_what_belongs_to_the_model_or_the_language_cannot_be_set(offline, name):
+    llm, _ = offline()
+    refused(lambda: llm.model.chat_pieces([USER], **{name: "x"}), "template_args")
+
+
+def test_variables_may_be_given_as_users_of_other_engines_give_them():
+    chat = conversation_of([USER], {"chat_template_kwargs": {"enable_thinking": False}, "mood": "calm"})
+    assert chat.template_args == {"enable_thinking": False, "mood": "calm"}
+
+
+def test_a_tool_choice_may_be_given_as_clients_give_it(offline):
+    named = {"type": "function", "function": {"name": "add"}}
+    for choice, mode in (
+        ("none", "none"),
+        (None, "auto"),
+        ("auto", "auto"),
+        (named, "function"),
+        ("required", "required"),
+    ):
+        assert conversation_of([USER], {"tools": [TOOL], "tool_choice": choice}).tool_choice.mode == mode
+    for wrong in ("maybe", {"type": "function"}, {"name": "add"}, 3):
+        refused(partial(conversation_of, [USER], {"tools": [TOOL], "tool_choice": wrong}), "tool_choice")
+    llm, _ = offline()
+    refused(lambda: llm.chat([USER], tools=[TOOL], tool_choice=named), "tool_choice", "unsupported_parameter")
+    assert llm.chat([USER], tools=[TOOL], tool_choice="none")[0].finished
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS | st.text(max_size=4), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(messages=st.lists(JSON, max_size=3) | JSON, tools=st.lists(JSON, max_size=2))
+def test_whatever_json_is_sent_is_a_conversation_or_refused(messages, tools):
+    try:
+        chat = Conversation(messages=messages, tools=tools)
+    except RequestError as error:
+        assert re.match(r"(messages|tools)", error.param)
+    else:
+        assert chat.chars >= len(chat.tail) - chat.tail.count("\n") and chat.messages
+        ChatTemplate("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}", {}).pieces(
+            chat.messages, **chat.arguments()
+        )
+
+
+def test_defaults_survive_the_way_from_the_command_line():
+    given = {"a": {"b": 1}, "c": False, "d": None}
+    options = options_with(None, {"default_chat_template_kwargs": given})
+    assert options.model.default_chat_template_kwargs == given
+    argv = to_argv(options)
+    parser = CoreParser(prog="core")
+    add_option_flags(parser)
+    assert load_options(parser.parse_args(argv), {}).options == options
+
+
 def test_templates_of_requests(offline):
     llm, _ = offline()
     assert "".join(llm.model.chat_pieces([USER], chat_template="<{{ messages[0].content }}>")) == "<hi>"
     refused(lambda: llm.model.chat_pieces([USER], chat_template="{% for %}"), "chat_template")
+    refused(lambda: llm.model.chat_pieces([USER], chat_template="x" * 70_000), "chat_template")
 
 
 @pytest.mark.covers("REND-07")

@@ -1,6 +1,7 @@
 """What is kept, how much, and for how long."""
 
 import asyncio
+import random
 
 import pytest
 
@@ -133,3 +134,37 @@ def test_readers_follow_to_the_end():
         return b"".join([data async for data in running.follow(start)])
 
     asyncio.run(asyncio.wait_for(main(), 5))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_count_of_bytes_stays_right_whatever_happens(seed):
+    chance = random.Random(seed)
+    store = ResponseStore(6, 6000)
+    made = {}
+    for number in range(300):
+        name = chance.choice(list(made)) if made else ""
+        match chance.choice(["put", "put", "extend", "end", "drop", "get"]):
+            case "put":
+                status = chance.choice(["completed", "in_progress"])
+                name = str(number)
+                made[name] = record(name, status=status, text="x" * chance.randrange(1500))
+                store.put(made[name])
+            case "extend" if name and not made[name].answer.ended:
+                store.extend(made[name], [b"x" * chance.randrange(300)])
+            case "end" if name and not made[name].answer.ended:
+                made[name].answer.end("completed", USAGE)
+                store.settle(made[name])
+            case "drop" if names(store, name):
+                store.drop(name)
+            case "get":
+                names(store, name)
+        kept = [made[name] for name in names(store, *made)]
+        assert store.size == sum(one.size for one in kept)
+        assert len(store) == len(kept)
+        if any(one.answer.ended for one in kept):
+            assert len(kept) <= 6
+            assert store.size <= 6000
+        running = [one for one in made.values() if not one.answer.ended]
+        if len(running) > 4:
+            running[0].answer.end("completed", USAGE)
+            store.settle(running[0])

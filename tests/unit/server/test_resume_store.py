@@ -8,7 +8,7 @@ import random
 import pytest
 
 from core.server.errors import ApiError
-from core.server.resume.store import SHARE, StreamStore
+from core.server.resume.store import SHARE, STREAM_BYTES, StreamStore
 
 BIG = 2**20
 
@@ -134,7 +134,7 @@ def test_a_full_memory_drops_the_oldest_finished_stream_first():
         limit = 100_000
         store = StreamStore(10, limit)
         done = [opened(store) for _ in range(3)]
-        piece = b"x" * (limit // SHARE - 100)
+        piece = b"x" * (limit // SHARE - STREAM_BYTES - 100)
         for stream in done:
             await store.append(stream, piece)
         running = [opened(store) for _ in range(5)]
@@ -178,6 +178,19 @@ def test_a_stream_has_its_share_and_a_slow_reader_holds_it_back():
         with pytest.raises(ApiError) as caught:
             store.attach(stream, 0)
         assert caught.value.status == 410
+
+    run(main)
+
+
+def test_many_short_streams_are_bounded_too():
+    async def main():
+        store = StreamStore(10, 2**16)
+        for _ in range(500):
+            stream = opened(store)
+            await store.append(stream, b"data: x")
+            store.finish(stream)
+        assert len(store.all()) < 2**16 / STREAM_BYTES + 1
+        assert store.all()[-1] is stream
 
     run(main)
 

@@ -15,7 +15,7 @@ from core.api.errors import RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.server.openai.protocol import REFUSED, ChatBody, CompletionBody
 from core.tokenizer.chat_template import ChatTemplate
-from core.tokenizer.sandbox import time_limit
+from core.tokenizer.meter import time_limit
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 USER = [{"role": "user", "content": "Hi"}]
@@ -238,6 +238,18 @@ def test_effort_goes_to_templates_that_know_it(build, fake, effort):
     own = {"reasoning_effort": "high", "enable_thinking": True}
     build(llm).post(CHAT, {"messages": USER, "reasoning_effort": effort, "chat_template_kwargs": own})
     assert own.items() <= llm.rendered[1].items()
+
+
+def test_variables_that_no_template_reads_are_named(build, fake):
+    llm = fake()
+    llm.template_variables = frozenset({"mood"})
+    body = {"messages": USER, "chat_template_kwargs": {"mood": "calm", "colour": "red", "enable_thinking": False}}
+    answer = build(llm).post(CHAT, body)
+    assert answer.headers["x-core-ignored-fields"] == "chat_template_kwargs.colour,chat_template_kwargs.enable_thinking"
+    answer = build(llm, parser=TwoCalls, tool_parser="two").post(CHAT, body)  # which looks at the switch
+    assert answer.headers["x-core-ignored-fields"] == "chat_template_kwargs.colour"
+    error = build(llm, strict_fields=True).post(CHAT, body).json()["error"]
+    assert error["param"] == "chat_template_kwargs.colour"
 
 
 # -- templates of requests -----------------------------------------------------------------------------------------

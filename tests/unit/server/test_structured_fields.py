@@ -36,7 +36,11 @@ def of(**fields):
     ("fields", "kind", "value"),
     [
         ({"response_format": {"type": "json_object"}}, "json_object", ""),
-        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}}, "json_schema", TEXT),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+            "json_schema",
+            TEXT,
+        ),
         ({"structured_outputs": {"json": SCHEMA}}, "json_schema", TEXT),
         ({"structured_outputs": {"json": TEXT}}, "json_schema", TEXT),
         ({"structured_outputs": {"json": True}}, "json_schema", "true"),
@@ -146,7 +150,9 @@ def test_styles_are_written_into_the_schema():
     assert found == {**SCHEMA, "additionalProperties": False, "x-whitespace": "none"}
     found = json.loads(of(guided_json=SCHEMA, guided_whitespace_pattern="[ ]?").value)
     assert found == {**SCHEMA, "x-whitespace": "[ ]?"}
-    assert of(structured_outputs={"json_object": True, "disable_any_whitespace": True}).value == '{"x-whitespace": "none"}'
+    assert (
+        of(structured_outputs={"json_object": True, "disable_any_whitespace": True}).value == '{"x-whitespace": "none"}'
+    )
 
 
 def test_closing_a_schema_keeps_what_it_says_itself():

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from core.api.errors import RequestError
-from core.frontend.inputs import InputProcessor, Truncation
+from core.frontend.inputs import InputProcessor
+from core.frontend.prompts import Truncation
 from core.tokenizer.fast import FastTokenizer
 
 LENGTH = 24

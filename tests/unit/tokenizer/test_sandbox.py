@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.api.errors import CheckpointError, RequestError
 from core.tokenizer.chat_template import ChatTemplate
-from core.tokenizer.sandbox import RenderTimeoutError, time_limit
+from core.tokenizer.meter import RenderTimeoutError, time_limit
 
 USER = [{"role": "user", "content": "hello"}]
 SECONDS = 0.15
@@ -117,6 +117,14 @@ def test_time_is_given_by_whoever_asks():
     with pytest.raises(RenderTimeoutError), time_limit(0.001):
         template.render(USER)
     assert template.render(USER) == "done"
+
+
+def test_what_a_request_brings_is_metered_too():
+    tools = [{"a": [{"b": number} for number in range(1000)]} for _ in range(100)]
+    template = ChatTemplate("done", {})
+    with pytest.raises(RenderTimeoutError), time_limit(0.002):
+        template.render(USER, tools)
+    assert template.render(USER, tools) == "done"
 
 
 def test_sources_are_bounded():

@@ -10,7 +10,7 @@ from torch import Tensor
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.models import ModelShape
-from core.testing.conformance.outcome import Check, Failed, Level, Unavailable, require
+from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Unavailable, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.decoder import BLOCK_SIZE, Decoder, TinyCase, Track, settings, tiny_cases
 from core.testing.conformance.tools.devices import device_of, largest_difference
@@ -147,9 +147,10 @@ def _shape(subject: Subject, case: TinyCase) -> None:
 
 def _each(subject: Subject, check: Callable[[Subject, TinyCase], None]) -> None:
     """Run a check for every tiny model; the failure names all models that fail."""
+    cases = _cases(subject)
     device_of(subject)
     faults = []
-    for case in _cases(subject):
+    for case in cases:
         try:
             check(subject, case)
         except (Failed, CheckpointError) as fault:
@@ -158,6 +159,8 @@ def _each(subject: Subject, check: Callable[[Subject, TinyCase], None]) -> None:
 
 
 def _cases(subject: Subject) -> list[TinyCase]:
+    if "generate" not in subject.spec(ModelSpec).tasks:
+        raise NotApplicable("it does not generate")
     cases = subject.once("tiny models", lambda: tiny_cases(subject))
     if not cases:
         raise Unavailable("there is no tiny configuration for any of its architectures")

@@ -7,12 +7,13 @@ import random
 from typing import Any
 
 import pytest
-from core_plugin_parsers_hf.conformance import JSON_TEMPLATE, TEMPLATES, samples
+from core_plugin_parsers_hf.conformance import CHANNEL_TEMPLATE, JSON_TEMPLATE, TAGS_TEMPLATE, TEMPLATES, samples
+from core_plugin_parsers_hf.forced import DescribedParser
 from core_plugin_parsers_hf.parser import TemplateParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.api import CheckpointError, ParserContext, Reasoning, Text, ToolArguments, ToolStart
+from core.api import CheckpointError, ParserContext, Reasoning, Text, ThinkingTags, ToolArguments, ToolStart
 from core.api.parsers import ParseEvent
 from core.testing.conformance.tools.messages import joined, require_well_formed
 
@@ -182,3 +183,34 @@ def test_templates_of_every_kind_are_read() -> None:
     text = '[CALLS][{"fn": "f", "args": {"a": 1}}, {"fn": "g", "args": {}}]'
     found = parse(list(text), response_template={"start_anchor": "s", "fields": {"tool_calls": each}})
     assert message_of(found)["calls"] == [("f", {"a": 1}), ("g", {})]
+
+
+TOOLS = [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.covers("TOOL-01")
+def test_forced_calls_have_the_form_of_the_template_or_are_a_list() -> None:
+    """The grammars themselves are tested with the engine's families."""
+    own = ParserContext(TOOLS, response_template=JSON_TEMPLATE)
+    grammar = DescribedParser.forced(own, TOOLS, many=False)
+    begin, _, end = json.loads(grammar.value)["format"]["elements"]
+    assert begin["value"] == '<tool_call>\n{"name": "f", "arguments": ' and end["value"] == "}\n</tool_call>"
+    text = f"{begin['value']}{{}}{end['value']}"
+    assert message_of(finished(grammar.make(own), text))["calls"] == [("f", {})]
+    assert grammar.thinking == ThinkingTags("</think>", "<think>")
+    strict = DescribedParser.strict(own, TOOLS, many=True)
+    assert strict is not None and json.loads(strict.value)["format"]["triggers"] == ["<tool_call>"]
+    other = ParserContext(TOOLS, response_template=TAGS_TEMPLATE)
+    listed = DescribedParser.forced(other, TOOLS, many=True)
+    found = message_of(finished(listed.make(other), '<think>Hm.</think>[{"name": "f", "parameters": {"a": 1}}]'))
+    assert found == {"content": "", "reasoning": "Hm.", "calls": [("f", {"a": 1})]}
+    assert DescribedParser.strict(other, TOOLS, many=True) is None
+    assert DescribedParser.thinking(
+        ParserContext(response_template=CHANNEL_TEMPLATE, in_reasoning=True)
+    ) == ThinkingTags("<|end|>", "<|channel|>analysis<|message|>", open=True)
+    assert DescribedParser.thinking(ParserContext()) is None
+
+
+def finished(parser: Any, text: str) -> list[ParseEvent]:
+    events = [event for letter in text for event in parser.feed(letter)]
+    return joined([*events, *parser.finish()])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from acme_core_scripted.config import BITS
 
-EOS, BEGIN, END = "<|end|>", "<|script|>", "<|emit|>"
+EOS, BEGIN, END = "<|over|>", "<|script|>", "<|emit|>"
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -23,14 +25,22 @@ CHAT_TEMPLATE = (
 """The answer to a conversation is its last message."""
 
 
-def write_checkpoint(directory: Path, *, positions: int = 8192) -> Path:
+def write_checkpoint(
+    directory: Path,
+    *,
+    positions: int = 8192,
+    special: Sequence[str] = (),
+    settings: Mapping[str, Any] = MappingProxyType({}),
+) -> Path:
     """Write the files in Hugging Face's layout into `directory` and return it.
 
     Args:
         positions: Longest context, in tokens; one token is one byte of text.
+        special: Further special tokens, such as the tags of a model family.
+        settings: Further keys of `tokenizer_config.json`.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = byte_tokenizer()
+    tokenizer = byte_tokenizer(special)
     tokenizer.save(str(directory / "tokenizer.json"))
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     bits = np.arange(size)[:, None] >> np.arange(BITS) & 1
@@ -45,19 +55,19 @@ def write_checkpoint(directory: Path, *, positions: int = 8192) -> Path:
         "end_token_id": end,
         "eos_token_id": eos,
     }
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS, "chat_template": CHAT_TEMPLATE}
+    named = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": EOS, "chat_template": CHAT_TEMPLATE}
     _write(directory / "config.json", config)
-    _write(directory / "tokenizer_config.json", settings)
+    _write(directory / "tokenizer_config.json", {**named, **settings})
     return directory
 
 
-def byte_tokenizer() -> Tokenizer:
-    """Return a tokenizer with one token per byte, and the three marks."""
+def byte_tokenizer(special: Sequence[str] = ()) -> Tokenizer:
+    """Return a tokenizer with one token per byte, the three marks, and further special tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({char: index for index, char in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([EOS, BEGIN, END])
+    tokenizer.add_special_tokens([EOS, BEGIN, END, *special])
     return tokenizer
 
 

@@ -41,10 +41,12 @@ def read_pooling(path: Path) -> dict[str, Any]:
 def _modules(file: Path) -> list[tuple[str, Path]]:
     """Return the last part of each module's type, and its folder."""
     try:
-        listed = json.loads(file.read_bytes())
+        listed: list[dict[str, Any]] = json.loads(file.read_bytes())
+        if not isinstance(listed, list) or not listed:
+            raise TypeError("no list, or an empty one")
         found = [(str(one["type"]).rpartition(".")[2], str(one.get("path") or "")) for one in listed]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise bad_json(file, f"is not a list of modules with a type ({type(error).__name__}: {error})") from error
+        raise bad_json(file, f"does not list modules with a type ({type(error).__name__}: {error})") from error
     for _, folder in found:
         if Path(folder).name != folder:  # could lead anywhere on the machine
             raise bad_json(file, f"names the folder {folder!r}, which is not beside it")

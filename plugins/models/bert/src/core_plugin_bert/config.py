@@ -88,7 +88,7 @@ class EncoderConfig:
             CheckpointError: CORE-M126 when a value is missing or is not supported.
         """
         name = architecture(config, _BY_TYPE.get(str(config.get("model_type")), "BertModel"))
-        family = name.removesuffix("Model").removesuffix(SEQUENCE).removesuffix(TOKEN)
+        family = name.removesuffix("Model").partition("For")[0]
         _refuse(config)
         distil, roberta = family == "DistilBert", family.endswith("Roberta")
         shape = pooling(config, name)

@@ -39,9 +39,13 @@ class Head:
 
 def _activation(build: LayerBuilder, name: str) -> Activation:
     if name == "tanh":
-        return torch.tanh
+        return _tanh
     return build.activation(name) if name else _same
 
 
 def _same(x: Tensor) -> Tensor:
     return x
+
+
+def _tanh(x: Tensor) -> Tensor:
+    return torch.tanh(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.api.descriptors import ModelSpec
 
 _FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert")
-_KINDS = ("Model", "ForSequenceClassification", "ForTokenClassification")
+_KINDS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
 BERT = ModelSpec(
     name="bert",

@@ -1,4 +1,4 @@
-"""The platform's graph facet: decode steps as programs of native calls."""
+"""The platform's graph facet: steps as programs of native calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.program import NotReplayableError, Program, record
 
-MOST_TOKENS = 256
+MOST_TOKENS = 8192
 """Steps of more tokens are not worth a program: the calls' own cost is lost in the work."""
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class EagerGraph:
 
 
 class ProgramGraphs:
-    """Records a program for each power of two of decode tokens.
+    """Records a program for each power of two of tokens: prompts run the same calls as decode rows.
 
     Attributes:
         refused: Why forward passes are not recorded; empty while they are.
@@ -89,8 +89,8 @@ class ProgramGraphs:
         self.refused = ""
 
     def key(self, shape: StepShape) -> int | None:
-        """Return the number of tokens that the step's program holds; None for prompts and very wide steps."""
-        if self.refused or shape.max_query_len != 1 or shape.num_tokens > MOST_TOKENS:
+        """Return the number of tokens that the step's program holds; None for very wide steps."""
+        if self.refused or shape.num_tokens > MOST_TOKENS:
             return None
         return 1 << (shape.num_tokens - 1).bit_length()
 
@@ -101,7 +101,7 @@ class ProgramGraphs:
             return EagerGraph(forward)
         padded = PaddedStep.of(1 << (len(step.token_ids) - 1).bit_length())
         try:
-            program, out = record(lambda: forward(padded), padded)
+            program, out = record(lambda: forward(padded), padded, run=False)
         except NotReplayableError as error:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from core_plugin_unquantized.layers import PlainLinear, plain_layer
 from torch import Tensor
 
 from core_plugin_awq.config import ORDER, AWQConfig
-from core_plugin_awq.plain import PlainLayer
 
 if TYPE_CHECKING:
     from core.api import LayerQuant, LayerSite, ParamBuilder, QuantContext, WeightTensor
@@ -24,10 +24,10 @@ class AWQScheme:
         """Return how this layer is stored."""
         if site.kind == "linear" and self._config.quantizes(site.prefix):
             return AWQLinear(site, self._dtype, self._config.group_size)
-        return PlainLayer(site, self._dtype)
+        return plain_layer(site, self._dtype)
 
 
-class AWQLinear(PlainLayer):
+class AWQLinear(PlainLinear):
     """A linear layer of 4-bit codes. Everything is turned so that outputs come first and parts can be stacked."""
 
     def __init__(self, site: LayerSite, dtype: torch.dtype, group_size: int) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from core_plugin_unquantized.layers import PlainLinear, plain_layer
 from torch import Tensor
 from torch.nn import functional
 
 from core_plugin_compressed_tensors.config import CompressedConfig
-from core_plugin_compressed_tensors.plain import PlainLayer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +28,10 @@ class CompressedScheme:
         part = site.parts[0][0]
         if site.kind == "linear" and self._config.quantizes(f"{site.prefix}.{part}" if part else site.prefix):
             return Int8Linear(site, self._dtype, rounds=self._config.rounds_activations)
-        return PlainLayer(site, self._dtype)
+        return plain_layer(site, self._dtype)
 
 
-class Int8Linear(PlainLayer):
+class Int8Linear(PlainLinear):
     """`weight (rows, in)` int8 and `weight_scale (rows, 1)`."""
 
     def __init__(self, site: LayerSite, dtype: torch.dtype, *, rounds: bool) -> None:

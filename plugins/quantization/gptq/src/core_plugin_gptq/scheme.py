@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from core_plugin_unquantized.layers import PlainLinear, plain_layer
 from torch import Tensor
 
 from core_plugin_gptq.config import GPTQConfig
-from core_plugin_gptq.plain import PlainLayer
 
 if TYPE_CHECKING:
     from core.api import LayerQuant, LayerSite, ParamBuilder, QuantContext, WeightTensor
@@ -24,10 +24,10 @@ class GPTQScheme:
         """Return how this layer is stored."""
         if site.kind == "linear" and self._config.quantizes(site.prefix):
             return GPTQLinear(site, self._dtype, self._config)
-        return PlainLayer(site, self._dtype)
+        return plain_layer(site, self._dtype)
 
 
-class GPTQLinear(PlainLayer):
+class GPTQLinear(PlainLinear):
     """A linear layer of codes. Everything is turned so that outputs come first and parts can be stacked."""
 
     def __init__(self, site: LayerSite, dtype: torch.dtype, config: GPTQConfig) -> None:

@@ -74,7 +74,8 @@ class _Tokens:
     def __call__(self, text: bytes | str) -> list[int]:
         """Return the ids of a text."""
         plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        return self._tokenizer.encode(plain, add_special_tokens=False)
+        ids: list[int] = self._tokenizer.encode(plain, add_special_tokens=False)
+        return ids
 
 
 def _vocabulary(ctx: StructuredContext) -> LLTokenizer:
@@ -90,26 +91,27 @@ def _vocabulary(ctx: StructuredContext) -> LLTokenizer:
         if token < len(tokens):
             tokens[token] = b"\xff" + tokenizer.token(token).encode()
     tokens += [b"\xff<unnamed %d>" % token for token in range(len(tokens), size)]
-    return LLTokenizer(_Tokens(tokenizer, tokens, size), n_vocab=size, eos_token=list(tokenizer.eos_ids))
+    described: Any = _Tokens(tokenizer, tokens, size)
+    return LLTokenizer(described, n_vocab=size, eos_token=list(tokenizer.eos_ids))
 
 
 class Compiled:
     """A `CompiledGrammar`: a matcher at the start, of which copies are made."""
 
     def __init__(self, start: LLMatcher, vocabulary: int, length: int) -> None:
-        self._start, self._words = start, -(-vocabulary // 32)
+        self._start, self._tokens = start, vocabulary
         self.size = 200_000 + 100 * length  # not told by the library: its automata grow with the grammar
 
     def matcher(self) -> Matcher:
         """Return a matcher at the start of the grammar."""
-        return Matcher(self._start.deep_copy(), self._words)
+        return Matcher(self._start.deep_copy(), self._tokens)
 
 
 class Matcher:
     """A `GrammarMatcher`."""
 
-    def __init__(self, matcher: LLMatcher, words: int) -> None:
-        self._matcher, self._words = matcher, words
+    def __init__(self, matcher: LLMatcher, tokens: int) -> None:
+        self._matcher, self._tokens, self._words = matcher, tokens, -(-tokens // 32)
 
     def fill(self, mask: np.ndarray) -> None:
         """Set the bits of the tokens that may come next. Raises `RuntimeError` when a limit is reached."""
@@ -124,7 +126,9 @@ class Matcher:
 
     def accept(self, token: int) -> bool:
         """Move on by a token."""
-        return bool(self._matcher.try_consume_tokens([token]) == 1)
+        # Asked first: a token that is refused would leave the matcher unable to go on.
+        known = 0 <= token < self._tokens and self._matcher.validate_tokens([token]) == 1
+        return bool(known and self._matcher.consume_token(token))
 
     def rollback(self, count: int) -> None:
         """Take back tokens."""

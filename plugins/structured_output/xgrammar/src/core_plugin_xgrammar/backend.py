@@ -148,7 +148,7 @@ class Matcher:
 
 def _json_schema(compiler: Any, value: str) -> Any:
     schema = _parsed(value)
-    whitespace = schema.get(_WHITESPACE, "any") if isinstance(schema, Mapping) else "any"
+    whitespace = schema.pop(_WHITESPACE, "any") if isinstance(schema, dict) else "any"
     if whitespace not in ("any", "none"):
         raise ValueError("patterns of whitespace are not supported here: 'any' or 'none'")
     text = json.dumps(exact(schema))

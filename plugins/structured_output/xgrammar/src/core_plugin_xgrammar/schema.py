@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_DEPTH = 64
+MAX_LENGTH = 1000
 
 _NEVER = frozenset(
     {
@@ -99,6 +100,9 @@ class _Exact:
         self._judge(found)
         if "enum" in found or "const" in found:
             return _listed(found)
+        _open(found)
+        if "minLength" in found or "maxLength" in found:
+            found["pattern"] = _lengths(found.pop("minLength", 0), found.pop("maxLength", None))
         for key in _MAPS:
             if isinstance(found.get(key), Mapping):
                 found[key] = {name: self.rewrite(one, depth + 1) for name, one in found[key].items()}
@@ -140,6 +144,9 @@ class _Exact:
             beside = sorted(set(schema) - _NOTES - {key, "type"}) if key in schema else ()
             if beside:
                 raise ValueError(f"'{beside[0]}' beside '{key}' is not enforced")
+        path = schema.get("$ref", "#")
+        if not isinstance(path, str) or (path != "#" and not path.startswith("#/")):
+            raise ValueError("'$ref' to anything but a part of the same schema is not enforced")
         if len(schema.get("allOf") or ()) > 1:
             raise ValueError("'allOf' of several schemas is not enforced")
         branches = [self._resolved(one) for one in schema.get("oneOf") or ()]
@@ -160,6 +167,29 @@ class _Exact:
                 step = step.replace("~1", "/").replace("~0", "~")
                 schema = schema.get(step) if isinstance(schema, Mapping) else None
         return {}
+
+
+def _open(schema: dict[str, Any]) -> None:
+    """Say of arrays and objects whose content is not described that it is free, which the library takes otherwise."""
+    types = _types(schema)
+    described = len(schema.get("prefixItems") or ())
+    free = not described or (schema.get("minItems") or 0) > described
+    if "array" in types and free and not {"items", "unevaluatedItems"} & set(schema):
+        schema["items"] = True
+    names = {"properties", "patternProperties", "propertyNames", "additionalProperties", "unevaluatedProperties"}
+    if "object" in types and not names & set(schema):
+        schema["additionalProperties"] = True
+
+
+def _lengths(least: Any, most: Any) -> str:
+    """Return a pattern of texts of some length: lengths alone would let control characters into the JSON text."""
+    if not isinstance(least, int) or not isinstance(most, (int, type(None))) or least < 0 or (most or 0) < 0:
+        raise ValueError("'minLength' and 'maxLength' must be numbers of characters")
+    if most is not None and most < least:
+        raise ValueError(f"'maxLength' ({most}) is less than 'minLength' ({least})")
+    if max(least, most or 0) > MAX_LENGTH:
+        raise ValueError(f"lengths of texts beyond {MAX_LENGTH} take too long to compile")
+    return f"^.{{{least},{'' if most is None else most}}}$"
 
 
 def _disjoint(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

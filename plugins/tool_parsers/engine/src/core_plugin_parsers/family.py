@@ -6,15 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from core.api import ParserContext, ThinkingTags
+from core.api import CallGrammar, ParserContext, ThinkingTags
 from core_plugin_parsers.headers import Headers
 from core_plugin_parsers.json_calls import JsonCalls
 from core_plugin_parsers.machine import Machine
 from core_plugin_parsers.prose import Prose
 from core_plugin_parsers.reader import CallForm
 from core_plugin_parsers.tags import Finder
-from core_plugin_parsers.written import GENERAL, Written, function_of, tag_text
+from core_plugin_parsers.written import GENERAL, Written, function_of, loosened, tag_text
 
 KINDS = frozenset({"tools", "reasoning"})
 """What a family may be asked to read."""
@@ -105,54 +106,48 @@ class Family:
 
     def thinking(self, ctx: ParserContext) -> ThinkingTags | None:
         """Return where this request's thinking begins and ends; None if it has none."""
+        shown = tuple(block.opens[0] for block in self.blocks if block.holds is Prose.TEXT and block.opens)
+        return self._thinking(ctx, shown)
+
+    def _thinking(self, ctx: ParserContext, shown: tuple[str, ...]) -> ThinkingTags | None:
+        """Return where the thinking is; where what follows has a tag too, it is this tag that ends the thinking."""
         thought = next((block for block in self.blocks if block.holds is Prose.REASONING and block.closes), None)
         if thought is None:
             return None
-        shown = next((block for block in self.blocks if block.holds is Prose.TEXT and block.opens), None)
-        if shown is not None:
-            return ThinkingTags(shown.opens[0], open=True)
+        if shown:
+            return ThinkingTags(shown[0], open=True)
         opened = self._beginning(ctx) is Prose.REASONING
         closed = _tail(ctx).endswith(thought.closes) or not ctx.thinks
         return None if closed and not opened else ThinkingTags(thought.closes[0], thought.opens[0], opened)
 
-    @property
-    def thought(self) -> tuple[str, str] | None:
-        """Texts that begin and end the thinking; None if there is none."""
-        for block in self.blocks:
-            if block.opens_thought and (closes := self._closing(Prose.REASONING)):
-                return block.opens_thought[0], closes[0]
-        return None
-
-    def begins_in_thought(self, ctx: ParserContext) -> bool:
-        """Whether the answer begins inside the thinking."""
-        return self._beginning(ctx) is Prose.REASONING
-
-    def forced(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
+    def forced(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
         """Return the grammar of an answer that calls one of `tools`, or several times.
 
         Names that the family's own form has no place for, and forms that grammars cannot say, are written as a list.
         """
-        own = self.written is not None and all(_NAME.fullmatch(str(function_of(tool).get("name"))) for tool in tools)
-        if own and self.written is not None:
-            return CallGrammar("structural_tag", tag_text(self.written.calls(tools, many=many)), self)
-        thoughts = tuple(block for block in self.blocks if block.holds is Prose.REASONING)
-        listed = Family(thoughts, bare=JsonCalls(), bare_heads="[", begins=self.begins, drops=self.drops)
-        return CallGrammar("structural_tag", tag_text(GENERAL.calls(tools, many=many)), listed)
+        written, make = self.written, self
+        if written is None or not all(_NAME.fullmatch(str(function_of(tool).get("name"))) for tool in tools):
+            thoughts = tuple(block for block in self.blocks if block.holds is Prose.REASONING)
+            make = Family(thoughts, bare=JsonCalls(), bare_heads="[", begins=self.begins, drops=self.drops)
+            written = GENERAL
+        form = written.calls(tools, many=many)
+        return CallGrammar("structural_tag", tag_text(form), make, make._thinking(ctx, ()))
 
-    def strict(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
+    def strict(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
         """Return the grammar of an answer in which calls, if there are any, follow the tools' schemas.
 
         A tool that does not ask for it (`strict`) may be called with any object. None where calls have no tag.
         """
         if self.written is None:
             return None
-        loose = [tool if function_of(tool).get("strict") else _loosened(tool) for tool in tools]
+        loose = [tool if function_of(tool).get("strict") else loosened(tool) for tool in tools]
         tags = self.written.tags(loose, many=many)
-        triggers = [tag for block in self.blocks for tag in block.opens if tags and tags[0]["begin"].startswith(tag)]
+        seen = [*self.drops, *(tag for block in self.blocks for tag in block.opens)]
+        triggers = [tag for tag in seen if tags and tags[0]["begin"].startswith(tag)]
         if not triggers:
             return None
-        form = {"type": "triggered_tags", "triggers": triggers[:1], "tags": tags, "stop_after_first": False}
-        return CallGrammar("structural_tag", tag_text(form), self)
+        form = {"type": "triggered_tags", "triggers": triggers[:1], "tags": tags}
+        return CallGrammar("structural_tag", tag_text(form), self, self._thinking(ctx, ()))
 
     @cached_property
     def _reading(self) -> dict[frozenset[str], Family]:
@@ -190,10 +185,6 @@ class Family:
 
     def _closing(self, prose: Prose) -> tuple[str, ...]:
         return tuple(tag for block in self.blocks if block.holds is prose for tag in block.closes)
-
-
-def _loosened(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"function": {"name": function_of(tool).get("name")}}
 
 
 def _tail(ctx: ParserContext) -> str:

@@ -66,8 +66,11 @@ class Reader(Protocol):
         failed: What stands where reading stopped belongs to no call. A call that was started is ended by then.
     """
 
-    ended: bool
-    failed: bool
+    @property
+    def ended(self) -> bool: ...
+
+    @property
+    def failed(self) -> bool: ...
 
     def feed(self, data: str, start: int) -> int:
         """Read `data` from `start` and return where reading stopped.

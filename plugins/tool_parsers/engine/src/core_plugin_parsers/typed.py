@@ -14,6 +14,8 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     found.update([named] if isinstance(named, str) else [one for one in named or () if isinstance(one, str)])
     if "enum" in schema and isinstance(schema["enum"], list):
         found.update(_type(value) for value in schema["enum"])
+    if "const" in schema:
+        found.add(_type(schema["const"]))
     for key in ("anyOf", "oneOf", "allOf"):
         for one in schema.get(key) or ():
             if isinstance(one, Mapping):

@@ -25,6 +25,7 @@ class Written:
             `{key}` stands for its name, `{string}` for `true` or `false`, `{type}` for its JSON type.
         opens, closes: Around all calls of a message.
         between: Between two calls; None: there is only one in a message.
+        before: What may stand in front of all that.
     """
 
     begin: str
@@ -33,12 +34,14 @@ class Written:
     opens: str = ""
     closes: str = ""
     between: str | None = ""
+    before: str = ""
 
     def calls(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> Format:
         """Return the format of a message that calls one of `tools` (OpenAI's form), or several times."""
         one = _any([self.call(function_of(tool)) for tool in tools])
         more = [_star(_sequence([_text(self.between), one]))] if many and self.between is not None else []
-        return _sequence([_text(self.opens), one, *more, _text(self.closes)])
+        before = [{"type": "optional", "content": _text(self.before)}] if self.before else []
+        return _sequence([*before, _text(self.opens), one, *more, _text(self.closes)])
 
     def tags(self, tools: Sequence[Mapping[str, Any]], *, many: bool) -> list[Format]:
         """Return a tag for each way to begin a call: its text up to where tools differ, or the whole section."""
@@ -89,6 +92,11 @@ def function_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def loosened(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool of the same name that takes any object."""
+    return {"function": {"name": function_of(tool).get("name")}}
+
+
 def tag_text(form: Format) -> str:
     """Return a structural tag, as JSON."""
     return json.dumps({"type": "structural_tag", "format": form}, ensure_ascii=False)
@@ -96,8 +104,9 @@ def tag_text(form: Format) -> str:
 
 def _value(schema: Any, types: frozenset[str], root: Mapping[str, Any]) -> Format:
     """Return the format of one argument's value; where it may be a text or something else, any text is allowed."""
-    if isinstance(schema, Mapping) and isinstance(schema.get("enum"), list) and is_text(types):
-        return _any([_text(str(value)) for value in schema["enum"]])
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None) if is_text(types) else None
+    if isinstance(values, list) and values:
+        return _any([_text(str(value)) for value in values])
     if not types or "string" in types:
         return {"type": "any_text"}
     shared = {key: root[key] for key in ("$defs", "definitions") if key in root}  # what references point to

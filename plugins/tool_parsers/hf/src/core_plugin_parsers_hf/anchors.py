@@ -36,17 +36,19 @@ class Anchor:
     Attributes:
         pattern: What is searched for.
         fixed: A whole match stays what it is, whatever follows.
+        literals: The texts that it is any of, if it is no other pattern.
     """
 
     pattern: regex.Pattern[str]
     fixed: bool
+    literals: tuple[str, ...] = ()
 
     @staticmethod
     def of_literals(literals: Sequence[str]) -> Anchor:
         """Return the delimiter that any of some texts is, the longest first."""
         ordered = sorted(set(literals), key=lambda text: (-len(text), text))
         fixed = not any(one != other and one.startswith(other) for one in ordered for other in ordered)
-        return Anchor(regex.compile("|".join(map(regex.escape, ordered))), fixed)
+        return Anchor(regex.compile("|".join(map(regex.escape, ordered))), fixed, tuple(literals))
 
     @staticmethod
     def of_pattern(source: str) -> Anchor:

@@ -6,7 +6,7 @@ from core.api import ToolParserSpec
 
 HF = ToolParserSpec(
     name="hf",
-    impl="core_plugin_parsers_hf.parser:TemplateParser",
+    impl="core_plugin_parsers_hf.forced:DescribedParser",
     api=1,
     summary="the format that the checkpoint describes in its tokenizer's response_template",
     priority=10,

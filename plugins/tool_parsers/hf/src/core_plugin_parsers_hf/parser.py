@@ -47,6 +47,11 @@ class TemplateParser:
         if self._template is not None:
             self._read_prompt(self._template, ctx)
 
+    @property
+    def in_reasoning(self) -> bool:
+        """Whether what comes next is thinking."""
+        return self._field is not None and self._field.holds is Holds.REASONING
+
     def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]:
         """Take in the next piece of the text and return what is certain by now."""
         if self._template is None:

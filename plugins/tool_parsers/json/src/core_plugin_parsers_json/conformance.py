@@ -20,6 +20,7 @@ from core_plugin_parsers.samples import (
 )
 
 from core.api import Reasoning, Text
+from core.api.parsers import ParseEvent
 from core.testing.conformance import ParserSample
 
 Calls = Sequence[tuple[str, Arguments]]
@@ -181,17 +182,14 @@ def _particular() -> Iterator[ParserSample]:
     answer = "<think>\nHm.\n</think>\n<answer>\nIt is 5 < 6.\n</answer>"
     yield ParserSample("an answer", answer, [Reasoning("Hm."), Text("It is 5 < 6.")], plugin="hunyuan_a13b")
     response = "Hm.\n</think>\n\n<response>\nYes.\n</response>\n"
-    events = [Reasoning("Hm."), Text("Yes.")]
+    events: list[ParseEvent] = [Reasoning("Hm."), Text("Yes.")]
     yield ParserSample("a response", response, events, in_reasoning=True, plugin="ernie45")
     blocks = "<|START_THINKING|>Hm.<|END_THINKING|><|START_RESPONSE|>Yes.<|END_RESPONSE|>"
     yield ParserSample("blocks", blocks, events, plugin="cohere_command3")
+    thought_first: list[ParseEvent] = [Reasoning("Hm."), *call(0, "get_weather", PLAIN)]
     early = f"<think>Hm.{_kimi([('get_weather', PLAIN)])}"
-    yield ParserSample(
-        "a call that ends the thinking", early, [Reasoning("Hm."), *call(0, "get_weather", PLAIN)], plugin="kimi_k2"
-    )
+    yield ParserSample("a call that ends the thinking", early, thought_first, plugin="kimi_k2")
     behind = f"<think>Hm.</think>\n{WRITERS['xlam']([('get_weather', PLAIN)])}"
-    yield ParserSample(
-        "calls behind thinking", behind, [Reasoning("Hm."), *call(0, "get_weather", PLAIN)], plugin="xlam"
-    )
+    yield ParserSample("calls behind thinking", behind, thought_first, plugin="xlam")
     data = '{"city": "Paris"}'
     yield ParserSample("JSON that is no call", data, [Text(data)], plugin="llama3_json")

@@ -37,5 +37,10 @@ HARMONY = Family(
             within=(Prose.TEXT, Prose.REASONING),
         ),
     ),
-    written=Written("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>", "", between=None),
+    written=Written(
+        "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>",
+        "",
+        between=None,
+        before="<|start|>assistant",
+    ),
 )

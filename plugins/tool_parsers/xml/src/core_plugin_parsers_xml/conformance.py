@@ -10,6 +10,7 @@ from typing import Any
 from core_plugin_parsers.samples import Arguments, Writer, call, calls_of, thought_and_calls, thoughts
 
 from core.api import Text, ToolArguments, ToolEnd, ToolStart
+from core.api.parsers import ParseEvent
 from core.testing.conformance import ParserSample
 
 Calls = Sequence[tuple[str, Arguments]]
@@ -174,9 +175,8 @@ TOOLS = ({"type": "function", "function": {"name": "f", "parameters": _SCHEMA}},
 def samples() -> Iterator[ParserSample]:
     """Yield calls of every family, its thoughts, typed values, and calls that break off."""
     for name in (*WRITERS, *ALIASES):
-        write, think = (of.get(ALIASES.get(name, name)) for of in (WRITERS, THINKING))
-        assert write is not None
-        think = think or ("<think>", "</think>")
+        family = ALIASES.get(name, name)
+        write, think = WRITERS[family], THINKING.get(family, ("<think>", "</think>"))
         found = [
             *calls_of(write, around=name != "step3"),  # which thinks first
             *thoughts(*think),
@@ -207,7 +207,7 @@ def _particular() -> Iterator[ParserSample]:
 
 def _typed(write: Writer) -> Iterator[ParserSample]:
     """Yield values that the tool's schema decides about: `12` is a text for one parameter, a number for another."""
-    events = [ToolStart(0, "f"), ToolArguments(0, '{"text": "12", "number": 12}'), ToolEnd(0)]
+    events: list[ParseEvent] = [ToolStart(0, "f"), ToolArguments(0, '{"text": "12", "number": 12}'), ToolEnd(0)]
     yield ParserSample("types of the schema", write([("f", {"text": "12", "number": 12})]), events, TOOLS)
 
 

@@ -24,7 +24,9 @@ WORD = 8
 class CallRecorder(Protocol):
     """Receives calls while they are made."""
 
-    def add(self, entry: Entry, packed: bytes) -> None: ...
+    def add(self, entry: Entry, packed: bytes) -> bool:
+        """Take a call; return whether it is to be made now."""
+        ...
 
 
 recorder: ContextVar[CallRecorder | None] = ContextVar("recorder", default=None)
@@ -73,10 +75,14 @@ class Entry:
         """
         packed = self._struct.pack(*values)
         listener = recorder.get()
-        if listener is not None:
-            listener.add(self, packed)
+        if listener is not None and not listener.add(self, packed):
+            return None
         result: int | None = self._function(packed)
         return result
+
+    def unpack(self, packed: bytes) -> dict[str, float]:
+        """Return the fields of an argument struct by name."""
+        return dict(zip(self.fields, self._struct.unpack(packed)))
 
     def pack(self, *values: float) -> bytes:
         """Return the argument struct for one value per field."""

@@ -17,6 +17,7 @@ from core_plugin_cpu.native.packed import Format, PackedWeight, pack, pack_block
 __all__ = [
     "CODES",
     "GEMM",
+    "GEMM_GATED",
     "LOOKUP",
     "Format",
     "PackedWeight",
@@ -40,6 +41,14 @@ GEMM = Entry(
     sizes="m n k x_stride y_stride x_dtype y_dtype format threads",
     slots={"m": "tokens"},
 )
+GEMM_GATED = Entry(
+    "gemm_gated",
+    pointers="x w order bias y out workspace",
+    sizes="m n k x_stride y_stride out_stride x_dtype y_dtype format activation threads",
+    slots={"m": "tokens"},
+)
+"""A product whose results go through a gated activation; made of two calls by `native.fusion`."""
+
 LOOKUP = Entry(
     "lookup",
     pointers="w ids out",

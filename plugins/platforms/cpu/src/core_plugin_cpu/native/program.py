@@ -1,6 +1,7 @@
 """Programs: the native calls of a forward pass, recorded once and replayed with one foreign call.
 
-A program owns the tensors that its calls read and write. What differs from step to step goes through *slots*: `tokens`
+A program owns the memory that its calls read and write. Calls that always follow each other may have become one
+(`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to step goes through *slots*: `tokens`
 and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`, `slots`, `query_starts`, `seq_lens`,
 `table`, with `table_stride`). Each struct field that takes one says so in its `Entry`; to change a slot writes one word
 per call that has it.
@@ -8,6 +9,7 @@ per call that has it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +22,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from core_plugin_cpu.native.arena import ALIGNMENT, Need, lay_out
 from core_plugin_cpu.native.entry import WORD, Entry, recorder
+from core_plugin_cpu.native.fusion import Call, fuse
 
 RUN = Entry("run", pointers="ops", sizes="count threads", result=True)
 RUN_TIMED = Entry("run_timed", pointers="ops times", sizes="count threads", result=True)
@@ -46,7 +50,7 @@ class Program:
         slots: Slot -> the words of the arguments that hold it.
     """
 
-    def __init__(self, calls: list[tuple[Entry, bytes]], keep: list[Any]) -> None:
+    def __init__(self, calls: list[Call], keep: list[Any]) -> None:
         self.keep = keep
         self.count = len(calls)
         self.entries = tuple(entry for entry, _ in calls)
@@ -86,7 +90,7 @@ class Program:
         """Return what a call has in one of its entry's fields."""
         return int(self._words[self._starts[call] + self.entries[call].fields[field]])
 
-    def _find_slots(self, calls: list[tuple[Entry, bytes]], starts: list[int]) -> Mapping[str, np.ndarray]:
+    def _find_slots(self, calls: list[Call], starts: list[int]) -> Mapping[str, np.ndarray]:
         places = defaultdict(list)
         for (entry, _), start in zip(calls, starts):
             for name, slot in entry.slots.items():
@@ -103,8 +107,9 @@ class Program:
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Collects native calls and the tensors made between them; refuses other work on tensors."""
 
-    calls: list[tuple[Entry, bytes]] = field(default_factory=list)
-    keep: list[Any] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    made: list[Tensor] = field(default_factory=list)
+    running: bool = True
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -114,13 +119,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Nothing compiles here; to be skipped by the compiler, torch would import it first, which takes over a second.
         return False
 
-    def add(self, entry: Entry, packed: bytes) -> None:
+    def add(self, entry: Entry, packed: bytes) -> bool:
         self.calls.append((entry, packed))
+        return self.running
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func.overloadpacket.__name__ in _ALLOCATIONS:
-            self.keep.append(result)
+            self.made.append(result)
         elif not (func.is_view and _share_memory(result, args)):
             raise NotReplayableError(f"{func} is no native call")
         return result
@@ -134,8 +140,8 @@ def _share_memory(result: Any, args: Any) -> bool:
 
 
 @contextmanager
-def _recording() -> Iterator[_Recorder]:
-    found = _Recorder()
+def _recording(running: bool) -> Iterator[_Recorder]:
+    found = _Recorder(running=running)
     token = recorder.set(found)
     try:
         with torch.inference_mode(), found:
@@ -144,15 +150,43 @@ def _recording() -> Iterator[_Recorder]:
         recorder.reset(token)
 
 
-def record(work: Callable[[], Tensor], *inputs: Any) -> tuple[Program, Tensor]:
-    """Run `work` and return its native calls as a program, with the tensor that a replay fills anew.
+def record(work: Callable[[], Tensor], *inputs: Any, run: bool = True) -> tuple[Program, Tensor]:
+    """Return the native calls of `work` as a program, with the tensor that a replay fills anew.
 
     Args:
         inputs: What the work reads and nothing else keeps alive.
+        run: Whether the calls are made while they are recorded; if not, what they write holds anything until a replay.
 
     Raises:
         NotReplayableError: The work computes with torch too, so that its native calls alone would not repeat it.
     """
-    with _recording() as found:
+    with _recording(run) as found:
         out = work()
-    return Program(found.calls, [*found.keep, *inputs, work]), out
+    home = out.untyped_storage().data_ptr()
+    private = [one for one in found.made if one.untyped_storage().data_ptr() != home]
+    calls, memory = _move(fuse(found.calls, private), private)
+    return Program(calls, [memory, *inputs, out, work]), out
+
+
+def _move(calls: list[Call], private: list[Tensor]) -> tuple[list[Call], Tensor]:
+    """Return the calls with what they alone use moved into one memory, and that memory."""
+    words = [np.frombuffer(packed, dtype=np.int64).copy() for _, packed in calls]
+    homes = sorted((one.untyped_storage().data_ptr(), one.untyped_storage().nbytes()) for one in private)
+    begins = [begin for begin, _ in homes]
+    uses: list[list[tuple[int, int]]] = [[] for _ in homes]
+    for index, (entry, _) in enumerate(calls):
+        for name in entry.pointers:
+            address = int(words[index][entry.fields[name]])
+            home = bisect_right(begins, address) - 1
+            if home >= 0 and address < sum(homes[home]):
+                uses[home].append((index, entry.fields[name]))
+    used = [home for home, found in enumerate(uses) if found]
+    offsets, total = lay_out(
+        Need(homes[home][1], min(call for call, _ in uses[home]), max(call for call, _ in uses[home])) for home in used
+    )
+    memory = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
+    base = -(-memory.data_ptr() // ALIGNMENT) * ALIGNMENT
+    for home, offset in zip(used, offsets):
+        for call, place in uses[home]:
+            words[call][place] += base + offset - begins[home]
+    return [(entry, moved.tobytes()) for (entry, _), moved in zip(calls, words)], memory

@@ -1,4 +1,4 @@
-"""Layers that the checkpoint leaves as they are."""
+"""One layer of plain weights; other schemes keep the layers that their checkpoints leave alone in the same way."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from core.api import LayerSite, ParamBuilder, WeightTensor
 
 
-class PlainLayer:
-    """`weight (rows, in)` and, if the site has one, `bias (rows,)`, in the compute dtype."""
+def plain_layer(site: LayerSite, dtype: torch.dtype) -> PlainLinear:
+    """Return how a layer in the compute dtype is stored and applied."""
+    return PlainEmbedding(site, dtype) if site.kind == "embedding" else PlainLinear(site, dtype)
+
+
+class PlainLinear:
+    """`weight (rows, in_features)` and, if the site has one, `bias (rows,)`, in the compute dtype."""
 
     def __init__(self, site: LayerSite, dtype: torch.dtype) -> None:
         self._site, self._dtype = site, dtype
@@ -41,7 +46,13 @@ class PlainLayer:
         return params
 
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-        """Look up or multiply: `(tokens,) -> (tokens, in)`, or `(tokens, in) -> (tokens, rows)`."""
-        if self._site.kind == "embedding":
-            return functional.embedding(x, params["weight"])
+        """Return `x @ weight.T`, plus the bias if there is one."""
         return functional.linear(x, params["weight"], params.get("bias"))
+
+
+class PlainEmbedding(PlainLinear):
+    """`weight (vocabulary, hidden)`, looked up by row."""
+
+    def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+        """Return the rows that the token ids name."""
+        return functional.embedding(x, params["weight"])

@@ -1,0 +1,125 @@
+"""Whatever a grammar of forced calls lets through, the family reads as the calls that were demanded."""
+
+from __future__ import annotations
+
+import json
+import random
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from core_plugin_parsers.written import GENERAL, Written, tag_text
+
+from core.api import ParserContext, Text, ToolArguments, ToolParserSpec, ToolStart
+from core.api.structured import StructuredContext
+from core.tokenizer.fast import FastTokenizer
+
+PACKAGES = ("hermes", "parsers_json", "parsers_xml", "parsers_python", "parsers_reasoning")
+MARKS = ["<|channel|>", "<|message|>", "<|constrain|>", "[TOOL_CALLS]", "<|tool_call_begin|>", "</arg_value>"]
+OBJECT = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris"]}, "days": {"const": 3}, "where": OBJECT, "more": {"type": "string"}},
+    "required": ["city", "days", "where"],
+    "additionalProperties": False,
+}
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "strict": True, "parameters": SCHEMA}}]
+WANTED = {"city": "Paris", "days": 3, "where": {"a": 1}}
+
+
+def families() -> dict[str, Any]:
+    found = {}
+    for package in PACKAGES:
+        for spec in vars(import_module(f"core_plugin_{package}.manifest")).values():
+            if isinstance(spec, ToolParserSpec) and "tools" in spec.reads:
+                module, _, attribute = spec.impl.partition(":")
+                found[attribute] = getattr(import_module(module), attribute)
+    return found
+
+
+FAMILIES = families()
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> FastTokenizer:
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE({char: index for index, char in enumerate(alphabet)}, []))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    backend.add_special_tokens(["<eos>", *MARKS])
+    end = backend.token_to_id("<eos>")
+    return FastTokenizer(backend, special={}, chat_template=None, eos_ids=[end])
+
+
+@pytest.fixture(scope="module", params=["xgrammar:XGrammar", "llguidance:LLGuidance"])
+def backend(request: pytest.FixtureRequest, tokenizer: FastTokenizer) -> Any:
+    name, _, kind = request.param.partition(":")
+    pytest.importorskip(name)
+    driver = getattr(pytest.importorskip(f"core_plugin_{name}.backend"), kind)
+    return driver(StructuredContext(vocab_size=tokenizer.vocab_size, tokenizer=lambda: tokenizer))
+
+
+def written(grammar: Any, tokenizer: FastTokenizer, seed: int) -> str:
+    """Return a sentence of a grammar, chosen at random but for white space."""
+    rng, matcher, ids = random.Random(seed), grammar.matcher(), []
+    while not (ids and matcher.is_complete()):
+        mask = np.zeros(-(-tokenizer.vocab_size // 32), np.int32)
+        matcher.fill(mask)
+        bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[: tokenizer.vocab_size]
+        allowed = [token for token in np.flatnonzero(bits).tolist() if token not in tokenizer.eos_ids]
+        dense = [token for token in allowed if tokenizer.token(token).strip()] or allowed
+        ids.append(rng.choice(dense))
+        assert matcher.accept(ids[-1]) and len(ids) < 2000
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+@pytest.mark.covers("TOOL-01")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_forced_call_is_a_call(name: str, backend: Any, tokenizer: FastTokenizer) -> None:
+    required = [{"type": "function", "function": {**TOOLS[0]["function"], "parameters": without_more()}}]
+    grammar = FAMILIES[name].forced(ParserContext(), required, many=False)
+    compiled = backend.compile(grammar.kind, grammar.value)
+    text = written(compiled, tokenizer, 1)
+    parser = grammar.make(ParserContext(tools=required))
+    events = [*parser.feed(text), *parser.finish()]
+    assert [event.name for event in events if isinstance(event, ToolStart)] == ["get_weather"], text
+    assert json.loads("".join(event.json for event in events if isinstance(event, ToolArguments))) == WANTED
+    assert not any(isinstance(event, Text) for event in events)
+
+
+def without_more() -> dict[str, Any]:
+    kept = {key: value for key, value in SCHEMA["properties"].items() if key != "more"}  # type: ignore[attr-defined]
+    return {**SCHEMA, "properties": kept}
+
+
+@pytest.mark.covers("TOOL-01")
+@pytest.mark.parametrize("name", FAMILIES)
+def test_strict_grammars_compile(name: str, backend: Any) -> None:
+    grammar = FAMILIES[name].strict(ParserContext(), TOOLS, many=True)
+    if grammar is not None:
+        backend.compile(grammar.kind, grammar.value)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "fits"),
+    [
+        (GENERAL, '[{"name": "now", "parameters": {}}, {"name": "now", "parameters": {}}]', True),
+        (GENERAL, '[{"name": "never", "parameters": {}}]', False),
+        (Written("<{name}>", "</>", ("<{key}>", "</>")), "<f><a>any text</><b>3</></>", True),
+        (Written("<{name}>", "</>", ("<{key}>", "</>")), "<f><a>any text</></>", True),
+        (Written("<{name}>", "</>", ("<{key}>", "</>")), "<f><b>3</></>", False),
+        (Written("<{name}>", "</>", ("<{key}>", "</>")), "<now></>", True),
+        (Written("<{name}>", "</>", between=None), "<now>{}</><now>{}</>", False),
+    ],
+)
+def test_what_grammars_of_calls_let_through(
+    backend: Any, tokenizer: FastTokenizer, form: Written, text: str, fits: bool
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}
+    nothing = {"type": "object", "properties": {}, "additionalProperties": False}
+    tools = [{"function": {"name": "f", "parameters": schema}}, {"function": {"name": "now", "parameters": nothing}}]
+    matcher = backend.compile("structural_tag", tag_text(form.calls(tools, many=True))).matcher()
+    accepted = all(matcher.accept(token) for token in tokenizer.encode(text, add_special_tokens=False))
+    assert (accepted and matcher.is_complete()) == fits

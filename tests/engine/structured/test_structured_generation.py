@@ -1,0 +1,182 @@
+"""Generation under grammars: whatever ends by itself is a sentence, whatever else the request asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+from core import LLM, SamplingParams
+from core.engine.grammars import Grammar, Thinking
+
+OPTIONS = {"dtype": "float32", "num_blocks": 200, "max_num_seqs": 16}
+PROMPT = {"prompt_token_ids": [5, 9, 14, 3, 3, 77, 8]}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer", "minimum": 0, "maximum": 99},
+        "w": {"enum": ["x", "yy"]},
+        "l": {"type": "array", "items": {"type": "boolean"}, "maxItems": 2},
+    },
+    "required": ["n", "w"],
+    "additionalProperties": False,
+}
+CALL = {"type": "tag", "begin": "<f>", "content": {"type": "json_schema", "json_schema": SCHEMA}, "end": "</f>"}
+FORM = {"type": "triggered_tags", "triggers": ["<f>"], "tags": [CALL], "at_least_one": True, "stop_after_first": True}
+ASKED = {
+    "json": SCHEMA,
+    "regex": "[0-9]{3}-[a-c]{2,4}",
+    "choice": ["red", "green apple", "re"],
+    "grammar": 'root ::= "a" [0-9]{1,3} "b"',
+    "structural_tag": {"format": FORM},
+}
+COMPACT = {"disable_any_whitespace": True}  # a model that knows nothing would write blanks for ever
+
+
+def fields(name):
+    return {name: ASKED[name], **(COMPACT if name == "json" else {})}
+
+
+def holds(name, text):
+    """Whether a text is what a grammar describes."""
+    if name == "json":
+        return jsonschema.Draft202012Validator(SCHEMA).is_valid(json.loads(text))
+    if name == "structural_tag":
+        return jsonschema.Draft202012Validator(SCHEMA).is_valid(
+            json.loads(text.removeprefix("<f>").removesuffix("</f>"))
+        )
+    if name == "choice":
+        return text in ASKED["choice"]
+    return re.fullmatch({"regex": ASKED["regex"], "grammar": "a[0-9]{1,3}b"}[name], text) is not None
+
+
+def params(name, **changes):
+    return SamplingParams(**{"temperature": 0.0, "max_tokens": 100, "grammar": fields(name), **changes})
+
+
+@pytest.fixture(scope="module", params=("llguidance", "xgrammar"))
+def llm(request, tiny):
+    with LLM(tiny, **OPTIONS, structured_output=request.param) as llm:
+        yield llm
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize("name", ASKED)
+def test_what_ends_by_itself_is_a_sentence(llm, name):
+    sampled = params(name, temperature=1.0, seed=3, n=4, logprobs=2)
+    greedy, many = llm.generate([PROMPT, PROMPT], [params(name), sampled], use_tqdm=False)
+    ended = [one for one in (*greedy.outputs, *many.outputs) if one.finish_reason == "stop"]
+    assert len(ended) >= (1 if name == "structural_tag" else 4), [one.text for one in many.outputs]
+    assert all(holds(name, one.text) for one in ended), [one.text for one in ended]
+    assert all(len(one.logprobs) == len(one.token_ids) for one in many.outputs)
+    assert all(one.error is None for one in (*greedy.outputs, *many.outputs))
+
+
+def test_sequences_of_one_request_go_their_own_ways(llm):
+    (output,) = llm.generate([PROMPT], params("regex", temperature=5.0, seed=1, n=6), use_tqdm=False)
+    texts = [one.text for one in output.outputs]
+    assert len(set(texts)) > 1 and all(holds("regex", text) for text in texts)
+
+
+@pytest.mark.parametrize("changes", [{"min_tokens": 40}, {"ignore_eos": True}, {"min_tokens": 3, "ignore_eos": True}])
+def test_a_grammar_at_its_end_ends_the_text(llm, changes):
+    (output,) = llm.generate([PROMPT], params("choice", **changes), use_tqdm=False)
+    (one,) = output.outputs
+    assert one.finish_reason == "stop" and holds("choice", one.text)
+
+
+def test_stop_texts_cut_the_sentence(llm):
+    (whole,) = llm.generate([PROMPT], params("regex"), use_tqdm=False)
+    (cut,) = llm.generate([PROMPT], params("regex", stop=["-"]), use_tqdm=False)
+    assert cut.outputs[0].text == whole.outputs[0].text.partition("-")[0]
+    assert (cut.outputs[0].finish_reason, cut.outputs[0].stop_reason) == ("stop", "-")
+
+
+def test_a_sentence_that_is_too_long_ends_by_length(llm):
+    (output,) = llm.generate([PROMPT], params("regex", max_tokens=2), use_tqdm=False)
+    (whole,) = llm.generate([PROMPT], params("regex"), use_tqdm=False)
+    assert output.outputs[0].finish_reason == "length"
+    assert whole.outputs[0].token_ids[:2] == output.outputs[0].token_ids
+
+
+def test_allowed_tokens_and_bias_work_inside_the_grammar(llm):
+    (digit,) = llm.get_tokenizer().encode("7", add_special_tokens=False)
+    (output,) = llm.generate([PROMPT], params("regex", logit_bias={digit: 100}), use_tqdm=False)
+    assert output.outputs[0].text.startswith("777-")
+
+
+def test_other_requests_of_the_same_steps_are_untouched(llm):
+    plain = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True)
+    (alone,) = llm.generate([PROMPT], plain, use_tqdm=False)
+    outputs = llm.generate([PROMPT] * 4, [params("regex"), plain, params("json"), plain], use_tqdm=False)
+    assert [outputs[i].outputs[0].token_ids for i in (1, 3)] == [alone.outputs[0].token_ids] * 2
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize("bad", [{"regex": "(("}, {"grammar": "root ::= nowhere"}, {"json": {"type": "nothing"}}])
+def test_a_wrong_grammar_ends_its_own_request_and_names_the_field(llm, bad):
+    wrong = SamplingParams(max_tokens=4, grammar=bad)
+    broken, good = llm.generate([PROMPT, PROMPT], [wrong, params("choice")], use_tqdm=False)
+    (one,) = broken.outputs
+    assert (one.finish_reason, one.token_ids, one.error_param) == ("error", [], f"grammar.{next(iter(bad))}")
+    assert one.error.startswith("CORE-E160 the grammar cannot be used: ")
+    assert holds("choice", good.outputs[0].text)
+
+
+@pytest.mark.covers("GRAM-01")
+def test_thinking_is_free_and_ends_within_its_budget(llm):
+    thinking = Thinking("</think>", open=True, budget=7)
+    asked = SamplingParams(
+        temperature=1.0, seed=5, n=3, max_tokens=60, skip_special_tokens=False,
+        grammar=Grammar("regex", "[0-9]{4}", thinking=thinking),
+    )  # fmt: skip
+    (output,) = llm.generate([PROMPT], asked, use_tqdm=False)
+    thoughts = set()
+    for one in output.outputs:
+        thought, _, answer = one.text.partition("</think>")
+        assert one.finish_reason == "stop" and re.fullmatch("[0-9]{4}", answer)
+        thoughts.add(thought)
+    assert len(thoughts) == 3
+
+
+def greedy_texts(tiny, driver, prompts=(PROMPT,) * 3, **options):
+    with LLM(tiny, **{**OPTIONS, **options}, structured_output=driver) as llm:
+        names = ("json", "regex", "grammar")
+        outputs = llm.generate(list(prompts), [params(name) for name in names], use_tqdm=False)
+        llm.call("check")
+        stats = llm.call("stats")
+    return [output.outputs[0].token_ids for output in outputs], stats
+
+
+@pytest.mark.covers("GRAM-02")
+def test_outputs_do_not_depend_on_how_the_engine_runs(driver, tiny):
+    first, _ = greedy_texts(tiny, driver, overlap_depth=0)
+    for options in (
+        {"overlap_depth": 1},
+        {"overlap_depth": 3, "prefix_caching": False},
+        {"executor": "subprocess"},
+        {"max_num_batched_tokens": 3},
+    ):
+        assert greedy_texts(tiny, driver, **options)[0] == first, options
+
+
+def test_a_preempted_row_goes_on_in_its_grammar(driver, tiny):
+    long = SamplingParams(temperature=0.0, max_tokens=90, grammar={"regex": "([0-9][a-c]){40}"})
+    options = {"num_blocks": 9, "block_size": 16, "max_model_len": 112}
+    with LLM(tiny, **{**OPTIONS, **options}, structured_output=driver) as llm:
+        outputs = llm.generate([PROMPT] * 3, long, use_tqdm=False)
+        assert llm.call("stats")["preemptions"] > 0
+    assert all(re.fullmatch("([0-9][a-c]){40}", output.outputs[0].text) for output in outputs)
+
+
+@pytest.mark.covers("GRAM-01")
+def test_what_one_driver_cannot_compile_is_left_to_the_next(tiny):
+    odd = {"type": "string", "pattern": "^a*$", "minLength": 2, "maxLength": 4}
+    both = {"not": {"type": "null"}}
+    with LLM(tiny, **OPTIONS, structured_output="xgrammar,llguidance") as llm:
+        asked = [SamplingParams(max_tokens=20, temperature=0.0, grammar={"json": one}) for one in (odd, both)]
+        served, refused = llm.generate([PROMPT] * 2, asked, use_tqdm=False)
+    assert re.fullmatch('"a{2,4}"', served.outputs[0].text)
+    assert re.search(r"xgrammar: .*; llguidance: ", refused.outputs[0].error)
