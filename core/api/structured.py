@@ -43,13 +43,20 @@ class GrammarMatcher(Protocol):
     """Where one sequence stands in a grammar."""
 
     def fill(self, mask: np.ndarray) -> None:
-        """Set bit `t % 32` of `mask[t // 32]` (int32, all zero before) for every token `t` that may come next."""
+        """Set bit `t % 32` of `mask[t // 32]` (int32, all zero before) for every token `t` that may come next.
+
+        Raises:
+            RuntimeError: A limit of the library is reached; the sequence ends with this reason.
+        """
         ...
 
     def accept(self, token: int) -> bool:
         """Move on by a chosen token; False if the grammar does not allow it (the sequence then ends with an error).
 
         Tokens that end the text are not told.
+
+        Raises:
+            RuntimeError: A limit of the library is reached; the sequence ends with this reason.
         """
         ...
 

@@ -112,7 +112,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         _integer("top_k", self.top_k, -1, MAX_TOKENS)
         _real("top_p", self.top_p, 0.0, 1.0, open_low=True)
         _real("min_p", self.min_p, 0.0, 1.0)
-        _real("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True)
+        _real("repetition_penalty", self.repetition_penalty, 0.01, 100.0)
         _real("presence_penalty", self.presence_penalty, -2.0, 2.0)
         _real("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
         _integer("min_tokens", self.min_tokens, 0, MAX_TOKENS)

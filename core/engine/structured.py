@@ -13,10 +13,12 @@ from core.api.tokenizer import Tokenizer
 from core.engine.compiling.pool import CompilePool, Job
 from core.engine.participants import StageParticipant
 from core.engine.request import Request
-from core.engine.step import StepPlan, TokenMasks
+from core.engine.step import StepPlan, StepResult, TokenMasks
 from core.engine.thinking import ThinkingMatcher
 
 logger = logging.getLogger(__name__)
+
+STUCK = "CORE-E162 the grammar cannot be followed any further"
 
 WORD = 32
 """Tokens per element of a mask."""
@@ -46,6 +48,7 @@ class StructuredParticipant(StageParticipant):
         self._ready: dict[int, GrammarMatcher] = {}
         self._rows: dict[int, GrammarMatcher] = {}
         self._row_of: dict[int, int] = {}  # by handle: a request that has ended does not know its row any more
+        self._stuck: dict[int, dict[int, str]] = {}  # by step and place in it: why there is no mask
 
     def arrive(self, request: Request) -> None:
         """Start compiling the request's grammar. Raises `ValueError` for a kind that no backend knows."""
@@ -84,15 +87,21 @@ class StructuredParticipant(StageParticipant):
 
     def masks(self, plan: StepPlan) -> TokenMasks:
         """Make the masks of the constrained rows that sample in this step."""
-        rows = [row for row in plan.rows[plan.samples].tolist() if row in self._rows]
-        bits = np.zeros((len(rows), self._words), np.int32)
-        for row, mask in zip(rows, bits, strict=True):
+        places = [place for place in np.flatnonzero(plan.samples).tolist() if int(plan.rows[place]) in self._rows]
+        bits = np.zeros((len(places), self._words), np.int32)
+        for place, mask in zip(places, bits, strict=True):
+            row = int(plan.rows[place])
             try:
                 self._rows[row].fill(mask)
-            except Exception:
-                logger.exception("the mask of row %d cannot be made; its request ends", row)
+            except Exception as error:
+                _log(f"the mask of row {row} cannot be made; its request ends", error)
+                self._stuck.setdefault(plan.number, {})[place] = f"{STUCK}: {error}"
                 mask[:] = 0  # nothing may be sampled, which ends this request alone
-        return TokenMasks(np.array(rows, np.int32), bits)
+        return TokenMasks(plan.rows[places].astype(np.int32), bits)
+
+    def collect(self, result: StepResult) -> None:
+        """Say why a row without a mask got no token."""
+        result.errors.update(self._stuck.pop(result.number, {}))
 
     def settle(self, requests: Sequence[Request | None], tokens: np.ndarray) -> Mapping[int, str]:
         """Move the matchers on."""
@@ -101,8 +110,9 @@ class StructuredParticipant(StageParticipant):
             return errors
         for index, request in enumerate(requests):
             matcher = self._rows.get(request.row) if request is not None else None
-            if matcher is not None and request is not None and not _accepts(matcher, request, int(tokens[index])):
-                errors[index] = f"CORE-E161 token {int(tokens[index])} does not follow the request's grammar"
+            refusal = _refusal(matcher, request, int(tokens[index])) if matcher and request else None
+            if refusal is not None:
+                errors[index] = refusal
         return errors
 
     def finish(self, request: Request) -> None:
@@ -126,12 +136,20 @@ class StructuredParticipant(StageParticipant):
         return ThinkingMatcher(matcher, thinking, self._tokenizer(), request.stop_ids)
 
 
-def _accepts(matcher: GrammarMatcher, request: Request, token: int) -> bool:
-    """Tell a matcher of a token; one that ends the text anyway is none of its business."""
+def _refusal(matcher: GrammarMatcher, request: Request, token: int) -> str | None:
+    """Tell a matcher of a token; one that ends the text anyway is none of its business. Return why it cannot go on."""
     if token in request.stop_ids:
-        return True
+        return None
     try:
-        return matcher.accept(token)
-    except Exception:
-        logger.exception("the grammar of request %d failed; the request ends", request.handle)
-        return False
+        if matcher.accept(token):
+            return None
+    except Exception as error:
+        _log(f"the grammar of request {request.handle} cannot go on; the request ends", error)
+        return f"{STUCK}: {error}"
+    return f"CORE-E161 token {token} does not follow the request's grammar"
+
+
+def _log(what: str, error: Exception) -> None:
+    """Log a failed matcher; a limit of its library (`RuntimeError`) is the grammar's doing and no traceback's worth."""
+    limit = isinstance(error, RuntimeError)
+    logger.log(logging.WARNING if limit else logging.ERROR, "%s: %s", what, error, exc_info=None if limit else error)

@@ -147,7 +147,7 @@ class AsyncLLM(Pausing):
         return self.model.tokenizer
 
     @property
-    def grammars(self) -> frozenset[str]:
+    def grammar_kinds(self) -> frozenset[str]:
         """Kinds of grammar that the engine knows."""
         return self.model.plugins.grammars
 

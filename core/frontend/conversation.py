@@ -157,9 +157,23 @@ def _check_tools(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> None
         if not isinstance(function, Mapping) or tool.get("type") != "function" or not is_named(function):
             where = f"tools[{index}]"
             raise RequestError(f"{where} must be {{'type': 'function', 'function': {{'name': ...}}}}", param=where)
+        _check_parameters(function.get("parameters"), f"tools[{index}].function.parameters")
     if choice.mode in ("required", "function") and not tools:
         raise RequestError("tool_choice asks for a call, but there are no tools", param="tool_choice")
     if choice.mode == "function" and not any(tool["function"]["name"] == choice.name for tool in tools):
         raise RequestError(
             f"tool_choice names '{str(choice.name)[:64]}', which is none of the tools", param="tool_choice"
         )
+
+
+def _check_parameters(schema: Any, where: str) -> None:
+    """Refuse what describes no object: the arguments of a call always are one."""
+    if schema is None:
+        return
+    if not isinstance(schema, Mapping):
+        raise RequestError(f"{where} must be a JSON schema, written as an object", param=where)
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise RequestError(f"{where}.type must be 'object': a call's arguments are one", param=f"{where}.type")
+    if not isinstance(schema.get("properties"), Mapping | None):
+        raise RequestError(f"{where}.properties must be an object", param=f"{where}.properties")

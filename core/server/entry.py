@@ -68,7 +68,9 @@ async def open_chat(state: ServerState, request: GenerationRequest, name: str, *
     context = _context(state, chat, ids)
     with spelling(request.names):
         params, parser = enforced(chat, request.params, state.parser, context, grammars=_grammars(state))
-    request = replace(request, params=after_thinking(params, state.parser, context))
+    if params.grammar is request.params.grammar:  # that of calls knows about the thinking itself
+        params = after_thinking(params, state.parser, context)
+    request = replace(request, params=params)
     generation = _generation(state, [{"prompt_token_ids": ids}], [request], name, interval)
     return OpenChat(generation, context, bool(chat.offered), parser)
 
@@ -168,7 +170,7 @@ def _unskipped(state: ServerState, params: SamplingParams) -> SamplingParams:
 
 def _grammars(state: ServerState) -> frozenset[str] | None:
     """Return the kinds of grammar that the engine knows; None when the front end does not say."""
-    found: frozenset[str] | None = getattr(state.llm, "grammars", None)  # beyond the protocol
+    found: frozenset[str] | None = getattr(state.llm, "grammar_kinds", None)  # beyond the protocol
     return found
 
 

@@ -22,6 +22,7 @@ _INTERNAL = "An internal error occurred; the request was not completed."
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _FILE_PATH = re.compile(r"(?<![\w/:.])/(?:[\w.@+-]+/)+[\w.@+-]*")
 _UNION_TAG = re.compile(r"str|int|float|bool|none")
+_SHOULD_BE = "Input should be "
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
@@ -118,9 +119,13 @@ def log_unexpected(error: BaseException) -> None:
 
 def _invalid(error: ValidationError) -> ApiError:
     """Report the first problem; the rejected value itself is not repeated."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    param = _field_path(first["loc"])
-    message = str(first["msg"])
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    param = _field_path(errors[0]["loc"])
+    # A field that takes several types is wrong in as many ways, each of which is a way to make it right.
+    same = dict.fromkeys(str(one["msg"]) for one in errors if _field_path(one["loc"]) == param)
+    message, *others = same
+    for other in others:
+        message += f" or {other.removeprefix(_SHOULD_BE)}" if other.startswith(_SHOULD_BE) else f"; {other}"
     return ApiError(400, f"{param}: {message}" if param else message, param=param)
 
 

@@ -197,7 +197,7 @@ HOSTILE = ("<tool_call>" * 40, '{"name": "' + "{[" * 200, "[" * 300, "<think>" *
 
 
 @pytest.mark.covers("TOOL-02")
-@pytest.mark.parametrize("name", ["qwen3_coder", "qwen3_json", "mistral", "kimi_k2", "llama3_json", "pythonic"])
+@pytest.mark.parametrize("name", ["qwen3_coder", "kimi_k2", "pythonic"])
 def test_broken_answers_are_answers(switch, name):
     good = written(name)
     for script in (*HOSTILE, good[: len(good) // 2], good[5:], good.replace('"', "'"), good[::-1]):

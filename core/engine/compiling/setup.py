@@ -6,13 +6,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from core.api.descriptors import StructuredOutputSpec
-from core.api.structured import LoadsGrammars, StructuredContext, StructuredOutputBackend
+from core.api.structured import CompiledGrammar, LoadsGrammars, StructuredContext, StructuredOutputBackend
 from core.config.resolved import EngineConfig
 from core.engine.compiling.child import GROUP, Order
-from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.compiling.pool import Compile, CompilePool, Compiler, PoolLimits
 from core.engine.compiling.remote import IsolatedCompiler
-from core.engine.structured import StructuredParticipant
+from core.engine.structured import WORD, StructuredParticipant
 from core.plugins.boot import ActivePlugins
 
 
@@ -37,8 +39,25 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
             apart = IsolatedCompiler(order, cast(LoadsGrammars, backend).load)
             isolated.append(apart)
             compile = apart.compile
-        compilers.append(Compiler(planned.name, spec.grammars, compile))
+        compilers.append(Compiler(planned.name, spec.grammars, satisfiable(compile, vocab_size)))
     return StructuredParticipant(CompilePool(compilers, limits), vocab_size, tokenizer, partial(_close, isolated))
+
+
+def satisfiable(compile: Compile, vocab_size: int) -> Compile:
+    """Return a compiler that also refuses grammars of which no text can begin, before a request runs for nothing."""
+
+    def checked(kind: str, value: str) -> CompiledGrammar:
+        compiled = compile(kind, value)
+        mask = np.zeros(-(-vocab_size // WORD), np.int32)
+        try:
+            compiled.matcher().fill(mask)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
+        if not mask.any():
+            raise ValueError("no text fits it")
+        return compiled
+
+    return checked
 
 
 def _close(isolated: list[IsolatedCompiler]) -> None:

@@ -82,6 +82,8 @@ class MessageJob:
     def _stop(self, sequence: CompletionOutput) -> tuple[str, str | None]:
         if sequence.finish_reason == "length":
             return "model_context_window_exceeded" if self.cut else "max_tokens", None
+        if sequence.finish_reason == "abort":  # an operator ended it; sent back as it is, it is continued
+            return "pause_turn", None
         if isinstance(sequence.stop_reason, str):
             return "stop_sequence", sequence.stop_reason
         return "tool_use" if self.writer.called else "end_turn", None

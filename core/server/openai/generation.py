@@ -20,6 +20,9 @@ from core.server.state import ServerState
 
 T = TypeVar("T")
 
+_ASKED_TOO_MUCH = ("CORE-E122", "CORE-E162")
+"""Beginnings of errors that a request brought upon itself: nothing is left to sample, its grammar is too big."""
+
 
 @dataclass(slots=True)
 class Usage:
@@ -148,8 +151,8 @@ class Generation:
 
 
 def _failure(sequence: CompletionOutput) -> ApiError:
-    """Return the error of a request that failed: the client's mistake where a field of it is at fault."""
-    if sequence.error_param is not None:
+    """Return the error of a request that failed: the client's mistake where what it asks for cannot be done."""
+    if sequence.error_param is not None or str(sequence.error).startswith(_ASKED_TOO_MUCH):
         return ApiError(400, str(sequence.error), param=sequence.error_param, code="invalid_value")
     return ApiError(500, f"The request failed in the engine: {sequence.error}", code="engine_request_error")
 

@@ -5,9 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from core.frontend.conversation import Conversation
 from core.frontend.inputs import PromptInput
+from core.frontend.request import GenerationRequest
+from core.server.entry import render
 from core.server.errors import ApiError
-from core.server.pooling.protocol import MAX_INPUTS
+from core.server.pooling.protocol import MAX_INPUTS, InputBody
+from core.server.state import ServerState
+
+
+async def prompts_of(state: ServerState, body: InputBody) -> list[PromptInput]:
+    """Return the prompts of a body: its `input`, or its `messages` as the model's template renders them.
+
+    Raises:
+        ApiError: 400, neither or both are given, or `input` has no such form.
+        RequestError: The messages are wrong, or there is no template.
+    """
+    if body.messages is None:
+        return parse_input(body.input)
+    if body.input is not None:
+        raise ApiError(400, "Give either input or messages.", param="input")
+    chat = Conversation(messages=body.messages, add_generation_prompt=bool(body.add_generation_prompt))
+    return [await render(state, GenerationRequest(prompt=chat))]
 
 
 def parse_input(value: Any, param: str = "input") -> list[PromptInput]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from core.frontend.pooling_results import PoolingParams
-from core.server.openai.protocol import Body, Priority, Salt
+from core.server.openai.protocol import MAX_MESSAGES, Body, Priority, Salt
 from core.server.pooling.encoding import EmbedDType, EncodingFormat, Endianness
 
 MAX_INPUTS = 2048
@@ -28,9 +28,11 @@ class PoolBody(Body):
 
 
 class InputBody(PoolBody):
-    """Prompts: a text, a list of texts, token ids, or a list of token-id lists."""
+    """Prompts: a text, a list of texts, token ids, or a list of token-id lists; or a conversation as one prompt."""
 
-    input: Any
+    input: Any = None
+    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    add_generation_prompt: bool | None = None
     user: str | None = None
 
 

@@ -23,7 +23,7 @@ from core.frontend.pooling_results import (
 from core.server.body import read_model
 from core.server.openai.generation import new_id
 from core.server.pooling.encoding import to_base64, to_bytes
-from core.server.pooling.inputs import parse_input, size_of
+from core.server.pooling.inputs import prompts_of, size_of
 from core.server.pooling.protocol import ClassifyBody, EmbeddingBody, PoolingBody, VectorBody
 from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler, usage
 from core.server.state import ServerState
@@ -47,7 +47,7 @@ class VectorRoutes:
         state.check_model(body.model)
         pooler = required_pooler(state)
         pooler.check("embed")
-        prompts, params = parse_input(body.input), body.params()
+        prompts, params = await prompts_of(state, body), body.params()
 
         def render(results: list[EmbeddingRequestOutput], tokens: int) -> Encoded:
             return self._encoded(body, [result.outputs.array for result in results], tokens, "embedding")
@@ -70,7 +70,7 @@ class VectorRoutes:
         pooler = required_pooler(state)
         task = body.task or pooler.tasks[0]
         pooler.check(task)
-        prompts, params = parse_input(body.input), body.params()
+        prompts, params = await prompts_of(state, body), body.params()
 
         def render(results: list[PoolingRequestOutput[PoolingOutput]], tokens: int) -> Encoded:
             return self._encoded(body, [result.outputs.data for result in results], tokens, "pooling")
@@ -93,7 +93,7 @@ class VectorRoutes:
         state.check_model(body.model)
         pooler = required_pooler(state)
         pooler.check("classify")
-        prompts, params = parse_input(body.input), body.params()
+        prompts, params = await prompts_of(state, body), body.params()
 
         def render(results: list[ClassificationRequestOutput], tokens: int) -> Encoded:
             data = [_class(index, result.outputs) for index, result in enumerate(results)]

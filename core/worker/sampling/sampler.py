@@ -38,7 +38,8 @@ PART_ELEMENTS = 2**22
 
 NOT_FINITE = "CORE-E121 The model produced logits that are not finite numbers for this request."
 NOTHING_LEFT = (
-    "CORE-E122 No token is left to sample: allowed_token_ids, bad_words, logit_bias and min_tokens exclude every one."
+    "CORE-E122 No token is left to sample: the grammar, allowed_token_ids, bad_words, logit_bias and min_tokens"
+    " together exclude every one."
 )
 
 

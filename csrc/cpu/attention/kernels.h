@@ -18,38 +18,52 @@ namespace core {
 namespace CORE_VARIANT {
 namespace {
 
-// Asks for the block that is read next: the processor's own prefetching ends at a page, and a block of one head is one.
-template <typename T>
-CORE_INLINE void ask_for(const T* block, int64_t elements) {
-  for (int64_t i = 0; i < elements; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(block + i, 0, 2);
-}
+constexpr int64_t kAbreast = 4;  // blocks that are asked for at the same time
 
-// The keys of the block that holds key `key` of a batch row, and its scales.
+// Asks for a part of the keys (`part` 0) or values (1) of keys `first .. last - 1` of a batch row, while block `index` of
+// something else is worked on. The processor's own prefetching ends at a page, and a block of one head is one: so it is
+// given several to follow, line by line in turn.
 template <typename S>
-CORE_INLINE void ask_for_keys(const core_attention_args& a, int64_t row, int64_t head, int64_t key) {
-  int64_t per_head = head_elements<S>(a.block_size, a.head_dim), elements = a.block_size * a.head_dim;
-  int64_t block = a.table[row * a.table_stride + key / a.block_size];
-  auto keys = static_cast<const S*>(a.cache) + block * a.block_stride + head * per_head;
-  ask_for(keys, per_head);
-  if (Format<S>::kScaled) ask_for(keys + a.kv_heads * per_head + elements, per_head - elements);
+CORE_INLINE void ask_for(const core_attention_args& a, int64_t row, int64_t head, int64_t part, int64_t first,
+                         int64_t last, int64_t index) {
+  int64_t begin = first / a.block_size, group = begin + index / kAbreast * kAbreast;
+  int64_t count = ceil_div(last, a.block_size) - group;
+  count = count < kAbreast ? count : kAbreast;
+  int64_t turn = index % kAbreast;
+  if (turn >= count) return;
+  int64_t per_head = head_elements<S>(a.block_size, a.head_dim);
+  int64_t lines = per_head * static_cast<int64_t>(sizeof(S)) / 64;
+  auto cache = static_cast<const S*>(a.cache) + (part * a.kv_heads + head) * per_head;
+  const char* from[kAbreast];
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t block = a.table[row * a.table_stride + group + i];
+    from[i] = reinterpret_cast<const char*>(cache + block * a.block_stride);
+  }
+  for (int64_t line = lines * turn / count; line < lines * (turn + 1) / count; ++line) {
+    for (int64_t i = 0; i < count; ++i) __builtin_prefetch(from[i] + line * 64, 0, 2);
+  }
 }
 
-// What is read after the keys `first ..` of a tile: those of its next pass, or else of the thread's next tile.
+// Asks for what is read after the values of a tile's keys, while block `index` of these is worked on: keys of its next
+// pass, or else of the thread's next tile.
 template <typename P>
-CORE_INLINE void ask_further(const Tile<P>& t, int64_t at, int64_t next_pass, int64_t end) {
+CORE_INLINE void ask_further(const Tile<P>& t, int64_t index, int64_t next_pass, int64_t end) {
+  using S = typename P::S;
   if (t.rows() > kAskRows) return;
-  if (next_pass + at < end) return ask_for_keys<typename P::S>(t.a, t.range.row, t.range.head, next_pass + at);
-  int64_t key = t.after.first_key + at;
-  if (key < t.after.last_key) ask_for_keys<typename P::S>(t.a, t.after.row, t.after.head, key);
+  const Range& after = t.after;
+  if (next_pass < end) return ask_for<S>(t.a, t.range.row, t.range.head, 0, next_pass, end, index);
+  if (after.last_key > 0) ask_for<S>(t.a, after.row, after.head, 0, after.first_key, after.last_key, index);
 }
 
 // Products of the tile's queries and `count` keys from `first` on, read where they lie.
 template <typename P>
 void multiply_keys(const Tile<P>& t, int64_t first, int64_t count) {
   const core_attention_args& a = t.a;
-  int64_t to_values = a.kv_heads * head_elements<typename P::S>(a.block_size, a.head_dim);
+  int64_t index = 0;
   for_blocks(t, first, count, 0, [&](const typename P::S* keys, int64_t offset, int64_t at, int64_t here) {
-    if (t.rows() <= kAskRows) ask_for(keys + to_values + offset * a.head_dim, here * a.head_dim);
+    if (t.rows() <= kAskRows) {
+      ask_for<typename P::S>(a, t.range.row, t.range.head, 1, first, t.range.last_key, index++);
+    }
     P::scores(t.q(), keys, t.s() + at, t.stride(), t.rows(), a.head_dim, a.block_size, offset, here);
   });
 }
@@ -59,9 +73,10 @@ template <typename P>
 void multiply_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
   const core_attention_args& a = t.a;
   const float* corrections = t.corrections();  // applied by the first block's product
+  int64_t index = 0;
   for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t at, int64_t here) {
     int64_t seen = t.range.last_key - first - at < here ? t.range.last_key - first - at : here;
-    ask_further(t, at, first + count, end);
+    ask_further(t, index++, first + count, end);
     P::accumulate(t.p() + P::words(at), P::words(t.stride()), values, t.o(), corrections, t.rows(), a.head_dim, offset, seen);
     corrections = nullptr;
   });
@@ -71,9 +86,9 @@ template <typename P>
 void multiply_gathered_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end, const float* corrections) {
   const core_attention_args& a = t.a;
   const typename P::S* steps[kWideKeys / P::kKeys];
-  int64_t found = 0;
-  for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t at, int64_t here) {
-    ask_further(t, at, first + count, end);
+  int64_t found = 0, index = 0;
+  for_blocks(t, first, count, 1, [&](const typename P::S* values, int64_t offset, int64_t, int64_t here) {
+    ask_further(t, index++, first + count, end);
     for (int64_t k = 0; k < here; k += P::kKeys) steps[found++] = values + (offset + k) * a.head_dim;
   });
   P::accumulate_gathered(t.p(), t.stride(), steps, found, t.o(), corrections, t.rows(), a.head_dim);

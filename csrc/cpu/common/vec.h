@@ -66,10 +66,17 @@ CORE_INLINE vf vec_min(vf a, vf b) {
 }
 
 CORE_INLINE vf load(const float* p) { return *reinterpret_cast<const vf_mem*>(p); }
-CORE_INLINE vf load(const bf16* p) {
-  vh half = *reinterpret_cast<const vh_mem*>(p);
+// The values whose upper halves these are. By intrinsics: gcc 12 widens in two parts and joins them.
+CORE_INLINE vf widen_bf16(vh half) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)half), 16);
+#elif defined(__AVX2__)
+  return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16);
+#else
   return as_float(__builtin_convertvector(half, vu) << 16);
+#endif
 }
+CORE_INLINE vf load(const bf16* p) { return widen_bf16(*reinterpret_cast<const vh_mem*>(p)); }
 CORE_INLINE vu load_bits(const void* p) { return *reinterpret_cast<const vu_mem*>(p); }
 
 CORE_INLINE void store(float* p, vf value) { *reinterpret_cast<vf_mem*>(p) = value; }

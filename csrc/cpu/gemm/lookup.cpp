@@ -1,4 +1,6 @@
 // Decodes single rows of packed weights. Few rows are wanted at a time, so this is plain code for every processor.
+#include <type_traits>
+
 #include "common/parallel.h"
 #include "gemm/blocks.h"
 
@@ -31,6 +33,12 @@ float half(const char* from) {
 template <typename From, typename To>
 void read_dense(const Row& row, To* to) {
   constexpr int64_t inputs = 4 / sizeof(From);
+  if (std::is_same<From, bf16>::value && std::is_same<To, bf16>::value) {
+    const char* from = row.lines + row.channel * 4;
+    for (int64_t i = 0; i + 1 < row.k; i += 2, from += 64) std::memcpy(to + i, from, 4);
+    if (row.k % 2 != 0) std::memcpy(to + row.k - 1, from, 2);
+    return;
+  }
   for (int64_t i = 0; i < row.k; ++i) {
     From value;
     std::memcpy(&value, row.lines + i / inputs * 64 + row.channel * 4 + i % inputs * sizeof(From), sizeof(From));
@@ -110,9 +118,16 @@ template <typename To>
 void look_up(const core_lookup_args& args) {
   Read<To>* read = reader<To>(args.format);
   int64_t panel = panel_bytes(args.format, args.k), scales = line_bytes(args.format, args.k);
+  auto lines_of = [&](int64_t i) { return static_cast<const char*>(args.w) + args.ids[i] / kPanel * panel; };
+  // A row has a dword in every line of its panel: the next row's lines are asked for while this one is decoded.
+  auto ask = [&](int64_t i) {
+    for (int64_t at = 0; at < panel; at += 64) __builtin_prefetch(lines_of(i) + at);
+  };
   parallel_for(args.count, args.threads, kGrain, [&](int64_t begin, int64_t end) {
+    ask(begin);
     for (int64_t i = begin; i < end; ++i) {
-      const char* lines = static_cast<const char*>(args.w) + args.ids[i] / kPanel * panel;
+      if (i + 1 < end) ask(i + 1);
+      const char* lines = lines_of(i);
       read({lines, lines + scales, args.ids[i] % kPanel, args.k}, static_cast<To*>(args.out) + i * args.k);
     }
   });

@@ -42,10 +42,9 @@ struct Stored {
 template <int64_t Kind>
 struct Gated {
   typedef bf16 T;
-  CORE_INLINE static vf rounded(vf value) { return as_float(__builtin_convertvector(round_bf16(value), vu) << 16); }
   CORE_INLINE static void finish(vf (&low)[kGroup], vf (&high)[kGroup]) {
-    CORE_EACH_ROW low[i] = rounded(low[i]);
-    CORE_EACH_ROW high[i] = rounded(high[i]);
+    CORE_EACH_ROW low[i] = widen_bf16(round_bf16(low[i]));
+    CORE_EACH_ROW high[i] = widen_bf16(round_bf16(high[i]));
     activate<bf16, Kind>(low);
     CORE_EACH_ROW low[i] = low[i] * high[i];
   }
@@ -60,6 +59,7 @@ struct Pending {
   typename Put::T* y = nullptr;
   int64_t y_stride = 0, group_bytes = 0, scales_at = 0;
   int64_t next = 0, count = 0;
+  bool biased = false;
   vf scale[2] = {}, bias[2] = {};
 
   // Finishes the next rows, if there are any left. Step by step for all of them: see `silu_roughly`.
@@ -75,8 +75,10 @@ struct Pending {
       CORE_EACH_ROW low[i] = apart(low[i] * scale[0]);
       CORE_EACH_ROW high[i] = apart(high[i] * scale[1]);
     }
-    CORE_EACH_ROW low[i] = low[i] + bias[0];
-    CORE_EACH_ROW high[i] = high[i] + bias[1];
+    if (biased) {
+      CORE_EACH_ROW low[i] = low[i] + bias[0];
+      CORE_EACH_ROW high[i] = high[i] + bias[1];
+    }
     Put::finish(low, high);
     int64_t left = count - next;
     CORE_EACH_ROW {
@@ -152,10 +154,13 @@ class Pairs {
     int64_t ahead = pair.ahead;
     for (; row < row_end; row += kTall, turn_ ^= 1, ahead = 0) {
       const char* x = call_.rows + row * call_.row_bytes;
+      auto y = static_cast<typename Put::T*>(pair.y) + row * pair.y_stride + pair.panel * kPanel;
+      int64_t count = row_end - row < kTall ? row_end - row : kTall;
+      // Stores wait for their lines one after another.
+      for (int64_t i = 0; i < count; ++i) __builtin_prefetch(y + i * pair.y_stride, 1);
       square_beside<Integer, Put>(x, 16 * call_.row_bytes, pair, ahead, sums_[turn_], pending_);
-      pending_ = {sums_[turn_], x, static_cast<typename Put::T*>(pair.y) + row * pair.y_stride + pair.panel * kPanel,
-                  pair.y_stride, 16 * call_.row_bytes, 16 * call_.inputs, 0,
-                  row_end - row < kTall ? row_end - row : kTall, {scale[0], scale[1]}, {bias[0], bias[1]}};
+      pending_ = {sums_[turn_], x, y, pair.y_stride, 16 * call_.row_bytes, 16 * call_.inputs, 0, count,
+                  call_.args->bias != nullptr, {scale[0], scale[1]}, {bias[0], bias[1]}};
     }
   }
 

@@ -8,11 +8,66 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from core.api import StructuredContext, tokenizer_from_directory
 from core.testing.tinymodels import tiny_llama, tiny_tokenizer
 
 DRIVERS = ("llguidance", "xgrammar")
+
+NAMES = st.sampled_from(["a", "b", "name", "x y", "é"])
+LEAVES = st.one_of(
+    st.builds(
+        lambda low, extra: {"type": "integer", "minimum": low, "maximum": low + extra},
+        st.integers(-20, 20),
+        st.integers(0, 200),
+    ),
+    st.builds(
+        lambda least, more: {"type": "string", "minLength": least, "maxLength": least + more},
+        st.integers(0, 3),
+        st.integers(0, 4),
+    ),
+    st.sampled_from(
+        [
+            {"type": "boolean"},
+            {"type": "null"},
+            {"type": "number", "minimum": 0, "maximum": 1},
+            {"type": "string", "pattern": "^[a-c]{1,3}$"},
+            {"type": "string", "format": "date"},
+            {"type": ["integer", "null"]},
+            {"type": "integer", "multipleOf": 7},
+            {"enum": [1, "two", None, [3]]},
+            {"type": "string", "enum": ["x", 5, "y"]},
+            {"const": {"k": [1, 2]}},
+        ]
+    ),
+)
+
+
+def _object(properties, required, closed):
+    schema = {"type": "object", "properties": properties, "required": sorted(set(required) & set(properties))}
+    return {**schema, "additionalProperties": False} if closed else schema
+
+
+def _wider(inner):
+    return st.one_of(
+        st.builds(
+            lambda one, least, more: {"type": "array", "items": one, "minItems": least, "maxItems": least + more},
+            inner,
+            st.integers(0, 2),
+            st.integers(0, 2),
+        ),
+        st.builds(_object, st.dictionaries(NAMES, inner, max_size=3), st.lists(NAMES), st.booleans()),
+        st.builds(lambda *parts: {"anyOf": list(parts)}, inner, inner),
+        st.builds(
+            lambda *parts: {"type": "array", "prefixItems": list(parts), "items": False, "minItems": len(parts)},
+            inner,
+            inner,
+        ),
+    )
+
+
+SCHEMAS = st.recursive(LEAVES, _wider, max_leaves=6)
 
 
 def backend_class(name):
@@ -106,3 +161,9 @@ def bench_of(driver):
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     return str(tiny_llama(tmp_path_factory.mktemp("model") / "llama"))
+
+
+@pytest.fixture(scope="session")
+def schemas():
+    """A strategy for JSON schemas."""
+    return SCHEMAS

@@ -9,65 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-NAMES = st.sampled_from(["a", "b", "name", "x y", "é"])
-LEAVES = st.one_of(
-    st.builds(
-        lambda low, extra: {"type": "integer", "minimum": low, "maximum": low + extra},
-        st.integers(-20, 20),
-        st.integers(0, 200),
-    ),
-    st.builds(
-        lambda least, more: {"type": "string", "minLength": least, "maxLength": least + more},
-        st.integers(0, 3),
-        st.integers(0, 4),
-    ),
-    st.sampled_from(
-        [
-            {"type": "boolean"},
-            {"type": "null"},
-            {"type": "number", "minimum": 0, "maximum": 1},
-            {"type": "string", "pattern": "^[a-c]{1,3}$"},
-            {"type": "string", "format": "date"},
-            {"type": ["integer", "null"]},
-            {"type": "integer", "multipleOf": 7},
-            {"enum": [1, "two", None, [3]]},
-            {"type": "string", "enum": ["x", 5, "y"]},
-            {"const": {"k": [1, 2]}},
-        ]
-    ),
-)
-
-
-def _object(properties, required, closed):
-    schema = {"type": "object", "properties": properties, "required": sorted(set(required) & set(properties))}
-    return {**schema, "additionalProperties": False} if closed else schema
-
-
-def _wider(inner):
-    return st.one_of(
-        st.builds(
-            lambda one, least, more: {"type": "array", "items": one, "minItems": least, "maxItems": least + more},
-            inner,
-            st.integers(0, 2),
-            st.integers(0, 2),
-        ),
-        st.builds(_object, st.dictionaries(NAMES, inner, max_size=3), st.lists(NAMES), st.booleans()),
-        st.builds(lambda *parts: {"anyOf": list(parts)}, inner, inner),
-        st.builds(
-            lambda *parts: {"type": "array", "prefixItems": list(parts), "items": False, "minItems": len(parts)},
-            inner,
-            inner,
-        ),
-    )
-
-
-SCHEMAS = st.recursive(LEAVES, _wider, max_leaves=6)
-
 
 @pytest.mark.covers("GRAM-01")
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(schema=SCHEMAS, seed=st.integers(0, 1000))
-def test_whatever_comes_to_its_end_is_valid(bench, schema, seed):
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_whatever_comes_to_its_end_is_valid(bench, schemas, data, seed):
+    schema = data.draw(schemas)
     try:
         text = bench.walk("json_schema", json.dumps(schema), seed)
     except ValueError:

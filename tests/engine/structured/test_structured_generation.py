@@ -7,6 +7,8 @@ import re
 
 import jsonschema
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from core import LLM, SamplingParams
 from core.engine.grammars import Grammar, Thinking
@@ -72,6 +74,22 @@ def test_what_ends_by_itself_is_a_sentence(llm, name):
     assert all(holds(name, one.text) for one in ended), [one.text for one in ended]
     assert all(len(one.logprobs) == len(one.token_ids) for one in many.outputs)
     assert all(one.error is None for one in (*greedy.outputs, *many.outputs))
+
+
+@pytest.mark.covers("GRAM-01")
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_schemas_of_all_kinds_hold(llm, schemas, data):
+    wanted = data.draw(st.lists(schemas, min_size=6, max_size=6))
+    asked = [
+        SamplingParams(temperature=1.0, seed=seed, max_tokens=80, grammar={"json": schema, **COMPACT})
+        for seed, schema in enumerate(wanted)
+    ]
+    for schema, output in zip(wanted, llm.generate([PROMPT] * len(asked), asked, use_tqdm=False), strict=True):
+        (one,) = output.outputs
+        if one.finish_reason == "stop" and "\ufffd" not in one.text:
+            jsonschema.validate(json.loads(one.text), schema)
+        assert one.finish_reason in ("stop", "length") or one.error.startswith("CORE-E160")
 
 
 def test_sequences_of_one_request_go_their_own_ways(llm):

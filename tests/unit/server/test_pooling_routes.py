@@ -112,6 +112,19 @@ def test_what_is_wrong_is_said_with_its_field(pooling, build, body, param):
     assert answer.json()["error"]["param"] == param
 
 
+def test_a_conversation_is_one_prompt(pooling, build):
+    llm = pooling()
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "ab"}]}]
+    answer = build(llm).post("/v1/embeddings", {"messages": messages})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["prompt_tokens"] == len("[system]s[user]ab") + 1
+    assert llm.rendered[0]["add_generation_prompt"] is False
+    both = build(llm).post("/v1/embeddings", {"messages": messages, "input": "a"})
+    assert (both.status_code, both.json()["error"]["param"]) == (400, "input")
+    wrong = build(llm).post("/classify", {"messages": []})
+    assert wrong.status_code == 400
+
+
 def test_another_model_is_not_here(pooling, build):
     assert build(pooling()).post("/v1/embeddings", {"input": "a", "model": "other"}).status_code == 404
 

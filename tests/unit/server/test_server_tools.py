@@ -130,3 +130,42 @@ def test_official_client_reads_calls(live, fake, parser, monkeypatch):
             ) as events:
                 final = events.get_final_completion()
             assert [call.function.name for call in final.choices[0].message.tool_calls] == ["add", "add"]
+
+
+@pytest.mark.covers("TOOL-01")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_demanded_call_is_a_grammar_and_is_read_by_its_parser(fake, stream):
+    """Through the API: the engine is asked for the grammar, and the answer becomes a call."""
+    from core_plugin_parsers_json.families import HUNYUAN
+    from core_plugin_parsers_json.manifest import HUNYUAN_A13B
+
+    from core.server.parsing import answer_parser
+
+    llm = fake(reply='<tool_calls>[{"name": "add", "arguments": {"a":1}}]</tool_calls>', grammars=True)
+    api = serve(llm, answer_parser([(HUNYUAN_A13B, HUNYUAN)], "hunyuan_a13b"))
+    body = {"messages": USER, "tools": TOOLS, "tool_choice": "required", "chat_template_kwargs": {"thinking": False}}
+    if stream:
+        _, calls = fold(stream_of(api, body))
+        assert [(call["name"], call["arguments"]) for call in calls] == [("add", '{"a":1}')]
+    else:
+        (call,) = api.post(PATH, json=body).json()["choices"][0]["message"]["tool_calls"]
+        assert call["function"] == {"name": "add", "arguments": '{"a":1}'}
+    grammar = llm.requests[0]["params"].grammar
+    assert (grammar.kind, grammar.param, grammar.thinking) == ("structural_tag", "tool_choice", None)
+    refused = api.post(PATH, json={**body, "response_format": {"type": "json_object"}})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tool_choice")
+
+
+def serve(llm, parser):
+    from starlette.testclient import TestClient
+
+    from core.config.resolved import Options
+    from core.server.app import create_app
+
+    return TestClient(create_app(llm, Options(), parser=parser))
+
+
+def stream_of(api, body):
+    text = api.post(PATH, json={**body, "stream": True}).text
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    return [json.loads(line)["choices"][0] for line in lines[:-1]]

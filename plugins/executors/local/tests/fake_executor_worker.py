@@ -51,7 +51,7 @@ class FakeWorker:
     def stream(self) -> FakeStream:
         return FakeStream()
 
-    def execute(self, plan: Any) -> StepResult:
+    def execute(self, plan: Any, masks: Any = None) -> StepResult:
         self.steps.append(plan.number)
         if self.mode == "sleepy":
             time.sleep(60)
@@ -59,6 +59,9 @@ class FakeWorker:
             raise EngineError("CORE-E199", "step 99 fails.")
         if plan.number == 98:
             raise KeyError("step 98")
+        if masks is not None:
+            given = masks()
+            return StepResult(plan.number, np.concatenate([given.rows, given.bits.ravel()]))
         return StepResult(plan.number, np.asarray(plan.counts * 2, np.int32), connector=dict(plan.connector))
 
     def call(self, method: str, *args: Any) -> Any:

@@ -17,7 +17,7 @@ from core_plugin_executors.manifest import INPROC, SUBPROCESS
 from core_plugin_executors.process import SubprocessExecutor
 
 from core.api import CheckpointError, CoreError, EngineError
-from core.engine.step import BlockUpdate, StepPlan
+from core.engine.step import BlockUpdate, StepPlan, TokenMasks
 
 BOTH = pytest.mark.parametrize("kind", [InprocExecutor, SubprocessExecutor])
 EMPTY = np.zeros(0, np.int32)
@@ -68,6 +68,41 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def masked(number: int) -> StepPlan:
+    made = plan(number, 1)
+    made.masks_follow = True
+    return made
+
+
+def masks(*values: int) -> TokenMasks:
+    return TokenMasks(np.array([0], np.int32), np.array([values], np.int32))
+
+
+@BOTH
+def test_masks_reach_the_step_that_was_launched_before_them(kind: Any, start: Any) -> None:
+    executor = start(kind)
+    pending = []
+    for number in range(3):
+        pending.append(executor.launch(masked(number)))
+        executor.masks(masks(number, 10 * number))
+        pending.append(executor.launch(plan(10 + number, 4)))
+    tokens = [item.result().tokens.tolist() for item in pending]
+    assert tokens == [[0, 0, 0], [8], [0, 1, 10], [8], [0, 2, 20], [8]]
+
+
+@BOTH
+def test_masks_of_a_step_that_failed_before_it_took_them_are_dropped(kind: Any, start: Any) -> None:
+    executor = start(kind)
+    broken = executor.launch(masked(99))
+    executor.masks(masks(7))
+    sound = executor.launch(masked(1))
+    executor.masks(masks(8))
+    with pytest.raises(EngineError, match="step 99 fails"):
+        broken.result()
+    assert sound.result().tokens.tolist() == [0, 8]
+    assert executor.call("steps") == [99, 1]
 
 
 @BOTH

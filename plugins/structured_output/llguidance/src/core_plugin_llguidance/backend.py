@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 _WHITESPACE = "x-whitespace"
 _MAX_NESTING = 200
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
+_VERBOSITY = "<non-verbose/>"
+_CLEARER = {"NoExtensionBias": "no text fits it"}
 _SOURCE = re.compile(r"\n\s*1 \| %llguidance.*", re.DOTALL)
+_LINES = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
 
 
 class LLGuidance:
@@ -48,7 +51,8 @@ class LLGuidance:
             raise ValueError("the grammar is nested too deep") from None
         matcher = LLMatcher(vocabulary, grammar, log_level=0, limits=limits)
         if matcher.is_error():
-            raise ValueError(_said(matcher.get_error()))
+            said = matcher.get_error()
+            raise ValueError(_said(said if kind == "grammar" else _LINES.sub("", said)))
         return Compiled(matcher, vocabulary.vocab_size, len(value))
 
     def _tokens(self) -> LLTokenizer:
@@ -125,10 +129,14 @@ class Matcher:
             raise RuntimeError(_said(self._matcher.get_error()))
 
     def accept(self, token: int) -> bool:
-        """Move on by a token."""
+        """Move on by a token. Raises `RuntimeError` when a limit is reached."""
         # Asked first: a token that is refused would leave the matcher unable to go on.
         known = 0 <= token < self._tokens and self._matcher.validate_tokens([token]) == 1
-        return bool(known and self._matcher.consume_token(token))
+        if known and self._matcher.consume_token(token):
+            return True
+        if self._matcher.is_error():
+            raise RuntimeError(_said(self._matcher.get_error()))
+        return False
 
     def rollback(self, count: int) -> None:
         """Take back tokens."""
@@ -142,8 +150,8 @@ class Matcher:
 
 def _said(text: str) -> str:
     """Return an error of the library in one line, without the place in a source that is not the user's."""
-    text = _PLACE.sub("", _SOURCE.sub("", text.strip()))
-    return " ".join(text.split())[:500]
+    text = _PLACE.sub("", _SOURCE.sub("", text.strip())).removesuffix(_VERBOSITY).strip()
+    return _CLEARER.get(text) or " ".join(text.split())[:500]
 
 
 def _json_schema(value: str, tokenizer: Tokenizer) -> str:

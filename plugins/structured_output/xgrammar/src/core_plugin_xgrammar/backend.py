@@ -12,7 +12,7 @@ import numpy as np
 
 from core.api import token_table
 from core_plugin_xgrammar.binding import bindings
-from core_plugin_xgrammar.schema import exact
+from core_plugin_xgrammar.schema import check_pattern, exact
 
 if TYPE_CHECKING:
     from core.api import StructuredContext
@@ -164,6 +164,7 @@ def _json_object(compiler: Any, value: str) -> Any:
 
 def _regex(compiler: Any, value: str) -> Any:
     _check_nesting(value)
+    check_pattern(value)
     return compiler.compile_regex(value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,9 @@ _NEEDS_TYPE = {
     "propertyNames": "object",
     "required": "object",
 }
+_APART = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""What is escaped, and classes of characters."""
+_LOOKS = re.compile(r"\(\?<?[=!]")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONES = ("items", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "propertyNames")
@@ -129,6 +133,8 @@ class _Exact:
     def _judge_types(self, schema: Mapping[str, Any]) -> None:
         given = schema.get("type")
         types = {given} if isinstance(given, str) else set(given) if isinstance(given, list) else set()
+        if given == []:
+            raise ValueError("'type' must not be an empty list")
         for key, needed in _NEEDS_TYPE.items():
             fits = {"number", "integer"} if needed == "number" else {needed}
             implied = needed == "object" and "properties" in schema
@@ -136,6 +142,8 @@ class _Exact:
                 raise ValueError(f'\'{key}\' without "type": "{needed}" is not enforced')
         if "multipleOf" in schema and "number" in types:
             raise ValueError("'multipleOf' of numbers that are no integers is not enforced")
+        if "pattern" in schema:
+            check_pattern(schema["pattern"])
         if "pattern" in schema and {"minLength", "maxLength"} & set(schema):
             raise ValueError("'pattern' together with a length is not enforced")
 
@@ -144,6 +152,9 @@ class _Exact:
             beside = sorted(set(schema) - _NOTES - {key, "type"}) if key in schema else ()
             if beside:
                 raise ValueError(f"'{beside[0]}' beside '{key}' is not enforced")
+        for key in ("anyOf", "oneOf", "allOf"):
+            if schema.get(key) == []:
+                raise ValueError(f"'{key}' must not be empty")
         path = schema.get("$ref", "#")
         if not isinstance(path, str) or (path != "#" and not path.startswith("#/")):
             raise ValueError("'$ref' to anything but a part of the same schema is not enforced")
@@ -167,6 +178,12 @@ class _Exact:
                 step = step.replace("~1", "/").replace("~0", "~")
                 schema = schema.get(step) if isinstance(schema, Mapping) else None
         return {}
+
+
+def check_pattern(pattern: Any) -> None:
+    """Refuse looking ahead and behind, which the library reads over. Raises `ValueError`."""
+    if isinstance(pattern, str) and _LOOKS.search(_APART.sub("", pattern)):
+        raise ValueError("patterns that look ahead or behind are not enforced")
 
 
 def _open(schema: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ class _Element:
 
     def inner(self, name: str) -> Mapping[str, Any]:
         """Return the schema of an element in this one."""
-        found = (self.schema.get("properties") or {}).get(name, self.schema.get("items"))
+        found = properties_of(self.schema).get(name, self.schema.get("items"))
         return found if isinstance(found, Mapping) else {}
 
     def json(self, items: str) -> str:

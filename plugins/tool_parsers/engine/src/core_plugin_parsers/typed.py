@@ -11,21 +11,31 @@ def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types that a schema names, those of its alternatives included; empty if it names none."""
     found: set[str] = set()
     named = schema.get("type")
-    found.update([named] if isinstance(named, str) else [one for one in named or () if isinstance(one, str)])
-    if "enum" in schema and isinstance(schema["enum"], list):
-        found.update(_type(value) for value in schema["enum"])
+    found.update([named] if isinstance(named, str) else [one for one in listed(named) if isinstance(one, str)])
+    found.update(_type(value) for value in listed(schema.get("enum")))
     if "const" in schema:
         found.add(_type(schema["const"]))
     for key in ("anyOf", "oneOf", "allOf"):
-        for one in schema.get(key) or ():
+        for one in listed(schema.get(key)):
             if isinstance(one, Mapping):
                 found |= types_of(one)
     return frozenset(found)
 
 
+def listed(value: Any) -> list[Any]:
+    """Return a list of a schema that somebody else wrote; an empty one where there is something else."""
+    return value if isinstance(value, list) else []
+
+
+def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the properties that a schema names; none where it names them in no way that means something."""
+    found = schema.get("properties")
+    return found if isinstance(found, Mapping) else {}
+
+
 def parameter_types(tool: Mapping[str, Any] | None, name: str) -> frozenset[str]:
     """Return the JSON types of one parameter of a tool's schema; empty if nothing is said."""
-    schema = ((tool or {}).get("properties") or {}).get(name)
+    schema = properties_of(tool or {}).get(name)
     return types_of(schema) if isinstance(schema, Mapping) else frozenset()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from core_plugin_parsers.typed import is_text, types_of
+from core_plugin_parsers.typed import is_text, listed, properties_of, types_of
 
 Format = dict[str, Any]
 """An element of a structural tag."""
@@ -63,14 +63,15 @@ class Written:
         schema = function.get("parameters") or {"type": "object"}
         head = [part for piece in _around(begin, _NUMBER) for part in _piece(piece)]
         if self.argument is None:
-            return _sequence([*head, _json(schema), _text(end)])
-        if not schema.get("properties") and schema.get("additionalProperties") is not False and "type" not in schema:
+            # Whatever else the schema allows, a call's arguments are an object.
+            return _sequence([*head, _json({**schema, "type": "object"}), _text(end)])
+        if not properties_of(schema) and schema.get("additionalProperties") is not False and "type" not in schema:
             return _sequence([*head, _until({"type": "any_text"}, end)])
         return _sequence([*head, *self._arguments(schema, self.argument), _text(end)])
 
     def _arguments(self, schema: Mapping[str, Any], argument: tuple[str, str]) -> Iterator[Format]:
-        required = schema.get("required") or ()
-        for key, part in (schema.get("properties") or {}).items():
+        required = listed(schema.get("required"))
+        for key, part in properties_of(schema).items():
             types = types_of(part) if isinstance(part, Mapping) else frozenset[str]()
             said = {
                 "{key}": key,
@@ -170,5 +171,5 @@ def _sequence(forms: Sequence[Format]) -> Format:
                 found[-1] = _text(found[-1]["value"] + part["value"])
             else:
                 found.append(part)
-    kept = [form for form in found if form != _text("")]
+    kept = [form for form in found if form != _text("")] or [_text("")]
     return kept[0] if len(kept) == 1 else {"type": "sequence", "elements": kept}
