@@ -1,9 +1,9 @@
-"""Where the time of a step goes on the CPU: every native call of a prompt's step and of decode steps, by kind and shape.
+"""Where the time of a step goes on the CPU: the native calls of a prompt and of decode steps, by kind and shape.
 
-    python benchmarks/cpu_steps.py MODEL [--rows 1 32] [--prompt 1024] [-- --quantization int8 ...]
+    python benchmarks/cpu_steps.py MODEL [--rows 1 32] [--prompt 1024] [--quantization int8]
 
-Forward passes are recorded, prompts too, and replayed with the time of each call taken; the least of the repeats is
-shown. What is outside of the forward pass comes from the engine's own profile, call by call as it runs.
+Forward passes run as the programs that they are, with the time of each call taken; the median of the repeats is shown.
+What is outside of the forward pass comes from the engine's own profile.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import random
 from collections import defaultdict
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from core_plugin_cpu import graphs, platform
@@ -55,8 +56,8 @@ class TimedGraphs(graphs.ProgramGraphs):
 
 
 def table(program: Timed) -> list[tuple[str, int, float, float]]:
-    """Return `(what, calls, microseconds, multiply-adds)` by kind of call, from the least of each call."""
-    # The first third warms up; the median call of the rest, since attention grows from step to step.
+    """Return `(what, calls, microseconds, multiply-adds)` by kind of call, from the median of each call."""
+    # The first third warms up.
     times = np.median(np.stack(program.runs[len(program.runs) // 3 :]), axis=0)
     found: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
     for index, entry in enumerate(program.entries):
@@ -95,9 +96,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--quantization")
     args = parser.parse_args()
-    platform.ProgramGraphs = TimedGraphs
     more = {"quantization": args.quantization} if args.quantization else {}
-    with LLM(args.model, dtype="bfloat16", prefix_caching=False, max_model_len=2048, kv_memory="256MiB", **more) as llm:
+    options = {"dtype": "bfloat16", "prefix_caching": False, "max_model_len": 2048, "kv_memory": "256MiB", **more}
+    with mock.patch.object(platform, "ProgramGraphs", TimedGraphs), LLM(args.model, **options) as llm:
         source = random.Random(0)
         work = ([(1, args.prompt, 1, 6)] if args.prompt else []) + [(n, args.context, args.steps, 1) for n in args.rows]
         for rows, length, tokens, repeats in work:

@@ -111,6 +111,7 @@ class Derived:
     dtype: str
     kv_dtype: str
     block_size: int
+    step_tokens: int
     max_model_len: int
     pooling: PoolingShape | None
 
@@ -177,7 +178,9 @@ class Resolver:
         quantization = self._quantization(base)
         dtype = self._dtype(base, _spec(quantization, QuantSpec))
         kv_dtype = self.options.kv.concrete_dtype(dtype)
-        block_size = self.options.kv.block_size or _spec(base.platform, PlatformSpec).block_size
+        platform = _spec(base.platform, PlatformSpec)
+        block_size = self.options.kv.block_size or platform.block_size
+        step_tokens = self.options.scheduler.max_num_batched_tokens or platform.step_tokens
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
         max_model_len = self._max_model_len(base, pooling)
         attention = self._attention(base, dtype, kv_dtype, block_size)
@@ -189,7 +192,7 @@ class Resolver:
             *self._optional(base),
             *self._kernels(base, dtype),
         ]
-        return Derived(drivers, dtype, kv_dtype, block_size, max_model_len, pooling)
+        return Derived(drivers, dtype, kv_dtype, block_size, step_tokens, max_model_len, pooling)
 
     def _quantization(self, base: Foundation) -> Candidate:
         method, device = base.checkpoint.quantization, _spec(base.platform, PlatformSpec).device_type
@@ -312,6 +315,7 @@ class Resolver:
             kv_dtype=derived.kv_dtype,
             max_model_len=derived.max_model_len,
             block_size=derived.block_size,
+            step_tokens=derived.step_tokens,
             environment=self._environment(base.platform),
             pooling=derived.pooling,
         )
@@ -358,6 +362,7 @@ class Resolver:
         view["kv"]["hash_seed"] = None if self.options.kv.hash_seed is None else "(secret)"
         view["model"].update(dtype=derived.dtype, max_model_len=derived.max_model_len)
         view["kv"].update(kv_dtype=derived.kv_dtype, block_size=derived.block_size)
+        view["scheduler"].update(max_num_batched_tokens=derived.step_tokens)
         named = [one for one in _drivers(base, derived) if one.entry.group != KERNEL.group]
         names: dict[str, Any] = {
             kind.option: one.entry.name for one in named if (kind := kind_of(one.entry.group)).option

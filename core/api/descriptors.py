@@ -56,6 +56,8 @@ class PlatformSpec(Descriptor):
         probe: Dotted path of a torch-free function `() -> ProbeResult`; must never raise.
         dtypes: Compute dtypes it runs well, best first.
         block_size: Preferred tokens per KV block.
+        step_tokens: Preferred token budget of a step: enough for products at full speed, and no more, since everybody
+            who is being answered waits for the step.
         preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
         environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
             variables that the device's libraries read when they are loaded. Set in processes that core starts, unless
@@ -68,6 +70,7 @@ class PlatformSpec(Descriptor):
     probe: str
     dtypes: tuple[str, ...]
     block_size: int = 16
+    step_tokens: int = 2048
     preferences: Mapping[str, int] = EMPTY
     environment: str | None = None
 

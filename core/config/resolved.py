@@ -77,7 +77,9 @@ class SchedulerOptions(_Section):
     """How steps are filled."""
 
     max_num_seqs: int = Field(256, ge=1, le=16384, description="Requests that may run at once.")
-    max_num_batched_tokens: int = Field(2048, ge=1, description="Token budget of a step.")
+    max_num_batched_tokens: int | None = Field(
+        None, ge=1, description="Token budget of a step; default: the platform's."
+    )
     max_chunk: int | None = Field(None, ge=1, description="Most prompt tokens of one request in a step.")
     overlap_depth: int = Field(1, ge=0, le=4, description="Steps launched ahead of the one being settled.")
     max_waiting: int = Field(4096, ge=1, description="Requests that may wait; more are refused with 503.")
@@ -184,7 +186,7 @@ class EngineConfig(_Section):
 
     Attributes:
         dtype, kv_dtype: Concrete dtypes.
-        max_model_len, block_size: Concrete sizes, in tokens.
+        max_model_len, block_size, step_tokens: Concrete sizes, in tokens; the last is the budget of a step.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
         pooling: What it gives instead of tokens; None: it generates.
     """
@@ -198,5 +200,6 @@ class EngineConfig(_Section):
     kv_dtype: str
     max_model_len: int
     block_size: int
+    step_tokens: int = 2048
     environment: dict[str, str] = {}
     pooling: PoolingShape | None = None

@@ -250,7 +250,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 def _limits(config: EngineConfig) -> Limits:
     options = config.options.scheduler
-    budget = options.max_num_batched_tokens
+    budget = config.step_tokens
     if config.pooling is not None:
         budget = max(budget, config.max_model_len)  # a prompt that is pooled runs in one step
     return Limits(

@@ -153,11 +153,10 @@ def check_template_args(given: Mapping[str, Any]) -> None:
 
 def _check_tools(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> None:
     for index, tool in enumerate(tools):
-        function = tool.get("function") if isinstance(tool, Mapping) else None
+        function, where = tool.get("function") if isinstance(tool, Mapping) else None, f"tools[{index}]"
         if not isinstance(function, Mapping) or tool.get("type") != "function" or not is_named(function):
-            where = f"tools[{index}]"
             raise RequestError(f"{where} must be {{'type': 'function', 'function': {{'name': ...}}}}", param=where)
-        _check_parameters(function.get("parameters"), f"tools[{index}].function.parameters")
+        _check_parameters(function.get("parameters"), where)
     if choice.mode in ("required", "function") and not tools:
         raise RequestError("tool_choice asks for a call, but there are no tools", param="tool_choice")
     if choice.mode == "function" and not any(tool["function"]["name"] == choice.name for tool in tools):
@@ -171,9 +170,10 @@ def _check_parameters(schema: Any, where: str) -> None:
     if schema is None:
         return
     if not isinstance(schema, Mapping):
-        raise RequestError(f"{where} must be a JSON schema, written as an object", param=where)
+        raise RequestError(f"{where}: the schema of its parameters must be an object", param=where)
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        raise RequestError(f"{where}.type must be 'object': a call's arguments are one", param=f"{where}.type")
+        said = f"{where}: the schema of its parameters must have the type 'object', as a call's arguments do"
+        raise RequestError(said, param=where)
     if not isinstance(schema.get("properties"), Mapping | None):
-        raise RequestError(f"{where}.properties must be an object", param=f"{where}.properties")
+        raise RequestError(f"{where}: 'properties' of its parameters must be an object", param=where)

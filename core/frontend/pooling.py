@@ -120,7 +120,13 @@ class PoolingModel:
         return self._each("classify", prompts, params, finish, param)
 
     def score(
-        self, queries: Sequence[str], documents: Sequence[str], params: PoolingParams, *, param: str = "documents"
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        params: PoolingParams,
+        *,
+        query_param: str = "queries",
+        param: str = "documents",
     ) -> Work[ScoringRequestOutput]:
         """Return how well texts belong together, pair by pair; a single query goes with every document.
 
@@ -133,7 +139,8 @@ class PoolingModel:
             )
         owners = [index if len(queries) > 1 else 0 for index in range(len(documents))]
         if self.shape.task == "embed":
-            return self._compare([*queries, *documents], owners, params, param)
+            left = self._inputs.prompts(queries, params, self.shape.method, query_param)
+            return self._compare(left, self._inputs.prompts(documents, params, self.shape.method, param), owners)
         pairs = [(queries[owner], document) for owner, document in zip(owners, documents, strict=True)]
         prompts = self._inputs.pairs(pairs, params, self.shape.method, param)
 
@@ -159,10 +166,9 @@ class PoolingModel:
         return Work(ready, lambda answers: _outputs(ready, answers, finish))
 
     def _compare(
-        self, texts: list[str], owners: list[int], params: PoolingParams, param: str
+        self, queries: list[PoolingPrompt], documents: list[PoolingPrompt], owners: list[int]
     ) -> Work[ScoringRequestOutput]:
-        prompts = self._inputs.prompts(texts, params, self.shape.method, param)
-        first = len(prompts) - len(owners)
+        prompts, first = [*queries, *documents], len(queries)
 
         def finish(answers: list[Answer]) -> list[ScoringRequestOutput]:
             vectors = [normalized(answer.vector) for answer in answers]

@@ -22,6 +22,7 @@ _INTERNAL = "An internal error occurred; the request was not completed."
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _FILE_PATH = re.compile(r"(?<![\w/:.])/(?:[\w.@+-]+/)+[\w.@+-]*")
 _UNION_TAG = re.compile(r"str|int|float|bool|none")
+_CLASS = re.compile(r" or instance of \w+")
 _SHOULD_BE = "Input should be "
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -122,11 +123,16 @@ def _invalid(error: ValidationError) -> ApiError:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     param = _field_path(errors[0]["loc"])
     # A field that takes several types is wrong in as many ways, each of which is a way to make it right.
-    same = dict.fromkeys(str(one["msg"]) for one in errors if _field_path(one["loc"]) == param)
+    same = dict.fromkeys(_plain(str(one["msg"])) for one in errors if _field_path(one["loc"]) == param)
     message, *others = same
     for other in others:
         message += f" or {other.removeprefix(_SHOULD_BE)}" if other.startswith(_SHOULD_BE) else f"; {other}"
     return ApiError(400, f"{param}: {message}" if param else message, param=param)
+
+
+def _plain(message: str) -> str:
+    """Say it in JSON's words, not in Python's."""
+    return _CLASS.sub("", message).replace("valid dictionary", "valid object")
 
 
 def _field_path(loc: tuple[int | str, ...]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from core.boot import Resolution
     from core.engine.child import EngineChild
     from core.engine.client import AsyncEngine
+
+logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 15.0
 FORCED_CLOSE_SECONDS = 1.0
@@ -97,6 +100,11 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
         with phase("application"):
             if parser is not None:  # a checkpoint that it cannot go by is refused now, not at the first request
                 parser.make(parser.context(tokenizer, [], []))
+            if options.select.tool_parser and llm.model.has_chat_template and "tools" not in llm.template_variables:
+                logger.warning(
+                    "the chat template does not show tools to the model: it calls them only where a request forces it"
+                    " to (give a template that shows them with --chat-template FILE)"
+                )
             app = create_app(
                 llm,
                 options,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import anthropic
 import pytest
 
-
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 SCRIPT = f"<think>\nLook it up.\n</think>\n\nOne moment.\n{CALL}\n{CALL}"
 TOOLS = [{"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]

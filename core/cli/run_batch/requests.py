@@ -14,6 +14,8 @@ import orjson
 from core.api.errors import ConfigError
 
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]{1,200}")
+_ANSWERING = re.compile(r"/v[12]/.+|/(?:score|rerank|pooling|classify|tokenize|detokenize|apply-template)")
+"""Routes that answer. The others run the server: a batch that pauses it would wait for itself."""
 _LONGEST_ID = 512
 
 
@@ -123,6 +125,8 @@ def _reason(fields: dict[str, Any]) -> str | None:
         return "method has to be POST"
     if not isinstance(url, str) or not _PATH.fullmatch(url):
         return "url has to be a path such as /v1/chat/completions"
+    if not _ANSWERING.fullmatch(url) or ".." in url.split("/"):
+        return "url has to be a route that answers requests, such as /v1/chat/completions"
     if not isinstance(body, dict):
         return "body has to be a JSON object"
     if body.get("stream"):

@@ -155,7 +155,7 @@ def _size_rows(config: EngineConfig) -> list[Row]:
         ("KV cache", f"{_kv_size(config)}, {config.kv_dtype}, blocks of {config.block_size}, {caching}", _by(sized)),
         (
             "batch",
-            f"{scheduler.max_num_seqs} requests, {scheduler.max_num_batched_tokens} tokens a step",
+            f"{scheduler.max_num_seqs} requests, {config.step_tokens} tokens a step",
             _by({"max_num_seqs", "max_num_batched_tokens"} & scheduler.model_fields_set),
         ),
     ]

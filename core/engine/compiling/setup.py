@@ -9,7 +9,13 @@ from typing import cast
 import numpy as np
 
 from core.api.descriptors import StructuredOutputSpec
-from core.api.structured import CompiledGrammar, LoadsGrammars, StructuredContext, StructuredOutputBackend
+from core.api.structured import (
+    CompiledGrammar,
+    GrammarMatcher,
+    LoadsGrammars,
+    StructuredContext,
+    StructuredOutputBackend,
+)
 from core.config.resolved import EngineConfig
 from core.engine.compiling.child import GROUP, Order
 from core.engine.compiling.pool import Compile, CompilePool, Compiler, PoolLimits
@@ -44,20 +50,32 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
 
 
 def satisfiable(compile: Compile, vocab_size: int) -> Compile:
-    """Return a compiler that also refuses grammars of which no text can begin, before a request runs for nothing."""
+    """Return a compiler that also refuses what its library cannot follow, or what no text fits, from the beginning.
+
+    The next driver may do better, and a request that cannot succeed does not run first.
+    """
 
     def checked(kind: str, value: str) -> CompiledGrammar:
         compiled = compile(kind, value)
-        mask = np.zeros(-(-vocab_size // WORD), np.int32)
         try:
-            compiled.matcher().fill(mask)
+            _begin(compiled.matcher(), np.zeros(-(-vocab_size // WORD), np.int32))
         except RuntimeError as error:
             raise ValueError(str(error)) from error
-        if not mask.any():
-            raise ValueError("no text fits it")
         return compiled
 
     return checked
+
+
+def _begin(matcher: GrammarMatcher, mask: np.ndarray) -> None:
+    """Write one token, so that limits which any text would meet are met. Raises `ValueError` if there is none."""
+    matcher.fill(mask)
+    if not mask.any():
+        raise ValueError("no text fits it")
+    word = int(np.flatnonzero(mask)[0])
+    bits = int(mask[word])
+    if matcher.accept(word * WORD + (bits & -bits).bit_length() - 1):
+        mask[:] = 0
+        matcher.fill(mask)
 
 
 def _close(isolated: list[IsolatedCompiler]) -> None:

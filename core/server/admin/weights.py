@@ -52,9 +52,7 @@ class WeightRoutes:
         if not body.is_checkpoint_format:
             message = "Weights are taken by their names in the checkpoint only."
             raise ApiError(501, message, param="is_checkpoint_format", code="not_implemented")
-        if self._open:
-            message = "A weight update is open: POST /finish_weight_update ends it."
-            raise ApiError(409, message, code="weight_update_open")
+        self._check_closed()
         self._open = True
         return answer({"status": "started"})
 
@@ -72,11 +70,12 @@ class WeightRoutes:
         return answer({"status": "finished", "version": await self._version()})
 
     async def from_disk(self, request: Request) -> Response:
-        """Do a whole update from files."""
+        """Do a whole update from files; 409 while another one is open."""
         body = await read_admin(request, FromDiskBody)
         if self._engine() != DISK:
             message = "Updates from files need the weight-transfer engine 'disk': start with --weight-transfer disk."
             raise ApiError(501, message, code="not_implemented")
+        self._check_closed()
         given = {"version": body.weight_version} if body.weight_version is not None else {}
         version = await self._load({"path": body.model_path, **given})
         return answer({"success": True, "message": "The weights were updated.", "weight_version": version})
@@ -108,6 +107,11 @@ class WeightRoutes:
             message = "Weights cannot be updated: start with --weight-transfer NAME (`core plugins list`)."
             raise ApiError(501, message, code="not_implemented")
         return chosen
+
+    def _check_closed(self) -> None:
+        if self._open:
+            message = "A weight update is open: POST /finish_weight_update ends it."
+            raise ApiError(409, message, code="weight_update_open")
 
     def _check_open(self) -> None:
         self._engine()

@@ -18,13 +18,16 @@ class BlockWriter:
 
     Args:
         show_thinking: False keeps the thinking to ourselves; its block is there, empty.
+        one_call: The message is over with its first call.
 
     Attributes:
         called: Whether a tool was called.
+        full: The only call that may be made has been made; nothing more is written.
     """
 
-    def __init__(self, *, show_thinking: bool = True) -> None:
-        self.called = False
+    def __init__(self, *, show_thinking: bool = True, one_call: bool = False) -> None:
+        self.called = self.full = False
+        self._one_call = one_call
         self._shows = show_thinking
         self._index = -1
         self._open: str | None = None
@@ -34,6 +37,8 @@ class BlockWriter:
         """Return the block events of what is new."""
         found: list[Event] = []
         for event in events:
+            if self.full:
+                break
             if isinstance(event, Text):
                 found += self._text(event.text)
             elif isinstance(event, Reasoning):
@@ -44,6 +49,7 @@ class BlockWriter:
                 found.append(self._delta({"type": "input_json_delta", "partial_json": event.json}))
             elif isinstance(event, ToolEnd):
                 found += self.close()
+                self.full = self._one_call
         return found
 
     def close(self) -> list[Event]:

@@ -64,6 +64,8 @@ class TurnReader:
             self._user(content, f"{where}.content")
 
     def _user(self, blocks: Sequence[Any], where: str) -> None:
+        if not blocks:
+            raise ApiError(400, f"{where} must not be empty.", param=where)
         for index, block in enumerate(blocks):
             at = f"{where}[{index}]"
             if _kind(block, at) == "tool_result":
@@ -116,7 +118,7 @@ class TurnReader:
 def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     kind = tool.get("type")
     if kind not in (None, "custom"):
-        message = f"{where}: '{str(kind)[:64]}' is a tool that the provider runs; this server offers custom tools only."
+        message = f"{where}.type: '{str(kind)[:64]}' is a tool that the provider runs; this server offers custom tools only."
         raise ApiError(400, message, param=f"{where}.type", code="unsupported_parameter")
     name, schema = _string(tool, "name", where), tool.get("input_schema")
     if not 0 < len(name) <= 256:

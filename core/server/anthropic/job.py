@@ -52,12 +52,14 @@ class MessageJob:
                 batch += self._output(output)
                 if batch:
                     yield batch
+                if self.writer.full:
+                    break
 
     def _output(self, output: RequestOutput) -> list[Event]:
         found: list[Event] = []
         for sequence in output.outputs:
             found += self.writer.write(self.reader.read(sequence))
-            if sequence.finish_reason is not None:
+            if sequence.finish_reason is not None or self.writer.full:
                 found += [*self.writer.close(), self._end(sequence), {"type": "message_stop"}]
         return found
 
@@ -80,6 +82,8 @@ class MessageJob:
         return {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": stop}, "usage": usage}
 
     def _stop(self, sequence: CompletionOutput) -> tuple[str, str | None]:
+        if self.writer.full:
+            return "tool_use", None
         if sequence.finish_reason == "length":
             return "model_context_window_exceeded" if self.cut else "max_tokens", None
         if sequence.finish_reason == "abort":  # an operator ended it; sent back as it is, it is continued

@@ -11,6 +11,7 @@ from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.server.anthropic.conversation import read_system, read_tools, read_turns
 from core.server.anthropic.protocol import MessagesBody, PromptBody
+from core.server.errors import ApiError
 
 NAMES = {"stop": "stop_sequences", "template_args": "chat_template_kwargs"}
 """Field of a rule -> field of this API."""
@@ -40,12 +41,17 @@ def _request(body: PromptBody, params: SamplingParams, **treatment: Any) -> Gene
             messages=messages,
             tools=tools,
             tool_choice=_choice(body),
-            parallel_tool_calls=not (body.tool_choice and body.tool_choice.disable_parallel_tool_use),
+            parallel_tool_calls=not one_call(body),
             add_generation_prompt=not prefilled,
             continue_final_message=prefilled,
             template_args=template_args(body),
         )
         return GenerationRequest(prompt=chat, params=params, names=NAMES, **treatment)
+
+
+def one_call(body: PromptBody) -> bool:
+    """Whether an answer may hold no more than one call."""
+    return body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use is True
 
 
 def _sampling(body: MessagesBody) -> dict[str, Any]:
@@ -58,7 +64,11 @@ def _sampling(body: MessagesBody) -> dict[str, Any]:
 
 def _choice(body: PromptBody) -> ToolChoice:
     choice = body.tool_choice
-    return ToolChoice() if choice is None else ToolChoice(_MODES[choice.type], choice.name)  # type: ignore[arg-type]
+    if choice is None:
+        return ToolChoice()
+    if choice.type == "tool" and choice.name is None:
+        raise ApiError(400, "tool_choice.name is missing: which tool must be called?", param="tool_choice.name")
+    return ToolChoice(_MODES[choice.type], choice.name)  # type: ignore[arg-type]
 
 
 def template_args(body: PromptBody) -> dict[str, Any]:

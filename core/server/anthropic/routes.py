@@ -14,7 +14,7 @@ from core.server.anthropic.blocks import BlockWriter
 from core.server.anthropic.errors import ANTHROPIC
 from core.server.anthropic.job import MessageJob
 from core.server.anthropic.protocol import MessagesBody, PromptBody
-from core.server.anthropic.request import count_request, message_request
+from core.server.anthropic.request import count_request, message_request, one_call
 from core.server.body import read_model
 from core.server.entry import OpenChat, open_chat, render
 from core.server.openai.generation import new_id
@@ -48,7 +48,8 @@ class MessageRoutes:
         state.check_model(body.model)
         wanted = message_request(body, state.defaults, state.llm.max_model_len)
         chat = await open_chat(state, wanted, new_id("msg"))
-        writer = BlockWriter(show_thinking=not (body.thinking and body.thinking.display == "omitted"))
+        shows = not (body.thinking and body.thinking.display == "omitted")
+        writer = BlockWriter(show_thinking=shows, one_call=one_call(body))
         job = MessageJob(chat.generation, chat.reader(), writer, cut=self._cut(chat))
         headers = self._unread(body, fields)
         return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers, dialect=ANTHROPIC)

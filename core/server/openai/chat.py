@@ -39,8 +39,9 @@ class ChatRoute:
         state.check_model(body.model)
         refuse_unsupported(fields)
         check_stream(body)
-        asked = {**fields, **_unread(state, body)}
-        headers = state.unread_fields(asked, [*ChatBody.model_fields, *_effort(state, fields)])
+        unread = _unread(state, body)
+        known = [name for name in (*ChatBody.model_fields, *_effort(state, fields)) if name not in unread]
+        headers = state.unread_fields({**fields, **unread}, known)
         wanted = chat_request(body, fields, state)
         chat = await open_chat(state, wanted, new_id("chatcmpl"), interval=interval(body, state))
         job = ApiJob(chat.generation, self._format(body, wanted, chat), body.stream_options or StreamOptions())
@@ -80,13 +81,14 @@ def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> 
 
 
 def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:
-    """Return the template variables that neither the model's template nor a parser reads, as fields."""
+    """Return what is meant for the template and neither the model's template nor a parser reads, as fields."""
     variables = getattr(state.llm, "template_variables", None)  # beyond the protocol
     if variables is None or body.chat_template is not None:
         return {}
-    known = variables if state.parser is None else variables | set(THINKING_SWITCHES)
-    unread = [name for name in body.chat_template_kwargs or () if name not in known]
-    return {f"chat_template_kwargs.{name}": True for name in unread}
+    known = variables if state.parser is None else variables | {"tools", *THINKING_SWITCHES}
+    unread = [f"chat_template_kwargs.{name}" for name in body.chat_template_kwargs or () if name not in known]
+    unread += [name for name in ("tools", "documents") if getattr(body, name) and name not in known]
+    return dict.fromkeys(unread, True)
 
 
 def _effort(state: ServerState, fields: dict[str, Any]) -> dict[str, Any]:

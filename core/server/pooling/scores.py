@@ -33,7 +33,7 @@ class ScoreRoutes:
         state.check_model(body.model)
         pooler = required_pooler(state)
         pooler.check("score")
-        first, second, param = _sides(body)
+        first, second, (one, two) = _sides(body)
 
         def render(results: list[ScoringRequestOutput], tokens: int) -> Encoded:
             data = [
@@ -45,7 +45,7 @@ class ScoreRoutes:
 
         call = PoolingCall(
             state,
-            partial(pooler.score, first, second, body.params(), param=param),
+            partial(pooler.score, first, second, body.params(), query_param=one, param=two),
             size_of([*first, *second]),
             render,
             body.priority or 0,
@@ -77,7 +77,7 @@ class ScoreRoutes:
 
         call = PoolingCall(
             state,
-            partial(pooler.score, [body.query], documents, body.params(), param="documents"),
+            partial(pooler.score, [body.query], documents, body.params(), query_param="query", param="documents"),
             size_of([body.query, *documents]),
             render,
             body.priority or 0,
@@ -86,8 +86,8 @@ class ScoreRoutes:
         return PoolingResponse(call, state.unread_fields(fields, RerankBody.model_fields))
 
 
-def _sides(body: ScoreBody) -> tuple[list[str], list[str], str]:
-    """Return both sides as lists, and the name of the second. Raises `ApiError` 400."""
+def _sides(body: ScoreBody) -> tuple[list[str], list[str], tuple[str, str]]:
+    """Return both sides as lists, and their names. Raises `ApiError` 400."""
     given = [(one, two) for one, two in _SIDES if getattr(body, one) is not None or getattr(body, two) is not None]
     if len(given) != 1:
         names = ", or ".join(f"{one} and {two}" for one, two in _SIDES)
@@ -98,4 +98,4 @@ def _sides(body: ScoreBody) -> tuple[list[str], list[str], str]:
         if side is None:
             raise ApiError(400, f"{name} is missing.", param=name)
     first, second = ([side] if isinstance(side, str) else list(side) for side in sides)
-    return first, second, two
+    return first, second, (one, two)

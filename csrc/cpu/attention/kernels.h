@@ -83,7 +83,8 @@ void multiply_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end
 }
 
 template <typename P>
-void multiply_gathered_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end, const float* corrections) {
+void multiply_gathered_values(const Tile<P>& t, int64_t first, int64_t count, int64_t end,
+                              const float* corrections) {
   const core_attention_args& a = t.a;
   const typename P::S* steps[kWideKeys / P::kKeys];
   int64_t found = 0, index = 0;

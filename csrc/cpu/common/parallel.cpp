@@ -44,7 +44,8 @@ class Asking {
   int64_t step_ = 0, abreast_ = 0, piece_ = 0, left_ = 0;
 };
 
-// A region whose first thread works and hands bodies to the others.
+// A region whose first thread works and hands bodies to the others. Who has not come yet, because it must be woken or
+// its core is busy, is not waited for: a body goes to those who are there, who are numbered as they came.
 class Crew {
  public:
   Crew(void (*work)(void*), void* data) : work_(work), work_data_(data) {}
@@ -59,7 +60,7 @@ class Crew {
   void expect(const Ahead& ahead) { expected_ = ahead; }
 
  private:
-  void serve(int64_t thread);
+  void serve(int64_t seat);
   void announce(int64_t team);
 
   static constexpr int64_t kEnd = 255;  // instead of a team's size: the crew goes home
@@ -73,13 +74,14 @@ class Crew {
   // The first thread's own.
   alignas(64) void (*work_)(void*);
   void* work_data_;
-  int64_t size_ = 1, handed_ = 0;
+  int64_t handed_ = 0;
   Ahead expected_;
   Asking asking_;
   struct alignas(64) Seat {
     Signal done;  // the last word whose body this thread has finished
   };
   Seat seats_[kMostThreads];
+  alignas(64) std::atomic<int64_t> present_{1};  // seats that are taken
 };
 
 // The crew that run_team may hand a body to: set on a crew's first thread, outside bodies.
@@ -87,9 +89,7 @@ thread_local Crew* own_crew = nullptr;
 
 void Crew::run(void* self) {
   auto crew = static_cast<Crew*>(self);
-  int64_t thread = omp_get_thread_num();
-  if (thread != 0) return crew->serve(thread);
-  crew->size_ = omp_get_num_threads();
+  if (omp_get_thread_num() != 0) return crew->serve(crew->present_.fetch_add(1, std::memory_order_acq_rel));
   own_crew = crew;
   crew->work_(crew->work_data_);
   own_crew = nullptr;
@@ -102,7 +102,8 @@ void Crew::announce(int64_t team) {
 }
 
 void Crew::hand(int64_t threads, TeamBody body, void* data) {
-  int64_t team = threads < size_ ? threads : size_;
+  int64_t present = present_.load(std::memory_order_acquire);
+  int64_t team = threads < present ? threads : present;
   own_crew = nullptr;
   if (team > 1) {
     body_ = body;
@@ -122,17 +123,17 @@ void Crew::hand(int64_t threads, TeamBody body, void* data) {
   own_crew = this;
 }
 
-void Crew::serve(int64_t thread) {
+void Crew::serve(int64_t seat) {
   Asking asking;
   for (uint32_t word = 0;;) {
     word = word_.wait(word, [&asking] { return asking.ask(); });
     int64_t team = word & 255;
     if (team == kEnd) return;
-    if (thread >= team) continue;
+    if (seat >= team) continue;
     Ahead ahead = ahead_;
-    body_(data_, thread, team);
-    seats_[thread].done.set(word);
-    asking.aim(ahead, thread, team);
+    body_(data_, seat, team);
+    seats_[seat].done.set(word);
+    asking.aim(ahead, seat, team);
   }
 }
 

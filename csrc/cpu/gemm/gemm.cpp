@@ -169,7 +169,8 @@ void run_part(const Plan& plan, int64_t part) {
     bool striped = best == nullptr && plan.kernel->stripe != nullptr;
     for (int64_t panel = first; panel < last;) {
       // A stripe takes all panels at once, unless they are widened few at a time.
-      Tile tile{chunk * plan.tile_rows, 0, panel, scratch == nullptr && striped ? last - panel : smaller(wide, last - panel)};
+      int64_t most = scratch == nullptr && striped ? last - panel : wide;
+      Tile tile{chunk * plan.tile_rows, 0, panel, smaller(most, last - panel)};
       if (scratch != nullptr) plan.kernel->expand(plan.call, tile, scratch);
       int64_t done = striped ? plan.kernel->stripe(plan.call, tile, row_end, scratch) : 0;
       if (done == 0) {

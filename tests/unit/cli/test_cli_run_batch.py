@@ -81,6 +81,8 @@ class _Asyncio:
         (line("y", url="http://evil.example/v1"), "url has to be a path"),
         (line("y", url="/v1/x?y"), "url has to be a path"),
         (line("y", url=7), "url has to be a path"),
+        (line("y", url="/pause"), "url has to be a route that answers"),
+        (line("y", url="/v1/completions/../../pause"), "url has to be a route that answers"),
         (line("y", body=[]), "body has to be a JSON object"),
         (line("y", body={"stream": True}), "leave stream out"),
         (line("a"), "custom_id is that of an earlier line"),

@@ -17,6 +17,8 @@ from core.api.tokenizer import Tokenizer, tokenizer_from_directory
 from core.config.resolved import Options
 from core.engine.messages import Stats
 from core.engine.sampling import SamplingParams
+from core.frontend.inputs import Prepared, Prompt
+from core.frontend.pausing import PauseMode
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.app import create_app
 from core.server.plugged import PluggedRoute, PluginRoutes, RouteTable
@@ -40,6 +42,8 @@ class KitLLM:
     Attributes:
         stall: Seconds before the last letter.
         running: Generations that were begun and have neither finished nor been closed.
+        paused: As the server's own routes have left it.
+        request_ids: None: the generations have no names here.
     """
 
     tokenizer: Tokenizer
@@ -49,6 +53,8 @@ class KitLLM:
     stats: Stats = field(default_factory=lambda: Stats(blocks_total=10))
     stall: float = 0.0
     running: int = 0
+    paused: bool = False
+    request_ids: list[str] = field(default_factory=list)
 
     async def generate(
         self, prompt: str | dict[str, Any], params: SamplingParams, **named: Any
@@ -69,6 +75,21 @@ class KitLLM:
     def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
         """Return some token ids."""
         return [3, 4, 5]
+
+    async def prepare(self, prompt: str | dict[str, Any], params: SamplingParams) -> Prepared:
+        """Return the request with its token ids."""
+        return Prepared(Prompt(None, self._ids(prompt)), params, [])
+
+    async def abort(self, request_id: str) -> None:
+        """Nobody is known by an id."""
+
+    async def pause_generation(self, mode: PauseMode = "abort", *, clear_cache: bool = True) -> None:
+        """Remember it."""
+        self.paused = True
+
+    async def resume_generation(self) -> None:
+        """Forget it."""
+        self.paused = False
 
     async def call(self, method: str, *args: Any) -> Any:
         """Answer `stats` with figures, anything else with nothing."""

@@ -239,3 +239,24 @@ def test_a_key_that_is_no_number_is_seen_by_its_row_only(isa, kv_dtype):
     case.k[0] = float("nan")
     got = attend(case, site, 16, kv_dtype=kv_dtype)
     assert got[0].isnan().all() and got[1:].isfinite().all()
+
+
+@pytest.mark.parametrize("peak", [300, 690])
+@pytest.mark.parametrize("rows", [[(0, 700)], [(650, 50)], [(699, 1), (500, 1)]])
+def test_scores_that_grow_beyond_every_earlier_one(isa, rows, peak):
+    """Weights are relative to the first keys' scores until later ones would overflow."""
+    site, dtype = site_of(1, 3, 64), torch.bfloat16
+    case = make_case(rows, site, 32, dtype=dtype)
+    case.q.copy_(torch.ones_like(case.q))
+    case.plain[:, 0] *= 0.1
+    case.k.mul_(0.1)
+    write_plain(case, 32)
+    for row in range(len(rows)):  # one key of every row is far above the others, and one below
+        for place, value in ((peak, 40.0), (peak - 3, -40.0), (peak + 5, 12.0)):
+            block = case.batch.block_tables[row, place // 32]
+            case.plain[block, 0, place % 32] = value
+    case.kv = pack(case.plain, dtype)
+    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, dtype, 32))
+    got = backend.layer(site).forward(case.q, case.kv, backend.plan(case.batch))
+    wanted = reference_attention(case.q, case.plain.float(), case.batch, site, 32)
+    torch.testing.assert_close(got.float(), wanted, rtol=0.02, atol=0.01)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
-from core_plugin_cpu.graphs import EagerGraph, ProgramGraph, ProgramGraphs
+from core_plugin_cpu.graphs import MOST_TOKENS, EagerGraph, ProgramGraph, ProgramGraphs
 from core_plugin_cpu.native import elementwise, library
 from core_plugin_cpu.native.program import NotReplayableError, record
 
@@ -150,8 +150,73 @@ def test_other_attention_is_not_recorded():
     assert isinstance(graph, EagerGraph) and "cpu_native" in facet.refused
 
 
-def test_prompts_and_very_wide_steps_have_no_program():
+def test_every_step_but_very_wide_ones_has_a_program():
     facet = ProgramGraphs()
     assert [facet.key(StepShape(n, n, 1, 9)) for n in (1, 2, 3, 5, 256)] == [1, 2, 4, 8, 256]
-    assert facet.key(StepShape(257, 257, 1, 9)) is None
-    assert facet.key(StepShape(4, 2, 3, 9)) is None
+    assert facet.key(StepShape(MOST_TOKENS + 1, 1, MOST_TOKENS + 1, MOST_TOKENS + 1)) is None
+    assert facet.key(StepShape(4, 2, 3, 9)) == 4 and facet.key(StepShape(1000, 1, 1000, 1000)) == 1024
+
+
+def step_of(model, rows, seed):
+    """One step; `rows` are `(context, queries)`, row `i` owns blocks `1 + 5 * i ...`."""
+    context, queries = np.array(rows, dtype=np.int64).T
+    lengths, starts = context + queries, np.concatenate([[0], np.cumsum(queries)])
+    tables = torch.arange(1, 1 + 5 * len(rows), dtype=torch.int32).view(-1, 5)[:, : -(-int(lengths.max()) // BLOCK)]
+    row_of = torch.from_numpy(np.repeat(np.arange(len(rows)), queries))
+    positions = torch.from_numpy(np.arange(starts[-1]) - np.repeat(starts[:-1] - context, queries))
+    slots = tables[row_of, positions // BLOCK].long() * BLOCK + positions % BLOCK
+    batch = BatchView(
+        starts.astype(np.int32), lengths.astype(np.int32), tables, slots, int(queries.max()), int(lengths.max())
+    )
+    tokens = torch.randint(0, VOCAB, (int(starts[-1]),), generator=torch.Generator().manual_seed(seed))
+    return SimpleNamespace(token_ids=tokens, positions=positions, plan=model.backend.plan(batch))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_prompts_and_decode_rows_share_programs(isa, dtype):
+    eager, graphed, facet, graphs = ToyModel(dtype), ToyModel(dtype), ProgramGraphs(), {}
+    steps = [
+        [(0, 40)],
+        [(40, 1), (0, 20)],
+        [(41, 1), (20, 30), (0, 6)],
+        [(42, 1), (50, 1), (6, 1)],
+        [(43, 20), (51, 3)],
+    ]
+    for number, rows in enumerate(steps):
+        wanted = eager.forward(step_of(eager, rows, number))
+        step = step_of(graphed, rows, number)
+        tokens = len(step.token_ids)
+        key = facet.key(StepShape(tokens, len(rows), max(queries for _, queries in rows), 70))
+        if key not in graphs:
+            graphs[key] = facet.capture(graphed.forward, step)
+        assert isinstance(graphs[key], ProgramGraph)
+        assert torch.equal(graphs[key].replay(step), wanted)
+    assert sorted(graphs) == [4, 32, 64]
+    for ours, theirs in zip(graphed.caches, eager.caches):
+        assert torch.equal(ours[1:], theirs[1:])
+
+
+def test_recording_for_later_computes_nothing():
+    model = ToyModel(layers=2)
+    step = decode_step(model, [3, 9], 0)
+    before = [cache.clone() for cache in model.caches]
+    program, _ = record(lambda: model.forward(step), run=False)
+    assert program.count == 2 + 2 * 10
+    assert all(torch.equal(now, then) for now, then in zip(model.caches, before))
+
+
+def test_two_thousand_replays_with_growing_tables():
+    """Rows, lengths and the width of the table change at every step; one program serves all of them."""
+    model, rng = ToyModel(torch.bfloat16, layers=1), np.random.default_rng(0)
+    facet = ProgramGraphs()
+    graph = facet.capture(model.forward, decode_step(model, [1] * 7, 0))
+    checked = 0
+    for number in range(2000):
+        lengths = [1 + (number * (row + 1) + row) % 79 for row in range(int(rng.integers(1, 8)))]
+        step = decode_step(model, lengths, number)
+        got = graph.replay(step)
+        if number % 100 == 0:
+            got = got.clone()
+            assert torch.equal(model.forward(step), got)
+            checked += 1
+    assert checked == 20 and not facet.refused

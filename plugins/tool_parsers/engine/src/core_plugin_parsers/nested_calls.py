@@ -13,7 +13,7 @@ from typing import Any
 from core_plugin_parsers.reader import CallSink
 from core_plugin_parsers.stepping import SteppingReader
 from core_plugin_parsers.tags import UNDECIDED, Finder, skip_space
-from core_plugin_parsers.typed import to_json, types_of
+from core_plugin_parsers.typed import properties_of, to_json, types_of
 
 _MOST_TAG = 512
 _MOST_DEPTH = 64

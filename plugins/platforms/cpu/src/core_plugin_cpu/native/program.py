@@ -1,15 +1,14 @@
 """Programs: the native calls of a forward pass, recorded once and replayed with one foreign call.
 
-A program owns the memory that its calls read and write. Calls that always follow each other may have become one
-(`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to step goes through *slots*: `tokens`
-and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`, `slots`, `query_starts`, `seq_lens`,
-`table`, with `table_stride`). Each struct field that takes one says so in its `Entry`; to change a slot writes one word
-per call that has it.
+A program owns the memory that its calls read and write. Calls that follow each other may have become one
+(`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to
+step goes through *slots*: `tokens` and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`,
+`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride`). Each struct field that takes one says so in its
+`Entry`; to change a slot writes one word per call that has it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from core_plugin_cpu.native.arena import ALIGNMENT, Need, lay_out
 from core_plugin_cpu.native.entry import WORD, Entry, recorder
-from core_plugin_cpu.native.fusion import Call, fuse
+from core_plugin_cpu.native.fusion import fuse
+from core_plugin_cpu.native.uses import Call, Homes
 
 RUN = Entry("run", pointers="ops", sizes="count threads", result=True)
 RUN_TIMED = Entry("run_timed", pointers="ops times", sizes="count threads", result=True)
@@ -164,29 +164,18 @@ def record(work: Callable[[], Tensor], *inputs: Any, run: bool = True) -> tuple[
         out = work()
     home = out.untyped_storage().data_ptr()
     private = [one for one in found.made if one.untyped_storage().data_ptr() != home]
-    calls, memory = _move(fuse(found.calls, private), private)
+    calls, memory = _move(fuse(found.calls, Homes(found.calls, private)), private)
     return Program(calls, [memory, *inputs, out, work]), out
 
 
 def _move(calls: list[Call], private: list[Tensor]) -> tuple[list[Call], Tensor]:
     """Return the calls with what they alone use moved into one memory, and that memory."""
-    words = [np.frombuffer(packed, dtype=np.int64).copy() for _, packed in calls]
-    homes = sorted((one.untyped_storage().data_ptr(), one.untyped_storage().nbytes()) for one in private)
-    begins = [begin for begin, _ in homes]
-    uses: list[list[tuple[int, int]]] = [[] for _ in homes]
-    for index, (entry, _) in enumerate(calls):
-        for name in entry.pointers:
-            address = int(words[index][entry.fields[name]])
-            home = bisect_right(begins, address) - 1
-            if home >= 0 and address < sum(homes[home]):
-                uses[home].append((index, entry.fields[name]))
-    used = [home for home, found in enumerate(uses) if found]
-    offsets, total = lay_out(
-        Need(homes[home][1], min(call for call, _ in uses[home]), max(call for call, _ in uses[home])) for home in used
-    )
+    used = [home for home in Homes(calls, private).all if home.uses]
+    offsets, total = lay_out(Need(home.size, home.uses[0][0], home.uses[-1][0]) for home in used)
     memory = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
     base = -(-memory.data_ptr() // ALIGNMENT) * ALIGNMENT
+    words = [np.frombuffer(packed, dtype=np.int64).copy() for _, packed in calls]
     for home, offset in zip(used, offsets):
-        for call, place in uses[home]:
-            words[call][place] += base + offset - begins[home]
+        for call, place in home.uses:
+            words[call][place] += base + offset - home.begin
     return [(entry, moved.tobytes()) for (entry, _), moved in zip(calls, words)], memory
