@@ -106,9 +106,11 @@ def main() -> None:
                 for _ in range(repeats):
                     prompts = [{"prompt_token_ids": source.choices(range(256, 32000), k=length)} for _ in range(rows)]
                     llm.generate(prompts, SamplingParams(temperature=0.0, ignore_eos=True, max_tokens=tokens))
-            key = (rows, 1) if tokens > 1 else (length, length)
-            print(f"\n{rows} x {length} tokens" if tokens == 1 else f"\ndecode, {rows} rows")
-            show(TimedGraphs.found[key])
+            for (size, longest), program in TimedGraphs.found.items():
+                if program.runs and (longest == 1) == (tokens > 1) and (size == rows or tokens == 1):
+                    print(f"\n{size} tokens of a prompt" if tokens == 1 else f"\ndecode, {size} rows")
+                    show(program)
+                program.runs.clear()
             show_profile(summary(report, 1.0))
 
 

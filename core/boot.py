@@ -59,6 +59,9 @@ from core.plugins.waivers import settle
 
 D = TypeVar("D", bound=Descriptor)
 
+_POOLED_STEP_TOKENS = 2048
+"""Budget of a step where nothing is generated: nobody waits for the next token, so what counts is throughput."""
+
 
 @dataclass(slots=True)
 class Resolution:
@@ -180,8 +183,9 @@ class Resolver:
         kv_dtype = self.options.kv.concrete_dtype(dtype)
         platform = _spec(base.platform, PlatformSpec)
         block_size = self.options.kv.block_size or platform.block_size
-        step_tokens = self.options.scheduler.max_num_batched_tokens or platform.step_tokens
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
+        advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
+        step_tokens = self.options.scheduler.max_num_batched_tokens or advised
         max_model_len = self._max_model_len(base, pooling)
         attention = self._attention(base, dtype, kv_dtype, block_size)
         drivers = [

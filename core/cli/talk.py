@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.cli.ui.answer import View, open_view
+from core.cli.ui.lines import readable
 from core.config.flags import Given
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 def quick_text(args: argparse.Namespace) -> str | None:
     """Return the one text of `--quick`, if it was given."""
     quick: str | None = args.quick
-    return sys.stdin.read().rstrip("\n") if quick == STDIN else quick
+    text = sys.stdin.read().rstrip("\n") if quick == STDIN else quick
+    return None if text is None else readable(text)
 
 
 def open_source(args: argparse.Namespace) -> Source:

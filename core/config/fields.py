@@ -49,7 +49,7 @@ class OptionField:
         path: `section.name`.
         choices: Allowed values, when there are few.
         limits: Bounds as text, for example `>= 1`.
-        optional: Whether None is a value (an empty text on the command line).
+        optional: Whether None is a value (an empty text on the command line, but for secrets).
     """
 
     path: str
@@ -187,4 +187,4 @@ def _limits(info: FieldInfo) -> list[str]:
         for bound in info.metadata
         for name, sign in signs
         if hasattr(bound, name)
-    ]
+    ] + ["that is not empty" for bound in info.metadata if hasattr(bound, "min_length")]

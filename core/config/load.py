@@ -86,7 +86,7 @@ def build(settings: Mapping[Key, Setting]) -> LoadedOptions:
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Key, Setting]]:
     for field in option_fields():
-        given = [name for name in field.envs if environ.get(name)]
+        given = [name for name in field.envs if environ.get(name) or (field.secret and name in environ)]
         if len({environ[name] for name in given}) > 1:
             text = f"variables {' and '.join(given)} set one option to different values."
             raise ConfigError("CORE-C109", text, hint=f"Keep {field.env}.")
@@ -121,7 +121,8 @@ def _from_text(field: OptionField, raw: Any, label: str) -> Any:
     """Return what a raw text means; pydantic turns scalars into their types later."""
     if not isinstance(raw, str):
         return raw
-    if raw == "" and field.optional:
+    # An empty key is a variable that somebody forgot to set: the server must not be open because of it.
+    if raw == "" and field.optional and not field.secret:
         return None
     if field.kind == "list":
         return split_list(raw)

@@ -21,7 +21,9 @@ class ModelOptions(_Section):
     model: str | None = Field(
         None, description="Model reference: alias, file, directory or hub id; none: the default model."
     )
-    served_model_name: str | None = Field(None, description="Name the API answers to; default: the model's own.")
+    served_model_name: str | None = Field(
+        None, min_length=1, description="Name the API answers to; default: the model's own."
+    )
     revision: str | None = Field(None, description="Revision of a hub id.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
     max_model_len: int | None = Field(None, ge=1, description="Longest prompt plus output, in tokens.")
@@ -147,9 +149,11 @@ class ServerOptions(_Section):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     uds: str | None = Field(None, description="Unix socket to listen on instead.")
-    api_key: str | None = Field(None, description="Key that requests must carry.")
+    api_key: str | None = Field(None, min_length=1, description="Key that requests must carry.")
     admin_api_key: str | None = Field(
-        None, description="Key of the admin routes; without one they serve local clients of a server without keys."
+        None,
+        min_length=1,
+        description="Key of the admin routes; without one they serve local clients of a server without keys.",
     )
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body.")
     drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get after SIGTERM.")

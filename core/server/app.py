@@ -147,7 +147,8 @@ def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint, body: type[Ba
     extra: dict[str, Any] = {"responses": _responses(method, path, body)}
     if body is not None:
         app.state.bodies.append((extra, body))
-    app.add_api_route(path, endpoint, methods=[method], openapi_extra=extra, response_class=Response)
+    summary = f"{method} {path}"  # else the schema would show the name of a Python function
+    app.add_api_route(path, endpoint, methods=[method], summary=summary, openapi_extra=extra, response_class=Response)
 
 
 def _responses(method: str, path: str, body: type[BaseModel] | None) -> dict[str, Any]:

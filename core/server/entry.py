@@ -17,7 +17,7 @@ from core.server.errors import ApiError
 from core.server.forcing import enforced
 from core.server.interface import Prompt
 from core.server.openai.generation import Generation
-from core.server.parsing import AnswerParser
+from core.server.parsing import AnswerParser, calls_before
 from core.server.reader import AnswerReader
 from core.server.state import ServerState
 from core.server.thinking import after_thinking
@@ -35,17 +35,25 @@ class OpenChat:
     Attributes:
         context: What parsers are made with.
         calls: Whether the answer may hold tool calls.
+        calls_before: Calls that the conversation holds already.
         parser: Reads the answer; None passes its text on as it is.
     """
 
     generation: Generation
     context: ParserContext = field(default_factory=ParserContext)
     calls: bool = False
+    calls_before: int = 0
     parser: AnswerParser | None = None
 
     def reader(self) -> AnswerReader:
         """Return what turns one sequence's outputs into parse events; one reader per sequence."""
         return AnswerReader(self.parser.make(self.context) if self.parser else None, calls=self.calls)
+
+    def call_id(self, name: str, number: int) -> str:
+        """Return the id of the answer's `number`-th call, of a function; the conversation's numbers go on."""
+        if self.parser is None:
+            raise TypeError("without a parser there are no calls")
+        return self.parser.id_of(name, self.calls_before + number)
 
 
 async def open_chat(state: ServerState, request: GenerationRequest, name: str, *, interval: int = 1) -> OpenChat:
@@ -72,7 +80,7 @@ async def open_chat(state: ServerState, request: GenerationRequest, name: str, *
         params = after_thinking(params, state.parser, context)
     request = replace(request, params=params)
     generation = _generation(state, [{"prompt_token_ids": ids}], [request], name, interval)
-    return OpenChat(generation, context, bool(chat.offered), parser)
+    return OpenChat(generation, context, bool(chat.offered), calls_before(chat.messages), parser)
 
 
 async def open_generation(

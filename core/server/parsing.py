@@ -19,6 +19,7 @@ DEFAULT_CALL_ID = ToolParserSpec.call_id
 THINKING_SWITCHES = ("enable_thinking", "thinking")
 """Template variables that switch the thinking off, which parsers look at too."""
 
+
 _THINK = "<think>"
 _TAIL_TOKENS = 8
 
@@ -147,6 +148,11 @@ def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser:
 def calls_before(messages: Sequence[Mapping[str, Any]]) -> int:
     """Return how many calls a conversation holds."""
     return sum(len(message.get("tool_calls") or ()) for message in messages)
+
+
+def thinking_switches(on: bool) -> dict[str, bool]:
+    """Return the template variables that let a model think, or not, by all their names."""
+    return dict.fromkeys(THINKING_SWITCHES, on)
 
 
 def _thinks(template_kwargs: Mapping[str, Any] | None) -> bool:

@@ -102,7 +102,7 @@ def test_weights_that_could_run_code_are_refused(serve, broken):
 
 def test_references_to_nothing(serve, tmp_path):
     assert_failed(serve(tmp_path / "nowhere"), "CORE-M104", tmp_path / "nowhere")
-    assert_failed(serve("no-such-thing"), "CORE-M101", "no-such-thing", "local, hub, smollm2")
+    assert_failed(serve("no-such-thing"), "CORE-M101", "no-such-thing", "local, hub, ", "smollm2")
 
 
 @pytest.mark.covers("CLI-01", "ATTN-02")

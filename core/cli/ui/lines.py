@@ -87,7 +87,12 @@ class Lines:
         if self._terminal and not sys.stdout.isatty():
             # `input` would write the prompt to standard output, which somebody else reads.
             print(mark, end="", file=sys.stderr, flush=True)
-        return input(mark if self._terminal and sys.stdout.isatty() else "")
+        return readable(input(mark if self._terminal and sys.stdout.isatty() else ""))
+
+
+def readable(text: str) -> str:
+    """Return a text that Python was given, with U+FFFD for bytes that were no UTF-8: no server takes such a text."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def history_file() -> Path:

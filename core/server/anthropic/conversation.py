@@ -118,7 +118,9 @@ class TurnReader:
 def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     kind = tool.get("type")
     if kind not in (None, "custom"):
-        message = f"{where}.type: '{str(kind)[:64]}' is a tool that the provider runs; this server offers custom tools only."
+        message = (
+            f"{where}.type: '{str(kind)[:64]}' is a tool that the provider runs; this server offers custom tools only."
+        )
         raise ApiError(400, message, param=f"{where}.type", code="unsupported_parameter")
     name, schema = _string(tool, "name", where), tool.get("input_schema")
     if not 0 < len(name) <= 256:

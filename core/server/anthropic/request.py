@@ -12,6 +12,7 @@ from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.server.anthropic.conversation import read_system, read_tools, read_turns
 from core.server.anthropic.protocol import MessagesBody, PromptBody
 from core.server.errors import ApiError
+from core.server.parsing import thinking_switches
 
 NAMES = {"stop": "stop_sequences", "template_args": "chat_template_kwargs"}
 """Field of a rule -> field of this API."""
@@ -75,7 +76,7 @@ def template_args(body: PromptBody) -> dict[str, Any]:
     """Return the variables of the chat template: whether and how much to think, and the client's own."""
     args: dict[str, Any] = {}
     if body.thinking is not None:
-        args = dict.fromkeys(("enable_thinking", "thinking"), body.thinking.type != "disabled")
+        args |= thinking_switches(body.thinking.type != "disabled")
     if body.output_config is not None and body.output_config.effort is not None:
         args["reasoning_effort"] = body.output_config.effort
     return {**args, **(body.chat_template_kwargs or {})}

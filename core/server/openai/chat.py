@@ -18,7 +18,7 @@ from core.server.openai.messages import conversation
 from core.server.openai.params import chat_names, chat_params, check_stream, interval, tokens_as_ids, treatment
 from core.server.openai.protocol import ChatBody, StreamOptions, refuse_unsupported
 from core.server.openai.shown import Shown
-from core.server.parsing import THINKING_SWITCHES, calls_before
+from core.server.parsing import THINKING_SWITCHES
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
@@ -53,9 +53,7 @@ class ChatRoute:
             state.llm.tokenizer,
             top_logprobs=wanted.params.logprobs,
             return_ids=bool(body.return_token_ids),
-            parser=chat.parser,
-            parser_context=chat.context,
-            calls_before=calls_before(said.messages) if said else 0,
+            chat=chat if chat.parser else None,
             echo=said.tail if said and body.echo else "",
             shown=Shown(
                 reasoning=body.include_reasoning is not False,
@@ -98,6 +96,6 @@ def _effort(state: ServerState, fields: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(effort, str):
         return {}
     found: dict[str, Any] = {EFFORT: effort} if EFFORT in variables else {}
-    if effort == "none" and "enable_thinking" in variables:
-        found["enable_thinking"] = False
+    if effort == "none":
+        found |= {name: False for name in THINKING_SWITCHES if name in variables}
     return found

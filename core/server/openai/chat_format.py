@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
-import orjson
-
-from core.api.parsers import OutputParser, ParseEvent, ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+from core.api.parsers import ParseEvent, Reasoning, Text, ToolArguments, ToolStart
 from core.api.tokenizer import Tokenizer
 from core.frontend.messages import REASONING_NAMES
 from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.entry import OpenChat
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
 from core.server.openai.shown import EVERYTHING, Shown
-from core.server.parsing import AnswerParser
+from core.server.reader import AnswerReader
 
 
 class ChatFormat:
@@ -23,8 +21,7 @@ class ChatFormat:
 
     Args:
         top_logprobs: Alternatives per token, or None for no log-probabilities.
-        parser: Reads tool calls and reasoning; None passes the text on as it is.
-        calls_before: Calls that the conversation holds already.
+        chat: Reads tool calls and reasoning; None passes the text on as it is.
         echo: Text in front of every answer.
         shown: What of the answer the client wants to see.
     """
@@ -38,18 +35,14 @@ class ChatFormat:
         *,
         top_logprobs: int | None = None,
         return_ids: bool = False,
-        parser: AnswerParser | None = None,
-        parser_context: ParserContext | None = None,
-        calls_before: int = 0,
+        chat: OpenChat | None = None,
         echo: str = "",
         shown: Shown = EVERYTHING,
     ) -> None:
         self._tokenizer = tokenizer
         self._top = top_logprobs
         self._return_ids = return_ids
-        self._parser = parser
-        self._context = parser_context or ParserContext()
-        self._calls_before = calls_before
+        self._chat = chat
         self._echo = echo
         self._shown = shown
         self._deltas: dict[int, Deltas] = {}
@@ -94,11 +87,8 @@ class ChatFormat:
         return [{"index": index, **self._folds[index].choice()} for index in sorted(self._folds)]
 
     def _open(self) -> Deltas:
-        parser = self._parser
-        if parser is None:
-            return Deltas(None)
-        called = partial(_call, parser, self._calls_before) if self._context.tools else None
-        return Deltas(parser.make(self._context), called, self._shown)
+        chat = self._chat
+        return Deltas() if chat is None else Deltas(chat.reader(), chat.call_id, self._shown)
 
     def _piece(self, sequence: CompletionOutput, deltas: Deltas) -> Piece | None:
         delta = deltas.push(sequence)
@@ -124,7 +114,8 @@ class Deltas:
     """Turns one sequence's new text into message deltas.
 
     Args:
-        opening: Writes the beginning of a call; without it, what looks like a call stays text.
+        reader: None passes the text on as it is.
+        call_id: Makes a call's id from the function's name and the call's number in this answer.
 
     Attributes:
         called: Whether a tool call was seen.
@@ -132,23 +123,19 @@ class Deltas:
 
     def __init__(
         self,
-        parser: OutputParser | None,
-        opening: Callable[[ToolStart], dict[str, Any]] | None = None,
+        reader: AnswerReader | None = None,
+        call_id: Callable[[str, int], str] | None = None,
         shown: Shown = EVERYTHING,
     ) -> None:
-        self._parser = parser
+        self._reader, self._call_id = reader, call_id
         self._shown = shown
-        self._opening = opening
         self.called = False
 
     def push(self, sequence: CompletionOutput) -> dict[str, Any]:
         """Return the delta of an output; empty if it brings nothing visible."""
-        if self._parser is None:
+        if self._reader is None:
             return {"content": sequence.text} if sequence.text else {}
-        events = self._parser.feed(sequence.text, sequence.token_ids)
-        if sequence.finish_reason is not None:
-            events = [*events, *self._parser.finish()]
-        return self._delta(self._shown.events(events if self._opening else [_uncalled(event) for event in events]))
+        return self._delta(self._shown.events(self._reader.read(sequence)))
 
     def _delta(self, events: Sequence[ParseEvent]) -> dict[str, Any]:
         delta: dict[str, Any] = {}
@@ -158,9 +145,9 @@ class Deltas:
                 delta["content"] = delta.get("content", "") + event.text
             elif isinstance(event, Reasoning):
                 delta.update(dict.fromkeys(REASONING_NAMES, delta.get("reasoning", "") + event.text))
-            elif isinstance(event, ToolStart) and self._opening is not None:
+            elif isinstance(event, ToolStart) and self._call_id is not None:
                 self.called = True
-                calls[event.index] = self._opening(event)
+                calls[event.index] = _call(event, self._call_id(event.name, event.index))
             elif isinstance(event, ToolArguments):
                 call = calls.setdefault(event.index, {"index": event.index, "function": {"arguments": ""}})
                 call["function"]["arguments"] += event.json
@@ -223,19 +210,10 @@ def _piece(index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = 
     return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
 
 
-def _uncalled(event: ParseEvent) -> ParseEvent:
-    """Write a call that nobody offered as text, so that nothing the model said is lost."""
-    if isinstance(event, ToolStart):
-        return Text(f'{{"name": {orjson.dumps(event.name).decode()}, "arguments": ')
-    if isinstance(event, ToolArguments):
-        return Text(event.json)
-    return Text("}") if isinstance(event, ToolEnd) else event
-
-
-def _call(parser: AnswerParser, before: int, event: ToolStart) -> dict[str, Any]:
+def _call(event: ToolStart, call_id: str) -> dict[str, Any]:
     return {
         "index": event.index,
-        "id": parser.id_of(event.name, before + event.index),
+        "id": call_id,
         "type": "function",
         "function": {"name": event.name, "arguments": ""},
     }

@@ -43,6 +43,9 @@ def _grammars(body: StructuredFields) -> Iterator[Grammar]:
         yield grammar
     if body.structured_outputs is not None and (grammar := structured_output(body.structured_outputs)) is not None:
         yield grammar
+    if body.guided_whitespace_pattern is not None and body.guided_json is None:
+        named = "guided_whitespace_pattern"
+        raise ApiError(400, f"{named} needs guided_json.", param=named)
     for field, name in _GUIDED.items():
         value = getattr(body, field)
         if value is not None:

@@ -111,8 +111,8 @@ CORE_INLINE bool weigh(const float* s, typename P::Weight* p, int64_t from, int6
   return max_of(best) > kMostExponent;
 }
 
-// As `softmax_row`, but weights are relative to the largest score of the first pass, as long as no later one is so much
-// larger that they would overflow: then results need no correction, and a pass goes over its scores once. Returns
+// As `softmax_row`, but weights are relative to the largest score of the row's first pass, as long as no later one is so
+// much larger that they would overflow: then results need no correction, and a pass goes over its scores once. Returns
 // whether a correction is needed.
 template <typename P>
 bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {

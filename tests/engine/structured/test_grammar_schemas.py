@@ -139,3 +139,27 @@ def test_keywords_are_enforced(bench, schema, valid, invalid):
     spellings = (valid, valid.replace(" ", ""))
     assert any(bench.takes("json_schema", json.dumps(schema), text) for text in spellings)
     assert not bench.takes("json_schema", json.dumps(schema), invalid)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", "(?!a)b", "(?<=a)b", "a(?<!b)c"])
+def test_patterns_that_look_around_are_refused(bench, pattern):
+    with pytest.raises(ValueError, match="look"):
+        bench.backend.compile("regex", pattern)
+    with pytest.raises(ValueError, match="look"):
+        bench.backend.compile("json_schema", json.dumps({"type": "string", "pattern": pattern}))
+
+
+@pytest.mark.parametrize("pattern", [r"\(?=", r"[(?=]b", r"[\](?!]", r"\\\(?!a"])
+def test_what_only_reads_like_looking_around_is_none(bench, pattern):
+    bench.backend.compile("regex", pattern)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"anyOf": []}, {"type": []}, {"properties": {"a": {"oneOf": []}}, "type": "object"}]
+)
+def test_alternatives_without_any_are_refused(bench, schema):
+    if bench.name == "llguidance" and "properties" in schema:  # which leaves out a property that can have no value
+        assert bench.takes("json_schema", json.dumps(schema), "{}")
+        return
+    with pytest.raises(ValueError, match="empty"):
+        bench.backend.compile("json_schema", json.dumps(schema))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from core.api.errors import CoreError
-from core.cli import slash
+from core.cli import slash, talk
 from core.cli.client import Delta
 from core.cli.conversation import Conversation
 from core.cli.main import main
@@ -251,6 +251,13 @@ def test_messages_of_several_lines(monkeypatch, text, messages):
         while True:
             read.append(lines.read())
     assert read == messages
+
+
+def test_bytes_that_are_no_text_are_read_all_the_same(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\udcff\udcfeb\n"))  # as Python reads them
+    assert Lines("> ").read() == "a\ufffd\ufffdb"
+    monkeypatch.setattr("sys.stdin", io.StringIO("\udcff"))
+    assert talk.quick_text(SimpleNamespace(quick=talk.STDIN)) == "\ufffd"
 
 
 def test_the_history_is_kept_for_its_user_alone(monkeypatch, tmp_path):

@@ -105,7 +105,7 @@ def test_every_dotted_spelling_is_understood():
 
 def _example(field: OptionField) -> str:
     examples = {"choice": field.choices[-1:], "mapping": ['{"a": {"b": 1}}'], "float": ["0.5"], "list": ["a"]}
-    bounds = dict(limit.split() for limit in field.limits)
+    bounds = dict(limit.split(maxsplit=1) for limit in field.limits)
     return {"kv.kv_memory": "1GiB"}.get(field.path) or (examples.get(field.kind) or [bounds.get(">=", "8")])[0]
 
 
@@ -167,7 +167,7 @@ _JSON = st.recursive(
 
 
 def _values(field: OptionField) -> st.SearchStrategy:
-    bounds = dict(limit.split() for limit in field.limits)
+    bounds = dict(limit.split(maxsplit=1) for limit in field.limits)
     low = float(bounds.get(">=", bounds.get(">", -1000)))
     high = float(bounds.get("<=", bounds.get("<", 10**6)))
     strategies = {

@@ -145,3 +145,17 @@ def test_unknown_variables_warn(caplog):
         load(CORE_BLOCKSIZE="3", CORE_LOG_LEVEL="info", CORE_PLUGIN_X="1", PATH="/bin", CORE_PORT="1")
     (record,) = caplog.records
     assert "CORE_BLOCKSIZE" in record.getMessage() and "CORE_BLOCK_SIZE" in record.getMessage()
+
+
+@pytest.mark.parametrize("name", ["api_key", "admin_api_key"])
+def test_an_empty_key_is_refused_and_opens_no_server(file, name):
+    flag, variable = f"--{name.replace('_', '-')}", f"CORE_{name.upper()}"
+    for given in (
+        lambda: load(flag, ""),
+        lambda: load(**{variable: ""}),
+        lambda: load("--config", file(f'server: {{{name}: ""}}\n')),
+    ):
+        with pytest.raises(ConfigError, match="allowed: a text that is not empty") as refused:
+            given()
+        assert refused.value.code == "CORE-C101"
+    assert load("--uds", "", CORE_UDS="").options.server.uds is None  # elsewhere nothing is no value

@@ -63,6 +63,7 @@ class Harness:
         self.loop = EngineLoop(self.scheduler, self.executor, self.depth)
         self.outputs: dict[int, list[int]] = {}
         self.finished: dict[int, str] = {}
+        self.errors: dict[int, str | None] = {}
         self.started: list[int] = []
         self._arrivals = 0
 
@@ -93,6 +94,7 @@ class Harness:
         self.started += [started.handle for started in outputs.started]
         for finished in outputs.finished:
             self.finished[finished.handle] = finished.reason
+            self.errors[finished.handle] = finished.error
 
     def run(self, max_turns=5000):
         for _ in range(max_turns):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.compiling.setup import satisfiable
 from core.engine.grammars import Grammar
 from core.engine.loop import EngineLoop
 from core.engine.structured import StructuredParticipant
@@ -222,3 +223,65 @@ def test_masks_name_the_rows_that_sample(harness):
     engine.run()
     assert gate.log == ["mask", "mask"]  # not in the steps that run the prompt's first chunks
     assert np.array(engine.outputs[1]).shape == (2,)
+
+
+class Limited(AnyToken):
+    """A matcher whose library gives up at the second token, when it is asked or when it is told."""
+
+    def __init__(self, asked):
+        super().__init__([])
+        self.asked = asked
+
+    def fill(self, mask):
+        if self.asked and self.said:
+            raise RuntimeError("too many items")
+        super().fill(mask)
+
+    def accept(self, token):
+        if not self.asked and self.said:
+            raise RuntimeError("too many items")
+        return super().accept(token)
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_limit_of_the_library_ends_its_own_request_and_says_so(harness, asked):
+    pool = CompilePool([Compiler("limited", frozenset({"choice"}), lambda kind, value: Same(asked))], PoolLimits())
+    participant = StructuredParticipant(pool, VOCAB, tokenizer=lambda: None)
+    engine = harness(participants=(participant,))
+    engine.add(1, [1, 2], max_tokens=9, grammar=Grammar("choice", "a"))
+    engine.add(2, [3, 4], max_tokens=9)
+    engine.run()
+    assert engine.finished == {1: "error", 2: "length"}
+    assert engine.errors[1] == "CORE-E162 the grammar cannot be followed any further: too many items"
+    assert participant._stuck == {}
+
+
+class Same:
+    def __init__(self, asked):
+        self.asked = asked
+
+    def matcher(self):
+        return Limited(self.asked)
+
+
+@pytest.mark.covers("GRAM-01")
+def test_a_grammar_that_fails_at_its_first_token_is_no_grammar():
+    class Nothing(AnyToken):
+        def fill(self, mask):
+            mask[:] = 0
+
+    class Compiled:
+        def __init__(self, matcher):
+            self.matcher = lambda: matcher
+
+    for matcher, said in ((Nothing([]), "no text fits it"), (Doomed([]), "too many items")):
+        with pytest.raises(ValueError, match=said):
+            satisfiable(lambda kind, value, made=matcher: Compiled(made), VOCAB)("choice", "a")
+    fine = Compiled(AnyToken([]))
+    assert satisfiable(lambda kind, value: fine, VOCAB)("choice", "a") is fine
+
+
+class Doomed(AnyToken):
+    def accept(self, token):
+        raise RuntimeError("too many items")

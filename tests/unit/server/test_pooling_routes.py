@@ -196,6 +196,18 @@ def test_scores_of_pairs_and_their_order(pooling, build):
     assert all(0.5 < one["score"] <= 1 for one in scored["data"])
 
 
+def test_a_text_that_is_too_long_is_named_for_its_side(pooling, build):
+    api, long = build(pooling(EMBEDS)), "x" * 64
+    for body, param in (
+        ({"text_1": long, "text_2": "b"}, "text_1"),
+        ({"text_1": "a", "text_2": ["b", long]}, "text_2"),
+        ({"queries": [long], "documents": "b"}, "queries"),
+    ):
+        error = api.post("/score", body).json()["error"]
+        assert error["param"] == param and f"your {param}" in error["message"]
+    assert api.post("/rerank", {"query": long, "documents": ["b"]}).json()["error"]["param"] == "query"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+
+from core.api.parsers import Text, ToolArguments, ToolEnd, ToolStart
 
 PATH = "/v1/messages"
 HI = [{"role": "user", "content": "Hi"}]
 TOOLS = [{"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
+
+
+class Calls:
+    """Reads a call at each `</call>`."""
+
+    def __init__(self, context):
+        self.text, self.count = "", -1
+
+    def feed(self, text, token_ids=()):
+        self.text += text
+        if not self.text.endswith("</call>"):
+            return []
+        self.text, self.count = "", self.count + 1
+        return [ToolStart(self.count, "get_weather"), ToolArguments(self.count, "{}"), ToolEnd(self.count)]
+
+    def finish(self):
+        return [Text(self.text)] if self.text else []
 
 
 def body(**fields):
@@ -141,6 +161,8 @@ def test_counting(build, fake):
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content[0]"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
+        ({"tools": TOOLS, "tool_choice": {"type": "tool"}}, "tool_choice.name"),
     ],
 )
 def test_the_field_at_fault_is_named(build, fake, fields, named):
@@ -170,3 +192,23 @@ def test_errors_are_said_in_anthropics_words(build, fake):
 def test_a_stream_that_breaks_off_ends_with_an_error_event(build, fake):
     last = events(build(fake(reply="Hello", row_error="boom")))[-1]
     assert (last["type"], last["error"]["type"]) == ("error", "api_error")
+
+
+def test_one_call_ends_the_message_and_the_generation(build, fake):
+    calls = '<call>{"name": "get_weather", "arguments": {}}</call>'
+    llm = fake(reply=calls * 2)
+    api = build(llm, parser=Calls, tool_parser="calls")
+    choice = {"type": "auto", "disable_parallel_tool_use": True}
+    message = api.post(PATH, body(tools=TOOLS, tool_choice=choice)).json()
+    assert [block["type"] for block in message["content"]] == ["tool_use"]
+    assert message["stop_reason"] == "tool_use" and llm.aborted
+    assert message["usage"]["output_tokens"] == len(calls)
+
+
+def test_what_an_operator_ended_is_no_end_of_turn(build, fake):
+    class Ended(type(fake())):
+        def _output(self, index, reply, step, limit, params):
+            output = super()._output(index, reply, step, limit, params)
+            return output if output.finish_reason is None else replace(output, finish_reason="abort")
+
+    assert build(Ended(reply="Half an")).post(PATH, body()).json()["stop_reason"] == "pause_turn"

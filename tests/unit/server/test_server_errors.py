@@ -276,3 +276,16 @@ def test_surprises_tell_nothing(build, fake, error, caplog):
 def test_rejected_values_are_not_repeated(api):
     response = api.post(COMPLETIONS, {"prompt": "a", "temperature": "my secret prompt"})
     assert "secret" not in response.text
+
+
+def test_a_field_of_several_types_is_wrong_in_all_their_words(api):
+    refusal = api.post(CHAT, {"messages": USER, "tool_choice": 5}).json()["error"]
+    assert refusal["message"] == "tool_choice: Input should be a valid string or a valid object"
+    refusal = api.post(CHAT, {"messages": USER, "stop": ["x"] * 17}).json()["error"]
+    assert refusal["message"].startswith("stop: Input should be a valid string; List should have at most 16 items")
+
+
+def test_grammars_that_ask_too_much_are_the_client_s_own_fault(build, fake):
+    for code, status in (("CORE-E122", 400), ("CORE-E162", 400), ("CORE-E161", 500)):
+        answer = build(fake(row_error=f"{code} no")).post(CHAT, {"messages": USER})
+        assert answer.status_code == status and code in answer.json()["error"]["message"]

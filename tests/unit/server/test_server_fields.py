@@ -252,6 +252,18 @@ def test_variables_that_no_template_reads_are_named(build, fake):
     assert error["param"] == "chat_template_kwargs.colour"
 
 
+def test_tools_and_documents_that_nothing_reads_are_named(build, fake):
+    llm = fake()
+    llm.template_variables = frozenset({"mood"})
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    body = {"messages": USER, "tools": tools, "documents": [{"text": "x"}]}
+    assert build(llm).post(CHAT, body).headers["x-core-ignored-fields"] == "documents,tools"
+    read = build(llm, parser=TwoCalls, tool_parser="two").post(CHAT, body)
+    assert read.headers["x-core-ignored-fields"] == "documents"
+    llm.template_variables = frozenset({"tools", "documents"})
+    assert "x-core-ignored-fields" not in build(llm).post(CHAT, body).headers
+
+
 # -- templates of requests -----------------------------------------------------------------------------------------
 
 

@@ -150,6 +150,8 @@ def test_styles_are_written_into_the_schema():
     assert found == {**SCHEMA, "additionalProperties": False, "x-whitespace": "none"}
     found = json.loads(of(guided_json=SCHEMA, guided_whitespace_pattern="[ ]?").value)
     assert found == {**SCHEMA, "x-whitespace": "[ ]?"}
+    with pytest.raises(ApiError, match="needs guided_json"):
+        of(guided_whitespace_pattern="[ ]?")
     assert (
         of(structured_outputs={"json_object": True, "disable_any_whitespace": True}).value == '{"x-whitespace": "none"}'
     )

@@ -9,7 +9,6 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput
 from core.server.dialect import Dialect
 from core.server.entry import OpenChat, open_chat, render
@@ -18,7 +17,7 @@ from core.server.openai.logprobs import chat_logprobs
 from core.server.openai.responses import background
 from core.server.openai.responses.answer import Answer
 from core.server.openai.responses.ask import Asked, AskReader
-from core.server.openai.responses.composer import CallId, Composer
+from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.items import new_id
 from core.server.openai.responses.job import ResponseJob, StreamDialect
 from core.server.openai.responses.output import Score
@@ -26,7 +25,6 @@ from core.server.openai.responses.params import call_limit, repeated
 from core.server.openai.responses.protocol import ResponsesBody
 from core.server.openai.responses.store import Record, ResponseStore
 from core.server.openai.responses.truncate import fitted
-from core.server.parsing import calls_before
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
@@ -44,7 +42,7 @@ class CreateRoutes:
         wanted = await fitted(state, asked.request) if asked.body.truncation == "auto" else asked.request
         name = new_id("resp")
         chat = await open_chat(state, wanted, name, interval=self._interval(asked.body))
-        job = self._job(asked, wanted, chat, name)
+        job = self._job(asked, chat, name)
         record = Record(job.answer, asked.earlier, asked.items)
         stream = bool(asked.body.stream)
         if asked.body.background:
@@ -64,21 +62,13 @@ class CreateRoutes:
         answer = {"object": "response.input_tokens", "input_tokens": len(ids)}
         return Response(orjson.dumps(answer), headers=asked.headers, media_type="application/json")
 
-    def _job(self, asked: Asked, wanted: GenerationRequest, chat: OpenChat, name: str) -> ResponseJob:
+    def _job(self, asked: Asked, chat: OpenChat, name: str) -> ResponseJob:
         body, params = asked.body, chat.generation.params
         ids: list[int] | None = [] if body.return_token_ids else None
         answer = Answer(name, self._state.llm.model_name, repeated(body, params, asked.tools), prompt_ids=ids)
-        composer = Composer(
-            max_calls=call_limit(body), call_id=self._call_id(wanted), show_ids=bool(body.return_token_ids)
-        )
+        call_id = chat.call_id if chat.parser else None
+        composer = Composer(max_calls=call_limit(body), call_id=call_id, show_ids=bool(body.return_token_ids))
         return ResponseJob(chat.generation, answer, composer, chat.reader(), self._scores(body, params.logprobs))
-
-    def _call_id(self, wanted: GenerationRequest) -> CallId | None:
-        parser, chat = self._state.parser, wanted.conversation
-        if parser is None or chat is None:
-            return None
-        before = calls_before(chat.messages)
-        return lambda name, number: parser.id_of(name, before + number)
 
     def _scores(self, body: ResponsesBody, top: int | None) -> Callable[[CompletionOutput], Sequence[Score]] | None:
         given, tokenizer = body.return_tokens_as_token_ids, self._state.llm.tokenizer

@@ -11,6 +11,7 @@ from core.frontend.request import sampling_params
 from core.server.errors import ApiError
 from core.server.openai.responses.protocol import ResponsesBody, TextFormat
 from core.server.openai.responses.tools import Tools
+from core.server.parsing import thinking_switches
 
 NAMES = {
     "messages": "input",
@@ -83,12 +84,8 @@ def grammar(wanted: TextFormat | None) -> Grammar | None:
 def template_args(body: ResponsesBody) -> dict[str, Any]:
     """Return the variables of the chat template: how much to think, by the names templates know, and the client's."""
     effort = body.reasoning.effort if body.reasoning is not None else None
-    thinks = {} if effort is None else {"reasoning_effort": effort, **_switches(effort != "none")}
+    thinks = {} if effort is None else {"reasoning_effort": effort, **thinking_switches(effort != "none")}
     return {**thinks, **(body.chat_template_kwargs or {})}
-
-
-def _switches(on: bool) -> dict[str, bool]:
-    return {"enable_thinking": on, "thinking": on}
 
 
 def call_limit(body: ResponsesBody) -> int | None:

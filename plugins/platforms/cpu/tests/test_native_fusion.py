@@ -86,6 +86,21 @@ def test_a_row_of_int8_does_not_depend_on_the_rows_beside_it(isa, n):
             assert torch.equal(gemm.linear(x[:m], weight, bias, dtype=dtype), alone[:m]), f"{m} rows"
 
 
+@pytest.mark.parametrize("rows, bodies", [(1, 2), (32, 4), (512, 2)])
+def test_threads_meet_no_more_often_than_that(rows, bodies):
+    """Few rows are prepared by every thread, many by the one that multiplies them: neither has to be waited for."""
+    x, wide, narrow = torch.randn(rows, 576).bfloat16(), packed(Format.W8A8, 3072, 576), packed(Format.W8A8, 576, 1536)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        program, _ = record(lambda: gemm.linear(elementwise.gated(gemm.linear(x, wide), "silu"), narrow), x, run=False)
+    finally:
+        torch.set_num_threads(before)
+    assert program.entries == (GEMM_GATED, GEMM)
+    # One row's gate is a body of its own; who of the threads has not come yet is not waited for.
+    assert all(program.run() <= bodies + (rows == 1) for _ in range(20))
+
+
 def test_a_result_that_something_else_reads_is_stored():
     x, weight, norm = torch.randn(4, 64).bfloat16(), packed(Format.BF16, 64, 64), torch.ones(32).bfloat16()
 

@@ -123,3 +123,39 @@ def test_what_grammars_of_calls_let_through(
     matcher = backend.compile("structural_tag", tag_text(form.calls(tools, many=True))).matcher()
     accepted = all(matcher.accept(token) for token in tokenizer.encode(text, add_special_tokens=False))
     assert (accepted and matcher.is_complete()) == fits
+
+
+HOSTILE: list[Any] = [5, "x", None, True, [], {}, {"type": 5}, {"type": [{}]}, {"anyOf": 5}, {"enum": 5}, {"const": {}}]
+
+
+@pytest.mark.parametrize("name", families())
+def test_schemas_that_are_none_break_nothing(name: str) -> None:
+    parser = families()[name]
+    for bad in HOSTILE:
+        for schema in (
+            {"properties": {"a": bad, "b": {"properties": bad}}},
+            {"required": bad, "properties": {"a": {}}},
+        ):
+            tools = [{"type": "function", "function": {"name": "f", "parameters": schema, "strict": True}}]
+            if hasattr(parser, "forced"):
+                assert parser.forced(ParserContext(tools), tools, many=True).value
+                parser.strict(ParserContext(tools), tools, many=True)
+            for text in ('<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>', "[f(a=1)]", XML):
+                reader = parser(ParserContext(tools))
+                names = [event.name for event in (*reader.feed(text), *reader.finish()) if isinstance(event, ToolStart)]
+                assert set(names) <= {"f"}
+
+
+XML = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+
+
+def test_the_arguments_of_an_enforced_call_are_an_object() -> None:
+    loose = {"name": "f", "parameters": {"anyOf": [{"type": "object"}, {"type": "string"}]}}
+    form = Written('{"name": "{name}", "arguments": ', "}").call(loose)
+    schemas = [part["json_schema"] for part in form["elements"] if part["type"] == "json_schema"]
+    assert schemas == [{**loose["parameters"], "type": "object"}]
+
+
+def test_a_call_without_arguments_is_a_format_of_its_own() -> None:
+    (tag,) = Written("<f={name}>", "</f>", argument=("<{key}>", "</>")).tags([{"function": {"name": "f"}}], many=False)
+    assert tag["content"] == {"type": "const_string", "value": ""}

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+import regex
 from core_plugin_parsers_hf.conformance import CHANNEL_TEMPLATE, JSON_TEMPLATE, TAGS_TEMPLATE, TEMPLATES, samples
 from core_plugin_parsers_hf.forced import DescribedParser
 from core_plugin_parsers_hf.parser import TemplateParser
@@ -134,27 +135,35 @@ def test_a_template_that_is_none_is_refused(change: dict[str, Any], said: str) -
     "piece", ["<", "<think>", "<tool_call>", "<|channel|>commentary to=functions.f ", '{"a": [', "x y\n"]
 )
 def test_work_is_linear(template: Any, piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in characters that searches are let loose on."""
-    from core_plugin_parsers_hf.anchors import Anchor
+    """Counted in characters that patterns are let loose on."""
+    seen, compiled = 0, regex.compile
+
+    class Counting:
+        def __init__(self, source: str, flags: int = 0) -> None:
+            self._pattern = compiled(source, flags)
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(self._pattern, name)
+            return self._counted(found) if name in ("search", "match") else found
+
+        def _counted(self, method: Any) -> Any:
+            def call(data: str, start: int, end: int, **options: Any) -> Any:
+                nonlocal seen
+                seen += end - start
+                return method(data, start, end, **options)
+
+            return call
+
+    monkeypatch.setattr(regex, "compile", Counting)
 
     def searched(times: int) -> int:
-        total = 0
-        original = Anchor.find
-
-        def find(self: Any, data: str, start: int, *, final: bool) -> Any:
-            nonlocal total
-            hit = original(self, data, start, final=final)
-            total += (len(data) if hit is None else hit.end) - start + 1
-            return hit
-
-        monkeypatch.setattr(Anchor, "find", find)
-        text = piece * times
+        nonlocal seen
+        seen, text = 0, piece * times
         parse([text[at : at + 24] for at in range(0, len(text), 24)], response_template=template)
         parse([text], response_template=template)
-        monkeypatch.setattr(Anchor, "find", original)
-        return total
+        return seen
 
-    assert searched(4000) < 6 * searched(1000) + 1000
+    assert 0 < searched(2000) < 5 * searched(500) + 10_000
 
 
 def test_a_pattern_that_never_ends_is_given_up() -> None:

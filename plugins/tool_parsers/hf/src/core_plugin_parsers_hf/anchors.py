@@ -11,6 +11,8 @@ import regex
 MOST = 512
 """Characters of a delimiter; a pattern that would match more does not match there."""
 
+_WINDOW = 4 * MOST
+
 _SECONDS = 0.2
 """A pattern that takes longer goes out of its mind over this text."""
 
@@ -63,13 +65,31 @@ class Anchor:
         """
         at = start
         while True:
-            found = self.pattern.search(data, at, partial=not final, timeout=_SECONDS)
+            # Whatever the pattern, each search sees so many characters: the work stays linear in the text.
+            end = min(len(data), at + _WINDOW)
+            inside = end < len(data)
+            found = self.pattern.search(data, at, end, partial=inside or not final, timeout=_SECONDS)
             if found is None:
-                return None
-            if found.end() - found.start() <= MOST:
-                groups = {name: text for name, text in found.groupdict().items() if text is not None}
-                return Hit(found.start(), found.end(), final or self._certain(found, data), groups)
-            at = found.start() + 1
+                if not inside:
+                    return None
+                at = end
+            elif inside and found.start() > end - MOST - 1 > at:
+                at = end - MOST - 1  # an earlier one may reach across the end of what was seen
+            else:
+                hit = self._at(data, found.start(), final=final)
+                if hit is not None:
+                    return hit
+                at = found.start() + 1
+
+    def _at(self, data: str, start: int, *, final: bool) -> Hit | None:
+        """Return the match at `start`, unless it is too long for a delimiter."""
+        end = min(len(data), start + MOST + 1)
+        open_ended = end == len(data) and not final
+        found = self.pattern.match(data, start, end, partial=open_ended, timeout=_SECONDS)
+        if found is None or found.end() - start > MOST:
+            return None
+        groups = {name: text for name, text in found.groupdict().items() if text is not None}
+        return Hit(start, found.end(), final or self._certain(found, data), groups)
 
     def last(self, data: str) -> int | None:
         """Return where the last match ends."""

@@ -14,6 +14,7 @@ def fuse(calls: list[Call], homes: Homes) -> list[Call]:
     Args:
         homes: Memory that nobody but these calls looks at.
     """
+    # An entry was added and none changed, so a library from before it has the same ABI number.
     if not hasattr(library(), "core_cpu_gemm_gated"):
         return calls
     fused: list[Call] = []
