@@ -90,11 +90,22 @@ def _answer(args: argparse.Namespace, loaded: LoadedOptions, left: list[Request]
         with ExitStack() as held:
             sender = _sender(args, loaded, held)
             progress = held.enter_context(RequestProgress(len(left)))
-            asyncio.run(sender.send_all(left, outbox, progress))
+            with asyncio.Runner() as runner:
+                runner.get_loop().set_exception_handler(_report)
+                runner.run(sender.send_all(left, outbox, progress))
     except KeyboardInterrupt:
         print(f"core: interrupted with {outbox.answered} answers kept; run it again to go on", file=sys.stderr)
         return True
     return False
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what went wrong in a callback, but for one thing that harms nobody.
+
+    anyio's Unix sockets wake whoever waits for data by a callback, which may be on its way when Ctrl-C ends the wait.
+    """
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
 
 
 def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) -> Sender:

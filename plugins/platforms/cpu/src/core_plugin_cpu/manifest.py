@@ -17,7 +17,7 @@ CPU = PlatformSpec(
     probe="core_plugin_cpu.probe:probe",
     dtypes=("bfloat16", "float32"),
     block_size=32,
-    step_tokens=512,
+    step_tokens=1024,
     environment="core_plugin_cpu.openmp:environment",
 )
 
