@@ -9,7 +9,7 @@ from core.api import ModelSpec
 
 SPEC = ModelSpec(
     name="broken", impl="PKG.model:Broken", api=1, summary="s", shape="PKG.model:shape", tasks={tasks},
-    architectures=("BertModel", "BertForSequenceClassification"),
+    architectures={architectures},
 )
 """
 
@@ -47,12 +47,17 @@ CASES = {
 }
 
 
-def make(make_plugin, tasks="{'embed', 'classify'}", **changes):
+KNOWN = ("BertModel", "BertForSequenceClassification")
+
+
+def make(make_plugin, tasks="{'embed', 'classify'}", architectures=KNOWN, **changes):
     places = dict.fromkeys(("shape", "rules", "before", "forward"), "pass")
     source = MODEL
     for place, text in (places | changes).items():
         source = source.replace("{" + place + "}", text)
-    return make_plugin("core.models", {"manifest": MANIFEST.format(tasks=tasks), "model": source})
+    return make_plugin(
+        "core.models", {"manifest": MANIFEST.format(tasks=tasks, architectures=architectures), "model": source}
+    )
 
 
 @pytest.mark.parametrize("check", CASES)
@@ -74,6 +79,13 @@ def test_a_right_encoder_passes_and_no_check_of_decoders_is_for_it(make_plugin):
     assert states["logits_equal_transformers"] == "skipped"
     assert states["hidden_states_equal_transformers"] == "passed"
     assert not report.failures
+
+
+def test_an_architecture_without_a_tiny_configuration_stays_at_l0(make_plugin):
+    plugin = make(make_plugin, architectures=("BertModel", "AcmeModel"))
+    report = plugin.report(checks=("every_encoder_can_be_checked",))
+    assert [one.status for one in report.outcomes] == ["unavailable"]
+    assert "AcmeModel" in report.outcomes[0].message
 
 
 def test_a_model_that_generates_is_not_asked_for_vectors(make_plugin):

@@ -9,14 +9,21 @@
 namespace core {
 namespace {
 
-// x / (1 + e^-x) of several vectors, to 1e-5 relative: enough where results are rounded to bfloat16. Below -79 it is
-// x * 2^-115. Step by step for all of them, because a processor looks only so far ahead of what it waits for.
+#if defined(__AVX512DQ__)
+constexpr float kSiluMost = 125.0f;  // of a power of two whose reciprocal is no denormal
+
+CORE_INLINE __mmask16 below(__m512 t) { return _mm512_cmp_ps_mask(t, _mm512_set1_ps(kSiluMost), _CMP_LT_OQ); }
+#endif
+
+// x / (1 + e^-x) of several vectors, to 1e-5 relative: enough where results are rounded to bfloat16. Below -86 it is
+// x * 0, and so not a number for -infinity, as in the division. Step by step for all of them, because a processor
+// looks only so far ahead of what it waits for.
 template <int N>
 CORE_INLINE void silu_roughly(vf (&x)[N]) {
 #if defined(__AVX512DQ__)
   vf t[N], f[N], p[N];
 #define CORE_EACH _Pragma("GCC unroll 8") for (int i = 0; i < N; ++i)
-  CORE_EACH t[i] = vec_min(splat(115.0f), vec_max(splat(-115.0f), x[i] * -1.44269504f));
+  CORE_EACH t[i] = vec_min(splat(kSiluMost), vec_max(splat(-kSiluMost), x[i] * -1.44269504f));
   CORE_EACH f[i] = (vf)_mm512_reduce_ps((__m512)t[i], 9);  // t - floor(t)
   // 2^f with the least relative error on [0, 1), the first coefficient held at 1.
   CORE_EACH p[i] = f[i] * 0.013426718302071095f + 0.052242398262023926f;
@@ -26,7 +33,7 @@ CORE_INLINE void silu_roughly(vf (&x)[N]) {
   CORE_EACH p[i] = 1.0f + (vf)_mm512_scalef_ps((__m512)p[i], (__m512)t[i]);
   CORE_EACH f[i] = (vf)_mm512_rcp14_ps((__m512)p[i]);
   CORE_EACH p[i] = 2.0f - p[i] * f[i];
-  CORE_EACH x[i] = x[i] * (f[i] * p[i]);
+  CORE_EACH x[i] = x[i] * (vf)_mm512_maskz_mul_ps(below((__m512)t[i]), (__m512)f[i], (__m512)p[i]);
 #undef CORE_EACH
 #else
   for (int i = 0; i < N; ++i) x[i] = x[i] * sigmoid(x[i]);
