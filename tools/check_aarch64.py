@@ -3,8 +3,9 @@
     python -m venv V && V/bin/pip install ziglang
     V/bin/python tools/check_aarch64.py [--emulator qemu-aarch64] [--processor aarch64] [--build FOLDER]
 
-Every warning counts as a failure. `--processor x86_64` compiles the whole library with clang for this family; nothing
-is run then, because zig brings no part of the compiler's runtime that tells processors apart.
+Every warning counts as a failure. Instructions of ARMv8.6 that the emulator lacks are computed by the check program.
+`--processor x86_64` compiles the whole library with clang for this family; nothing is run then, because zig brings no
+part of the compiler's runtime that tells processors apart.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "check/instructions.h"
 #include "gemm/gemm.h"
 
 extern "C" {
@@ -98,13 +99,20 @@ void check_attention(int64_t kv_dtype, double allowed) {
 
 // ---- products ------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kRows = 9, kChannels = 40, kInputs = 96;
+constexpr int64_t kChannels = 40;
 
-void check_gemm(int64_t format, double allowed) {
+// `x_dtype` bfloat16: activations that a kernel may use as they are, and that are not rounded.
+void check_gemm(int64_t format, int64_t rows, int64_t inputs, int64_t x_dtype, double allowed) {
   std::srand(2);
-  auto x = random_values(kRows * kInputs), w = random_values(kChannels * kInputs);
-  std::vector<float> y(kRows * kChannels), scales(kChannels, 1.0f);
-  int64_t panel = core_cpu_gemm_panel(format, kInputs), per_line = format == CORE_GEMM_F32 ? 1 : 2;
+  auto x = random_values(rows * inputs), w = random_values(kChannels * inputs);
+  std::vector<float> y(rows * kChannels), scales(kChannels, 1.0f);
+  std::vector<core::bf16> halves(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    halves[i] = core::to_bf16(x[i]);
+    if (x_dtype == CORE_BF16) x[i] = core::to_float(halves[i]);
+  }
+  const void* given = x_dtype == CORE_BF16 ? static_cast<const void*>(halves.data()) : x.data();
+  int64_t panel = core_cpu_gemm_panel(format, inputs), per_line = format == CORE_GEMM_F32 ? 1 : 2;
   bool int8 = format == CORE_GEMM_W8A8;
   if (int8) per_line = 4;
   int64_t panels = core::ceil_div(kChannels, 16);
@@ -112,9 +120,9 @@ void check_gemm(int64_t format, double allowed) {
   for (int64_t c = 0; c < kChannels; ++c) {
     char* at = packed.get() + c / 16 * panel;
     int32_t sum = 0;
-    for (int64_t i = 0; i < kInputs; ++i) {
+    for (int64_t i = 0; i < inputs; ++i) {
       char* element = at + i / per_line * 64 + c % 16 * 4 + i % per_line * (4 / per_line);
-      float& value = w[c * kInputs + i];
+      float& value = w[c * inputs + i];
       if (format == CORE_GEMM_F32) std::memcpy(element, &value, 4);
       if (format == CORE_GEMM_BF16) {
         core::bf16 rounded = core::to_bf16(value);
@@ -129,21 +137,21 @@ void check_gemm(int64_t format, double allowed) {
     }
     if (int8) {
       constexpr float scale = 0.01f;
-      char* tail = at + core::round_up(kInputs, 64) / 4 * 64;
+      char* tail = at + core::round_up(inputs, 64) / 4 * 64;
       std::memcpy(tail + c % 16 * 4, &scale, 4);
       std::memcpy(tail + 64 + c % 16 * 4, &sum, 4);
     }
   }
-  core_gemm_args args{x.data(), packed.get(), nullptr,  nullptr,   y.data(), nullptr,  nullptr, kRows,
-                      kChannels, kInputs,     kInputs,  kChannels, CORE_F32, CORE_F32, format,  1};
+  core_gemm_args args{given,     packed.get(), nullptr, nullptr,   y.data(), nullptr,  nullptr, rows,
+                      kChannels, inputs,      inputs, kChannels, x_dtype,  CORE_F32, format,  1};
   Memory workspace(core_cpu_gemm_workspace(&args));
   args.workspace = workspace.get();
   core_cpu_gemm(&args);
   double worst = 0.0;
-  for (int64_t i = 0; i < kRows * kChannels; ++i) {
+  for (int64_t i = 0; i < rows * kChannels; ++i) {
     double wanted = 0.0;
-    for (int64_t j = 0; j < kInputs; ++j) {
-      wanted += static_cast<double>(x[i / kChannels * kInputs + j]) * w[i % kChannels * kInputs + j];
+    for (int64_t j = 0; j < inputs; ++j) {
+      wanted += static_cast<double>(x[i / kChannels * inputs + j]) * w[i % kChannels * inputs + j];
     }
     double error = std::fabs(y[i] - wanted);
     worst = error <= worst ? worst : error;
@@ -151,10 +159,24 @@ void check_gemm(int64_t format, double allowed) {
   report("product, format", format, worst, allowed);
 }
 
+// Numbers of rows that make tiles of every height, and of inputs that do not fill their last line.
+void check_products() {
+  for (int64_t rows : {1, 3, 4, 6, 9}) {
+    for (int64_t inputs : {96, 90}) {
+      check_gemm(CORE_GEMM_F32, rows, inputs, CORE_F32, 1e-4);
+      check_gemm(CORE_GEMM_BF16, rows, inputs, CORE_F32, 4e-2);
+      check_gemm(CORE_GEMM_BF16, rows, inputs, CORE_BF16, 1e-4);
+      check_gemm(CORE_GEMM_W8A8, rows, inputs, CORE_F32, 8e-2);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
-  const char* levels[] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon_dot", "neon_bf16"};
+  compute_refused_instructions();
+  const char* levels[] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx", "neon_dot", "neon_bf16",
+                          "neon_i8mm"};
   for (const char* level : levels) {
     if (core_cpu_select_isa(level) != 0) continue;
     check_attention(CORE_F32, 1e-5);
@@ -163,9 +185,8 @@ int main() {
     check_attention(CORE_I8, 1e-2);
     check_attention(CORE_F8_E4M3, 6e-2);
     check_attention(CORE_F8_E5M2, 1.2e-1);
-    check_gemm(CORE_GEMM_F32, 1e-4);
-    check_gemm(CORE_GEMM_BF16, 4e-2);
-    check_gemm(CORE_GEMM_W8A8, 8e-2);
+    check_products();
   }
+  std::printf("instructions that the processor refused and this program computed: %lld\n", refused_instructions());
   return failures == 0 ? 0 : 1;
 }

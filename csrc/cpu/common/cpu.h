@@ -7,8 +7,8 @@ namespace core {
 
 // In order: a processor that has one level has those before it that belong to its family; the two families never meet,
 // and the other's variants are nullptr.
-enum class Isa : int { base = 0, avx2, avx512, avx512_vnni, avx512_bf16, amx, neon_dot, neon_bf16 };
-constexpr int kIsaCount = 8;
+enum class Isa : int { base = 0, avx2, avx512, avx512_vnni, avx512_bf16, amx, neon_dot, neon_bf16, neon_i8mm };
+constexpr int kIsaCount = 9;
 
 // The level in use.
 Isa isa();
@@ -67,4 +67,9 @@ struct Variants {
 #define CORE_NEON_BF16(f) f
 #else
 #define CORE_NEON_BF16(f) nullptr
+#endif
+#ifdef CORE_HAVE_NEON_I8MM
+#define CORE_NEON_I8MM(f) f
+#else
+#define CORE_NEON_I8MM(f) nullptr
 #endif

@@ -15,20 +15,24 @@ namespace core {
 namespace {
 
 constexpr const char* kNames[kIsaCount] = {"base", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx",
-                                            "neon_dot", "neon_bf16"};
+                                            "neon_dot", "neon_bf16", "neon_i8mm"};
 
 #if defined(__linux__) && defined(__aarch64__)
 Isa best_neon() {
-  constexpr unsigned long dot = 1ul << 20, bf16 = 1ul << 14;  // HWCAP_ASIMDDP, HWCAP2_BF16
-  bool dots = (getauxval(AT_HWCAP) & dot) != 0, bfloats = (getauxval(AT_HWCAP2) & bf16) != 0;
+  constexpr unsigned long dot = 1ul << 20, bf16 = 1ul << 14, i8mm = 1ul << 13;  // HWCAP_ASIMDDP, HWCAP2_BF16, _I8MM
+  unsigned long more = getauxval(AT_HWCAP2);
+  bool dots = (getauxval(AT_HWCAP) & dot) != 0, bfloats = (more & bf16) != 0, matrices = (more & i8mm) != 0;
   Isa found = Isa::base;
 #ifdef CORE_HAVE_NEON_DOT
   if (dots) found = Isa::neon_dot;
 #ifdef CORE_HAVE_NEON_BF16
   if (dots && bfloats) found = Isa::neon_bf16;
+#ifdef CORE_HAVE_NEON_I8MM
+  if (dots && bfloats && matrices) found = Isa::neon_i8mm;
 #endif
 #endif
-  (void)dots, (void)bfloats;
+#endif
+  (void)dots, (void)bfloats, (void)matrices;
   return found;
 }
 #endif

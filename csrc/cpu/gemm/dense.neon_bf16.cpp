@@ -1,6 +1,7 @@
-// bfloat16 by the dot product of pairs of ARMv8.6.
+// bfloat16 by two extensions of ARMv8.6: the dot product of pairs for few rows, matrices for more.
 #define CORE_VARIANT neon_bf16_wide
 #include "gemm/dense.h"
+#include "gemm/matrix.h"
 
 namespace core {
 namespace gemm {
@@ -24,11 +25,24 @@ struct Pairs {
   }
 };
 
+struct Matrices {
+  typedef vf Sums;
+  static constexpr int64_t inputs = 4, header = 0;
+  CORE_INLINE static vf add(vf sums, vu rows, vu channels) {
+    return (vf)vbfmmlaq_f32((float32x4_t)sums, (bfloat16x8_t)rows, (bfloat16x8_t)channels);
+  }
+  CORE_INLINE static vf result(vf sums, const char*) { return sums; }
+};
+
 }  // namespace
 
 namespace neon_bf16 {
-extern const Kernel dot_kernel;
+extern const Kernel dot_kernel, matrix_kernel;
 const Kernel dot_kernel = dense_kernel<Pairs>();
+const Kernel matrix_kernel = {
+    kMatrixRows, 1,       usable<bf16, Matrices::inputs>, converted_bytes<bf16>,
+    convert_rows<bf16, false>, run_matrix_tile<Matrices>, nullptr, nullptr,
+    nullptr,     nullptr, nullptr,                        nullptr};
 }  // namespace neon_bf16
 }  // namespace gemm
 }  // namespace core

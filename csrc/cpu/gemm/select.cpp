@@ -24,7 +24,10 @@ namespace neon_dot {
 extern const Kernel w8a8_kernel, block_kernels[kBlockFormats];
 }
 namespace neon_bf16 {
-extern const Kernel dot_kernel;
+extern const Kernel dot_kernel, matrix_kernel;
+}
+namespace neon_i8mm {
+extern const Kernel matrix_kernel;
 }
 namespace amx {
 extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, wide_block_kernels[kBlockFormats];
@@ -64,6 +67,7 @@ constexpr Levels kBlocks = {base::block_kernels,
 constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
 constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
 constexpr int64_t kWideRows = 32;   // widening blocks to bf16 pays; integers would keep AMX waiting for their scales
+constexpr int64_t kPairedRows = 4;  // ARM: fewer instructions than dot products, interleaving included; not measured
 
 const Kernel* pick(const Levels& levels, Isa most) {
   int level = static_cast<int>(isa() < most || isa() > Isa::amx ? isa() : most);  // `most` speaks of x86 only
@@ -71,9 +75,18 @@ const Kernel* pick(const Levels& levels, Isa most) {
   return levels[level];
 }
 
+// ARM's matrix instructions, where they are there and there are rows enough for them; or null.
+const Kernel* pick_matrices(const core_gemm_args& args) {
+  if (args.m < kPairedRows) return nullptr;
+  if (args.format == CORE_GEMM_BF16 && has(Isa::neon_bf16)) return CORE_NEON_BF16(&neon_bf16::matrix_kernel);
+  if (args.format == CORE_GEMM_W8A8 && has(Isa::neon_i8mm)) return CORE_NEON_I8MM(&neon_i8mm::matrix_kernel);
+  return nullptr;
+}
+
 }  // namespace
 
 const Kernel& select(const core_gemm_args& args) {
+  if (const Kernel* matrices = pick_matrices(args)) return *matrices;
   Isa most = args.m >= kTileRows ? Isa::amx : Isa::avx512_bf16;
   switch (args.format) {
     case CORE_GEMM_F32:
