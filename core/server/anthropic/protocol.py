@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from core.engine.sampling import MAX_STOPS
 from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Priority, Salt
 
-SEED_LIMIT = 2**63 - 1
-
 
 class Part(BaseModel):
     """An object inside a body: unknown fields are let through, wrong types refused."""
@@ -36,8 +34,6 @@ class Thinking(Part):
 
 class OutputFormat(Part):
     """The JSON schema that the text must fit."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True, protected_namespaces=())
 
     type: Literal["json_schema"]
     json_schema: Annotated[dict[str, Any], Field(alias="schema")]
@@ -70,7 +66,7 @@ class MessagesBody(PromptBody):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
-    seed: Annotated[int, Field(ge=-(2**63), le=SEED_LIMIT)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
     stream: bool | None = None
     metadata: dict[str, Any] | None = None
     service_tier: str | None = None

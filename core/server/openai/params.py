@@ -22,8 +22,7 @@ NAMES: Mapping[str, str] = {
 }
 """Fields of the request model that this API calls otherwise."""
 
-_SAME_NAME = (
-    "n",
+SAME_NAME = (
     "temperature",
     "top_p",
     "top_k",
@@ -40,10 +39,11 @@ _SAME_NAME = (
     "include_stop_str_in_output",
     "ignore_eos",
     "seed",
-    "prompt_logprobs",
-    "logprob_token_ids",
     "skip_special_tokens",
 )
+"""Sampling fields that every OpenAI API here calls as `SamplingParams` does."""
+
+_COMPLETIONS_TOO = ("n", "prompt_logprobs", "logprob_token_ids")
 
 
 def chat_names(body: ChatBody) -> dict[str, str]:
@@ -105,7 +105,7 @@ def tokens_as_ids(body: GenerationBody, state: ServerState) -> bool:
 
 
 def _params(body: GenerationBody, state: ServerState, **changes: Any) -> SamplingParams:
-    fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
+    fields: dict[str, Any] = {name: getattr(body, name) for name in (*SAME_NAME, *_COMPLETIONS_TOO)}
     fields["extra_args"] = body.vllm_xargs
     fields["grammar"] = requested_grammar(body)
     return sampling_params({**fields, **changes}, state.defaults, state.llm.max_model_len)

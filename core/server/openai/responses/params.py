@@ -9,6 +9,7 @@ from core.engine.grammars import Grammar, schema_grammar
 from core.engine.sampling import SamplingParams
 from core.frontend.request import sampling_params
 from core.server.errors import ApiError
+from core.server.openai.params import SAME_NAME
 from core.server.openai.responses.protocol import ResponsesBody, TextFormat
 from core.server.openai.responses.tools import Tools
 from core.server.parsing import thinking_switches
@@ -23,25 +24,6 @@ NAMES = {
 }
 """Field of a rule -> field of this API."""
 
-_SAME_NAME = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "allowed_token_ids",
-    "bad_words",
-    "min_tokens",
-    "stop",
-    "stop_token_ids",
-    "include_stop_str_in_output",
-    "ignore_eos",
-    "seed",
-    "skip_special_tokens",
-)
 _REPEATED = (
     "instructions",
     "previous_response_id",
@@ -60,7 +42,7 @@ def response_params(body: ResponsesBody, defaults: Mapping[str, Any], max_model_
         RequestError: A value is outside its range; wrap the call in `spelling(NAMES)`.
         ApiError: 400, `text.format` is incomplete.
     """
-    fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
+    fields: dict[str, Any] = {name: getattr(body, name) for name in SAME_NAME}
     fields["max_tokens"] = body.max_output_tokens
     fields["logprobs"] = (body.top_logprobs or 0) if body.wants_logprobs else None
     fields["extra_args"] = body.vllm_xargs
