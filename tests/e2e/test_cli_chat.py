@@ -66,7 +66,10 @@ class Terminal:
         return found
 
     def prompt(self):
-        """Wait until the command reads a line: it shows the prompt a little before it notices Ctrl-C."""
+        """Wait until the command reads a line.
+
+        It shows the prompt a little before it notices Ctrl-C, and a terminal that is not raw yet drops Ctrl-D.
+        """
         self.expect("> ")
         while termios.tcgetattr(self._slave)[3] & termios.ICANON:
             time.sleep(0.01)
@@ -74,8 +77,13 @@ class Terminal:
 
     def wait(self):
         """Wait for the end of the command and return its status."""
+        quiet = 0.0
+        before = len(self.raw)
         while self._read():
-            continue
+            quiet = quiet + POLL if len(self.raw) == before else 0.0
+            before = len(self.raw)
+            if quiet > PATIENCE:
+                pytest.fail(f"it goes on; there is {self.text[self._seen :]!r}")
         return self.process.wait(PATIENCE)
 
     def hang_up(self):
@@ -200,6 +208,7 @@ def test_several_lines_are_one_message(terminal, server, folder):
     chat.expect(r"\n> ")
     chat.type(f"/save {folder}/talk.json\n")
     chat.expect("messages written")
+    chat.prompt()
     chat.type(CTRL_D)
     assert chat.wait() == 0
     messages = json.loads((folder / "talk.json").read_text())["messages"]
@@ -216,6 +225,7 @@ def test_a_server_that_ends_does_not_end_the_chat(terminal, launch, tiny):
     chat.expect("CORE-S190")
     chat.type("/retry\n")
     chat.expect("CORE-S190")
+    chat.prompt()
     chat.type(CTRL_D)
     assert chat.wait() == 0
 
