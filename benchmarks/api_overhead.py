@@ -1,9 +1,10 @@
 """What the API process costs: CPU time of a request, and of a streamed chunk, with a stub in place of the engine.
 
-    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-ms 150] [--json FILE]
+    python benchmarks/api_overhead.py [--streams 1 32 1000] [--tokens 64] [--interval-us 150] [--json FILE]
 
 The server is the real one (routes, front end, detokenization, HTTP) in a process of its own. The stub gives every
-running request one token per interval, as one message that is decoded as it would be coming from the engine process. A
+running request one token per interval, as one message that is decoded as it would be coming from the engine process.
+The interval is what so many streams need, so that no token waits for the one before it and few streams are soon done. A
 client in this process reads raw bytes. CPU seconds are those of the server process, read from its own metrics: requests
 of one token give the cost of a request, requests of many tokens, all at once, that of a chunk.
 """
@@ -29,6 +30,8 @@ from core.engine.messages import Abort, Add, Finished, FromEngine, Outputs, Read
 TOKENS = "abcdefghijklmnopqrstuvwxyz"
 BODY = {"model": "stub", "stream": True, "ignore_eos": True, "temperature": 0.0}
 CHAT = {"messages": [{"role": "user", "content": "How much does a token cost? " * 8}]}
+LEAST_INTERVAL = 0.002
+"""Seconds between two steps of the stub, however few the streams."""
 
 
 class StubEngine:
@@ -205,25 +208,31 @@ async def measure(port: int, streams: int, tokens: int) -> dict[str, Any]:
     }
 
 
+def measure_alone(streams: int, tokens: int, interval: float) -> dict[str, Any]:
+    """Return what `measure` finds with a server of its own, which takes `interval` seconds a stream for a step."""
+    seconds = max(LEAST_INTERVAL, streams * interval)
+    command = [sys.executable, __file__, "--serve", str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            port = int(server.stdout.readline()) if server.stdout else 0
+            return asyncio.run(measure(port, streams, tokens))
+        finally:
+            server.kill()
+
+
 def main() -> None:
     """Measure, print a table, and write JSON if asked for."""
     parser = argparse.ArgumentParser(description="CPU time of the API process per request and per streamed chunk.")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 1000])
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--interval-ms", type=float, default=150.0, help="Time between two steps of the stub.")
+    parser.add_argument("--interval-us", type=float, default=150.0, help="Between two steps of the stub, per stream.")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", type=float, metavar="SECONDS", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        serve(args.interval_ms / 1e3)
+        serve(args.serve)
         return
-    command = [sys.executable, __file__, "--serve", "--interval-ms", str(args.interval_ms)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            port = int(server.stdout.readline()) if server.stdout else 0
-            results = [asyncio.run(measure(port, streams, args.tokens)) for streams in args.streams]
-        finally:
-            server.kill()
+    results = [measure_alone(streams, args.tokens, args.interval_us * 1e-6) for streams in args.streams]
     print(f"{'streams':>8} {'us a request':>13} {'us a chunk':>11} {'tokens a chunk':>15}")
     for one in results:
         row = (one["streams"], one["request_us"], one["chunk_us"], one["tokens_per_chunk"])

@@ -25,9 +25,10 @@ from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
-from core.engine.scheduler import Limits, Scheduler
+from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step import StepResult
+from core.engine.step_budget import Limits
 
 BLOCK, MAX_LEN, PROMPT, OUTPUT = 16, 2048, 64, 300
 TOKEN = 7

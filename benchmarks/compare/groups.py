@@ -111,7 +111,8 @@ def _served(setting: Setting, loads: Mapping[str, Sequence[str]]) -> dict[str, A
     plan = engines.server(setting.variant, setting.env, setting.model, setting.threads)
     found: dict[str, Any] = {}
     with _running(plan, setting.timeout) as (session, peak):
-        _send(replace(setting, gate=()), plan, session, {"warm": ["--num-prompts", "8"]})
+        # What the largest load needs for the first time, pages of memory above all, belongs to the start.
+        _send(replace(setting, gate=()), plan, session, {"warm": ["--num-prompts", str(SERVER_REQUESTS)]})
         names = list(loads)
         # A gate opens for a minute or two.
         for start in range(0, len(names), _AT_ONCE):

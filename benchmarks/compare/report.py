@@ -176,7 +176,10 @@ def _server(store: Store) -> str:
                     ]
                 )
     head = ("", "at once", "output tok/s", "time to first token, ms", "per output token, ms", "failed")
-    load = f"{SERVER_REQUESTS} requests of 128 / 128 tokens from `core bench serve`, which shares the cores; medians."
+    load = (
+        f"{SERVER_REQUESTS} requests of 128 / 128 tokens from `core bench serve`, which shares the cores; medians. As "
+        "many at once\ncame before, unmeasured."
+    )
     text = f"## (iv) Server\n\n{load}\n\n"
     return text + table(head, rows) if rows else ""
 

@@ -57,7 +57,7 @@ class PlatformSpec(Descriptor):
         dtypes: Compute dtypes it runs well, best first.
         block_size: Preferred tokens per KV block.
         step_tokens: Preferred token budget of a step: enough for products at full speed, and no more, since everybody
-            who is being answered waits for the step.
+            who is being answered waits for the step. Unless the user sets a limit, decoding requests come on top of it.
         preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
         environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
             variables that the device's libraries read when they are loaded. Set in processes that core starts, unless
@@ -86,7 +86,7 @@ class AttentionSpec(Descriptor):
         head_dims: Allowed head dimensions; None means any.
         block_multiple: The KV block size must be a multiple of this many tokens.
         features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused. A backend with
-            `bidirectional` is an `Encodes`.
+            `bidirectional` is an `Encodes`, and with `position_bias` its layers add `AttentionSite.bias`.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
         kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """
@@ -165,6 +165,7 @@ class ModelSpec(Descriptor):
         architectures: Hugging Face architecture names it implements.
         shape: Dotted path of a torch-free `(config: dict) -> ModelShape`.
         tasks: What its models do, of `generate`, `embed` and `classify`.
+        chat_templates: Dotted path of a torch-free `ChatTemplates`, for checkpoints that come without one; or None.
     """
 
     group: ClassVar[str] = "core.models"
@@ -172,6 +173,7 @@ class ModelSpec(Descriptor):
     architectures: tuple[str, ...]
     shape: str
     tasks: frozenset[str] = frozenset({"generate"})
+    chat_templates: str | None = None
 
 
 class WeightLoaderSpec(Descriptor):
@@ -305,16 +307,37 @@ class StatSinkSpec(Descriptor):
     group: ClassVar[str] = "core.stat_sinks"
 
 
+class IOProcessorSpec(Descriptor):
+    """What feeds a pooling model and makes answers of its vectors. `impl` is an `IOProcessor` (torch-free)."""
+
+    group: ClassVar[str] = "core.io_processors"
+
+
 class RouteSpec(Descriptor):
-    """Further HTTP endpoints. `impl` is a `RoutePlugin` (torch-free)."""
+    """Further HTTP endpoints. `impl` is a `RoutePlugin` (torch-free).
+
+    Attributes:
+        mounts: Paths that it may take outside `/x/<name>`: each and everything below it, or `/` for that page alone.
+            Core's own paths, and those of another chosen plugin, are refused.
+        public: Paths, each with everything below it (`/` alone), under which it may show assets without a key.
+    """
 
     group: ClassVar[str] = "core.routes"
+
+    mounts: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
 
 
 class CommandSpec(Descriptor):
     """A sub-command of `core`: `name` is what the user types. `impl` is a `Command` (torch-free to import)."""
 
     group: ClassVar[str] = "core.commands"
+
+
+class ToolServerSpec(Descriptor):
+    """A protocol of tool servers. `impl` is a `ToolServerClient` (torch-free)."""
+
+    group: ClassVar[str] = "core.tool_servers"
 
 
 class StructuredOutputSpec(Descriptor):
@@ -361,8 +384,10 @@ DESCRIPTORS: dict[str, type[Descriptor]] = {
         KernelSpec,
         LogitsSpec,
         StatSinkSpec,
+        IOProcessorSpec,
         RouteSpec,
         CommandSpec,
+        ToolServerSpec,
         StructuredOutputSpec,
         DrafterSpec,
     )

@@ -86,12 +86,14 @@ class BlockPool:
         Raises:
             ValueError: A block has no reference left to drop.
         """
+        refs, hashes, link = self._refs, self._hashes, self._link
         for block in reversed(blocks):
-            if self._refs[block] <= 0:
+            left = refs[block] - 1
+            if left < 0:
                 raise ValueError(f"block {block} is released twice")
-            self._refs[block] -= 1
-            if self._refs[block] == 0:
-                self._link(block, at_head=self._hashes[block] is None)
+            refs[block] = left
+            if not left:
+                link(block, self._sentinel if hashes[block] is None else self._prev[self._sentinel])
 
     def publish(self, block: int, digest: bytes) -> None:
         """Make a full block findable by its content. A second block with equal content stays private."""
@@ -145,8 +147,8 @@ class BlockPool:
         self._next[before], self._prev[after] = after, before
         self.free -= 1
 
-    def _link(self, block: int, *, at_head: bool) -> None:
-        before = self._sentinel if at_head else self._prev[self._sentinel]
+    def _link(self, block: int, before: int) -> None:
+        """Put a block into the free list, behind another."""
         after = self._next[before]
         self._next[before] = self._prev[after] = block
         self._prev[block], self._next[block] = before, after

@@ -38,8 +38,9 @@ from core.engine.prefix import PrefixCache
 from core.engine.profile import Profile, untimed
 from core.engine.request import Request
 from core.engine.rows import RowTable
-from core.engine.scheduler import Limits, Scheduler
+from core.engine.scheduler import Scheduler
 from core.engine.step import WorkerInfo
+from core.engine.step_budget import Limits
 from core.plugins.boot import ActivePlugins, enter
 
 logger = logging.getLogger(__name__)
@@ -250,14 +251,15 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 def _limits(config: EngineConfig) -> Limits:
     options = config.options.scheduler
-    budget = config.step_tokens
+    budget, advised = config.step_tokens, options.max_num_batched_tokens is None
     if config.pooling is not None:
-        budget = max(budget, config.max_model_len)  # a prompt that is pooled runs in one step
+        budget, advised = max(budget, config.max_model_len), False  # a prompt that is pooled runs in one step
     return Limits(
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=budget,
-        max_chunk=options.max_chunk or budget,
+        max_chunk=options.max_chunk or (config.max_model_len if advised else budget),
         max_model_len=config.max_model_len,
+        advised=advised,
     )
 
 

@@ -36,10 +36,14 @@ class PlanDraft:
 
     Attributes:
         budget: Tokens that may still be handed out.
+        prompts: Tokens of prompts that were.
+        share: Tokens of prompts after which no further one begins; None: as long as the budget lasts.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
+        self.prompts = 0
+        self.share: int | None = None
         self._rows: list[np.ndarray] = []
         self._counts: list[np.ndarray] = []
         self._new: list[NewRow] = []
@@ -49,6 +53,10 @@ class PlanDraft:
     def empty(self) -> bool:
         """Whether nothing is scheduled."""
         return not any(len(rows) for rows in self._rows)
+
+    def takes(self, count: int) -> bool:
+        """Say whether a prompt that runs `count` tokens may begin in this step; the first one always may."""
+        return self.share is None or not self.prompts or self.prompts + count // 2 <= self.share
 
     def add(self, rows: np.ndarray, counts: np.ndarray) -> None:
         """Schedule `counts[i]` tokens of `rows[i]`."""

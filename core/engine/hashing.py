@@ -41,9 +41,12 @@ class BlockHasher:
             parent = self._digest(parent + tokens[start : start + size].tobytes())
             hashes.append(parent)
 
-    def append(self, hashes: list[bytes], root: bytes, tokens: bytes) -> None:
-        """Append the hash of the block that follows, given its tokens as they lie in memory."""
-        hashes.append(self._digest((hashes[-1] if hashes else root) + tokens))
+    def append(self, hashes: list[bytes], root: bytes, tokens: bytes) -> bytes:
+        """Append the hash of the block that follows, given its tokens as they lie in memory, and return it."""
+        parent = hashes[-1] if hashes else root
+        digest = blake2b(parent + tokens, digest_size=DIGEST_BYTES, key=self._key).digest()
+        hashes.append(digest)
+        return digest
 
     def _digest(self, data: bytes) -> bytes:
         return blake2b(data, digest_size=DIGEST_BYTES, key=self._key).digest()

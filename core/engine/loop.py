@@ -5,17 +5,22 @@
 
 With overlap depth 0 a step is settled before the next is scheduled; with depth d, up to d steps run or wait behind the
 one being settled. It is the same loop: depth only bounds how many steps may be in flight.
+
+What is launched ahead is decided before its time, and whoever arrives in between has to wait for it. Who can do
+something else meanwhile therefore asks for how long the launch may wait (`patience`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 
 from core.api.errors import EngineError
 from core.api.executors import Executor
 from core.api.platform import Pending
+from core.engine.loop_timing import StepTimes
 from core.engine.messages import Outputs
 from core.engine.profile import Timer, untimed
 from core.engine.scheduler import Scheduler, Step
@@ -40,13 +45,19 @@ class EngineLoop:
 
     Args:
         depth: Steps launched ahead of the one being settled.
+        clock: Seconds, for the lengths of steps.
 
     Attributes:
         paused: No step is launched; requests stay as they are.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, depth: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, executor: Executor, depth: int, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.scheduler, self.executor, self.depth = scheduler, executor, depth
+        self._clock = clock
+        self._times = StepTimes()
+        self._began = 0.0  # the oldest step in flight
         self.paused = False
         self._send_masks: Callable[[TokenMasks | None], None] | None = getattr(executor, "masks", None)
         self.settler = Settler(scheduler)
@@ -69,6 +80,16 @@ class EngineLoop:
     def inflight(self) -> int:
         """Steps that were launched and not settled yet."""
         return len(self._inflight)
+
+    def patience(self) -> float:
+        """Return for how many seconds `advance` can wait without a worker waiting for it; 0 when it is due.
+
+        Nothing waits but the last step that may be launched ahead: until the oldest in flight is about to end.
+        """
+        if not self._inflight or len(self._inflight) != self.depth:
+            return 0.0
+        oldest, _ = self._inflight[0]
+        return max(0.0, self._began + self._times.certain(oldest.plan.num_tokens) - self._clock())
 
     def advance(self) -> Outputs | None:
         """Launch at most one step and settle at most one; return the settled step's outputs.
@@ -95,6 +116,8 @@ class EngineLoop:
             pending = self._start(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)
+        if not self._inflight:
+            self._began = self._clock()
         self._inflight.append((step, pending))
         return True
 
@@ -116,7 +139,11 @@ class EngineLoop:
         try:
             result = self._wait(pending)
         except Exception as error:
+            self._began = self._clock()
             return self._step_failed(step, error)
+        ended = self._clock()
+        self._times.note(step.plan.num_tokens, ended - self._began)
+        self._began = ended
         return self._account(step, result)
 
     def _step_failed(self, step: Step, error: Exception) -> Outputs:

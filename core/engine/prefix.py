@@ -26,9 +26,9 @@ class PrefixCache:
         if self.enabled:
             self.hasher.extend(request.hashes, request.hash_root, tokens)
 
-    def append(self, request: Request, tokens: bytes) -> None:
-        """Add the hash of the request's next block, given its tokens as they lie in memory."""
-        self.hasher.append(request.hashes, request.hash_root, tokens)
+    def complete(self, request: Request, tokens: bytes, block: int) -> None:
+        """Make the request's next block findable, given its tokens as they lie in memory."""
+        self.pool.publish(block, self.hasher.append(request.hashes, request.hash_root, tokens))
 
     def usable(self, request: Request, length: int) -> list[bytes]:
         """Return the hashes of the blocks a lookup may use: never the one with the last token of `length`.

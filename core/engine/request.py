@@ -31,6 +31,7 @@ class Request:
         cached_tokens: Prompt tokens that needed no computation at first admission.
         preemptions: How often it gave way.
         pooling: What it asks for instead of tokens, if it does.
+        reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Request:
         "preemptions",
         "priority",
         "prompt",
+        "reusable",
         "row",
         "status",
         "stop_ids",
@@ -65,17 +67,13 @@ class Request:
         self.num_computed = 0
         self.cached_tokens = 0
         self.preemptions = 0
+        every = self.pooling is not None and self.pooling.method != "last"
+        self.reusable = self.params.prompt_logprobs is None and not every
 
     @property
     def num_prompt(self) -> int:
         """Prompt length in tokens."""
         return len(self.prompt)
-
-    @property
-    def reusable(self) -> bool:
-        """Whether cached prefixes may stand in for computation; what needs every position of the prompt says no."""
-        every = self.pooling is not None and self.pooling.method != "last"
-        return self.params.prompt_logprobs is None and not every
 
     def max_tokens(self, max_model_len: int) -> int:
         """Longest this request may get, prompt included."""

@@ -1,4 +1,8 @@
-"""Running an engine core on its own: a loop thread fed by a queue, with a heartbeat."""
+"""Running an engine core on its own: a loop thread fed by a queue, with a heartbeat.
+
+Whoever runs an engine this way serves people who wait for their first token: prompts that come together are spread
+over a few steps, and a step is chosen as late as it can be, so that it holds whoever has arrived until then.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ class CoreRunner:
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._last_beat = 0.0
         self._was_busy = False
+        core.scheduler.spread = True
 
     def submit(self, message: ToEngine) -> None:
         """Queue a message; safe from any thread."""
@@ -45,7 +50,7 @@ class CoreRunner:
             if not self._core.loop.busy:
                 self._beat(due=self._was_busy)  # whoever watches sees at once that all work is done
             self._was_busy = self._core.loop.busy
-            self._apply_messages(wait=None if self._core.loop.busy else HEARTBEAT_SECONDS)
+            self._apply_messages()
             progressed = self._advance() if self._core.loop.busy else False
             if not progressed and self._core.scheduler.has_work and not self._core.loop.inflight:
                 time.sleep(STALL_SECONDS)
@@ -60,14 +65,15 @@ class CoreRunner:
             self._last_beat = time.monotonic()
         return bool(messages)
 
-    def _apply_messages(self, wait: float | None) -> None:
-        """Apply what is queued; when idle, wait for the first message up to `wait` seconds."""
+    def _apply_messages(self) -> None:
+        """Apply what is queued, and what arrives before the next step is due; when idle, wait for a message."""
+        wait = self._core.loop.patience() if self._core.loop.busy else HEARTBEAT_SECONDS
         try:
             while True:
-                message = self._inbox.get(block=wait is not None, timeout=wait)
-                wait = None
+                message = self._inbox.get(block=wait > 0, timeout=wait)
                 for answer in self._core.handle(message):
                     self._emit(answer)
+                wait = self._core.loop.patience()
         except queue.Empty:
             return
 

@@ -22,24 +22,8 @@ from core.engine.prefix import PrefixCache
 from core.engine.request import Request, Status
 from core.engine.rows import RowTable
 from core.engine.step import StepPlan
+from core.engine.step_budget import Limits, shared_out
 from core.engine.waiting import WaitingQueue
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one step.
-
-    Attributes:
-        max_num_seqs: Requests that run at once.
-        max_num_batched_tokens: Tokens of a step.
-        max_chunk: Most tokens of one request in a step.
-        max_model_len: Longest request, prompt and output.
-    """
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_chunk: int
-    max_model_len: int
 
 
 @dataclass(slots=True)
@@ -67,6 +51,8 @@ class Scheduler:
         blocks_freed_early: Blocks that running requests gave back because nothing reads them any more, in total.
         first_scheduled: Requests that ran for the first time since the list was last taken.
         refused: Requests that a participant refused since the list was last taken, and why.
+        spread: Somebody waits for every first token: prompts that come together are spread over a few steps, where
+            the budget is advice.
     """
 
     def __init__(
@@ -88,6 +74,7 @@ class Scheduler:
         self.blocks_freed_early = 0
         self.first_scheduled: list[Request] = []
         self.refused: list[Refusal] = []
+        self.spread = False
         self._number = 0
         self._running_rows = np.zeros(0, np.int64)  # the row of each of `running`
         # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
@@ -121,7 +108,7 @@ class Scheduler:
         if request.status is Status.RUNNING:
             self._leave(request)
         else:
-            self.waiting.discard()
+            self.waiting.discard(request)
         request.status = Status.FINISHED
         del self.requests[request.handle]
         if request.row >= 0:
@@ -178,7 +165,7 @@ class Scheduler:
         """Give running rows their tokens, decodes before prompts; return whether anyone was preempted."""
         if not self.running:
             return False
-        rows, counts = self._running_demand(draft.budget)
+        rows, counts = self._running_demand(draft)
         if self._managers is not None:
             self._drop_dead(draft, self._managers, rows)
         growth = self._growth(rows, counts)
@@ -188,8 +175,8 @@ class Scheduler:
             return False
         return self._schedule_scarce(draft, rows.tolist(), counts.tolist())
 
-    def _running_demand(self, budget: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows that have something to compute and how many tokens each gets, within `budget`."""
+    def _running_demand(self, draft: PlanDraft) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows that have something to compute and how many tokens each gets, within the draft's budget."""
         table = self.rows
         rows = self._running_rows
         known = table.known[rows]
@@ -197,12 +184,16 @@ class Scheduler:
         need[known >= table.limit[rows]] = 0  # its last token is being sampled already
         if self._any_lockstep:
             need[table.lockstep[rows] & (known > table.settled[rows])] = 0
+        if self.limits.advised:
+            draft.budget += int(np.count_nonzero(need == 1))
         if self._chunk is not None:
-            self._cut(rows, need, budget, self._chunk)
-        if len(rows) > budget or (need > 1).any():
-            order = np.argsort(need > 1, kind="stable")
+            self._cut(rows, need, draft.budget, self._chunk)
+        prompts = need > 1
+        if len(rows) > draft.budget or prompts.any():
+            order = np.argsort(prompts, kind="stable")
             rows, need = rows[order], need[order]
-            need = np.minimum(np.maximum(budget - (np.cumsum(need) - need), 0), need)
+            need = shared_out(need, draft.budget, self.limits.slack)
+            draft.prompts = int(need[need > 1].sum())
         if need.all():
             return rows, need
         some = need > 0
@@ -280,6 +271,8 @@ class Scheduler:
         Nobody overtakes but those behind a request that a participant is not ready for.
         """
         self.waiting.resume()
+        if self.spread and self.limits.advised:
+            draft.share = self.limits.share(draft.prompts + self.waiting.tokens)
         while draft.budget > 0 and len(self.running) < self.limits.max_num_seqs:
             request = self.waiting.peek()
             if request is None or not self._may_enter(request):
@@ -328,7 +321,7 @@ class Scheduler:
         fresh = -(-(cached + count) // size) - len(shared)
         revived = sum(1 for block in shared if self.pool.is_free(block))
         headroom = self._headroom if self.running else 0
-        if not count or fresh + revived + headroom > self.pool.free:
+        if not count or not draft.takes(count) or fresh + revived + headroom > self.pool.free:
             return False
 
         self.waiting.pop()
@@ -344,6 +337,7 @@ class Scheduler:
             supplier.place(request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)])
         row = np.array([request.row])
         draft.add(row, np.array([count]))
+        draft.prompts += count
         self._publish(row, np.array([cached + count]))
         return True
 
@@ -351,7 +345,9 @@ class Scheduler:
         """Return how many of the `rest` tokens run in this step; 0 if the request has to wait for another one."""
         if request.pooling is not None:
             return rest if rest <= budget else 0
-        count = min(rest, budget, self.limits.max_chunk)
+        count = min(rest, self.limits.max_chunk)
+        if count > budget + self.limits.slack:
+            count = budget
         if self._chunk is None or count <= 1:
             return count
         request.num_computed = cached
@@ -428,18 +424,18 @@ class Scheduler:
             if request is None or not request.reusable:
                 continue  # final, although nobody may share it
             if end == begin + 1 == len(request.hashes) + 1:
-                self.cache.append(request, tokens[i * width : (i + 1) * width])
-                self._share_blocks(request, [blocks[i]], begin)
+                self.cache.complete(request, tokens[i * width : (i + 1) * width], blocks[i])
             else:
                 self.cache.extend(request, table.tokens[row, : table.settled[row]])
-                self._share_blocks(request, table.tables[row, begin:end].tolist(), begin)
+                self.cache.publish(request, table.tables[row, begin:end].tolist(), begin)
+            if self.participants:
+                self._offer(request, table.tables[row, begin:end].tolist(), begin)
 
-    def _share_blocks(self, request: Request, blocks: list[int], first: int) -> None:
-        self.cache.publish(request, blocks, first)
-        if self.participants:
-            refs = [BlockRef(first + i, request.hashes[first + i], block) for i, block in enumerate(blocks)]
-            for participant in self.participants:
-                participant.publish(refs)
+    def _offer(self, request: Request, blocks: list[int], first: int) -> None:
+        """Tell participants of blocks whose content is final."""
+        refs = [BlockRef(first + i, request.hashes[first + i], block) for i, block in enumerate(blocks)]
+        for participant in self.participants:
+            participant.publish(refs)
 
     def check(self) -> None:
         """Verify blocks, rows and queues against each other. Raises `RuntimeError` naming what is broken."""

@@ -9,12 +9,17 @@ from core.engine.request import Request, Status
 
 
 class WaitingQueue:
-    """Requests that are not running. A preempted request returns to where its key puts it."""
+    """Requests that are not running. A preempted request returns to where its key puts it.
+
+    Attributes:
+        tokens: Prompt tokens of all of them.
+    """
 
     def __init__(self, policy: SchedulerPolicy) -> None:
         self._policy = policy
         self._heap: list[tuple[tuple[int, ...], int, Request]] = []
         self._size = 0
+        self.tokens = 0
         self._held: list[Request] = []
 
     def __len__(self) -> int:
@@ -24,6 +29,7 @@ class WaitingQueue:
         """Put a request in line."""
         heapq.heappush(self._heap, (self._policy.key(request), request.arrival, request))
         self._size += 1
+        self.tokens += request.num_prompt
 
     def peek(self) -> Request | None:
         """Return the next request to admit, or None."""
@@ -33,8 +39,10 @@ class WaitingQueue:
 
     def pop(self) -> Request:
         """Remove and return what `peek` shows."""
+        request = heapq.heappop(self._heap)[2]
         self._size -= 1
-        return heapq.heappop(self._heap)[2]
+        self.tokens -= request.num_prompt
+        return request
 
     def hold(self) -> None:
         """Set what `peek` shows aside until `resume`: it cannot be admitted yet, those behind it can."""
@@ -47,6 +55,7 @@ class WaitingQueue:
                 heapq.heappush(self._heap, (self._policy.key(request), request.arrival, request))
         self._held.clear()
 
-    def discard(self) -> None:
+    def discard(self, request: Request) -> None:
         """Account for a request that just ended while it waited; its entry is dropped when it surfaces."""
         self._size -= 1
+        self.tokens -= request.num_prompt

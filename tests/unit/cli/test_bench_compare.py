@@ -259,3 +259,34 @@ def test_a_run_resumes_where_it_ended(monkeypatch, tmp_path):
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
     assert len(records) == 2 and not any("error" in record for record in records)
     assert "transformers-bf16" in (docs / "benchmarks.md").read_text()
+
+
+@pytest.mark.parametrize(("streams", "seconds"), [(1, 0.002), (32, 0.0048), (1000, 0.15)])
+def test_few_streams_are_not_kept_waiting_by_the_stub(monkeypatch, streams, seconds):
+    """With one stream and the interval of a thousand, the overhead group took a quarter of an hour."""
+    from benchmarks import api_overhead
+
+    async def measured(port, streams, tokens):
+        return {"port": port, "streams": streams}
+
+    class Server:
+        """Says its port, and remembers how it was started."""
+
+        def __init__(self, command, **kwargs):
+            self.stdout = SimpleNamespace(readline=lambda: "4321\n")
+            commands.append(command)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def kill(self):
+            """It is none."""
+
+    commands = []
+    monkeypatch.setattr(api_overhead.subprocess, "Popen", Server)
+    monkeypatch.setattr(api_overhead, "measure", measured)
+    assert api_overhead.measure_alone(streams, 64, 150e-6) == {"port": 4321, "streams": streams}
+    assert float(commands[0][commands[0].index("--serve") + 1]) == pytest.approx(seconds)

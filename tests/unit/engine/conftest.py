@@ -15,7 +15,8 @@ from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
-from core.engine.scheduler import Limits, Scheduler
+from core.engine.scheduler import Scheduler
+from core.engine.step_budget import Limits
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 
 VOCAB = 97
@@ -45,6 +46,8 @@ class Harness:
     prefix: bool = True
     policy: object = field(default_factory=ArrivalOrder)
     participants: tuple = ()
+    advised: bool = False
+    spread: bool = False
 
     def __post_init__(self):
         self.pool = BlockPool(self.blocks)
@@ -52,12 +55,13 @@ class Harness:
         self.rows = RowTable(self.max_seqs, self.max_len, self.block_size)
         self.cache = PrefixCache(self.pool, self.hasher, enabled=self.prefix)
         self.scheduler = Scheduler(
-            Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len),
+            Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len, self.advised),
             self.rows,
             self.cache,
             self.policy,
             self.participants,
         )
+        self.scheduler.spread = self.spread
         self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
         self.executor = ArithmeticExecutor(self.worker, self.blocks)
         self.loop = EngineLoop(self.scheduler, self.executor, self.depth)

@@ -195,10 +195,27 @@ request_specs = st.lists(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(request_specs, st.integers(12, 40), st.integers(0, 2), st.integers(1, 24), st.booleans(), st.integers(1, 5))
-def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budget, prefix, seqs):
+@given(
+    request_specs,
+    st.integers(12, 40),
+    st.integers(0, 2),
+    st.integers(1, 24),
+    st.booleans(),
+    st.integers(1, 5),
+    st.sampled_from([(False, False), (True, False), (True, True)]),
+)
+def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budget, prefix, seqs, advised):
     """Random prompts that share prefixes, arrivals in any turn, aborts, few blocks, small budgets."""
-    engine = harness(blocks=blocks, depth=depth, budget=budget, prefix=prefix, max_seqs=seqs, max_len=44)
+    engine = harness(
+        blocks=blocks,
+        depth=depth,
+        budget=budget,
+        prefix=prefix,
+        max_seqs=seqs,
+        max_len=44,
+        advised=advised[0],
+        spread=advised[1],
+    )
     pending = sorted(enumerate(specs), key=lambda item: item[1][2])
     aborted = set()
     for turn in range(2000):

@@ -13,7 +13,8 @@ from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
-from core.engine.scheduler import Limits, Scheduler
+from core.engine.scheduler import Scheduler
+from core.engine.step_budget import Limits
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 
 VOCABULARY = 97
