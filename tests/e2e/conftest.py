@@ -111,6 +111,10 @@ class CoreServer:
         me = psutil.Process(self.process.pid)
         return [me, *me.children(recursive=True)]
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the server and its engine; unlike the clock, it does not count what others use."""
+        return sum(sum(process.cpu_times()[:2]) for process in self.family())
+
     def http(self, **options) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **options)
 

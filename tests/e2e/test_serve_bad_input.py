@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import time
 
 import pytest
 
@@ -210,18 +209,18 @@ def test_limits_of_the_output(http):
 @pytest.mark.covers("API-04")
 @pytest.mark.parametrize("text", ["a" * 5_000_000, "the cache " * 500_000, "日本" * 800_000], ids=["a", "words", "cjk"])
 @pytest.mark.parametrize("extra", [{}, {"add_special_tokens": False}, {"stream": True}], ids=str)
-def test_a_text_of_5_mb_is_refused_before_it_is_tokenised(http, text, extra):
-    started = time.perf_counter()
+def test_a_text_of_5_mb_is_refused_before_it_is_tokenised(tiny_server, http, text, extra):
+    before = tiny_server.cpu_seconds()
     answer = http.post(COMPLETIONS, json={"prompt": text, **extra})
-    assert time.perf_counter() - started < 1
+    assert tiny_server.cpu_seconds() - before < 1
     refused(answer, param="prompt", code="context_length_exceeded")
 
 
 @pytest.mark.covers("API-04")
-def test_prompts_of_too_many_tokens(http):
-    started = time.perf_counter()
+def test_prompts_of_too_many_tokens(tiny_server, http):
+    before = tiny_server.cpu_seconds()
     answer = http.post(CHAT, json={"messages": [{"role": "user", "content": "the cache " * 500_000}]})
-    assert time.perf_counter() - started < 1
+    assert tiny_server.cpu_seconds() - before < 1
     refused(answer, code="context_length_exceeded")
     message = refused(
         http.post(COMPLETIONS, json={"prompt": "x1 " * 700}), param="prompt", code="context_length_exceeded"

@@ -74,7 +74,7 @@ def test_with_include_nothing_is_held():
 @pytest.mark.timeout(20)
 def test_work_is_linear_in_the_text():
     scanner = StopScanner(StopTexts(["a" * 1023 + "b", "a" * 500 + "c"]), include=False)
-    began = time.perf_counter()
+    began = time.process_time()
     shown = sum(len(scanner.scan("a")[0]) for _ in range(100_000))
     assert shown == 100_000 - 1023
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10

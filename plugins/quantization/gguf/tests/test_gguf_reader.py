@@ -345,7 +345,7 @@ def test_truncation_anywhere(tiny, tmp_path):
 
 def test_flipped_bytes_in_the_header(tiny, tmp_path):
     whole = tiny(extend=add_vocabulary).path.read_bytes()
-    path, rng, begun = tmp_path / "flipped.gguf", random.Random(1), time.perf_counter()
+    path, rng, begun = tmp_path / "flipped.gguf", random.Random(1), time.process_time()
     readable = 0
     for _ in range(150):
         data = bytearray(whole)
@@ -354,4 +354,4 @@ def test_flipped_bytes_in_the_header(tiny, tmp_path):
         path.write_bytes(data)
         readable += only_checkpoint_errors(path)
     assert 0 < readable < 150
-    assert time.perf_counter() - begun < 30
+    assert time.process_time() - begun < 30

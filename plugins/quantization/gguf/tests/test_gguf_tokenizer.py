@@ -266,9 +266,9 @@ def test_sentencepiece_equals_transformers_derivation(tmp_path):
 def test_an_absurdly_long_piece_takes_no_time(tmp_path):
     tokens = ["<unk>", "▁", "a", "aa", "a" * 3_000_000]
     path = write(tmp_path / "long.gguf", model="llama", tokens=tokens, scores=[0.0, -1.0, -2.0, -3.0, -4.0])
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert build_backend(Vocabulary.of(Header(path))).encode("aaa", add_special_tokens=False).tokens == ["▁", "aa", "a"]
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(
