@@ -14,7 +14,7 @@ NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make serve    install if needed and serve the demo model at 127.0.0.1:8000"
+	@echo "make serve    install if needed and serve the demo model, with a chat page, at 127.0.0.1:8000"
 	@echo "make test     install the test extras and run every test"
 	@echo "make install  create $(VENV) with core, the CPU plugins and the demo model"
 	@echo "make lint | bench | bench-peers | docs | clean"
@@ -41,7 +41,7 @@ $(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/t
 install: $(VENV)/.installed
 
 serve: install
-	@$(BIN)/core serve $(ARGS)
+	@$(BIN)/core serve --route webui $(ARGS)
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python tools/check_workspace.py

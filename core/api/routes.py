@@ -1,19 +1,20 @@
-"""Routes: further HTTP endpoints of the server, under `/x/<plugin name>/`. Provisional."""
+"""Routes: further HTTP endpoints of the server, under `/x/<plugin name>/` and what a manifest claims. Provisional."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from core.api.errors import RequestError
     from core.api.sampling import SamplingView
     from core.api.sinks import EngineStats
     from core.api.tokenizer import Tokenizer
 
 
 class RouteRequest(Protocol):
-    """One HTTP request. It has passed the key check like every other.
+    """One HTTP request. It has passed the key check like every other; an endpoint whose client goes is cancelled.
 
     Attributes:
         path_params: Values of the path's `{name}` parts.
@@ -43,7 +44,10 @@ class RouteRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RouteResponse:
-    """An answer. `body` may be an iterator of pieces, which are sent as they come."""
+    """An answer. `body` may be an iterator of pieces, which are sent as they come.
+
+    Nothing is sent before an iterator's first piece: a `RequestError` that it raises until then becomes the status.
+    """
 
     body: bytes | AsyncIterator[bytes] = b""
     status: int = 200
@@ -56,17 +60,46 @@ Endpoint = Callable[[RouteRequest], Awaitable[RouteResponse]]
 
 
 class RouteRegistry(Protocol):
-    """Where a plugin declares its routes."""
+    """Where a plugin declares its routes.
+
+    All methods raise `PluginError` CORE-P130 when a path lies elsewhere or is taken.
+    """
 
     def add(self, method: str, path: str, endpoint: Endpoint, *, summary: str = "") -> None:
         """Declare a route.
 
         Args:
-            method: `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
-            path: `/x/<plugin name>` or below it; `{name}` parts are parameters.
+            method: `GET`, `POST`, `PUT`, `PATCH`, `DELETE` or `HEAD`.
+            path: `/x/<plugin name>`, one of the descriptor's `mounts`, or below them; `{name}` parts are parameters.
+        """
+        ...
 
-        Raises:
-            PluginError: The path lies elsewhere, the method is unknown, or the route is taken.
+    def asset(
+        self,
+        path: str,
+        content: bytes,
+        media_type: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        optional: bool = False,
+    ) -> None:
+        """Declare a file that everybody may read, without a key: the same bytes for GET and HEAD at all times.
+
+        No code of the plugin runs for such a request. Core adds the ETag and the headers that keep browsers from
+        guessing types and from showing the file inside of other sites' pages.
+
+        Args:
+            path: Lies in the descriptor's `public` paths and has no parameters.
+            headers: Further headers, such as a Content-Security-Policy.
+            optional: Left out, instead of refused, where another plugin has the path.
+        """
+        ...
+
+    def errors(self, write: Callable[[RequestError], Mapping[str, Any]]) -> None:
+        """Say how errors of all paths of this plugin look, those of the key check included.
+
+        Args:
+            write: Returns the JSON object of an error; without this it is OpenAI's.
         """
         ...
 
@@ -79,6 +112,14 @@ class EngineClient(Protocol):
         max_model_len: Longest prompt plus output, in tokens.
         stats: The engine's latest figures.
         healthy: Whether the engine lives and moves on.
+        created: When the server was started, in seconds since 1970.
+        abilities: What can be asked for: of `complete`, `chat`, `tools`, `thinking`, and the tasks of models that
+            give vectors (`embed`, `classify`, ...).
+        facts: What is known of the checkpoint, of `architecture`, `format`, `quantization`, `dtype`, `num_bytes`.
+
+    `chat`, `complete` and `embed` take the fields of OpenAI's requests, with the extras of this server's own API, and
+    check them as it does. They count for admission, metrics and drain. What they raise are `RequestError`s, whose
+    `status` says whose fault it is: 4xx the request's, 503 the server's, which is full, stopping or broken.
     """
 
     @property
@@ -95,6 +136,31 @@ class EngineClient(Protocol):
 
     @property
     def healthy(self) -> bool: ...
+
+    @property
+    def created(self) -> int: ...
+
+    @property
+    def abilities(self) -> frozenset[str]: ...
+
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+    def chat(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the chunks that `POST /v1/chat/completions` would stream, as plain data; closing aborts.
+
+        Text, reasoning, tool calls and log-probabilities are in `choices[].delta`. The last chunk has no choices, but
+        `usage`, and `timings`: `first_token_seconds` and `total_seconds` since the request was admitted.
+        """
+        ...
+
+    def complete(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the chunks that `POST /v1/completions` would stream, and a last one as in `chat`; closing aborts."""
+        ...
+
+    async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `POST /v1/embeddings` would answer, with vectors as lists."""
+        ...
 
     def generate(self, prompt: str | list[int], params: SamplingView | None = None) -> AsyncIterator[GeneratedText]:
         """Yield what a generation has given so far, until it has finished; closing the iterator aborts it.

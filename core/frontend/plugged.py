@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from core.api.descriptors import LogitsSpec, StructuredOutputSpec
-from core.api.errors import RequestError
+from core.api.errors import CoreError, PluginError, RequestError
+from core.api.io_processors import IOContext, IOProcessor
 from core.api.requests import Reject, RequestDraft, RequestPatch
 from core.engine.sampling import SamplingParams
 from core.frontend.sinks import StatSinks
@@ -15,7 +16,8 @@ from core.plugins.boot import ActivePlugins, enter
 from core.plugins.plan import PluginPlan
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
-HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS})
+PROCESSORS = "core.io_processors"
+HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS})
 """Kinds of driver that the front end needs."""
 
 
@@ -29,6 +31,7 @@ class FrontPlugins:
     def __init__(self, plan: PluginPlan) -> None:
         mine = plan.model_copy(update={"drivers": tuple(one for one in plan.drivers if one.group in HERE)})
         active = enter(mine) if mine.drivers or mine.hooks else None
+        self._active = active
         self.sinks = StatSinks(_sinks(active) if active else ())
         self._hooks = active.hooks if active and active.hooks.has("core_request") else None
         logits = [cast(LogitsSpec, spec) for _, spec in active.specs(ARGUMENTS)] if active else []
@@ -41,6 +44,23 @@ class FrontPlugins:
     def grammars(self) -> frozenset[str]:
         """Kinds of grammar that a backend compiles."""
         return self._grammars
+
+    def io_processor(self, context: IOContext) -> tuple[IOProcessor, str] | None:
+        """Return a new I/O processor, and its plugin for errors; None if the plan has none.
+
+        Raises:
+            PluginError: CORE-P108, it cannot be made.
+        """
+        for planned, _, make in self._active.impls(PROCESSORS) if self._active else ():
+            owner = f"'{planned.name}' ({planned.dist} {planned.version})"
+            try:
+                return make(replace(context, options=dict(planned.options))), owner
+            except CoreError:
+                raise
+            except Exception as error:
+                text = f"I/O processor {owner}: its constructor raised {type(error).__name__}: {error}."
+                raise PluginError("CORE-P108", text) from error
+        return None
 
     def check(self, params: SamplingParams) -> None:
         """Refuse arguments that no plugin reads or that one cannot use. Raises `RequestError`."""

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from core import __version__
 from core.config.resolved import Options
 from core.server.admin.routes import admin_routes
+from core.server.anthropic.models import AnthropicModelRoutes, by_client
 from core.server.anthropic.routes import message_routes
-from core.server.dialect import OPENAI
 from core.server.errors import as_api_error
 from core.server.gate import Gate
 from core.server.health import HealthRoutes
@@ -29,7 +29,8 @@ from core.server.openai.responses.routes import response_routes
 from core.server.openai.tokenize import TokenizeRoutes
 from core.server.openai.tokenizer_info import TokenizerInfoRoute
 from core.server.parsing import AnswerParser
-from core.server.plugged import PluggedEndpoint, PluggedRoute
+from core.server.plugged import PluggedRoute, check_free
+from core.server.plugged_answer import PluggedEndpoint
 from core.server.pooling.routes import Route, generating, pooling_routes
 from core.server.resume.layer import ResumeLayer
 from core.server.resume.routes import StreamRoutes
@@ -80,12 +81,14 @@ def create_app(
     app.state.core, app.state.bodies = state, []
     _add_routes(app, state)
     _add_resume(app, state)
+    check_free(plugged, app.routes)
+    state.public_paths |= {route.path for route in plugged if route.public}
     for route in plugged:
         app.add_api_route(
             route.path,
             PluggedEndpoint(route, state).__call__,
-            methods=[route.method],
-            summary=route.summary or None,
+            methods=list(route.methods),
+            summary=route.summary or f"{route.method} {route.path}",
             response_class=Response,
         )
     app.add_exception_handler(HTTPException, _render)
@@ -102,8 +105,9 @@ def _add_routes(app: FastAPI, state: ServerState) -> None:
     texts += [*response_routes(state), *message_routes(state), *_render_routes(state)]
     for route in (*generating(state, texts), *pooling_routes(state)):
         _add(app, *route)
-    _add(app, "GET", "/v1/models", models.list)
-    _add(app, "GET", "/v1/models/{model:path}", models.one)
+    theirs = AnthropicModelRoutes(state)
+    _add(app, "GET", "/v1/models", by_client(models.list, theirs.list))
+    _add(app, "GET", "/v1/models/{model:path}", by_client(models.one, theirs.one))
     _add(app, "POST", "/tokenize", tokens.tokenize, TokenizeBody)
     _add(app, "POST", "/detokenize", tokens.detokenize, DetokenizeBody)
     _add(app, "GET", "/tokenizer_info", TokenizerInfoRoute(state).__call__)
@@ -182,4 +186,4 @@ def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def _render(request: Request, error: Exception) -> Response:
     state: ServerState = request.app.state.core
-    return state.dialects.get(request.url.path, OPENAI).response(as_api_error(error))
+    return state.dialect(request.url.path, request.scope["headers"]).response(as_api_error(error))

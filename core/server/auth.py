@@ -16,6 +16,8 @@ PUBLIC_PATHS = frozenset({"/health", "/ready", "/ping"})
 
 Headers = Iterable[tuple[bytes, bytes]]
 
+_READING = frozenset({"GET", "HEAD"})
+
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^\[\]:]+))(?::\d+)?")
 _LOCAL_NAMES = frozenset({"localhost"})
 _FROM_ELSEWHERE = frozenset(
@@ -34,6 +36,7 @@ class KeyCheck:
         api_key: The key, or None when the server is open.
         admin_key: Key of the admin routes; it opens the other routes too.
         admin_paths: Exact paths of the admin routes.
+        public_paths: Exact paths of further files that everybody may GET.
         local: Whether only this machine can reach the server.
     """
 
@@ -43,16 +46,18 @@ class KeyCheck:
         admin_key: str | None = None,
         *,
         admin_paths: Collection[str] = (),
+        public_paths: Collection[str] = (),
         local: bool = False,
     ) -> None:
         self._key = _digest(api_key.encode()) if api_key else None
         self._admin = _digest(admin_key.encode()) if admin_key else None
         self._admin_paths = admin_paths
+        self._public_paths = public_paths
         self._local = local
 
-    def check(self, path: str, headers: Headers) -> ApiError | None:
+    def check(self, path: str, headers: Headers, method: str = "") -> ApiError | None:
         """Return the refusal of a request, or None when it may pass."""
-        if path in PUBLIC_PATHS:
+        if path in PUBLIC_PATHS or (method in _READING and path in self._public_paths):
             return None
         if path in self._admin_paths:
             return self._check_admin(headers)

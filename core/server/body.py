@@ -19,6 +19,7 @@ MAX_DEPTH = 64
 BODY_SECONDS = 120.0
 _MAX_LISTED = 32
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_OF_BROWSERS = ("origin", "sec-fetch-site")
 
 
 async def read_model(request: Request, kind: type[M], limit: int) -> tuple[M, dict[str, Any]]:
@@ -32,10 +33,14 @@ async def read_model(request: Request, kind: type[M], limit: int) -> tuple[M, di
     return kind.model_validate(fields), fields
 
 
-async def read_bytes(request: Request, limit: int) -> bytes:
-    """Read the body, at most `limit` bytes whether its length is announced or not."""
+async def read_bytes(request: Request, limit: int, *, typed: bool = True) -> bytes:
+    """Read the body, at most `limit` bytes whether its length is announced or not.
+
+    Args:
+        typed: Whoever sends it says that it is JSON; if False, browsers alone have to.
+    """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":
+    if media != "application/json" and (typed or any(name in request.headers for name in _OF_BROWSERS)):
         # A browser sends other types across origins without asking first; JSON it does not.
         message = "The body must be JSON: send Content-Type: application/json."
         raise ApiError(415, message, code="unsupported_media_type")

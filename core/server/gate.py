@@ -11,7 +11,6 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.server.auth import KeyCheck, is_local
-from core.server.dialect import OPENAI
 from core.server.errors import ClientGoneError, as_api_error, log_unexpected
 from core.server.state import ServerState
 from core.server.streaming import SHORT_CUT
@@ -37,7 +36,11 @@ class Gate:
         self._state = state
         server = state.options.server
         self._keys = KeyCheck(
-            server.api_key, server.admin_api_key, admin_paths=state.admin_paths, local=is_local(server)
+            server.api_key,
+            server.admin_api_key,
+            admin_paths=state.admin_paths,
+            public_paths=state.public_paths,
+            local=is_local(server),
         )
         self._log = server.log_requests
 
@@ -54,7 +57,7 @@ class Gate:
         started = time.perf_counter()
         answer = Answer(send, _request_id(scope))
         try:
-            refusal = self._keys.check(scope["path"], scope["headers"])
+            refusal = self._keys.check(scope["path"], scope["headers"], scope["method"])
             if refusal is not None:
                 raise refusal
             scope[SHORT_CUT] = send
@@ -64,7 +67,7 @@ class Gate:
         except Exception as error:
             log_unexpected(error)
             if answer.status is None:
-                dialect = self._state.dialects.get(scope["path"], OPENAI)
+                dialect = self._state.dialect(scope["path"], scope["headers"])
                 await dialect.response(as_api_error(error))(scope, receive, answer.send)
         finally:
             self._count(scope, answer, time.perf_counter() - started)

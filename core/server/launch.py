@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import uvloop
@@ -25,6 +24,8 @@ from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
 from core.server.parsing import answer_parser
 from core.server.plugged import RouteTable
+from core.server.registry import Registration
+from core.server.remote.servers import remote_servers
 from core.server.supervisor import Supervisor, signals_to
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     plugins = enter(resolution.config.plan)
     parsers = [(cast(ToolParserSpec, spec), impl) for _, spec, impl in plugins.impls(TOOL_PARSERS)]
     parser = answer_parser(parsers, options.select.tool_parser)
-    routes = RouteTable.declare(plugins)
+    routes, remote = RouteTable.declare(plugins), remote_servers(plugins, options.tools)
     engine, tokenizer = await _start_both(resolution, child)
     llm = AsyncLLM(resolution, engine, tokenizer)
     llm.listen()  # an engine that nobody listens to counts as silent, long before the first request
@@ -113,13 +114,15 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 defaults=model_defaults(llm.default_params),
                 plugged=routes.routes,
             )
+            app.state.core.remote = remote
             routes.bind(app.state.core)
     except BaseException:
         await llm.close()
         raise
     timeline = list(engine.ready.timeline)
     timeline.append(("rest", max(0.0, time.perf_counter() - began - sum(seconds for _, seconds in timeline))))
-    return Started(llm, app, timeline, engine.ready.facts, lambda: plugins.events("draining", {}))
+    facts = {**engine.ready.facts, **routes.facts()}
+    return Started(llm, app, timeline, facts, lambda: plugins.events("draining", {}))
 
 
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
@@ -142,8 +145,10 @@ async def _start_both(resolution: Resolution, child: EngineChild | None) -> tupl
 
 
 def _tokenizer(resolution: Resolution) -> Tokenizer:
+    from core.tokenizer.absent import tokenizer_of
+
     with phase("tokenizer"):
-        return resolution.reader.tokenizer(Path(resolution.config.checkpoint.path))
+        return tokenizer_of(resolution.reader, resolution.config)
 
 
 async def _abandon(starting: asyncio.Task[AsyncEngine]) -> None:
@@ -183,8 +188,10 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
         example = example_of(started.app.state.core)
         more = {} if example is None else {"example": example}
         print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None, **more)
+        registration.write()
 
     began = time.perf_counter()
+    registration = Registration(listener.url, started.llm.model_name)
     server = HttpServer(started.app, ready)
     supervisor = Supervisor(server, started.app.state.core, started.on_draining)
     watch = asyncio.create_task(supervisor.watch())
@@ -194,6 +201,7 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
     except OSError as error:
         raise EngineError("CORE-S104", f"cannot accept connections on {listener.url}: {error.strerror}.") from None
     finally:
+        registration.remove()
         watch.cancel()
         await _close(started.llm, FORCED_CLOSE_SECONDS if supervisor.forced else CLOSE_SECONDS)
     if supervisor.error is not None:

@@ -2,49 +2,69 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-
-from core.api.errors import PluginError
-from core.api.routes import Endpoint, GeneratedText, RoutePlugin, RouteResponse
-from core.api.sampling import SamplingView
-from core.api.sinks import EngineStats
-from core.api.tokenizer import Tokenizer
-from core.engine.sampling import SamplingParams
-from core.frontend.sinks import engine_stats
+from core.api.descriptors import RouteSpec
+from core.api.errors import PluginError, RequestError
+from core.api.routes import Endpoint, RoutePlugin
 from core.plugins.boot import ActivePlugins
-from core.server.body import parse_object, read_bytes
-from core.server.state import ServerState
+from core.server.claims import Claims, below, first_part
+from core.server.dialect import Dialect
+
+if TYPE_CHECKING:
+    from core.server.errors import ApiError
+    from core.server.state import ServerState
+
+logger = logging.getLogger(__name__)
 
 GROUP = "core.routes"
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 _PARAMETER = re.compile(r"\{[^{}/]+\}")
+
+Write = Callable[[RequestError], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class PluggedRoute:
-    """One declared route and whose it is."""
+    """One declared route and whose it is.
+
+    Attributes:
+        public: An asset: everybody may GET it.
+        optional: It makes room for another plugin's.
+    """
 
     owner: str
     method: str
     path: str
     endpoint: Endpoint
     summary: str = ""
+    public: bool = False
+    optional: bool = False
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All methods that it answers."""
+        return ("GET", "HEAD") if self.public else (self.method,)
+
+    def meets(self, other: PluggedRoute) -> bool:
+        """Whether both answer the same requests."""
+        same = _PARAMETER.sub("{}", self.path) == _PARAMETER.sub("{}", other.path)
+        return same and bool(set(self.methods) & set(other.methods))
 
 
 @dataclass(slots=True)
 class RouteTable:
-    """The routes of all plugins."""
+    """The routes of all plugins, the paths that they claim, and how they say errors."""
 
     routes: list[PluggedRoute] = field(default_factory=list)
     plugins: list[tuple[str, RoutePlugin]] = field(default_factory=list)
+    claims: Claims = field(default_factory=Claims)
+    errors: dict[str, tuple[str, Write]] = field(default_factory=dict)
 
     @classmethod
     def declare(cls, active: ActivePlugins) -> RouteTable:
@@ -54,17 +74,50 @@ class RouteTable:
             PluginError: CORE-P130, a route cannot be; CORE-P108, a plugin raised something else.
         """
         table = cls()
-        for planned, _, make in active.impls(GROUP):
+        for planned, spec, make in active.impls(GROUP):
             owner = f"'{planned.name}' ({planned.dist} {planned.version})"
             plugin = _guarded(owner, "its constructor", make, planned.options)
-            _guarded(owner, "declare()", plugin.declare, PluginRoutes(table, planned.name, owner))
+            registry = table.registry(planned.name, owner, cast(RouteSpec, spec))
+            _guarded(owner, "declare()", plugin.declare, registry)
             table.plugins.append((owner, plugin))
         return table
 
+    def registry(self, name: str, owner: str, spec: RouteSpec) -> PluginRoutes:
+        """Return what a plugin declares its routes to. Raises `PluginError` CORE-P130: it claims too much."""
+        self.claims.take(owner, spec.mounts)
+        return PluginRoutes(self, name, owner, spec.mounts, spec.public)
+
     def bind(self, state: ServerState) -> None:
         """Give every plugin the running engine. Raises `PluginError` CORE-P108."""
+        from core.server.plugged_client import ServedClient
+
+        for mount, (owner, write) in self.errors.items():
+            state.mounted_dialects[mount] = Dialect(body=_said(owner, write), status=lambda error: error.status)
         for owner, plugin in self.plugins:
             _guarded(owner, "bind()", plugin.bind, ServedClient(state))
+
+    def facts(self) -> dict[str, str]:
+        """Return, by plugin, where its routes are and what of them needs no key."""
+        found = {}
+        for owner, _ in self.plugins:
+            mine = [route for route in self.routes if route.owner == owner]
+            places = sorted({f"/{first_part(route.path)}" for route in mine})
+            open_to_all = _folders([route.path for route in mine if route.public])
+            name = owner.partition(" ")[0].strip("'")
+            found[f"routes of {name}"] = " ".join(places)
+            if open_to_all:
+                found[f"routes of {name}"] += f"; without a key: {' '.join(open_to_all)}"
+        return found
+
+    def put(self, route: PluggedRoute) -> None:
+        """Add a route, or leave it or another out where one of two makes room. Raises `PluginError` CORE-P130."""
+        for known in [one for one in self.routes if one.meets(route)]:
+            if known.owner != route.owner and route.optional:
+                return
+            if known.owner == route.owner or not known.optional:
+                raise refusal(route.owner, route.method, route.path, f"route plugin {known.owner} has declared it")
+            self.routes.remove(known)
+        self.routes.append(route)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,111 +127,83 @@ class PluginRoutes:
     table: RouteTable
     name: str
     owner: str
+    mounts: tuple[str, ...] = ()
+    public: tuple[str, ...] = ()
 
     def add(self, method: str, path: str, endpoint: Endpoint, *, summary: str = "") -> None:
         """Declare a route. Raises `PluginError` CORE-P130."""
-        prefix = f"/x/{self.name}"
         if method not in METHODS:
-            raise self._refusal(method, path, f"methods are {', '.join(METHODS)}")
-        if path != prefix and not path.startswith(f"{prefix}/"):
-            raise self._refusal(method, path, f"its routes lie under {prefix}/")
-        shape = _PARAMETER.sub("{}", path)
-        for known in self.table.routes:
-            if (known.method, _PARAMETER.sub("{}", known.path)) == (method, shape):
-                raise self._refusal(method, path, f"route plugin {known.owner} has declared it")
-        self.table.routes.append(PluggedRoute(self.owner, method, path, endpoint, summary))
+            raise refusal(self.owner, method, path, f"methods are {', '.join(METHODS)}")
+        self._check(method, path)
+        self.table.put(PluggedRoute(self.owner, method, path, endpoint, summary))
 
-    def _refusal(self, method: str, path: str, why: str) -> PluginError:
-        return PluginError("CORE-P130", f"route plugin {self.owner} cannot have route {method} {path}: {why}.")
+    def asset(
+        self,
+        path: str,
+        content: bytes,
+        media_type: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        optional: bool = False,
+    ) -> None:
+        """Declare a file for everybody. Raises `PluginError` CORE-P130."""
+        from core.server.plugged_answer import Asset
 
+        self._check("GET", path)
+        if not any(below(path, one) for one in self.public):
+            raise refusal(self.owner, "GET", path, "its descriptor does not name the path among `public`")
+        if _PARAMETER.search(path) or not isinstance(content, bytes):
+            raise refusal(self.owner, "GET", path, "an asset has a plain path and is bytes")
+        asset = Asset(content, media_type, {name.lower(): value for name, value in (headers or {}).items()})
+        summary = f"{media_type} of {self.name}, for everybody"
+        self.table.put(PluggedRoute(self.owner, "GET", path, asset, summary, public=True, optional=optional))
 
-class PluggedRequest:
-    """`RouteRequest` over the server's own request."""
+    def errors(self, write: Write) -> None:
+        """Say how errors look under the plugin's paths; of `/` alone they look as everywhere."""
+        for mount in self._places():
+            self.table.errors[mount] = (self.owner, write)
 
-    def __init__(self, request: Request, limit: int) -> None:
-        self._request, self._limit = request, limit
-        self.method, self.path = request.method, request.url.path
-        self.path_params: Mapping[str, str] = {name: str(value) for name, value in request.path_params.items()}
-        self.query: Mapping[str, str] = dict(request.query_params)
-        self.headers: Mapping[str, str] = dict(request.headers)
+    def _check(self, method: str, path: str) -> None:
+        if not any(below(path, place) for place in self._places()):
+            places = " or ".join(place if place == "/" else f"{place}/" for place in self._places())
+            raise refusal(self.owner, method, path, f"its routes lie under {places}")
 
-    async def json(self) -> dict[str, Any]:
-        """Return the body. Raises what the server answers with a 4xx."""
-        return parse_object(await read_bytes(self._request, self._limit))
-
-
-class PluggedEndpoint:
-    """Answers one route."""
-
-    def __init__(self, route: PluggedRoute, state: ServerState) -> None:
-        self._route, self._limit = route, state.options.server.max_body_bytes
-
-    async def __call__(self, request: Request) -> Response:
-        """Return the plugin's answer."""
-        answer = await self._route.endpoint(PluggedRequest(request, self._limit))
-        if not isinstance(answer, RouteResponse):
-            name = type(answer).__name__
-            text = f"route plugin {self._route.owner}: {self._route.path} gave a {name}, not a RouteResponse."
-            raise PluginError("CORE-P108", text)
-        if isinstance(answer.body, bytes):
-            return Response(answer.body, answer.status, dict(answer.headers), answer.media_type)
-        return StreamingResponse(answer.body, answer.status, dict(answer.headers), answer.media_type)
+    def _places(self) -> tuple[str, ...]:
+        return (f"/x/{self.name}", *self.mounts)
 
 
-class ServedClient:
-    """`EngineClient` over what the server serves; its generations count like any other."""
+def _folders(paths: Sequence[str]) -> list[str]:
+    """Return paths, those of one folder together."""
+    counts = Counter(path.rpartition("/")[0] for path in paths)
+    alone = [path for path in paths if counts[path.rpartition("/")[0]] == 1]
+    return sorted([*alone, *(f"{folder}/* ({count})" for folder, count in counts.items() if count > 1)])
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
-        self._llm = state.llm
 
-    @property
-    def model_name(self) -> str:
-        """Name the model is served under."""
-        return self._llm.model_name
+def check_free(routes: Sequence[PluggedRoute], own: Iterable[Any]) -> None:
+    """Refuse routes of plugins under the server's own paths. Raises `PluginError` CORE-P130."""
+    taken = {first_part(route.path) for route in own if hasattr(route, "path")}
+    for route in routes:
+        if first_part(route.path) in taken:
+            raise refusal(route.owner, route.method, route.path, f"/{first_part(route.path)} is core's own")
 
-    @property
-    def max_model_len(self) -> int:
-        """Longest prompt plus output, in tokens."""
-        return self._llm.max_model_len
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        return self._llm.tokenizer
+def refusal(owner: str, method: str, path: str, why: str) -> PluginError:
+    """Return the error of a route that cannot be."""
+    return PluginError("CORE-P130", f"route plugin {owner} cannot have route {method} {path}: {why}.")
 
-    @property
-    def stats(self) -> EngineStats:
-        """The engine's latest figures."""
-        return engine_stats(self._llm.stats)
 
-    @property
-    def healthy(self) -> bool:
-        """Whether the engine lives and moves on."""
-        return self._llm.healthy
+def _said(owner: str, write: Write) -> Callable[[ApiError], dict[str, Any]]:
+    from core.server.errors import scrub
 
-    async def generate(
-        self, prompt: str | Sequence[int], params: SamplingView | None = None
-    ) -> AsyncIterator[GeneratedText]:
-        """Yield what a generation has given so far. Raises what the server answers with a 4xx or 503."""
-        chosen = params if isinstance(params, SamplingParams) else SamplingParams(**self._state.defaults)
-        asked: Any = prompt if isinstance(prompt, str) else {"prompt_token_ids": list(prompt)}
-        self._state.admit(chosen.n)
-        task = asyncio.current_task()
-        if task is not None:
-            self._state.lifecycle.work.add(task)  # a drain waits for it
+    def body(error: ApiError) -> dict[str, Any]:
+        told = RequestError(scrub(error.message), param=error.param, code=error.code, status=error.status)
         try:
-            async with aclosing(self._llm.generate(asked, chosen)) as outputs:  # type: ignore[type-var]
-                async for output in outputs:
-                    first = output.outputs[0]
-                    yield GeneratedText(first.text, tuple(first.token_ids), first.finish_reason)
-        finally:
-            if task is not None:
-                self._state.lifecycle.work.discard(task)
+            return dict(write(told))
+        except Exception as wrong:
+            logger.error("route plugin %s cannot say an error: %s: %s", owner, type(wrong).__name__, wrong)
+            return error.body()
 
-    async def call(self, method: str, *args: Any) -> Any:
-        """Call a named engine method with plain data."""
-        return await self._llm.call(method, *args)
+    return body
 
 
 def _guarded(owner: str, what: str, function: Any, *arguments: Any) -> Any:

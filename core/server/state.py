@@ -12,11 +12,12 @@ from typing import Any
 from core.api.errors import EngineError
 from core.config.resolved import Options
 from core.server.body import ignored_fields
-from core.server.dialect import Dialect
+from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
 from core.server.parsing import AnswerParser
+from core.server.remote.servers import RemoteServers
 from core.server.resume.store import StreamStore
 
 RENDER_THREADS = 2
@@ -61,7 +62,11 @@ class ServerState:
         defaults: Sampling parameters used where a request leaves them out.
         reports: How the plugins were selected, as plain data.
         admin_paths: Paths that need the admin scope.
+        public_paths: Paths of plugins' assets, which need no key.
         dialects: Paths whose errors are said in another way than OpenAI's.
+        mounted_dialects: The same for whole paths and everything below them.
+        client_dialects: The same for clients that send a header, on all other paths.
+        remote: Tool servers that may be spoken to, if there are any.
         streams: Events of resumable streams, if the server keeps them.
         shown: What clients called their answers, by the engine's name, of generations in flight.
         pending: Sequences handed to the engine that have not produced a token.
@@ -76,7 +81,11 @@ class ServerState:
     reports: Sequence[Any] = ()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     dialects: dict[str, Dialect] = field(default_factory=dict)
+    mounted_dialects: dict[str, Dialect] = field(default_factory=dict)
+    client_dialects: dict[bytes, Dialect] = field(default_factory=dict)
     admin_paths: set[str] = field(default_factory=set)
+    public_paths: set[str] = field(default_factory=set)
+    remote: RemoteServers | None = None
     streams: StreamStore | None = None
     shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
@@ -89,6 +98,17 @@ class ServerState:
     def ready(self) -> bool:
         """Whether new generations are taken."""
         return self.llm.healthy and not self.lifecycle.draining and not self.llm.paused
+
+    def dialect(self, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Dialect:
+        """Return how errors of a path are said, to a client with these headers."""
+        found = self.dialects.get(path)
+        if found is not None:
+            return found
+        for mount, dialect in self.mounted_dialects.items():
+            if path == mount or path.startswith(f"{mount}/"):
+                return dialect
+        known = (self.client_dialects.get(name) for name, _ in headers)
+        return next((dialect for dialect in known if dialect is not None), OPENAI)
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served. Raises `ApiError` 404."""

@@ -103,8 +103,13 @@ class JobResponse(Response):
         return self._dialect.failed(as_api_error(error))
 
 
-async def until_gone(lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+async def until_gone(
+    lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any, Any, None], *, counted: bool = True
+) -> None:
     """Run `work` until it ends, the client disconnects, or the server stops.
+
+    Args:
+        counted: It is a generation from its beginning; else what generates in it counts itself.
 
     Raises:
         ClientGoneError: The client disconnected; the work was cancelled and has ended.
@@ -112,7 +117,8 @@ async def until_gone(lifecycle: Lifecycle, receive: Receive, work: Coroutine[Any
     """
     task = asyncio.create_task(work)
     watch = asyncio.create_task(_disconnect(receive))
-    lifecycle.work.add(task)
+    if counted:
+        lifecycle.work.add(task)
     try:
         await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

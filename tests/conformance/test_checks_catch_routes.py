@@ -79,6 +79,9 @@ CASES = {
     "routes_are_declared": {
         "declare": "if next(COUNT) % 2: registry.add('GET', f'/x/broken/{next(COUNT)}', self.models)"
     },
+    "errors_have_the_declared_form": {
+        "declare": "registry.errors(lambda error: {'text': error.message, 'p': error.param[0]})"
+    },
     "no_route_hides_another": {"declare": "registry.add('GET', '/x/broken/{any}', self.models)"},
     "samples_are_answered": {"models": "if self.client.healthy: return RouteResponse(b'[\"kit\"]')"},
     "strange_requests_are_the_clients_fault": {
@@ -123,6 +126,41 @@ def test_routes(routes, check):
 )
 def test_declarations_that_cannot_be_are_caught(routes, declare, told):
     assert told in routes(declare=declare).failing("routes")["routes_are_declared"]
+
+
+MOUNTED = MANIFEST.replace('summary="s"', 'summary="s", mounts=("/broken", "/"), public=("/broken", "/")')
+
+
+def test_a_plugin_with_claims_and_assets_passes(make_plugin):
+    declare = (
+        "registry.asset('/', b'page', 'text/html')\n"
+        "        registry.errors(lambda error: {'error': error.message})\n"
+        "        registry.add('POST', '/broken/again', self.generate)"
+    )
+    source = ROUTES.replace("{declare}", declare)
+    for key in ("models", "check", "generate", "stream"):
+        source = source.replace("{" + key + "}", "pass")
+    report = make_plugin("core.routes", {"manifest": MOUNTED, "routes": source, "conformance": SAMPLES}).report(
+        "routes"
+    )
+    assert report.failures == []
+
+
+@pytest.mark.parametrize(
+    ("mounts", "declare", "told"),
+    [
+        ('("/v1/more",)', "pass", "/v1 is core's own"),
+        ('("/ui",)', "registry.asset('/ui/x', b'', 'text/css')", "not name the path among `public`"),
+        ('("/ui",), public=("/ui",)', "registry.asset('/ui/x', b'%d' % next(COUNT), 'text/css')", "another one"),
+    ],
+)
+def test_claims_that_cannot_be_are_caught(make_plugin, mounts, declare, told):
+    source = ROUTES.replace("{declare}", declare)
+    for key in ("models", "check", "generate", "stream"):
+        source = source.replace("{" + key + "}", "pass")
+    manifest = MANIFEST.replace('summary="s"', f'summary="s", mounts={mounts}')
+    made = make_plugin("core.routes", {"manifest": manifest, "routes": source, "conformance": SAMPLES})
+    assert told in made.failing("routes")["routes_are_declared"]
 
 
 def test_a_generation_that_outlives_its_client_is_caught(routes):

@@ -32,8 +32,13 @@ def run_list(args: argparse.Namespace) -> int:
         return 0
     from core.cli.ui.tables import table
 
-    print(table(HEADER, [tuple(str(row[key]) for key in HEADER) for row in rows]))
+    print(table(HEADER, [(*(str(row[key]) for key in HEADER[:-1]), _told(row)) for row in rows]))
     return 0
+
+
+def _told(row: dict[str, Any]) -> str:
+    """Return a row's state, with the paths of the server that the plugin takes when it is chosen."""
+    return f"{row['state']}; takes {', '.join(row['mounts'])}" if row.get("mounts") else str(row["state"])
 
 
 def rows_of(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
@@ -54,6 +59,9 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
 
     candidates, failures = load_descriptors(catalogue, group)
     rows = {one.entry: _row(one.entry, "ok", one.descriptor.api, one.descriptor.maturity) for one in candidates}
+    for one in candidates:
+        if mounts := getattr(one.descriptor, "mounts", ()):  # routes outside /x/NAME
+            rows[one.entry]["mounts"] = list(mounts)
     rows |= {one.entry: _row(one.entry, f"failed: {one.reason} ({one.code})") for one in failures}
     return [rows[entry] for entry in catalogue.entries(group)]
 

@@ -15,7 +15,15 @@ from core.server.openai.chat_format import ChatFormat
 from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
 from core.server.openai.messages import conversation
-from core.server.openai.params import chat_names, chat_params, check_stream, interval, tokens_as_ids, treatment
+from core.server.openai.params import (
+    chat_names,
+    chat_params,
+    check_stream,
+    interval,
+    rendered_only,
+    tokens_as_ids,
+    treatment,
+)
 from core.server.openai.protocol import ChatBody, StreamOptions, refuse_unsupported
 from core.server.openai.shown import Shown
 from core.server.parsing import THINKING_SWITCHES
@@ -36,16 +44,22 @@ class ChatRoute:
         """Validate, render, and hand the generation to a response that runs it."""
         state = self._state
         body, fields = await read_model(request, ChatBody, state.options.server.max_body_bytes)
+        check_stream(body)
+        job, headers = await self.open(body, fields)
+        return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
+
+    async def open(self, body: ChatBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
+        """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
+        state = self._state
         state.check_model(body.model)
         refuse_unsupported(fields)
-        check_stream(body)
-        unread = _unread(state, body)
+        unread = {**_unread(state, body), **rendered_only(body)}
         known = [name for name in (*ChatBody.model_fields, *_effort(state, fields)) if name not in unread]
         headers = state.unread_fields({**fields, **unread}, known)
         wanted = chat_request(body, fields, state)
         chat = await open_chat(state, wanted, new_id("chatcmpl"), interval=interval(body, state))
-        job = ApiJob(chat.generation, self._format(body, wanted, chat), body.stream_options or StreamOptions())
-        return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
+        format = self._format(body, wanted, chat)
+        return ApiJob(chat.generation, format, body.stream_options or StreamOptions()), headers
 
     def _format(self, body: ChatBody, wanted: GenerationRequest, chat: OpenChat) -> ChatFormat:
         state, said = self._state, wanted.conversation
@@ -84,6 +98,8 @@ def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:
     if variables is None or body.chat_template is not None:
         return {}
     known = variables if state.parser is None else variables | {"tools", *THINKING_SWITCHES}
+    if tool_choice_of(body.tool_choice).demands:
+        known |= {"tools"}  # a demanded call is read with or without a parser
     unread = [f"chat_template_kwargs.{name}" for name in body.chat_template_kwargs or () if name not in known]
     unread += [name for name in ("tools", "documents") if getattr(body, name) and name not in known]
     return dict.fromkeys(unread, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,7 +13,15 @@ from core.server.entry import open_generation
 from core.server.openai.completion_format import CompletionFormat, Wanted
 from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
-from core.server.openai.params import NAMES, check_stream, completion_params, interval, tokens_as_ids, treatment
+from core.server.openai.params import (
+    NAMES,
+    check_stream,
+    completion_params,
+    interval,
+    rendered_only,
+    tokens_as_ids,
+    treatment,
+)
 from core.server.openai.prompts import parse_prompts
 from core.server.openai.protocol import CompletionBody, StreamOptions, refuse_unsupported
 from core.server.state import ServerState
@@ -28,17 +38,22 @@ class CompletionRoute:
         """Validate and hand the generation to a response that runs it."""
         state = self._state
         body, fields = await read_model(request, CompletionBody, state.options.server.max_body_bytes)
+        check_stream(body)
+        job, headers = await self.open(body, fields)
+        return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
+
+    async def open(self, body: CompletionBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
+        """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
+        state = self._state
         state.check_model(body.model)
         refuse_unsupported(fields)
-        check_stream(body)
-        headers = state.unread_fields(fields, CompletionBody.model_fields)
+        headers = state.unread_fields(fields, CompletionBody.model_fields.keys() - rendered_only(body))
         requests = completion_requests(body, state)
         generation = await open_generation(
             state, requests, new_id("cmpl"), interval=interval(body, state), prompt_only=body.max_tokens == 0
         )
         format = CompletionFormat(state.llm.tokenizer, requests[0].params.n, self._wanted(body))
-        job = ApiJob(generation, format, body.stream_options or StreamOptions())
-        return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
+        return ApiJob(generation, format, body.stream_options or StreamOptions()), headers
 
     def _wanted(self, body: CompletionBody) -> Wanted:
         return Wanted(

@@ -54,6 +54,7 @@ class Generation:
         interval: Tokens that are gathered per output.
         usage: Grows with the outputs.
         engine_id: What the engine calls it.
+        first_token: When the first token came, on the clock of `arrived`; None before.
     """
 
     state: ServerState
@@ -68,6 +69,7 @@ class Generation:
     engine_id: str = ""
     usage: Usage = field(default_factory=Usage)
     arrived: float = field(default_factory=time.perf_counter)
+    first_token: float | None = None
     _last: dict[tuple[int, int], float] = field(default_factory=dict)
     _cached: dict[int, int] = field(default_factory=dict)
 
@@ -101,6 +103,14 @@ class Generation:
             state.shown.pop(self.engine_id, None)
             self._close(finished)
 
+    def timings(self) -> dict[str, float]:
+        """Return how long the first token and everything until now took, in seconds."""
+        total = time.perf_counter() - self.arrived
+        return {
+            "first_token_seconds": (self.first_token or total + self.arrived) - self.arrived,
+            "total_seconds": total,
+        }
+
     def _start(self, index: int) -> AsyncIterator[RequestOutput]:
         name = self.engine_id or self.id
         outputs = self.state.llm.generate(
@@ -127,6 +137,7 @@ class Generation:
         metrics, count = self.state.metrics, len(sequence.token_ids)
         last = self._last.get(key)
         if last is None:
+            self.first_token = self.first_token or now
             self.state.pending -= 1
             metrics.time_to_first_token.observe(now - self.arrived)
         elif count:

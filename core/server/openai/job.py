@@ -89,6 +89,18 @@ class ApiJob:
         if self.options.include_usage:
             yield start + b'],"usage":' + orjson.dumps(self.generation.usage.to_dict()) + b"}\n\n"
 
+    async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the chunks of a stream as plain data, and a last one with usage and timings."""
+        base, head = self._base(self.format.chunk_object), True
+        async with aclosing(self.generation.outputs()) as outputs:
+            async for prompt, output in outputs:
+                pieces = self.format.pieces(prompt, output)
+                if pieces:
+                    yield {**base, "choices": pieces, **(self.format.head() if head else {})}
+                    head = False
+        usage = self.generation.usage.to_dict()
+        yield {**base, "choices": [], "usage": usage, "timings": self.generation.timings()}
+
     def _base(self, kind: str) -> dict[str, Any]:
         return {
             "id": self.generation.id,

@@ -1,13 +1,15 @@
-"""Routes: under their own prefix, answers for whoever asks whatever, and no generation that nobody reads."""
+"""Routes: where they may be, answers for whoever asks whatever, and no generation that nobody reads."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+from core.api.errors import RequestError
 from core.server.plugged import PluggedRoute
-from core.testing.conformance.outcome import Check, require
+from core.testing.conformance.outcome import Check, Failed, require
 from core.testing.conformance.samples import RouteSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.options import every_options
@@ -27,13 +29,38 @@ _BODIES: tuple[Any, ...] = (
 )
 
 
+_ERRORS = (
+    RequestError("no key", code="missing_api_key", status=401),
+    RequestError("wrong", param="a.b[0]"),
+    RequestError("no such route", status=404),
+    RequestError("full", code="queue_full", status=503),
+    RequestError("broken", status=500),
+)
+
+
 def routes_are_declared(subject: Subject) -> None:
-    """It declares routes under its own prefix with methods that exist, at least one, and the same ones each time."""
+    """It declares routes where it may with methods that exist, at least one; the same ones and files each time."""
     for options in every_options(subject):
         found = [declared(subject, subject.impl()(dict(options))).routes for _ in range(2)]
         require(found[0], "it declares no route")
         names = [[(route.method, route.path) for route in routes] for routes in found]
         require(names[0] == names[1], f"it declares {names[0]}, the second time {names[1]}")
+        files = [{route.path: route.endpoint for route in routes if route.public} for routes in found]
+        for path, file in files[0].items():
+            require(file == files[1][path], f"the asset {path} is another one the second time")
+
+
+def errors_have_the_declared_form(subject: Subject) -> None:
+    """What it says to errors, if it says them in its own way, is JSON, has the message, and never fails."""
+    for options in every_options(subject):
+        table = declared(subject, subject.impl()(dict(options)))
+        for _, write in set(table.errors.values()):
+            for error in _ERRORS:
+                try:
+                    told = json.dumps(dict(write(error)), allow_nan=False, ensure_ascii=False)
+                except Exception as wrong:
+                    raise Failed(f"its error form fails for {error!r}: {type(wrong).__name__}: {wrong}") from wrong
+                require(error.message in told, f"its error form leaves out the message: {told[:200]}")
 
 
 def no_route_hides_another(subject: Subject) -> None:
@@ -88,7 +115,7 @@ def _requests(bench: RouteBench) -> Iterator[tuple[str, str, Any]]:
     """Yield requests to every route: every value for its parameters, and every body where one is taken."""
     for route in bench.routes:
         values = _VALUES if _PARAMETER.search(route.path) else ("",)
-        bodies = (None,) if route.method in ("GET", "DELETE") else _BODIES
+        bodies = (None,) if route.method in ("GET", "HEAD", "DELETE") else _BODIES
         for value in values:
             for body in bodies:
                 yield route.method, _PARAMETER.sub(lambda _, value=value: value, route.path), body  # type: ignore[misc]
@@ -114,6 +141,7 @@ CHECKS = tuple(
     Check(function)
     for function in (
         routes_are_declared,
+        errors_have_the_declared_form,
         no_route_hides_another,
         samples_are_answered,
         strange_requests_are_the_clients_fault,

@@ -1,0 +1,56 @@
+"""Paths that route plugins claim outside `/x/`: none of core's own, and none twice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from core.api.errors import PluginError
+
+_FIRST_PARTS = """
+v1 v2 x core openapi.json health ready ping load version metrics
+tokenize detokenize tokenizer_info apply-template pooling classify score rerank
+pause resume is_paused abort_requests reset_prefix_cache start_profile stop_profile server_info
+init_weight_transfer_engine start_weight_update update_weights finish_weight_update update_weights_from_disk
+weight_info get_world_size is_sleeping sleep wake_up reset_mm_cache reset_encoder_cache update_weight_version
+update_weights_from_tensor update_weights_from_distributed
+"""
+
+OWN = frozenset(_FIRST_PARTS.split())
+"""First parts of core's own paths, so that a claim is refused before the engine starts; the application looks again."""
+
+_PATH = re.compile(r"/|(?:/(?!\.+(?:/|$))[A-Za-z0-9._~-]+)+")
+
+
+def first_part(path: str) -> str:
+    """Return a path up to its second slash, without the first; empty for `/`."""
+    return path.split("/")[1]
+
+
+def below(path: str, place: str) -> bool:
+    """Whether a path is `place` or lies below it; below `/` lies nothing."""
+    return path == place or (place != "/" and path.startswith(f"{place}/"))
+
+
+@dataclass(slots=True)
+class Claims:
+    """Who has claimed which path; `/` is a page that the routes themselves settle."""
+
+    owners: dict[str, str] = field(default_factory=dict)
+
+    def take(self, owner: str, mounts: tuple[str, ...]) -> None:
+        """Claim paths and everything below them. Raises `PluginError` CORE-P130."""
+        for mount in mounts:
+            if not _PATH.fullmatch(mount):
+                raise _refusal(owner, mount, "a mount is a plain path such as '/api', or '/'")
+            if first_part(mount) in OWN:
+                raise _refusal(owner, mount, f"/{first_part(mount)} is core's own")
+            for other, whose in self.owners.items():
+                if mount != "/" and whose != owner and (below(mount, other) or below(other, mount)):
+                    why = f"route plugin {whose} claims {other}; choose one of them with --route"
+                    raise _refusal(owner, mount, why)
+        self.owners |= dict.fromkeys(mounts, owner)
+
+
+def _refusal(owner: str, mount: str, why: str) -> PluginError:
+    return PluginError("CORE-P130", f"route plugin {owner} cannot have {mount}: {why}.")

@@ -1,0 +1,152 @@
+"""One route of a plugin on the wire: its request, its answer, and its assets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from core.api.errors import PluginError
+from core.api.routes import RouteRequest, RouteResponse
+from core.server.body import parse_object, read_bytes
+from core.server.plugged import PluggedRoute
+from core.server.state import ServerState
+from core.server.streaming import SHORT_CUT, until_gone
+
+_WITHOUT_BODY = frozenset({"GET", "HEAD"})
+
+
+class PluggedRequest:
+    """`RouteRequest` over the server's own request."""
+
+    def __init__(self, request: Request, limit: int) -> None:
+        self._request, self._limit = request, limit
+        self.method, self.path = request.method, request.url.path
+        self.path_params: Mapping[str, str] = {name: str(value) for name, value in request.path_params.items()}
+        self.query: Mapping[str, str] = dict(request.query_params)
+        self.headers: Mapping[str, str] = dict(request.headers)
+
+    async def json(self) -> dict[str, Any]:
+        """Return the body. Raises what the server answers with a 4xx."""
+        # The examples of other servers' APIs are `curl -d` alone, which calls everything a form.
+        return parse_object(await read_bytes(self._request, self._limit, typed=False))
+
+
+class PluggedEndpoint:
+    """Answers one route."""
+
+    def __init__(self, route: PluggedRoute, state: ServerState) -> None:
+        self._route, self._state = route, state
+
+    async def __call__(self, request: Request) -> Response:
+        """Return what runs the plugin's endpoint."""
+        return PluggedResponse(self._route, self._state)
+
+
+class PluggedResponse(Response):
+    """Runs an endpoint, and the iterator it may return, while it watches the connection."""
+
+    def __init__(self, route: PluggedRoute, state: ServerState) -> None:
+        # No `super().__init__`: it would announce the length of a body that does not exist yet.
+        self.background = None
+        self._route, self._state = route, state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        incoming = Incoming(receive, whole=scope["method"] in _WITHOUT_BODY)
+        work = self._run(scope, incoming, send)
+        await until_gone(self._state.lifecycle, incoming.gone, work, counted=False)
+
+    async def _run(self, scope: Scope, incoming: Incoming, send: Send) -> None:
+        request = Request(scope, incoming.receive)
+        answer = await self._route.endpoint(PluggedRequest(request, self._state.options.server.max_body_bytes))
+        incoming.read.set()
+        if not isinstance(answer, RouteResponse):
+            name = type(answer).__name__
+            text = f"route plugin {self._route.owner}: {self._route.path} gave a {name}, not a RouteResponse."
+            raise PluginError("CORE-P108", text)
+        if isinstance(answer.body, bytes):
+            whole = Response(answer.body, answer.status, dict(answer.headers), answer.media_type)
+            await whole(scope, incoming.receive, send)
+        else:
+            await _stream(answer, answer.body, send, scope.get(SHORT_CUT, send))
+
+
+async def _stream(answer: RouteResponse, body: AsyncIterator[bytes], send: Send, write: Send) -> None:
+    head = StreamingResponse((), answer.status, dict(answer.headers), answer.media_type)
+    # An iterator without `aclose` has nothing to close.
+    async with aclosing(cast(Any, body if hasattr(body, "aclose") else _closable(body))) as pieces:
+        first = await anext(pieces, b"")
+        await send({"type": "http.response.start", "status": answer.status, "headers": head.raw_headers})
+        await write({"type": "http.response.body", "body": first, "more_body": True})
+        async for piece in pieces:
+            await write({"type": "http.response.body", "body": piece, "more_body": True})
+    await write({"type": "http.response.body", "body": b""})
+
+
+async def _closable(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for piece in body:
+        yield piece
+
+
+class Incoming:
+    """The connection's messages: first the body, for who reads it, then the news that the client has gone.
+
+    Args:
+        whole: There is no body to wait for.
+
+    Attributes:
+        read: Set once nobody reads a body any more.
+    """
+
+    def __init__(self, receive: Receive, *, whole: bool) -> None:
+        self._receive = receive
+        self.read = asyncio.Event()
+        if whole:
+            self.read.set()
+
+    async def receive(self) -> Message:
+        """Return the next message of the body."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self.read.set()
+        return message
+
+    async def gone(self) -> Message:
+        """Return the next message behind the body."""
+        await self.read.wait()
+        return await self._receive()
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """The endpoint of a file: the same bytes every time, or the news that the client has them."""
+
+    content: bytes
+    media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def __call__(self, request: RouteRequest) -> RouteResponse:
+        """Return the file, or 304."""
+        tag = f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+        headers = {**_CAREFUL, **self.headers, "etag": tag}
+        known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+        if known & {tag, "*"}:
+            return RouteResponse(b"", 304, self.media_type, headers)
+        return RouteResponse(self.content, 200, self.media_type, headers)
+
+
+_CAREFUL = {
+    "cache-control": "no-cache",  # ask each time whether it has changed
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+}

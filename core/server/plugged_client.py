@@ -1,0 +1,189 @@
+"""`EngineClient` over what the server serves: routes of plugins ask as clients of the server's own API do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from core.api.errors import CoreError, EngineError, RequestError
+from core.api.routes import GeneratedText
+from core.api.sampling import SamplingView
+from core.api.sinks import EngineStats
+from core.api.tokenizer import Tokenizer
+from core.engine.sampling import SamplingParams
+from core.frontend.pooling import does_not_generate
+from core.frontend.pooling_results import EmbeddingRequestOutput
+from core.frontend.sinks import engine_stats
+from core.server.errors import ApiError, as_api_error
+from core.server.openai.chat import ChatRoute
+from core.server.openai.completions import CompletionRoute
+from core.server.openai.job import ApiJob
+from core.server.openai.protocol import ChatBody, CompletionBody
+from core.server.pooling.inputs import prompts_of, size_of
+from core.server.pooling.protocol import EmbeddingBody
+from core.server.pooling.run import Encoded, PoolingCall, as_json, pooler_of, required_pooler, usage
+from core.server.state import Lifecycle, ServerState
+
+
+class ServedClient:
+    """The running server, as routes of plugins see it."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._llm = state.llm
+
+    @property
+    def model_name(self) -> str:
+        """Name the model is served under."""
+        return self._llm.model_name
+
+    @property
+    def max_model_len(self) -> int:
+        """Longest prompt plus output, in tokens."""
+        return self._llm.max_model_len
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self._llm.tokenizer
+
+    @property
+    def stats(self) -> EngineStats:
+        """The engine's latest figures."""
+        return engine_stats(self._llm.stats)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the engine lives and moves on."""
+        return self._llm.healthy
+
+    @property
+    def created(self) -> int:
+        """When the server was started, in seconds since 1970."""
+        return self._state.created
+
+    @property
+    def abilities(self) -> frozenset[str]:
+        """What can be asked for."""
+        state, pooler = self._state, pooler_of(self._state)
+        if pooler is not None:
+            return frozenset(pooler.tasks)
+        parser = state.parser
+        found = {
+            "complete": True,
+            "chat": getattr(self._llm.tokenizer, "chat_template", None) is not None,
+            "tools": state.options.select.tool_parser is not None,
+            "thinking": parser is not None and parser.thinking is not None,
+        }
+        return frozenset(name for name, there in found.items() if there)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What is known of the checkpoint."""
+        config = getattr(getattr(self._llm, "model", None), "config", None)  # beyond the protocol
+        if config is None:
+            return {}
+        names = ("architecture", "format", "quantization", "num_bytes")
+        return {"dtype": config.dtype, **{name: getattr(config.checkpoint, name) for name in names}}
+
+    # -- generations -----------------------------------------------------------------------------------------------
+
+    async def generate(
+        self, prompt: str | Sequence[int], params: SamplingView | None = None
+    ) -> AsyncIterator[GeneratedText]:
+        """Yield what a generation has given so far. Raises `RequestError`."""
+        chosen = params if isinstance(params, SamplingParams) else SamplingParams(**self._state.defaults)
+        asked: Any = prompt if isinstance(prompt, str) else {"prompt_token_ids": list(prompt)}
+        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+            self._state.admit(chosen.n)
+            async with aclosing(self._llm.generate(asked, chosen)) as outputs:  # type: ignore[type-var]
+                async for output in outputs:
+                    first = output.outputs[0]
+                    yield GeneratedText(first.text, tuple(first.token_ids), first.finish_reason)
+
+    def chat(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the chunks of a chat answer. Raises `RequestError`."""
+
+        async def open_job() -> ApiJob:
+            fields = dict(body)
+            return (await ChatRoute(self._state).open(ChatBody.model_validate(fields), fields))[0]
+
+        return self._chunks(open_job)
+
+    def complete(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the chunks of a completion. Raises `RequestError`."""
+
+        async def open_job() -> ApiJob:
+            fields = dict(body)
+            return (await CompletionRoute(self._state).open(CompletionBody.model_validate(fields), fields))[0]
+
+        return self._chunks(open_job)
+
+    async def _chunks(self, open_job: Callable[[], Awaitable[ApiJob]]) -> AsyncGenerator[dict[str, Any], None]:
+        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+            pooler = pooler_of(self._state)
+            if pooler is not None:
+                raise does_not_generate(pooler.name, pooler.shape)
+            async with aclosing((await open_job()).chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+
+    async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return embeddings. Raises `RequestError`."""
+        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+            checked = EmbeddingBody.model_validate(dict(body))
+            self._state.check_model(checked.model)
+            answer: dict[str, Any] = orjson.loads((await self._embedding(checked)).body)
+            return answer
+
+    async def _embedding(self, body: EmbeddingBody) -> Encoded:
+        state = self._state
+        pooler = required_pooler(state)
+        pooler.check("embed")
+        prompts = await prompts_of(state, body)
+
+        def render(results: list[EmbeddingRequestOutput], tokens: int) -> Encoded:
+            vectors = [result.outputs.array for result in results]
+            data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(vectors)]
+            return as_json({"object": "list", "data": data, "model": state.llm.model_name, "usage": usage(tokens)})
+
+        prepare = partial(pooler.embed, prompts, body.params(), param="input")
+        return await PoolingCall(state, prepare, size_of(prompts), render, body.priority or 0, body.cache_salt).run()
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Call a named engine method with plain data."""
+        return await self._llm.call(method, *args)
+
+
+@contextmanager
+def _counted(lifecycle: Lifecycle) -> Iterator[None]:
+    """Have a drain wait for the current task."""
+    task = asyncio.current_task()
+    mine = task is not None and task not in lifecycle.work
+    if task is not None and mine:
+        lifecycle.work.add(task)
+    try:
+        yield
+    finally:
+        if task is not None and mine:
+            lifecycle.work.discard(task)
+
+
+@contextmanager
+def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
+    """Turn what goes wrong into `RequestError`s, which is all that plugins know."""
+    try:
+        yield
+    except (ApiError, ValidationError, CoreError) as error:
+        if isinstance(error, EngineError):
+            lifecycle.failure = error
+        found = as_api_error(error)
+        raise RequestError(found.message, param=found.param, code=found.code, status=found.status) from error

@@ -1,0 +1,139 @@
+"""Requests as Ollama's clients send them. Numbers may be written as floats; unknown fields are let through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.api import RequestError
+
+MAX_MESSAGES = 16384
+MAX_TOOLS = 128
+
+
+class Part(BaseModel):
+    """An object of a request."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class Options(Part):
+    """Those of Ollama's options that have a meaning here, and those that would change the answer if ignored."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    num_predict: int | None = None
+    stop: str | list[str] | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    typical_p: float | None = None
+    tfs_z: float | None = None
+    mirostat: int | None = None
+
+
+class Named(Part):
+    """A request about a model; `name` is what older clients call it."""
+
+    model: str | None = None
+    name: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """The model's name; empty where none is given."""
+        return self.model or self.name or ""
+
+
+class Streamed(Named):
+    """A request whose answer may come line by line, which is the default."""
+
+    stream: bool | None = None
+
+
+class Generated(Streamed):
+    """What `/api/chat` and `/api/generate` share."""
+
+    options: Options | None = None
+    format: str | dict[str, Any] | None = None
+    think: bool | str | None = None
+    keep_alive: float | str | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+class Function(Part):
+    """A call of a function."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Call(Part):
+    """A call in a message."""
+
+    id: str | None = None
+    function: Function
+
+
+class Message(Part):
+    """One message of a conversation."""
+
+    role: str
+    content: str | None = None
+    thinking: str | None = None
+    images: list[Any] | None = None
+    tool_calls: list[Call] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class ChatBody(Generated):
+    """`POST /api/chat`."""
+
+    messages: Annotated[list[Message], Field(max_length=MAX_MESSAGES)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+
+
+class GenerateBody(Generated):
+    """`POST /api/generate`."""
+
+    prompt: str | None = None
+    system: str | None = None
+    template: str | None = None
+    suffix: str | None = None
+    raw: bool | None = None
+    context: list[int] | None = None
+    images: list[Any] | None = None
+
+
+class EmbedBody(Named):
+    """`POST /api/embed`."""
+
+    input: str | list[str] | None = None
+    truncate: bool | None = None
+    dimensions: int | None = None
+
+
+class EmbeddingsBody(Named):
+    """`POST /api/embeddings`."""
+
+    prompt: str | None = None
+
+
+B = TypeVar("B", bound=BaseModel)
+
+
+def read(kind: type[B], fields: Mapping[str, Any]) -> B:
+    """Return a request. Raises `RequestError` that names the first field at fault."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        raise RequestError(f"{path}: {first['msg']}", param=path) from None

@@ -1,0 +1,215 @@
+"""The endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from time import perf_counter
+from typing import Any, TypeVar
+
+from core.api import RequestError
+from core.api.routes import EngineClient, RouteRegistry, RouteRequest, RouteResponse
+from core_plugin_ollama.bodies import (
+    ChatBody,
+    EmbedBody,
+    EmbeddingsBody,
+    GenerateBody,
+    Generated,
+    Named,
+    Streamed,
+    read,
+)
+from core_plugin_ollama.model import described, is_served, listed, running
+from core_plugin_ollama.records import Answer, Record, Shape, as_message, as_response, nanoseconds
+from core_plugin_ollama.translate import chat_fields, generate_fields
+
+NDJSON = "application/x-ndjson"
+N = TypeVar("N", bound=Named)
+
+_ABSENT = "this server serves one model, which is chosen when it is started; models cannot be changed from here"
+
+
+class OllamaRoutes:
+    """Ollama's API over the served model."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._version = str(options["version"]) if "version" in options else _default_version()
+        self._bound: EngineClient | None = None
+
+    def declare(self, registry: RouteRegistry) -> None:
+        """Declare the routes."""
+        registry.errors(lambda error: {"error": error.message})
+        registry.asset("/", b"Ollama is running", "text/plain; charset=utf-8", optional=True)
+        for path, endpoint in (
+            ("chat", self.chat),
+            ("generate", self.generate),
+            ("embed", self.embed),
+            ("embeddings", self.embeddings),
+            ("show", self.show),
+            ("pull", self.pull),
+        ):
+            registry.add("POST", f"/api/{path}", endpoint, summary=f"Ollama's /api/{path}")
+        for path, reading in (("tags", self.tags), ("ps", self.ps), ("version", self.version)):
+            for method in ("GET", "HEAD"):
+                registry.add(method, f"/api/{path}", reading, summary=f"Ollama's /api/{path}")
+        for method, path in (("POST", "push"), ("POST", "create"), ("POST", "copy"), ("DELETE", "delete")):
+            registry.add(method, f"/api/{path}", self.absent, summary="Refused")
+
+    def bind(self, client: EngineClient) -> None:
+        """Keep the running engine."""
+        self._bound = client
+
+    # -- generation ------------------------------------------------------------------------------------------------
+
+    async def chat(self, request: RouteRequest) -> RouteResponse:
+        """`POST /api/chat`."""
+        body = self._about(ChatBody, await request.json())
+        if not body.messages:
+            return self._loaded(body, as_message)
+        self._must_generate()
+        return await self._answered(body, chat_fields(body, self._client.abilities, body.asked), as_message)
+
+    async def generate(self, request: RouteRequest) -> RouteResponse:
+        """`POST /api/generate`."""
+        body = self._about(GenerateBody, await request.json())
+        if not body.prompt:
+            return self._loaded(body, as_response)
+        self._must_generate()
+        fields = generate_fields(body, self._client.abilities, body.asked)
+        if "prompt" in fields:
+            fields = await self._raw(fields)
+        return await self._answered(body, fields, as_response)
+
+    async def _raw(self, fields: Record) -> Record:
+        """Return the fields of a completion, which without a limit would be short."""
+        ids = await asyncio.to_thread(self._client.tokenizer.encode, fields["prompt"])
+        room = max(1, self._client.max_model_len - len(ids))
+        return {**fields, "prompt": ids, "max_tokens": min(fields.get("max_tokens") or room, room)}
+
+    async def _answered(self, body: Generated, fields: Record, shape: Shape) -> RouteResponse:
+        answer, chunks = Answer(body.asked, shape), self._chunks(fields)
+        if body.stream is False:
+            return RouteResponse(await answer.whole(chunks))
+        return RouteResponse(answer.lines(chunks), media_type=NDJSON)
+
+    async def _chunks(self, fields: Record) -> AsyncGenerator[Record, None]:
+        """Yield the engine's chunks. More tokens than the model's length leaves are as many as there are."""
+        ask = self._client.complete if "prompt" in fields else self._client.chat
+        limited = fields.get("max_tokens") is not None
+        try:
+            async with aclosing(ask(fields)) as chunks:
+                async for chunk in chunks:
+                    limited = False
+                    yield chunk
+            return
+        except RequestError as error:
+            if not limited or error.param != "max_tokens":
+                raise
+        async with aclosing(ask({name: value for name, value in fields.items() if name != "max_tokens"})) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _loaded(self, body: Generated, shape: Shape) -> RouteResponse:
+        """Answer a request without content, which asks that the model be loaded, or with `keep_alive` 0 unloaded."""
+        reason = "unload" if body.keep_alive in (0, "0", "0s", "0m") else "load"
+        record = json.dumps(Answer(body.asked, shape).loaded(reason)).encode()
+        return RouteResponse(record, media_type="application/json" if body.stream is False else NDJSON)
+
+    def _must_generate(self) -> None:
+        if "complete" not in self._client.abilities:
+            raise RequestError(f'"{self._client.model_name}" does not support chat or generate: it gives embeddings')
+
+    # -- embeddings ------------------------------------------------------------------------------------------------
+
+    async def embed(self, request: RouteRequest) -> RouteResponse:
+        """`POST /api/embed`."""
+        began = perf_counter()
+        body = self._about(EmbedBody, await request.json())
+        vectors, tokens = await self._embedded(body.input or [], body)
+        figures = {
+            "total_duration": nanoseconds(perf_counter() - began),
+            "load_duration": 0,
+            "prompt_eval_count": tokens,
+        }
+        return _json({"model": body.asked, "embeddings": vectors, **figures})
+
+    async def embeddings(self, request: RouteRequest) -> RouteResponse:
+        """`POST /api/embeddings`, the older form."""
+        body = self._about(EmbeddingsBody, await request.json())
+        vectors, _ = await self._embedded(body.prompt or [], EmbedBody())
+        return _json({"embedding": vectors[0] if vectors else []})
+
+    async def _embedded(self, texts: str | list[str], body: EmbedBody) -> tuple[list[list[float]], int]:
+        fields: Record = {"input": texts, "dimensions": body.dimensions}
+        if body.truncate is not False:
+            fields["truncate_prompt_tokens"] = -1
+        if "embed" not in self._client.abilities:
+            raise RequestError(f'"{self._client.model_name}" does not support embeddings')
+        if not texts:
+            return [], 0
+        found = await self._client.embed(fields)
+        return [one["embedding"] for one in found["data"]], found["usage"]["prompt_tokens"]
+
+    # -- models ----------------------------------------------------------------------------------------------------
+
+    async def tags(self, request: RouteRequest) -> RouteResponse:
+        """`GET /api/tags`: the models there are."""
+        return _json({"models": [listed(self._client)]})
+
+    async def ps(self, request: RouteRequest) -> RouteResponse:
+        """`GET /api/ps`: the models that are loaded."""
+        return _json({"models": [running(self._client)]})
+
+    async def version(self, request: RouteRequest) -> RouteResponse:
+        """`GET /api/version`."""
+        return _json({"version": self._version})
+
+    async def show(self, request: RouteRequest) -> RouteResponse:
+        """`POST /api/show`."""
+        self._about(Named, await request.json())
+        return _json(described(self._client))
+
+    async def pull(self, request: RouteRequest) -> RouteResponse:
+        """`POST /api/pull`: nothing is left to do for the served model; another one cannot be had."""
+        body = read(Streamed, await request.json())
+        if not is_served(self._client, body.asked):
+            raise RequestError(_ABSENT, param="model", status=501)
+        if body.stream is False:
+            return _json({"status": "success"})
+        return RouteResponse(_pulled(), media_type=NDJSON)
+
+    async def absent(self, request: RouteRequest) -> RouteResponse:
+        """Refuse what changes the models of a server."""
+        raise RequestError(_ABSENT, status=501)
+
+    # --------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _client(self) -> EngineClient:
+        if self._bound is None:
+            raise RequestError("the engine is not ready yet", status=503)
+        return self._bound
+
+    def _about(self, kind: type[N], fields: Mapping[str, Any]) -> N:
+        """Read a request about the served model. Raises `RequestError`."""
+        body = read(kind, fields)
+        if not is_served(self._client, body.asked):
+            raise RequestError(f"model '{body.asked[:200]}' not found", param="model", status=404)
+        return body if body.model else body.model_copy(update={"model": body.asked or self._client.model_name})
+
+
+async def _pulled() -> AsyncIterator[bytes]:
+    for status in ("pulling manifest", "success"):
+        yield json.dumps({"status": status}).encode() + b"\n"
+
+
+def _json(value: Record) -> RouteResponse:
+    return RouteResponse(json.dumps(value).encode())
+
+
+def _default_version() -> str:
+    from core_plugin_ollama.options import OllamaOptions
+
+    return OllamaOptions().version

@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api import RouteSpec
+
+WEBUI = RouteSpec(
+    name="webui",
+    impl="core_plugin_webui.routes:WebUiRoutes",
+    api=1,
+    summary="A chat page at /; works without a network",
+    mounts=("/", "/ui"),
+    public=("/", "/ui"),
+)

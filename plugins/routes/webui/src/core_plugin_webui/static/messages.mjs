@@ -1,0 +1,47 @@
+// One message on the page.
+import { button, copy, el } from "./dom.mjs";
+import { elements, parse } from "./markdown.mjs";
+
+const NAMES = { user: "You", assistant: "Model" };
+
+/** A message: `update` shows what it holds by now, `finish` adds what can be done with it. */
+export class Shown {
+  constructor(message) {
+    this.message = message;
+    this.thought = el("div", { className: "thought" });
+    this.summary = el("summary", {}, "Thinking");
+    this.reasoning = el("details", { hidden: true }, this.summary, this.thought);
+    this.content = el("div", { className: "content" });
+    this.actions = el("div", { className: "actions" });
+    this.node = el("article", { className: message.role, "aria-label": NAMES[message.role] },
+      el("h2", {}, NAMES[message.role]), this.reasoning, this.content, this.actions);
+    this.update();
+  }
+
+  /** Show the message as it is now. */
+  update() {
+    const { role, content, reasoning } = this.message;
+    this.reasoning.hidden = !reasoning;
+    if (reasoning) this.thought.replaceChildren(...elements(parse(reasoning), document));
+    this.summary.textContent = content ? "Thought" : "Thinking…";
+    if (role === "user") this.content.textContent = content; // what was typed is shown as it was typed
+    else this.content.replaceChildren(...elements(parse(content), document, addCopy));
+  }
+
+  /** Say that the answer is complete. `act` has `again` and `edit`, where they make sense. */
+  finish(act) {
+    const copying = button("Copy", "Copy this message", () => copy(this.message.content, copying));
+    this.actions.replaceChildren(
+      copying,
+      ...(act.again ? [button("Regenerate", "Ask for another answer", act.again)] : []),
+      ...(act.edit ? [button("Edit", "Change this message and ask again", act.edit)] : []),
+      ...(this.message.figures ? [el("span", { className: "figures" }, this.message.figures)] : []),
+    );
+  }
+}
+
+function addCopy(pre, text) {
+  const copying = button("Copy", "Copy this code", () => copy(text, copying));
+  copying.className = "copy";
+  pre.append(copying);
+}

@@ -1,0 +1,44 @@
+// Server-sent events, read from the body of an answer.
+
+/** Yield `{event, data}` of a stream of bytes. */
+export async function* events(body) {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = "", event = "message", data = [];
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      rest += done ? decoder.decode() + "\n\n" : decoder.decode(value, { stream: true });
+      // A carriage return at the end may be half of a line's end.
+      const whole = !done && rest.endsWith("\r") ? rest.length - 1 : rest.length;
+      const lines = rest.slice(0, whole).split(/\r\n|\n|\r/);
+      rest = lines.pop() + rest.slice(whole);
+      for (const line of lines) {
+        if (line === "") {
+          if (data.length) yield { event, data: data.join("\n") };
+          event = "message";
+          data = [];
+        } else {
+          const at = line.indexOf(":");
+          const field = at < 0 ? line : line.slice(0, at);
+          const text = at < 0 ? "" : line.slice(at + 1).replace(/^ /, "");
+          if (field === "data") data.push(text);
+          else if (field === "event") event = text;
+        }
+      }
+      if (done) return;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** Yield the objects of an answer until `[DONE]`; an `error` event is thrown. */
+export async function* objects(body) {
+  for await (const { event, data } of events(body)) {
+    if (data === "[DONE]") return;
+    const value = JSON.parse(data);
+    if (event === "error" || value.error) throw new Error(value.error?.message ?? "The answer broke off.");
+    yield value;
+  }
+}

@@ -1,0 +1,160 @@
+// The whole page, with a server that answers what the test says.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { beforeEach, test } from "node:test";
+import { FakeDocument, FakeStorage, stream } from "./page.mjs";
+
+const STATIC = new URL("../../src/core_plugin_webui/static/", import.meta.url);
+const PAGE = readFileSync(new URL("index.html", STATIC), "utf-8");
+const requests = [];
+let page, local, session, reply, number = 0;
+
+const chunk = (delta, more = {}) => `data: ${JSON.stringify({ choices: [{ delta, finish_reason: null, ...more }] })}\n\n`;
+const END = 'data: {"choices":[],"usage":{"completion_tokens":5}}\n\ndata: [DONE]\n\n';
+const ANSWER = [chunk({ role: "assistant", content: "" }), chunk({ reasoning: "hm" }), chunk({ content: "**Hi** <b>" })];
+ANSWER.push(chunk({}, { finish_reason: "stop" }), END);
+const json = (status, value) => new Response(JSON.stringify(value), { status });
+const $ = (id) => page.getElementById(id);
+const settle = () => new Promise((resolve) => { setTimeout(resolve, 80); });
+
+async function open() {
+  page = new FakeDocument(PAGE);
+  Object.assign(globalThis, {
+    document: page,
+    window: {
+      localStorage: local,
+      sessionStorage: session,
+      confirm: () => true,
+      matchMedia: () => ({ matches: false }),
+    },
+    fetch: async (path, request) => {
+      requests.push({ path, ...request, body: request.body && JSON.parse(request.body) });
+      if (path === "v1/models" && !reply.locked) return json(200, { data: [{ id: "tiny" }, { id: "other" }] });
+      return reply(request);
+    },
+  });
+  await import(new URL(`app.mjs?${(number += 1)}`, STATIC)); // a new page each time
+  await settle();
+}
+
+async function type(text) {
+  $("prompt").value = text;
+  await $("composer").fire("submit");
+  await settle();
+}
+
+beforeEach(async () => {
+  local = new FakeStorage();
+  session = new FakeStorage();
+  requests.length = 0;
+  reply = async () => new Response(stream(...ANSWER));
+  await open();
+});
+
+test("an answer comes, is shown safely, counted, and kept", async () => {
+  assert.equal($("title").textContent, "tiny");
+  await type("Hello <i>you</i>");
+  const [user, model] = $("log").children;
+  assert.equal(user.find("div").textContent, "");
+  assert.ok(user.textContent.includes("Hello <i>you</i>"));
+  assert.equal(model.find("strong").textContent, "Hi");
+  assert.ok(model.textContent.includes("<b>") && !model.find("b"));
+  assert.equal(model.find("summary").textContent, "Thought");
+  assert.ok(model.find("details").textContent.includes("hm"));
+  assert.match(model.find("span").textContent, /^5 tokens/);
+  assert.match($("status").textContent, /^Answered\. 5 tokens/);
+  assert.equal($("send").hidden, false);
+  const { path, body, headers } = requests.at(-1);
+  assert.equal(path, "v1/chat/completions");
+  assert.deepEqual(body.messages, [{ role: "user", content: "Hello <i>you</i>" }]);
+  assert.equal(body.model, "tiny");
+  assert.equal(headers.authorization, undefined);
+  await open();
+  assert.equal($("log").children.length, 2);
+  assert.equal($("conversations").find("button").textContent, "Hello <i>you</i>");
+});
+
+test("regenerate and edit", async () => {
+  await type("one");
+  await type("two");
+  assert.equal($("log").children.length, 4);
+  await $("log").children.at(-1).find("button", "Regenerate").click();
+  await settle();
+  assert.deepEqual(requests.at(-1).body.messages.map(({ content }) => content), ["one", "**Hi** <b>", "two"]);
+  await $("log").children[0].find("button", "Edit").click();
+  assert.equal($("prompt").value, "one");
+  await type("uno");
+  assert.deepEqual(requests.at(-1).body.messages, [{ role: "user", content: "uno" }]);
+  assert.equal($("log").children.length, 2);
+});
+
+test("stop keeps what has come", async () => {
+  reply = async ({ signal }) => new Response(new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode(chunk({ content: "part" })));
+      signal.addEventListener("abort", () => controller.error(Object.assign(new Error("x"), { name: "AbortError" })));
+    },
+  }));
+  $("prompt").value = "hi";
+  const sending = $("composer").fire("submit");
+  await settle();
+  assert.equal($("send").hidden, true);
+  await page.fire("keydown", { key: "Escape" });
+  await sending;
+  await settle();
+  assert.equal($("status").textContent, "Stopped.");
+  assert.ok($("log").children[1].textContent.includes("part"));
+  assert.equal($("send").hidden, false);
+});
+
+test("a server with a key is asked with one", async () => {
+  reply = async ({ headers }) => (headers.authorization === "Bearer k" ? json(200, { data: [{ id: "tiny" }] })
+    : json(401, { error: { message: "A key is needed" } }));
+  reply.locked = true;
+  await open();
+  assert.equal($("alert").textContent, "A key is needed");
+  assert.ok($("settings").open);
+  $("key").value = "k";
+  await $("settings").close();
+  await settle();
+  assert.equal($("alert").hidden, true);
+  assert.equal($("title").textContent, "tiny");
+  assert.ok(!JSON.stringify(local.kept).includes('"k"'));
+});
+
+test("a failure is told, and leaves no empty answer", async () => {
+  reply = async () => json(503, { error: { message: "Too many requests are waiting." } });
+  await type("hi");
+  assert.equal($("alert").textContent, "Too many requests are waiting.");
+  assert.equal($("log").children.length, 1);
+  reply = async () => new Response(stream(...ANSWER));
+  await $("log").children[0].find("button", "Regenerate").click();
+  await settle();
+  assert.equal($("log").children.length, 2);
+  assert.deepEqual(requests.at(-1).body.messages, [{ role: "user", content: "hi" }]);
+  reply = async () => new Response("<html>", { status: 502 });
+  await type("again");
+  assert.equal($("alert").textContent, "The server answered 502.");
+});
+
+test("several conversations, settings and the theme", async () => {
+  await type("first");
+  await $("new").click();
+  await type("second");
+  const titles = () => [...$("conversations").all()].filter((one) => one.className === "open").map((one) => one.textContent);
+  assert.deepEqual(titles(), ["second", "first"]);
+  $("system").value = "be kind";
+  $("temperature").value = "0.5";
+  $("model").value = "other";
+  await $("settings").close();
+  await type("third");
+  const { body } = requests.findLast(({ path }) => path === "v1/chat/completions");
+  assert.deepEqual([body.messages[0].role, body.temperature, body.model], ["system", 0.5, "other"]);
+  await $("conversations").find("button", "✕").click();
+  assert.deepEqual(titles(), ["first"]);
+  await $("theme").click();
+  assert.equal(page.documentElement.dataset.theme, "dark");
+  $("file").files = [{ text: async () => "nonsense" }];
+  await $("file").fire("change");
+  assert.equal($("alert").textContent, "The file is not JSON.");
+});

@@ -1,0 +1,107 @@
+// Reading streams, keeping conversations, making requests.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { body, figures } from "../../src/core_plugin_webui/static/ask.mjs";
+import { events, objects } from "../../src/core_plugin_webui/static/sse.mjs";
+import { Store, valid } from "../../src/core_plugin_webui/static/store.mjs";
+import { FakeStorage, stream } from "./page.mjs";
+
+const all = async (items) => {
+  const found = [];
+  for await (const item of items) found.push(item);
+  return found;
+};
+
+const TEXT = 'data: {"a": "ü😀"}\n\n: comment\nevent: error\r\ndata: one\r\ndata:two\r\n\r\nid: 7\n\ndata: [DONE]\n\n';
+const EVENTS = [
+  { event: "message", data: '{"a": "ü😀"}' },
+  { event: "error", data: "one\ntwo" },
+  { event: "message", data: "[DONE]" },
+];
+
+test("a stream is read however it is cut", async () => {
+  const bytes = new TextEncoder().encode(TEXT);
+  assert.deepEqual(await all(events(stream(TEXT))), EVENTS);
+  for (const size of [1, 2, 3, 7, 11]) {
+    const pieces = [];
+    for (let at = 0; at < bytes.length; at += size) pieces.push(bytes.slice(at, at + size));
+    assert.deepEqual(await all(events(stream(...pieces))), EVENTS, String(size));
+  }
+  assert.deepEqual(await all(events(stream("data: without an end"))), [{ event: "message", data: "without an end" }]);
+});
+
+test("objects end with [DONE], and errors are thrown", async () => {
+  assert.deepEqual(await all(objects(stream('data: {"x": 1}\n\ndata: [DONE]\n\ndata: {"x": 2}\n\n'))), [{ x: 1 }]);
+  const broken = 'data: {"x": 1}\n\nevent: error\ndata: {"error": {"message": "too late"}}\n\n';
+  await assert.rejects(all(objects(stream(broken))), /too late/);
+});
+
+test("a reader that stops lets go of the stream", async () => {
+  let cancelled = false;
+  const endless = new ReadableStream({
+    pull(controller) { controller.enqueue(new TextEncoder().encode("data: {}\n\n")); },
+    cancel() { cancelled = true; },
+  });
+  for await (const one of objects(endless)) if (one) break;
+  assert.ok(cancelled);
+});
+
+test("a request has what is set and nothing else", () => {
+  const said = [{ role: "user", content: "hi", figures: "x" }, { role: "assistant", content: "yo", reasoning: "hm" }];
+  const plain = { messages: [{ role: "user", content: "hi" }, { role: "assistant", content: "yo" }] };
+  const streamed = { stream: true, stream_options: { include_usage: true } };
+  assert.deepEqual(body({ temperature: "", max_tokens: "" }, said), { ...plain, ...streamed });
+  const set = body({ system: "be kind", temperature: "0", max_tokens: "12", model: "m", theme: "dark" }, []);
+  assert.deepEqual(set, { messages: [{ role: "system", content: "be kind" }], ...streamed, model: "m", temperature: 0, max_tokens: 12 });
+});
+
+test("figures", () => {
+  assert.equal(figures({ tokens: 11, wait: 0.256, seconds: 2, reason: "stop" }), "11 tokens · 5.0 tokens/s · first after 0.26 s");
+  assert.equal(figures({ tokens: 1, wait: 1, seconds: 0, reason: "length" }), "1 tokens · first after 1.00 s · cut at the limit");
+});
+
+test("conversations are kept, removed, exported and imported", () => {
+  const local = new FakeStorage(), store = new Store(local, new FakeStorage());
+  const one = store.create(), two = store.create();
+  store.keep(one);
+  assert.equal(store.conversations.length, 0); // nothing was said
+  one.messages.push({ role: "user", content: `first line ${"x".repeat(80)}\nsecond` });
+  two.messages.push({ role: "user", content: "two" }, { role: "assistant", content: "2", reasoning: "hm", figures: "1 tokens" });
+  store.keep(one);
+  store.keep(two);
+  store.keep(one);
+  assert.deepEqual(new Store(local, null).conversations.map(({ id }) => id), [one.id, two.id]);
+  assert.equal(one.title.length, 60);
+  const elsewhere = new Store(new FakeStorage(), null);
+  assert.equal(elsewhere.imported(store.exported()), 2);
+  assert.deepEqual(elsewhere.conversations, store.conversations);
+  assert.equal(elsewhere.imported(store.exported()), 2);
+  assert.equal(new Set(elsewhere.conversations.map(({ id }) => id)).size, 4);
+  store.remove(one.id);
+  assert.deepEqual(new Store(local, null).conversations.map(({ id }) => id), [two.id]);
+});
+
+test("what is no conversation is left out", () => {
+  const odd = [null, 5, {}, { messages: [] }, { messages: [{ role: "system", content: "x" }, { role: "user", content: 5 }] }];
+  assert.deepEqual(valid(odd), []);
+  assert.deepEqual(valid("text"), []);
+  const [kept] = valid([{ id: 7, title: {}, messages: [{ role: "user", content: "x", evil: 1, reasoning: [] }] }]);
+  assert.deepEqual(kept.messages, [{ role: "user", content: "x" }]);
+  assert.equal(typeof kept.id, "string");
+  const store = new Store(null, null);
+  assert.throws(() => store.imported("{"), /not JSON/);
+  assert.throws(() => store.imported('{"conversations": [1]}'), /no conversations/);
+});
+
+test("the key is kept for the session only, and a full storage is noticed", () => {
+  const local = new FakeStorage(), session = new FakeStorage();
+  new Store(local, session).set({ model: "m" }, "secret");
+  assert.equal(new Store(local, session).key, "secret");
+  assert.equal(new Store(local, new FakeStorage()).key, "");
+  assert.ok(!JSON.stringify(local.kept).includes("secret"));
+  const small = new Store(new FakeStorage(50), null), one = small.create();
+  one.messages.push({ role: "user", content: "x".repeat(99) });
+  small.keep(one);
+  assert.ok(small.full && small.conversations.length === 1);
+  assert.deepEqual(new Store({ getItem: () => "{broken" }, null).conversations, []);
+});
