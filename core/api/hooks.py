@@ -6,14 +6,17 @@ may name any subset of a hook's parameters. No hook runs per layer or per token.
 
 from __future__ import annotations
 
+import types
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from core.api.attention import AttentionLayer, AttentionSite
+    from core.api.deprecation import Renamed
     from core.api.models import Model
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.quantization import LayerQuant, LayerSite
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 hookspec = pluggy.HookspecMarker("core")
 hookimpl = pluggy.HookimplMarker("core")
+
+RENAMED_HOOKS: Mapping[str, Renamed] = types.MappingProxyType({})
+"""Old name of a hook -> its new one; plugins that implement the old one are called, and warned."""
 
 
 @hookspec

@@ -24,6 +24,8 @@ class ModelFiles(BaseModel):
         path: A file or a directory.
         name: Name to serve the model under.
         revision: Commit or version, if the source has one.
+        generation_config: Sampling defaults of the model's makers that its files do not name; what files say counts
+            more.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -32,6 +34,7 @@ class ModelFiles(BaseModel):
     path: str
     name: str
     revision: str | None = None
+    generation_config: dict[str, Any] = {}
 
 
 class ModelSource(Protocol):
@@ -58,7 +61,10 @@ class CheckpointInfo(BaseModel):
         quantization_config: The method's own description.
         generation_config: Sampling defaults that the model's makers give (temperature, top_p, eos_token_id, ...).
         num_bytes: Size of the tensor data.
-        pooling: How the checkpoint's makers pool, where they say so: `method` and `normalize` as in `PoolingShape`,
+        num_parameters: Values of all tensors; None where that is not known without reading them.
+        license: Licence that the makers name, for example `apache-2.0`.
+        pooling: How the checkpoint's makers pool, where they say so: `method`, `normalize`, `dense`, `prompts` and
+            `default_prompt` as in `PoolingShape`,
             `max_length` in tokens.
     """
 
@@ -72,6 +78,8 @@ class CheckpointInfo(BaseModel):
     quantization_config: dict[str, Any] = {}
     generation_config: dict[str, Any] = {}
     num_bytes: int = 0
+    num_parameters: int | None = None
+    license: str | None = None
     pooling: dict[str, Any] = {}
 
 

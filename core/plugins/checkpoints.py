@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from core.api.descriptors import ModelSourceSpec, ModelSpec, WeightLoaderSpec
 from core.api.errors import CheckpointError, CoreError, PluginError
 from core.api.models import ModelShape
+from core.api.sources import Access, ReachesOut
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles, ModelSource
 from core.plugins.catalog import Entry
@@ -17,14 +20,22 @@ from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.report import SelectionReport
 from core.plugins.select import Contest, Selector, names_in
 
+ALONE = Access()
+"""Sources do as they would by themselves."""
+
 
 def find_files(
-    selector: Selector, ask: str | None, reference: str | None, revision: str | None
+    selector: Selector,
+    ask: str | None,
+    reference: str | None,
+    revision: str | None,
+    access: Access = ALONE,
 ) -> tuple[Candidate, ModelFiles]:
     """Ask the model sources for `reference`; the first that claims it is taken.
 
     Args:
         ask: The sources to ask, in order; None or `auto` asks all of them, aliases first, then by score.
+        access: How sources may reach what is not on this machine.
 
     Raises:
         CheckpointError: CORE-M101 when nobody claims it; or what the source that claims it raises.
@@ -38,7 +49,7 @@ def find_files(
     report.rows = contest.listing()
     try:
         order = _in_order(contest, reference) if ask is None else list(contest.asked(names_in(ask)))
-        found = _first_claim(contest, order, reference, revision)
+        found = _first_claim(contest, order, reference, partial(_resolve, reference, revision, access))
     except CoreError as error:
         report.error = error
         raise
@@ -48,20 +59,40 @@ def find_files(
     return found
 
 
+def _resolve(
+    reference: str | None, revision: str | None, access: Access, candidate: Candidate
+) -> Callable[[], ModelFiles | None]:
+    """Return what asks a source for files; making the source may fail, asking may as well."""
+    entry = candidate.entry
+    source = opened(candidate, access)
+    return lambda: guarded(entry, "resolve()", source.resolve, reference, revision=revision)
+
+
+def opened(candidate: Candidate, access: Access) -> ModelSource:
+    """Return a model source that knows how it may reach its models. Raises `PluginError`."""
+    source: ModelSource = instantiate(candidate.descriptor.impl, candidate.entry)
+    if isinstance(source, ReachesOut):
+        guarded(candidate.entry, "use()", source.use, access)
+    return source
+
+
 def _first_claim(
-    contest: Contest, order: list[Candidate], reference: str | None, revision: str | None
+    contest: Contest,
+    order: list[Candidate],
+    reference: str | None,
+    asking: Callable[[Candidate], Callable[[], ModelFiles | None]],
 ) -> tuple[Candidate, ModelFiles]:
     asked = []
     for candidate in order:
         entry = candidate.entry
         row = contest.rows[entry]
         try:
-            source: ModelSource = instantiate(candidate.descriptor.impl, entry)
+            ask = asking(candidate)
         except PluginError as error:
             row.fail(error)
             continue
         try:
-            files = guarded(entry, "resolve()", source.resolve, reference, revision=revision)
+            files = ask()
             if files is not None:
                 _require_clear(contest, candidate, order)
                 return candidate, typed(entry, "resolve()", files, ModelFiles)
@@ -141,7 +172,8 @@ def _file_names(path: Path) -> list[str]:
 def inspect(loader: Candidate, reader: CheckpointReader, files: ModelFiles) -> CheckpointInfo:
     """Read the checkpoint's facts. Raises `CheckpointError` from the reader, CORE-P108 for anything else it raises."""
     info = guarded(loader.entry, "inspect()", reader.inspect, Path(files.path))
-    return typed(loader.entry, "inspect()", info, CheckpointInfo)
+    info = typed(loader.entry, "inspect()", info, CheckpointInfo)
+    return info.model_copy(update={"generation_config": {**files.generation_config, **info.generation_config}})
 
 
 def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) -> tuple[Candidate, ModelShape]:

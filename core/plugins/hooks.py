@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import pluggy
 
 from core.api import hooks as specifications
+from core.api.deprecation import Renamed
 from core.api.errors import PluginError
 from core.api.patches import ConfigPatch, Finding, Problem, Waiver
 from core.api.requests import Reject, RequestDraft, RequestPatch
@@ -33,15 +35,38 @@ class Proposal:
     patch: ConfigPatch
 
 
-class Hooks:
-    """Typed calls of the hooks that `entries` implement, registered in the order given."""
+class _Manager(pluggy.PluginManager):
+    """Knows hooks by the names they used to have."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, renamed: Mapping[str, Renamed]) -> None:
+        super().__init__("core")
+        self._renamed = renamed
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        """Return how a function implements a hook; under an old name it implements the new one, unless both do."""
+        found: Any = super().parse_hookimpl_opts(plugin, name)
+        note = self._renamed.get(found["specname"] or name) if found else None
+        if note is None:
+            return found
+        note.warn_of(f"hook {name}", getattr(plugin, name), partial(pluggy.PluginValidationError, plugin))
+        return None if hasattr(plugin, note.new) else {**found, "specname": note.new}
+
+
+class Hooks:
+    """Typed calls of the hooks that `entries` implement, registered in the order given.
+
+    Args:
+        renamed: Old names of hooks.
+    """
+
+    def __init__(
+        self, entries: Iterable[Entry] = (), *, renamed: Mapping[str, Renamed] = specifications.RENAMED_HOOKS
+    ) -> None:
         self.entries: list[Entry] = []
         self.failures: list[LoadFailure] = []
         self._plugins: dict[str, tuple[Entry, object]] = {}
         self._callers: dict[tuple[str, str], Callable[..., Any]] = {}
-        self._manager = pluggy.PluginManager("core")
+        self._manager = _Manager(renamed)
         self._manager.add_hookspecs(specifications)
         for entry in entries:
             self._register(entry)

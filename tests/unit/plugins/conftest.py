@@ -79,12 +79,15 @@ class Files:
         return ModelFiles(reference=reference, path=str(path), name=path.stem) if path.exists() else None
 
 
+SAMPLING = {"temperature": 0.2, "top_k": 3}
+
+
 class Demo:
     def resolve(self, reference, *, revision=None):
         path = pathlib.Path(__file__).with_name("demo.txt")
         if reference not in (None, "demo"):
             return None
-        return ModelFiles(reference=reference or "demo", path=str(path), name="demo")
+        return ModelFiles(reference=reference or "demo", path=str(path), name="demo", generation_config=SAMPLING)
 
 
 class Reader:
@@ -96,7 +99,7 @@ class Reader:
         shape = dict(vocab_size=10, max_positions=int(positions), num_layers=1, hidden_size=64, num_heads=1,
                      num_kv_heads=1, head_dim=64, dtype=dtype)
         return CheckpointInfo(path=str(path), format="txt", architecture=architecture, config={"shape": shape},
-                              quantization=method)
+                              quantization=method, generation_config={"top_k": 5})
 """
 
 WORLD_ENTRIES = {

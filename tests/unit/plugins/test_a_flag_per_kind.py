@@ -29,6 +29,8 @@ FIELDS = {
 """What a descriptor of each kind needs besides the common fields, to serve in the small world."""
 
 IMPLEMENTATIONS = {"core.weight_loaders": "world.impl:Reader", "core.model_sources": "world.impl:Demo"}
+BESIDE = {"core.io_processors": ("--runner", "pooling")}
+"""What must be said besides, so that a model has a use for the kind."""
 CHOSEN = [kind for kind in KINDS.values() if kind.option]
 SINGLE = [kind for kind in CHOSEN if fields_by_path()[f"select.{kind.option}"].kind == "str" and kind is not DRAFTER]
 MANY = [kind for kind in CHOSEN if fields_by_path()[f"select.{kind.option}"].kind == "list" and kind is not KERNEL]
@@ -62,7 +64,7 @@ def start(world):
     def start(group, *words, **environ):
         parser = CoreParser(prog="core serve")
         add_option_flags(parser, positional_model=True)
-        options = load_options(parser.parse_args(list(words)), environ).options
+        options = load_options(parser.parse_args([*BESIDE.get(group, ()), *words]), environ).options
         plan = resolve(options, catalogue=world.catalogue()).config.plan
         return [f"{one.name}@{one.dist}" for one in plan.of(group)]
 

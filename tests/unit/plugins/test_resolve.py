@@ -56,6 +56,10 @@ def test_everything_is_chosen_for_the_default_model(world):
     assert not resolution.warnings and not resolution.patches
 
 
+def test_a_source_may_know_sampling_defaults_and_files_know_better(world):
+    assert run(world).config.checkpoint.generation_config == {"temperature": 0.2, "top_k": 5}
+
+
 def test_the_configuration_travels_as_json(world):
     config = run(world, select={"kv_connector": ["store"]}).config
     again = EngineConfig.model_validate_json(config.model_dump_json())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from core.api.descriptors import ModelSourceSpec
 from core.api.errors import CheckpointError, CoreError
+from core.api.sources import Access, KeepsModels, ReachesOut, StoredModel
 from core.api.weights import ModelFiles, ModelSource
 from core.testing.conformance.outcome import Check, NotApplicable, Unavailable, require, require_core_error
 from core.testing.conformance.samples import SourceSample
@@ -68,6 +69,19 @@ def missing_models_are_errors(subject: Subject) -> None:
         require_core_error(resolve, sample.missing, what=f"resolve({sample.missing!r})", kind=CheckpointError)
 
 
+def stored_models_are_there(subject: Subject) -> None:
+    """What it says to be on this machine is, and has a reference; a source that keeps nothing does not say."""
+    source = _source(subject)
+    if not isinstance(source, KeepsModels):
+        raise NotApplicable("it does not tell which models are on this machine")
+    if isinstance(source, ReachesOut):
+        source.use(Access(offline=True))
+    for model in source.stored():
+        require(isinstance(model, StoredModel), f"stored() gives {model!r}, due are StoredModels")
+        require(bool(model.reference), f"a stored model at {model.path} has no reference")
+        require(Path(model.path).exists(), f"stored model {model.reference!r} is at {model.path}, which does not exist")
+
+
 def _source(subject: Subject) -> ModelSource:
     source: ModelSource = subject.impl()()
     return source
@@ -108,5 +122,6 @@ CHECKS = tuple(
         aliases_are_answered,
         samples_resolve,
         missing_models_are_errors,
+        stored_models_are_there,
     )
 )

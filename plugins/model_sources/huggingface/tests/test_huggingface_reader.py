@@ -147,6 +147,7 @@ def _file(header, data=b"\0" * 8) -> bytes:
         (b"\xff" * 8 + b"{}", "header should be"),
         (_file(b"{not json"), "not valid JSON"),
         (_file(b"\xff\xfe{}"), "not valid JSON"),
+        pytest.param(_file(b"[" * 100_000), "not valid JSON", id="deep"),
         (_file([1]), "not a JSON object"),
         (_file({"t": {"dtype": "F32", "shape": [2], "data_offsets": [0, 16]}}), "ends at byte 16"),
         (_file({"t": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}), "has 8 bytes"),
@@ -246,6 +247,7 @@ def test_a_directory_without_weights(copy):
     ("content", "words"),
     [
         ("{", "cannot be read"),
+        pytest.param("[" * 100_000, "cannot be read", id="deep"),
         ("[]", "not a JSON object"),
         ("{}", "architectures"),
         ('{"architectures": []}', "architectures"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from core.api import CheckpointError
+from core_plugin_huggingface.reference import HubReference
 
 
 def damaged(path: Path, why: str) -> CheckpointError:
@@ -38,3 +39,99 @@ def no_weights(directory: Path) -> CheckpointError:
             hint="Convert the model to safetensors, or take a version that has them.",
         )
     return CheckpointError("CORE-M134", f"{directory} holds no .safetensors files.", hint="Fetch the weights as well.")
+
+
+def pickled_only(wanted: HubReference) -> CheckpointError:
+    """A repository whose weights are pickled."""
+    return CheckpointError(
+        "CORE-M133",
+        f"the model '{wanted.repo}' has its weights in pickled files only, which are refused because loading them runs "
+        "code that they contain.",
+        hint="Take a version with .safetensors files, or convert it.",
+    )
+
+
+def weightless(wanted: HubReference) -> CheckpointError:
+    """A repository without weights."""
+    text = f"the repository '{wanted.repo}' holds no .safetensors and no .gguf files."
+    return CheckpointError("CORE-M134", text, hint="Check that it is a model, and --revision.")
+
+
+def no_gguf(wanted: HubReference) -> CheckpointError:
+    """A GGUF file was named, and there are none."""
+    text = f"the model '{wanted.repo}' has no GGUF files, so that '{wanted.pick}' names nothing."
+    return CheckpointError("CORE-M175", text, hint=f"Write {wanted.repo} alone.")
+
+
+def several_ggufs(wanted: HubReference, labels: list[str]) -> CheckpointError:
+    """Several GGUF files, and it is not clear which is meant."""
+    why = f"none is called '{wanted.pick}'" if wanted.pick else "none is named"
+    return CheckpointError(
+        "CORE-M175",
+        f"the model '{wanted.repo}' has several GGUF files and {why}: {', '.join(labels)}.",
+        hint=f"Write {wanted.repo}:{labels[0]}, for example.",
+    )
+
+
+def unreachable(wanted: HubReference, why: str) -> CheckpointError:
+    """The network or the hub does not answer."""
+    return CheckpointError(
+        "CORE-M105",
+        f"the model '{wanted.written}' cannot be fetched: the hub cannot be reached, or fails ({why}).",
+        hint="It is not in the local cache: connect to the network, or give the path of a directory that holds it.",
+    )
+
+
+def refused(wanted: HubReference, why: str, hint: str) -> CheckpointError:
+    """The hub answers that it does not give the model."""
+    return CheckpointError("CORE-M107", f"the model '{wanted.written}' cannot be fetched: {why}.", hint=hint)
+
+
+def offline(wanted: HubReference, why: str) -> CheckpointError:
+    """Offline, and the cache does not have it."""
+    return CheckpointError(
+        "CORE-M170",
+        f"the model '{wanted.written}' {why}, and offline mode keeps core from asking the hub.",
+        hint=f"Run `core pull {wanted.written}` with a network (without --offline and HF_HUB_OFFLINE), or give the "
+        "path of a directory.",
+    )
+
+
+def gated(wanted: HubReference) -> CheckpointError:
+    """A model whose terms have to be accepted."""
+    return CheckpointError(
+        "CORE-M171",
+        f"the model '{wanted.written}' is gated: the hub gives it only to accounts that accepted its terms.",
+        hint="Accept them on the model's page, then log in with `hf auth login`, or set HF_TOKEN.",
+    )
+
+
+def bad_token(why: str) -> CheckpointError:
+    """No token where one is needed, or one that cannot be right."""
+    return CheckpointError(
+        "CORE-M172", f"{why}.", hint="Log in with `hf auth login`, or set HF_TOKEN to a token that is valid."
+    )
+
+
+def no_room(folder: Path, why: str) -> CheckpointError:
+    """The cache cannot be written."""
+    return CheckpointError(
+        "CORE-M173",
+        f"the model cannot be stored in {folder}: {why}.",
+        hint="Make room (`core ls`, `core rm MODEL`), or name another folder with --download-dir.",
+    )
+
+
+def cannot_remove(path: Path, why: str) -> CheckpointError:
+    """A cached model that stays."""
+    text = f"{path} cannot be removed from the cache: {why}."
+    return CheckpointError("CORE-M178", text, hint="Check who owns the cache's files.")
+
+
+def incomplete(wanted: HubReference, file: str) -> CheckpointError:
+    """A download that somebody interrupted, and nobody there to go on with it."""
+    return CheckpointError(
+        "CORE-M174",
+        f"the cached copy of '{wanted.written}' is incomplete: {file} is missing, and the hub cannot be asked.",
+        hint=f"Run `core pull {wanted.written}` with a network.",
+    )

@@ -13,6 +13,8 @@ from core_plugin_huggingface.faults import bad_json, damaged, missing_shard, no_
 from core_plugin_huggingface.header import Entry, read_header
 
 INDEX = "model.safetensors.index.json"
+_CARD = 64 * 1024
+"""Characters of a model card in which its front matter ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +45,23 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file. Raises `CheckpointError` CORE-M131."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise bad_json(path, f"cannot be read ({error})") from error
     if not isinstance(value, dict):
         raise bad_json(path, "is not a JSON object")
     return value
+
+
+def read_license(directory: Path) -> str | None:
+    """Return the licence that the model card names in its front matter, or None."""
+    try:
+        with (directory / "README.md").open(encoding="utf-8", errors="replace") as file:
+            head = file.read(_CARD)
+    except OSError:
+        return None
+    front = re.match(r"---\n(.*?)\n---", head, re.DOTALL)
+    found = re.search(r"^license:[ \t]*[\"']?([\w.+-]+)", front[1], re.MULTILINE) if front else None
+    return found[1] if found else None
 
 
 def natural_key(name: str) -> list[tuple[int, str]]:

@@ -53,7 +53,7 @@ def read_header(path: Path) -> list[Entry]:
         text = file.read(length)
     try:
         header = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(path, f"its header is not valid JSON ({error})") from error
     if not isinstance(header, dict):
         raise damaged(path, "its header is not a JSON object")

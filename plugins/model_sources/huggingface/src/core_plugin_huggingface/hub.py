@@ -2,69 +2,81 @@
 
 from __future__ import annotations
 
-import re
+import logging
+from collections.abc import Iterable
 from pathlib import Path
 
-from core.api import CheckpointError, ModelFiles
+from core.api import Access, CheckpointError, ModelFiles, StoredModel
+from core_plugin_huggingface.cache import HubCache
+from core_plugin_huggingface.choice import choose
+from core_plugin_huggingface.reference import HubReference, parse
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-PATTERNS = ["*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.model", "merges.txt", "vocab.txt"]
-"""What a checkpoint needs; pickled weights are never fetched."""
-IGNORED = ["original/*", "onnx/*", "consolidated*.safetensors"]
-"""Second copies of the weights that many repositories hold."""
+_log = logging.getLogger(__name__)
+_ANSWERS = ("CORE-M105", "CORE-M107", "CORE-M171", "CORE-M172")
+"""What keeps the hub from giving a model, but not from serving a copy that is here."""
 
 
 class HubSource:
     """The model source `hub`."""
 
+    def __init__(self) -> None:
+        self._access = Access()
+
+    def use(self, access: Access) -> None:
+        """Take over the token, offline mode, the folder and the progress."""
+        self._access = access
+
     def resolve(self, reference: str | None, *, revision: str | None = None) -> ModelFiles | None:
-        """Return the cached snapshot of `organisation/name`, fetching what is missing; None for any other reference.
+        """Return `organisation/name` (or a GGUF file of it, see `reference`), fetching what is missing.
+
+        None stands for any other reference. A model that is cached is served as it is where the hub cannot be reached.
 
         Raises:
-            CheckpointError: CORE-M105 the hub cannot be reached and the cache does not hold the model, CORE-M107 the
-                hub refuses (no such model or revision, or no permission).
+            CheckpointError: CORE-M105 the hub cannot be reached, M107 it has no such model or revision, M133 and M134
+                no weights that can be read, M170 offline, M171 gated, M172 token, M173 no room, M174 cached only in
+                part, M175 which GGUF file is not clear.
         """
-        if not reference or not _HUB_ID.fullmatch(reference):
+        wanted = parse(reference)
+        if wanted is None:
             return None
-        path = _download(reference, revision)
-        return ModelFiles(reference=reference, path=str(path), name=reference, revision=path.name)
+        cache = HubCache(self._access.folder)
+        path = cache.model(wanted, revision) if self._offline() else self._online(cache, wanted, revision)
+        commit = path.relative_to(cache.repository(wanted.repo) / "snapshots").parts[0]
+        return ModelFiles(reference=wanted.written, path=str(path), name=wanted.name, revision=commit)
 
+    def stored(self) -> Iterable[StoredModel]:
+        """Return the models in the cache."""
+        return HubCache(self._access.folder).stored()
 
-def _download(model: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download  # slow to import, needed for hub ids only
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    def remove(self, model: StoredModel) -> int:
+        """Remove a model from the cache; return the bytes that are freed."""
+        return HubCache(self._access.folder).remove(model)
 
-    try:
-        found = snapshot_download(model, revision=revision, allow_patterns=PATTERNS, ignore_patterns=IGNORED)
-    except GatedRepoError as error:
-        raise _refused(model, "the hub gives it only to accounts that accepted its terms.", _LOGIN) from error
-    except RevisionNotFoundError as error:
-        raise _refused(
-            model, f"it has no revision '{revision}'.", "Give a branch, tag or commit that exists."
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise _refused(model, "the hub has no such model, or it is private.", _LOGIN) from error
-    except Exception as error:
-        # The transport's own errors come from whichever HTTP library this version of the hub client is built on.
-        raise _unreachable(model, error) from error
-    return Path(found)
+    def _offline(self) -> bool:
+        from huggingface_hub import constants
 
+        return self._access.offline or constants.HF_HUB_OFFLINE
 
-_LOGIN = "Check the spelling, or log in with an account that has access (`hf auth login`)."
+    def _online(self, cache: HubCache, wanted: HubReference, revision: str | None) -> Path:
+        try:
+            return self._fetched(cache, wanted, revision)
+        except CheckpointError as error:
+            if error.code not in _ANSWERS:
+                raise
+            try:
+                path = cache.model(wanted, revision)
+            except CheckpointError:
+                raise error from error.__cause__
+            _log.warning("%s The copy in the cache is used.", error.message)
+            return path
 
+    def _fetched(self, cache: HubCache, wanted: HubReference, revision: str | None) -> Path:
+        from core_plugin_huggingface.remote import Remote  # imports the hub's client, which is slow
 
-def _refused(model: str, why: str, hint: str) -> CheckpointError:
-    return CheckpointError("CORE-M107", f"the model '{model}' cannot be fetched: {why}", hint=hint)
-
-
-def _unreachable(model: str, error: Exception) -> CheckpointError:
-    first = str(error).strip().split("\n")[0]
-    return CheckpointError(
-        "CORE-M105",
-        f"the model '{model}' is not in the local cache and cannot be fetched ({type(error).__name__}: {first}).",
-        hint="Connect to the network, or give the path of a directory that holds the model.",
-    )
+        remote = Remote(wanted, cache.folder, self._access)
+        listing = remote.listing(revision)
+        choice = choose(listing.sizes, wanted)
+        remote.fetch(listing, choice.files)
+        cache.keep_ref(wanted.repo, revision, listing.commit)
+        snapshot = cache.repository(wanted.repo) / "snapshots" / listing.commit
+        return snapshot / choice.model if choice.model is not None else snapshot

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from core.api import CheckpointInfo
 from core_plugin_huggingface.faults import bad_json
-from core_plugin_huggingface.files import open_shards, read_json
+from core_plugin_huggingface.files import open_shards, read_json, read_license
 from core_plugin_huggingface.sentence import read_pooling
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class SafetensorsReader:
         if not isinstance(quantization, dict):
             raise bad_json(path / "config.json", "'quantization_config' is not a JSON object")
         generation = path / "generation_config.json"
+        entries = [entry for shard in open_shards(path) for entry in shard.entries]
         return CheckpointInfo(
             path=str(path),
             format="safetensors",
@@ -48,7 +50,10 @@ class SafetensorsReader:
             quantization=str(quantization.get("quant_method", "unknown")) if quantization else "none",
             quantization_config=quantization,
             generation_config=read_json(generation) if generation.is_file() else {},
-            num_bytes=sum(entry.num_bytes for shard in open_shards(path) for entry in shard.entries),
+            num_bytes=sum(entry.num_bytes for entry in entries),
+            # The values of a quantized tensor are packed, several to an element.
+            num_parameters=None if quantization else sum(math.prod(entry.shape) for entry in entries),
+            license=read_license(path),
             pooling=read_pooling(path),
         )
 

@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 
 from core.api.errors import CheckpointError
+from core.api.sources import StoredModel
 from core.api.weights import ModelFiles
 from core_plugin_minilm.manifest import MINILM
 
@@ -31,6 +32,16 @@ class MiniLMSource:
         if revision is not None and revision != version:
             raise _missing(f"revision {revision} was asked for, {version} is installed", f"{DISTRIBUTION}=={revision}")
         return ModelFiles(reference=reference, path=str(folder), name="minilm", revision=version)
+
+    def stored(self) -> list[StoredModel]:
+        """Return the model's directory, if the distribution is installed."""
+        folder = _model_folder()
+        if folder is None:
+            return []
+        facts = [path.stat() for path in folder.rglob("*") if path.is_file()]
+        used = max(max(one.st_atime, one.st_mtime) for one in facts)
+        size = sum(one.st_size for one in facts)
+        return [StoredModel(reference="minilm", path=str(folder), revision=_version(), num_bytes=size, used=used)]
 
 
 def _version() -> str | None:

