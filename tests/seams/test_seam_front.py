@@ -52,7 +52,7 @@ def test_figures_come_each_second_even_when_nothing_runs(plugins, llama, prompt)
             begin = time.monotonic()
             async for _ in llm.generate(prompt(9), GREEDY):
                 pass
-            while sum(kind == "stats" for kind, _ in told()) < 3 and time.monotonic() < begin + 10:
+            while sum(kind == "stats" for kind, _ in told()) < 3 and time.monotonic() < begin + 60:
                 await asyncio.sleep(0.05)
             return time.monotonic() - begin
         finally:
@@ -63,7 +63,7 @@ def test_figures_come_each_second_even_when_nothing_runs(plugins, llama, prompt)
 
         return TOLD
 
-    assert 1.5 < asyncio.run(scenario()) < 6
+    assert 1.5 < asyncio.run(scenario()) < 12
     assert told()[-1][0] == "close"
 
 
@@ -134,7 +134,8 @@ def test_the_key_is_asked_for_on_every_route(ask):
 
 def test_a_body_is_held_to_the_servers_limits(ask):
     assert ask("POST", "/x/echo", content=b"[1", headers={"content-type": "application/json"}).status_code == 400
-    assert ask("POST", "/x/echo", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    from_a_page = {"content-type": "text/plain", "origin": "http://elsewhere"}
+    assert ask("POST", "/x/echo", content=b"{}", headers=from_a_page).status_code == 415
 
 
 def test_routes_are_served_only_when_asked_for(plugins, llama):

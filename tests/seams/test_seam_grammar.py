@@ -61,16 +61,15 @@ def test_preempted_rows_stay_in_their_grammar(plugins, llama, prompt):
     assert [output.outputs[0].token_ids for output in outputs] == long * 3
 
 
-def test_a_grammar_that_cannot_be_compiled_ends_its_request(plugins, llama, prompt):
+def test_a_grammar_that_cannot_be_compiled_is_refused(plugins, llama, prompt):
     plugins("grammar")
     with LLM(llama, **OPTIONS) as llm:
         bad = SamplingParams(max_tokens=4, grammar=Grammar("choice", "bad"))
-        good, broken = llm.generate([prompt(9)] * 2, [_plain(), bad])
-        (alone,) = llm.generate([prompt(9)], bad)
+        for prompts, params in ([prompt(9)] * 2, [_plain(), bad]), ([prompt(9)], bad):
+            with pytest.raises(RequestError, match="the grammar cannot be used: there is no sense in it"):
+                llm.generate(prompts, params)
+        (good,) = llm.generate([prompt(9)], _plain())
     assert good.outputs[0].finish_reason == "length"
-    for output in (broken, alone):
-        assert output.outputs[0].finish_reason == "error"
-        assert "the grammar cannot be used: there is no sense in it" in output.outputs[0].error
 
 
 def test_equal_grammars_are_compiled_once(plugins, llama, prompt):

@@ -170,14 +170,14 @@ def test_choices_that_are_none(choice, param):
     assert refused.value.param == param
 
 
-@pytest.mark.parametrize("kind", ["mcp", "web_search", "file_search", "code_interpreter", "custom", "local_shell"])
+@pytest.mark.parametrize("kind", ["mcp", "web_search", "file_search", "code_interpreter", "local_shell"])
 def test_tools_that_others_run_are_refused_with_a_sentence(kind):
     with pytest.raises(ApiError) as refused:
         choose_tools([ADD, {"type": kind, "server_label": "x", "server_url": "http://x"}], None)
     assert (refused.value.param, refused.value.code) == ("tools[1].type", "unsupported_tool")
     assert kind in refused.value.message
     if kind == "mcp":
-        assert "offer each as a function" in refused.value.message
+        assert "--mcp-server" in refused.value.message
 
 
 @pytest.mark.parametrize(

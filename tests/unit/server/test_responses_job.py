@@ -6,13 +6,13 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 
 from core.api.parsers import ToolArguments, ToolEnd, ToolStart
+from core.frontend.answering.reader import AnswerReader
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.errors import ApiError
 from core.server.openai.generation import Usage
 from core.server.openai.responses.answer import Answer
 from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.job import ResponseJob
-from core.server.reader import AnswerReader
 
 REQUEST = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "temperature": 1.0, "top_p": 1.0}
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from starlette.requests import Request
 
-from core.frontend.conversation import Conversation
+from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, spelling
 from core.server.body import read_model
 from core.server.errors import ApiError
 from core.server.openai.responses.answer import COMPLETED, INCOMPLETE
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.items import Item, parse_input
+from core.server.openai.responses.mcp.items import check_approvals
+from core.server.openai.responses.mcp.offers import names_of
 from core.server.openai.responses.params import NAMES, response_params, template_args
 from core.server.openai.responses.protocol import ResponsesBody, refuse_unsupported
 from core.server.openai.responses.store import ResponseStore
-from core.server.openai.responses.tools import Tools, choose_tools
+from core.server.openai.responses.tools import Tool, Tools, choose_tools
 from core.server.state import ServerState
 
 
@@ -28,6 +31,7 @@ class Asked:
     Attributes:
         earlier: Items of the conversation that the response continues.
         items: The input's own.
+        request: What the model is asked first; with MCP servers among the tools it lacks theirs.
         kept: Whether the response can be had later.
     """
 
@@ -38,6 +42,19 @@ class Asked:
     tools: Tools
     request: GenerationRequest
     kept: bool
+
+    def turn(self, more: Sequence[Item], tools: Tools, choice: ToolChoice, max_tokens: int | None) -> GenerationRequest:
+        """Return what the model is asked in a turn of a response that calls tools itself.
+
+        Args:
+            more: What the response holds so far.
+            tools: Those of MCP servers among them.
+        """
+        items, params = [*self.earlier, *self.items, *more], self.request.params
+        with spelling(NAMES):
+            messages = to_messages(self.body.instructions, items, names_of(tools.offers))
+            chat = _conversation(self.body, messages, tools.offered, choice)
+            return replace(self.request, prompt=chat, params=params.replace(max_tokens=max_tokens))
 
 
 class AskReader:
@@ -56,22 +73,17 @@ class AskReader:
             raise ApiError(400, "stream_options needs stream to be true.", param="stream_options")
         kept = self._kept(body)
         earlier = self._earlier(body.previous_response_id)
-        items, tools = parse_input(body.input), choose_tools(body.tools, body.tool_choice)
+        items = parse_input(body.input, self._store.finder() if self._store.enabled else None)
+        tools = choose_tools(body.tools, body.tool_choice, self._state.remote)
+        check_approvals([*earlier, *items], [server.label for server in tools.servers])
         with spelling(NAMES):
             wanted = self._request(body, [*earlier, *items], tools)
         headers = state.unread_fields(fields, ResponsesBody.model_fields)
         return Asked(body, headers, earlier, items, tools, wanted, kept)
 
     def _request(self, body: ResponsesBody, items: Sequence[Item], tools: Tools) -> GenerationRequest:
-        chat = Conversation(
-            messages=to_messages(body.instructions, items),
-            tools=tools.offered,
-            tool_choice=tools.choice,
-            parallel_tool_calls=body.parallel_tool_calls is not False,
-            template_args=template_args(body),
-        )
         return GenerationRequest(
-            prompt=chat,
+            prompt=_conversation(body, to_messages(body.instructions, items), tools.offered, tools.choice),
             params=response_params(body, self._state.defaults, self._state.llm.max_model_len),
             priority=body.priority or 0,
             cache_salt=body.cache_salt,
@@ -95,6 +107,18 @@ class AskReader:
             message = f"The response '{previous[:100]}' cannot be continued: it is {status}."
             raise ApiError(400, message, param="previous_response_id", code="response_not_finished")
         return record.conversation()
+
+
+def _conversation(
+    body: ResponsesBody, messages: Sequence[Mapping[str, Any]], offered: Sequence[Tool], choice: ToolChoice
+) -> Conversation:
+    return Conversation(
+        messages=messages,
+        tools=offered,
+        tool_choice=choice,
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        template_args=template_args(body),
+    )
 
 
 def _unkept(field: str, why: str) -> ApiError:

@@ -11,13 +11,13 @@ import orjson
 
 from core.api.errors import EngineError
 from core.server.errors import ApiError, as_api_error, log_unexpected
-from core.server.openai.responses.job import ResponseJob, encode
+from core.server.openai.responses.job import ResponseWork, encode
 from core.server.openai.responses.output import Event
 from core.server.openai.responses.store import Record, ResponseStore
 from core.server.state import Lifecycle
 
 
-def start(lifecycle: Lifecycle, store: ResponseStore, record: Record, job: ResponseJob) -> None:
+def start(lifecycle: Lifecycle, store: ResponseStore, record: Record, job: ResponseWork) -> None:
     """Keep a response from now on, and make it beside its request. A server that stops waits for it as for others."""
     record.task = task = asyncio.create_task(_Work(lifecycle, store, record).run(job))
     record.append([encode(event) for event in job.queued()])
@@ -39,7 +39,7 @@ class _Work:
     store: ResponseStore
     record: Record
 
-    async def run(self, job: ResponseJob) -> None:
+    async def run(self, job: ResponseWork) -> None:
         try:
             async with aclosing(job.batches()) as batches:
                 async for batch in batches:

@@ -6,12 +6,23 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 
 from core.api.parsers import ParseEvent, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.server.openai.responses.output import CallItem, Event, MessageItem, OpenItem, ReasoningItem, Score
+from core.server.openai.responses.output import (
+    COMPLETED,
+    INCOMPLETE,
+    CallItem,
+    Event,
+    MessageItem,
+    OpenCall,
+    OpenItem,
+    ReasoningItem,
+    Score,
+)
 
-COMPLETED, INCOMPLETE = "completed", "incomplete"
 _MESSAGE, _REASONING, _CALL = "message", "reasoning", "call"
 
 CallId = Callable[[str, int], str]
+CallMaker = Callable[[int, str, str], OpenCall]
+"""Opens a call: its place in the output, the function's name, the call's id."""
 
 
 def _random_id(name: str, number: int) -> str:
@@ -28,21 +39,31 @@ class Composer:
         max_calls: After this many calls the answer is over.
         call_id: Makes a call's id from the function's name and the call's number in this answer.
         show_ids: Put the tokens' ids into the events, as `token_ids`.
+        make_call: Opens a call's item.
 
     Attributes:
         full: The last call that may be made has been made.
+        make_call: As given.
         reasoning_tokens: How many tokens were thinking, to the token where the engine hands over one at a time.
     """
 
-    def __init__(self, *, max_calls: int | None = None, call_id: CallId | None = None, show_ids: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        max_calls: int | None = None,
+        call_id: CallId | None = None,
+        show_ids: bool = False,
+        make_call: CallMaker = CallItem,
+    ) -> None:
         self.full = False
         self.reasoning_tokens = 0
         self._calls_left = max_calls
         self._call_id = call_id or _random_id
         self._show_ids = show_ids
+        self.make_call = make_call
         self._text: OpenItem | None = None
         self._kind: str | None = None  # of what was said last
-        self._calls: dict[int, OpenItem] = {}
+        self._calls: dict[int, OpenCall] = {}
         self._count = 0
         self._blank = ""
         self._scores: list[Score] = []
@@ -67,12 +88,27 @@ class Composer:
         events: list[Event] = []
         if not self._count:
             events += [*self._open(_MESSAGE), *([self._grown(self._blank)] if self._blank else [])]
+        return self._with_ids([*events, *self.end_turn(status)])
+
+    def end_turn(self, status: str = COMPLETED) -> list[Event]:
+        """Return the events that end what is still open; the model may speak again, and call with numbers from 0."""
+        events: list[Event] = []
         if self._kind == _MESSAGE and self._text is not None and self._scores:
             events.append(self._grown(""))
         # A call that its parser did not end has been cut off, whatever ended the answer.
         cut = [event for call in self._calls.values() for event in call.ended(INCOMPLETE)]
-        self._calls = {}
-        return self._with_ids([*events, *self._end_text(status), *cut])
+        self._calls, self._kind, self._scores = {}, None, []
+        return [*events, *self._end_text(status), *cut]
+
+    def begin_turn(self, max_calls: int | None, call_id: CallId | None) -> None:
+        """Let the model speak again: so many calls, with these ids."""
+        self.full, self._calls_left = False, max_calls
+        self._call_id = call_id or _random_id
+
+    def claim(self) -> int:
+        """Return the place of an item that somebody else makes."""
+        self._count += 1
+        return self._count - 1
 
     def rest(self) -> list[int]:
         """Return the ids of tokens behind the last item, which are in no event."""
@@ -90,7 +126,7 @@ class Composer:
         if call is None:
             return []
         if isinstance(piece, ToolArguments):
-            return [call.grown(piece.json)] if piece.json else []
+            return call.grown(piece.json) if piece.json else []
         return self._end_call(piece)
 
     def _say(self, kind: str, text: str) -> list[Event]:
@@ -108,8 +144,7 @@ class Composer:
         events = self._end_text(COMPLETED)
         self._kind = _CALL
         call_id = self._call_id(piece.name, piece.index)
-        call = self._calls[piece.index] = CallItem(self._count, piece.name, call_id)
-        self._count += 1
+        call = self._calls[piece.index] = self.make_call(self.claim(), piece.name, call_id)
         return [*events, *call.opened()]
 
     def _end_call(self, piece: ToolEnd) -> list[Event]:

@@ -9,8 +9,12 @@ from typing import Any
 import orjson
 
 from core.server.errors import ApiError
+from core.server.openai.responses.mcp import items as mcp
 
 Item = dict[str, Any]
+Find = Callable[[str], Item | None]
+
+_REFERENCE = "item_reference"
 
 _INPUT_ROLES = ("user", "assistant", "system", "developer")
 _STATUSES = ("in_progress", "completed", "incomplete")
@@ -27,8 +31,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{uuid.uuid4().hex}"
 
 
-def parse_input(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:
+def parse_input(given: str | Sequence[Mapping[str, Any]] | None, find: Find | None = None) -> list[Item]:
     """Return the items of a request's `input` in the form in which they are kept and listed; each has an id.
+
+    Args:
+        find: Returns the item that a reference names; None where nothing is kept.
 
     Raises:
         ApiError: 400 naming the item and field at fault.
@@ -37,21 +44,32 @@ def parse_input(given: str | Sequence[Mapping[str, Any]] | None) -> list[Item]:
         raise ApiError(400, "input is missing.", param="input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
-    return [_item(item, f"input[{index}]") for index, item in enumerate(given)]
+    return [_item(item, f"input[{index}]", find) for index, item in enumerate(given)]
 
 
-def _item(item: Mapping[str, Any], where: str) -> Item:
-    kind = item.get("type", "message" if "role" in item else None)
+def _item(item: Mapping[str, Any], where: str, find: Find | None) -> Item:
+    kind = item.get("type", "message" if "role" in item else _REFERENCE if item.keys() == {"id"} else None)
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is not None:
         return reader(item, where)
-    if kind == "item_reference":
-        message = "items are not kept one by one; send the item itself, or previous_response_id."
-        raise _unsupported(f"{where}: {message}", where)
+    if kind == _REFERENCE:
+        return _referred(item, where, find)
     if not isinstance(kind, str):
         raise ApiError(400, f"{where}.type must name a kind of item.", param=f"{where}.type")
     message = f"{where}: items of type '{kind[:64]}' are not read here; {', '.join(_READERS)} are."
     raise _unsupported(message, f"{where}.type")
+
+
+def _referred(item: Mapping[str, Any], where: str, find: Find | None) -> Item:
+    if find is None:
+        message = "this server keeps no items; send the item itself, or start it with --response-store."
+        raise _unsupported(f"{where}: {message}", where)
+    name = _name(item, "id", where)
+    found = find(name)
+    if found is None:
+        message = f"{where}: no response that is kept has an item '{name[:100]}'; send the item itself."
+        raise ApiError(400, message, param=f"{where}.id", code="item_not_found")
+    return found
 
 
 def _message(item: Mapping[str, Any], where: str) -> Item:
@@ -89,6 +107,25 @@ def _output(item: Mapping[str, Any], where: str) -> Item:
     }
 
 
+def _custom_call(item: Mapping[str, Any], where: str) -> Item:
+    return {
+        "id": _id(item, "ctc"),
+        "type": "custom_tool_call",
+        "call_id": _name(item, "call_id", where),
+        "name": _name(item, "name", where),
+        "input": _text(item.get("input"), f"{where}.input"),
+    }
+
+
+def _custom_output(item: Mapping[str, Any], where: str) -> Item:
+    return {
+        "id": _id(item, "ctco"),
+        "type": "custom_tool_call_output",
+        "call_id": _name(item, "call_id", where),
+        "output": "\n".join(_texts(item.get("output"), f"{where}.output")),
+    }
+
+
 def _reasoning(item: Mapping[str, Any], where: str) -> Item:
     """Encrypted thinking was written elsewhere and cannot be read; thinking in the clear is kept."""
     return {
@@ -100,11 +137,21 @@ def _reasoning(item: Mapping[str, Any], where: str) -> Item:
     }
 
 
+def _approval(item: Mapping[str, Any], where: str) -> Item:
+    return mcp.read_response(item, where, new_id("mcpa"))
+
+
 _READERS: Mapping[str, Callable[[Mapping[str, Any], str], Item]] = {
     "message": _message,
     "function_call": _call,
     "function_call_output": _output,
+    "custom_tool_call": _custom_call,
+    "custom_tool_call_output": _custom_output,
     "reasoning": _reasoning,
+    mcp.LIST: mcp.read_list,
+    mcp.CALL: mcp.read_call,
+    mcp.REQUEST: mcp.read_request,
+    mcp.RESPONSE: _approval,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from core.frontend.answering.reader import AnswerReader
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.dialect import Dialect
 from core.server.errors import ApiError
@@ -24,15 +26,21 @@ from core.server.openai.responses.answer import (
 )
 from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.output import Event, Score
-from core.server.reader import AnswerReader
 
 OUT_OF_TOKENS = "max_output_tokens"
 
 
-class Outputs(Protocol):
+class Counted(Protocol):
     """What is generated, and how much of it."""
 
-    usage: Usage
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far."""
+        ...
+
+
+class Outputs(Counted, Protocol):
+    """One generation."""
 
     def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
         """Yield what is new; closing it ends the generation."""
@@ -40,8 +48,8 @@ class Outputs(Protocol):
 
 
 @dataclass(slots=True)
-class ResponseJob:
-    """A generation on its way to being a response.
+class ResponseWork(ABC):
+    """What is on its way to being a response.
 
     Attributes:
         reader: Reads what the model says.
@@ -49,7 +57,7 @@ class ResponseJob:
         on_end: Called when the response has ended by itself, before its last event is sent.
     """
 
-    generation: Outputs
+    generation: Counted
     answer: Answer
     composer: Composer
     reader: AnswerReader
@@ -70,22 +78,10 @@ class ResponseJob:
             async for batch in batches:
                 yield b"".join(map(encode, batch))
 
-    async def batches(self) -> AsyncGenerator[list[Event], None]:
-        """Yield the events, numbered and folded into the answer, as they come.
-
-        The first ones wait for the engine's first output, so that a request it refuses gets an HTTP status.
-        """
-        ended: str | None = None
-        async with aclosing(self.generation.outputs()) as outputs:
-            async for _, output in outputs:
-                opening = self._opening(output)
-                events, ended = self._output(output)
-                if opening or events:
-                    yield self._numbered([*opening, *events])
-                if self.composer.full:
-                    ended = "stop"
-                    break
-        yield self._numbered(self._closing(ended))
+    @abstractmethod
+    def batches(self) -> AsyncGenerator[list[Event], None]:
+        """Yield the events, numbered and folded into the answer, as they come."""
+        ...
 
     def queued(self) -> list[Event]:
         """Return the events of a response that waits for its turn in the background."""
@@ -96,7 +92,7 @@ class ResponseJob:
         """Return the events of an answer that broke off; none if it has ended."""
         if self.answer.ended:
             return []
-        events = self._fold(self.composer.finish(INCOMPLETE))
+        events = self._fold(self._cut())
         self.answer.fail(error, self._usage())
         return self._numbered([*events, self._lifecycle("failed")])
 
@@ -104,28 +100,28 @@ class ResponseJob:
         """Return the events of an answer that somebody ended, if it has not. The API has no event of its own for it."""
         if self.answer.ended:
             return []
-        events = self._fold(self.composer.finish(INCOMPLETE))
+        events = self._fold(self._cut())
         self.answer.end(CANCELLED, self._usage())
         return self._numbered([*events, self._lifecycle(INCOMPLETE)])
 
-    def _opening(self, output: RequestOutput) -> list[Event]:
-        if self.answer.prompt_ids is not None:
-            self.answer.prompt_ids = output.prompt_token_ids
-        if self._number and self.answer.status == IN_PROGRESS:
-            return []
-        self.answer.status = IN_PROGRESS
-        started = [] if self._number else [self._lifecycle("created")]
-        return [*started, self._lifecycle(IN_PROGRESS)]
+    def _cut(self) -> list[Event]:
+        """Return the events of what an answer that broke off leaves open."""
+        return self.composer.finish(INCOMPLETE)
 
-    def _output(self, output: RequestOutput) -> tuple[list[Event], str | None]:
-        """Return an output's events, folded, and why the answer ended if it did."""
+    def _started(self) -> list[Event]:
+        self.answer.status = IN_PROGRESS
+        first = [] if self._number else [self._lifecycle("created")]
+        return [*first, self._lifecycle(IN_PROGRESS)]
+
+    def _heard(self, output: RequestOutput) -> tuple[list[Event], str | None]:
+        """Return an output's events, and why the model stopped if it did."""
         events: list[Event] = []
         reason = None
         for sequence in output.outputs:
             scores = self.scores(sequence) if self.scores is not None else ()
             events += self.composer.add(self.reader.read(sequence), sequence.token_ids, scores)
             reason = sequence.finish_reason or reason
-        return self._fold(events), reason
+        return events, reason
 
     def _closing(self, ended: str | None) -> list[Event]:
         status = COMPLETED if ended == "stop" else INCOMPLETE
@@ -156,6 +152,36 @@ class ResponseJob:
         return usage_object(usage.prompt, usage.cached, usage.completion, self.composer.reasoning_tokens)
 
 
+@dataclass(slots=True)
+class ResponseJob(ResponseWork):
+    """A generation on its way to being a response."""
+
+    generation: Outputs
+
+    async def batches(self) -> AsyncGenerator[list[Event], None]:
+        """Yield the events, numbered and folded into the answer, as they come.
+
+        The first ones wait for the engine's first output, so that a request it refuses gets an HTTP status.
+        """
+        ended: str | None = None
+        async with aclosing(self.generation.outputs()) as outputs:
+            async for _, output in outputs:
+                opening = self._opening(output)
+                events, ended = self._heard(output)
+                self._fold(events)
+                if opening or events:
+                    yield self._numbered([*opening, *events])
+                if self.composer.full:
+                    ended = "stop"
+                    break
+        yield self._numbered(self._closing(ended))
+
+    def _opening(self, output: RequestOutput) -> list[Event]:
+        if self.answer.prompt_ids is not None:
+            self.answer.prompt_ids = output.prompt_token_ids
+        return [] if self._number and self.answer.status == IN_PROGRESS else self._started()
+
+
 @dataclass(frozen=True, slots=True)
 class StreamDialect(Dialect):
     """Says in a stream, by events of the API, that its response failed; there is no `[DONE]`.
@@ -164,7 +190,7 @@ class StreamDialect(Dialect):
         job: Whose stream it is.
     """
 
-    job: ResponseJob | None = None
+    job: ResponseWork | None = None
 
     def failed(self, error: ApiError) -> bytes:
         """Return the last events."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.openai.responses import background
 from core.server.openai.responses.create import silent
@@ -34,7 +34,7 @@ class KeptRoutes:
         if "starting_after" in query and not stream:
             raise ApiError(400, "starting_after needs stream=true.", param="starting_after")
         if not stream:
-            return _json(record.answer.to_dict())
+            return json_answer(record.answer.to_dict())
         if not record.background:
             message = "Only the events of a response that was made in the background can be had again."
             raise ApiError(400, message, param="stream", code="response_not_background")
@@ -50,7 +50,7 @@ class KeptRoutes:
             raise ApiError(400, "order must be asc or desc.", param="order")
         limit = _number(query, "limit", DEFAULT_PAGE, 1, LARGEST_PAGE)
         items = list(record.input) if order == "asc" else list(reversed(record.input))
-        return _json(_page(items, query.get("after"), limit))
+        return json_answer(_page(items, query.get("after"), limit))
 
     async def cancel(self, request: Request) -> Response:
         """End a response that is being made in the background, and return it."""
@@ -59,13 +59,13 @@ class KeptRoutes:
             message = "Only responses that are made in the background can be cancelled; close the connection of others."
             raise ApiError(400, message, code="response_not_background")
         await background.cancel(record)
-        return _json(record.answer.to_dict())
+        return json_answer(record.answer.to_dict())
 
     async def delete(self, request: Request) -> Response:
         """Forget a response; one that is being made is ended."""
         record = self._store.drop(request.path_params["response_id"])
         await background.cancel(record)
-        return _json({"id": record.answer.id, "object": "response", "deleted": True})
+        return json_answer({"id": record.answer.id, "object": "response", "deleted": True})
 
     def _record(self, request: Request) -> Record:
         return self._store.get(request.path_params["response_id"])
@@ -104,7 +104,3 @@ def _number(query: Mapping[str, str], name: str, default: int, low: int, high: i
     if not low <= value <= high:
         raise ApiError(400, f"{name} must be a number from {low} to {high}.", param=name)
     return value
-
-
-def _json(value: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")

@@ -14,6 +14,8 @@ Event = dict[str, Any]
 Score = dict[str, Any]
 """A token's entry of `logprobs`."""
 
+COMPLETED, INCOMPLETE = "completed", "incomplete"
+
 
 class OpenItem(Protocol):
     """An item that grows.
@@ -37,6 +39,28 @@ class OpenItem(Protocol):
         ...
 
 
+class OpenCall(Protocol):
+    """A call whose arguments grow.
+
+    Attributes:
+        index: Its place in the answer's output.
+    """
+
+    index: int
+
+    def opened(self) -> list[Event]:
+        """Return the events that announce it."""
+        ...
+
+    def grown(self, text: str) -> list[Event]:
+        """Add to the arguments and return the events that say so."""
+        ...
+
+    def ended(self, status: str) -> list[Event]:
+        """Return the events of arguments that are complete, or have been cut off."""
+        ...
+
+
 class MessageItem:
     """Visible text."""
 
@@ -49,7 +73,7 @@ class MessageItem:
     def opened(self) -> list[Event]:
         """Return the events that announce it."""
         item = {**self._item, "status": "in_progress", "content": []}
-        return [_added(self.index, item), self._part_event("added", _output_text("", []))]
+        return [added_event(self.index, item), self._part_event("added", _output_text("", []))]
 
     def grown(self, text: str, scores: Sequence[Score] = ()) -> Event:
         """Add text, with its tokens' log-probabilities."""
@@ -64,7 +88,7 @@ class MessageItem:
         return [
             {"type": "response.output_text.done", **self._place(), **text},
             self._part_event("done", part),
-            _done(self.index, {**self._item, "status": status, "content": [part]}),
+            done_event(self.index, {**self._item, "status": status, "content": [part]}),
         ]
 
     def _place(self) -> Event:
@@ -85,7 +109,7 @@ class ReasoningItem:
     def opened(self) -> list[Event]:
         """Return the events that announce it."""
         item = {**self._item, "status": "in_progress", "content": []}
-        return [_added(self.index, item), self._part_event("added", "")]
+        return [added_event(self.index, item), self._part_event("added", "")]
 
     def grown(self, text: str, scores: Sequence[Score] = ()) -> Event:
         """Add text; log-probabilities have no place in thinking."""
@@ -98,7 +122,7 @@ class ReasoningItem:
         return [
             {"type": "response.reasoning_text.done", **self._place(), "text": text},
             self._part_event("done", text),
-            _done(self.index, {**self._item, "status": status, "content": [_reasoning_text(text)]}),
+            done_event(self.index, {**self._item, "status": status, "content": [_reasoning_text(text)]}),
         ]
 
     def _place(self) -> Event:
@@ -118,30 +142,32 @@ class CallItem:
 
     def opened(self) -> list[Event]:
         """Return the event that announces it."""
-        return [_added(self.index, {**self._item, "status": "in_progress", "arguments": ""})]
+        return [added_event(self.index, {**self._item, "status": "in_progress", "arguments": ""})]
 
-    def grown(self, text: str, scores: Sequence[Score] = ()) -> Event:
+    def grown(self, text: str) -> list[Event]:
         """Add to the arguments."""
         self._text.append(text)
-        return {"type": "response.function_call_arguments.delta", **self._place(), "delta": text}
+        return [{"type": "response.function_call_arguments.delta", **self._place(), "delta": text}]
 
     def ended(self, status: str) -> list[Event]:
         """Return the events that complete it."""
         arguments = "".join(self._text)
         return [
             {"type": "response.function_call_arguments.done", **self._place(), "arguments": arguments},
-            _done(self.index, {**self._item, "status": status, "arguments": arguments}),
+            done_event(self.index, {**self._item, "status": status, "arguments": arguments}),
         ]
 
     def _place(self) -> Event:
         return {"item_id": self._item["id"], "output_index": self.index}
 
 
-def _added(index: int, item: Item) -> Event:
+def added_event(index: int, item: Item) -> Event:
+    """Return the event that announces an item."""
     return {"type": "response.output_item.added", "output_index": index, "item": item}
 
 
-def _done(index: int, item: Item) -> Event:
+def done_event(index: int, item: Item) -> Event:
+    """Return the event that completes an item."""
     return {"type": "response.output_item.done", "output_index": index, "item": item}
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.engine.grammars import Grammar, schema_grammar
+from core.engine.grammars import Grammar
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.parsing import thinking_switches
 from core.frontend.request import sampling_params
 from core.server.errors import ApiError
 from core.server.openai.params import SAME_NAME
 from core.server.openai.responses.protocol import ResponsesBody, TextFormat
 from core.server.openai.responses.tools import Tools
-from core.server.parsing import thinking_switches
+from core.server.openai.structured import response_grammar
 
 NAMES = {
     "messages": "input",
@@ -52,15 +53,11 @@ def response_params(body: ResponsesBody, defaults: Mapping[str, Any], max_model_
 
 def grammar(wanted: TextFormat | None) -> Grammar | None:
     """Return what the text must look like. Raises `ApiError` or `RequestError` 400."""
-    if wanted is None or wanted.type == "text":
+    if wanted is None:
         return None
-    if wanted.type == "json_object":
-        return Grammar("json_object", param="text.format")
-    for field, value in (("name", wanted.name), ("schema", wanted.schema_)):
-        if value is None:
-            param = f"text.format.{field}"
-            raise ApiError(400, f"{param} is missing.", param=param)
-    return schema_grammar(wanted.schema_, param="text.format.schema")
+    if wanted.type == "json_schema" and wanted.name is None:
+        raise ApiError(400, "text.format.name is missing.", param="text.format.name")
+    return response_grammar(wanted.model_dump(by_alias=True), param="text.format", nested=False)
 
 
 def template_args(body: ResponsesBody) -> dict[str, Any]:
@@ -72,7 +69,16 @@ def template_args(body: ResponsesBody) -> dict[str, Any]:
 
 def call_limit(body: ResponsesBody) -> int | None:
     """Return after how many calls the answer is over."""
-    return 1 if body.parallel_tool_calls is False else body.max_tool_calls
+    return turn_limit(body, body.max_tool_calls)
+
+
+def turn_limit(body: ResponsesBody, left: int | None) -> int | None:
+    """Return after how many calls the model has to wait for what they give.
+
+    Args:
+        left: How many the answer may hold yet.
+    """
+    return 1 if body.parallel_tool_calls is False else left
 
 
 def repeated(body: ResponsesBody, params: SamplingParams, tools: Tools) -> dict[str, Any]:

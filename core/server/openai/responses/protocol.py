@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from core.engine.sampling import MAX_BAD_WORDS, MAX_STOPS, MAX_TOKEN_LIST
 from core.server.errors import ApiError
-from core.server.openai.protocol import (
-    MAX_ALLOWED_TOKENS,
-    MAX_MESSAGES,
-    MAX_TOOLS,
-    Body,
-    Priority,
-    Salt,
-    TokenId,
-    TokenKey,
-)
+from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Part, SharedFields
 
 MAX_METADATA = 16
 LOGPROBS = "message.output_text.logprobs"
@@ -37,12 +27,6 @@ Include = Literal[
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 ]
-
-
-class Part(BaseModel):
-    """An object inside the body: unknown fields are let through."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
 
 class ReasoningOptions(Part):
@@ -76,7 +60,7 @@ class StreamOptions(Part):
     include_obfuscation: bool | None = None
 
 
-class ResponsesBody(Body):
+class ResponsesBody(Body, SharedFields):
     """`POST /v1/responses`."""
 
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
@@ -84,7 +68,6 @@ class ResponsesBody(Body):
     previous_response_id: Label | None = None
     store: bool | None = None
     background: bool | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     include: Annotated[list[Include], Field(max_length=16)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
@@ -102,31 +85,9 @@ class ResponsesBody(Body):
     prompt_cache_key: Label | None = None
     service_tier: Label | None = None
 
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: Annotated[dict[TokenKey, float], Field(max_length=MAX_TOKEN_LIST)] | None = None
-    allowed_token_ids: Annotated[list[TokenId], Field(max_length=MAX_ALLOWED_TOKENS)] | None = None
-    bad_words: Annotated[list[str], Field(max_length=MAX_BAD_WORDS)] | None = None
-    min_tokens: int | None = None
-    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_TOKEN_LIST)] | None = None
-    include_stop_str_in_output: bool | None = None
-    ignore_eos: bool | None = None
-    seed: int | None = None
-    skip_special_tokens: bool | None = None
     vllm_xargs: dict[str, ExtraArgument] | None = None
 
     chat_template_kwargs: dict[str, Any] | None = None
-    return_token_ids: bool | None = None
-    return_tokens_as_token_ids: bool | None = None
-    stream_interval: Annotated[int, Field(ge=1, le=1024)] | None = None
-    priority: Priority | None = None
-    cache_salt: Salt | None = None
 
     @property
     def wants_logprobs(self) -> bool:

@@ -27,6 +27,7 @@ def response_routes(state: ServerState) -> list[Route]:
     return [
         ("POST", PATH, create.create, ResponsesBody),
         ("POST", f"{PATH}/input_tokens", create.count, ResponsesBody),
+        ("POST", f"{PATH}/render", create.render, ResponsesBody),
         ("GET", f"{PATH}/{{response_id}}", kept.read, None),
         ("DELETE", f"{PATH}/{{response_id}}", kept.delete, None),
         ("POST", f"{PATH}/{{response_id}}/cancel", kept.cancel, None),

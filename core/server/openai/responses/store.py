@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -104,6 +104,21 @@ class ResponseStore:
             raise ApiError(404, message, param=param, code="response_not_found")
         self._records.move_to_end(name)
         return record
+
+    def finder(self) -> Callable[[str], Item | None]:
+        """Return what finds output items of kept responses; they are gone through once, when the first is asked for.
+
+        Ids of input items are the clients' own and may be anybody's; those of output items cannot be guessed.
+        """
+        found: dict[str, Item] = {}
+
+        def find(name: str) -> Item | None:
+            if not found:
+                for record in self._records.values():
+                    found.update((item["id"], item) for item in record.answer.output)
+            return found.get(name)
+
+        return find
 
     def admit(self) -> None:
         """Refuse another running response while those that run fill the store. Raises `ApiError` 503."""

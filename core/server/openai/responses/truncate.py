@@ -15,7 +15,7 @@ Message = Mapping[str, Any]
 TOO_LONG = "context_length_exceeded"
 
 
-async def fitted(state: ServerState, request: GenerationRequest) -> GenerationRequest:
+async def fitted(state: ServerState, request: GenerationRequest, *, admitted: bool = False) -> GenerationRequest:
     """Return the request with as many of its last turns as leave room for the output.
 
     The system messages at the beginning and the last turn always stay; if those alone are too long, the request comes
@@ -25,7 +25,8 @@ async def fitted(state: ServerState, request: GenerationRequest) -> GenerationRe
         ApiError: 503, the server takes no more requests.
         RequestError: The template refuses the conversation.
     """
-    state.admit(request.params.n)  # before any work is done for it
+    if not admitted:
+        state.admit(request.params.n)  # before any work is done for it
     chat = request.conversation
     if chat is None or await _fits(state, request):
         return request

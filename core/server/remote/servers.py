@@ -1,0 +1,153 @@
+"""Which tool servers may be spoken to: those of the operator, and addresses that requests may bring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core.api.errors import ConfigError, PluginError
+from core.api.tool_servers import ToolServerClient
+from core.config.resolved import ToolOptions
+from core.plugins.boot import ActivePlugins
+from core.server.remote.urls import AddressPattern, read_address, read_pattern
+
+GROUP = "core.tool_servers"
+LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}", re.ASCII)
+_VALUE = re.compile(r"[\x20-\x7e]{0,8192}")
+_RESERVED = re.compile(r"(?i)host|content-.*|transfer-encoding|connection|upgrade|te|trailer|accept|expect|mcp-.*")
+_MAX_HEADERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server is.
+
+    Attributes:
+        headers: Sent with every request; never shown.
+        shown: The address as answers repeat it; None for the operator's servers.
+    """
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    shown: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteServers:
+    """What the configuration allows.
+
+    Attributes:
+        own: The operator's servers, by label.
+        patterns: Addresses that requests may bring.
+        timeout: Seconds that a list or a call may take.
+        result_chars: Longest result of a tool.
+        rounds: How often a model may call in one answer.
+    """
+
+    client: ToolServerClient
+    own: Mapping[str, Endpoint]
+    patterns: tuple[AddressPattern, ...] = ()
+    timeout: float = 60.0
+    result_chars: int = 32768
+    rounds: int = 16
+
+    def endpoint(self, label: str, url: str | None, headers: Mapping[str, str]) -> Endpoint:
+        """Return where a request's server is. Raises `ValueError` with the reason if it must not be spoken to."""
+        mine = self.own.get(label)
+        if url is None:
+            if mine is None:
+                raise ValueError(f"there is no server '{label}' here, and server_url is missing")
+            named = {name.lower() for name in mine.headers}
+            more = {name: value for name, value in headers.items() if name.lower() not in named}
+            return Endpoint(mine.url, {**more, **mine.headers})
+        if mine is not None:
+            raise ValueError(f"'{label}' is a server of this installation: leave server_url out, or take another label")
+        try:
+            address = read_address(url)
+        except ValueError as error:
+            raise ValueError(f"server_url {error}") from None
+        if not any(pattern.allows(address) for pattern in self.patterns):
+            raise ValueError("server_url is none of the addresses that this server may call (--allow-mcp-url)")
+        return Endpoint(url, dict(headers), address.shown)
+
+
+def remote_servers(active: ActivePlugins, options: ToolOptions) -> RemoteServers | None:
+    """Return what the options allow; None if they allow nothing.
+
+    Raises:
+        ConfigError: CORE-C195, an address, a pattern, a label or a header cannot be used.
+        PluginError: CORE-P108, the client cannot be made.
+    """
+    if not active.has(GROUP):
+        return None
+    own = dict(_own(options))
+    if unknown := sorted(options.mcp_headers.keys() - own.keys()):
+        raise _wrong(f"--mcp-headers names '{unknown[0]}'", "there is no --mcp-server of that label")
+    return RemoteServers(
+        _client(active),
+        own,
+        tuple(_pattern(text) for text in options.allow_mcp_url),
+        timeout=options.mcp_timeout,
+        result_chars=options.mcp_result_chars,
+        rounds=options.mcp_rounds,
+    )
+
+
+def check_headers(given: Any) -> dict[str, str]:
+    """Return headers that may be sent. Raises `ValueError` with what is wrong; values are not repeated."""
+    if not isinstance(given, Mapping) or len(given) > _MAX_HEADERS:
+        raise ValueError(f"must be an object of at most {_MAX_HEADERS} texts")
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+            raise ValueError("has a name that is none")
+        if _RESERVED.fullmatch(name):
+            raise ValueError(f"must not set '{name}', which belongs to the connection")
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            raise ValueError(f"has a value for '{name}' that is no line of ASCII text")
+    return dict(given)
+
+
+def _client(active: ActivePlugins) -> ToolServerClient:
+    ((planned, _, make),) = active.impls(GROUP)
+    try:
+        client: ToolServerClient = make(planned.options)
+    except Exception as error:
+        owner = f"tool-server client '{planned.name}' ({planned.dist} {planned.version})"
+        raise PluginError("CORE-P108", f"{owner} cannot be made: {type(error).__name__}: {error}.") from error
+    return client
+
+
+def _own(options: ToolOptions) -> Iterator[tuple[str, Endpoint]]:
+    seen: set[str] = set()
+    for text in options.mcp_server:
+        label, equals, url = text.partition("=")
+        if not equals or not LABEL.fullmatch(label):
+            raise _wrong(
+                f"--mcp-server '{label[:64]}'", "it must be LABEL=URL, a label of letters, digits, '_' and '-'"
+            )
+        if label in seen:
+            raise _wrong(f"--mcp-server {label}", "the label is given twice")
+        seen.add(label)
+        try:
+            read_address(url)
+        except ValueError as error:
+            raise _wrong(f"--mcp-server {label}", f"its address {error}") from None
+        try:
+            headers = check_headers(options.mcp_headers.get(label, {}))
+        except ValueError as error:
+            raise _wrong(f"--mcp-headers of {label}", str(error)) from None
+        yield label, Endpoint(url, headers)
+
+
+def _pattern(text: str) -> AddressPattern:
+    try:
+        return read_pattern(text)
+    except ValueError as error:
+        raise _wrong(f"--allow-mcp-url '{text[:200]}'", str(error)) from None
+
+
+def _wrong(what: str, why: str) -> ConfigError:
+    return ConfigError("CORE-C195", f"{what} cannot be used: {why}.", hint="See docs/responses.md, 'MCP servers'.")

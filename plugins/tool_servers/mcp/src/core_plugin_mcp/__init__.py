@@ -1,0 +1,1 @@
+"""Client of MCP servers, whose tools core calls while it answers."""
