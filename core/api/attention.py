@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import torch
     from torch import Tensor
@@ -33,7 +35,10 @@ class AttentionContext:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSite:
-    """One attention layer: its KV layer index and geometry; `window` and `softcap` as in `LayerBuilder.attention`."""
+    """One attention layer: its KV layer index and geometry.
+
+    `window` and `softcap` are as in `LayerBuilder.attention`, `bias` is as in `LayerBuilder.encoder_attention`.
+    """
 
     layer: int
     num_heads: int
@@ -42,6 +47,7 @@ class AttentionSite:
     scale: float
     window: int | None = None
     softcap: float | None = None
+    bias: Callable[[int], Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,10 @@ class Encodes(Protocol):
     """
 
     def encoder(self, site: AttentionSite) -> EncoderLayer:
-        """Return the attention of one layer; `site.window` counts both sides, as in `encoder_attention`."""
+        """Return the attention of one layer; `site.window` counts both sides, as in `encoder_attention`.
+
+        `site.bias` comes only from models whose shape has the feature `position_bias`.
+        """
         ...
 
 

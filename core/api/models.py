@@ -11,11 +11,26 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
     from core.api.attention import AttentionPlan
+
+
+class PoolingDense(BaseModel):
+    """A linear layer behind pooling, with weights of its own (`linear.weight`, perhaps `linear.bias`).
+
+    Attributes:
+        folder: Where its weights are, as a folder beside the checkpoint's files.
+        activation: What follows it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    folder: str
+    out_features: int
+    activation: Literal["none", "tanh", "relu", "gelu", "silu", "sigmoid"] = "none"
 
 
 class PoolingShape(BaseModel):
@@ -23,24 +38,33 @@ class PoolingShape(BaseModel):
 
     Attributes:
         task: `embed`: vectors to compare; `classify`: one number per label.
-        method: How hidden states become one vector: their `mean`, the first (`cls`), the `last`; `all` keeps each.
+        method: How hidden states become one vector: their `mean`, the greatest of each number (`max`), the first
+            (`cls`), the `last`; `all` keeps each. Embeddings of `all` are compared token by token (late interaction).
         normalize: Whether embeddings get length 1 unless the request says otherwise.
         bidirectional: Tokens see what follows them, so that nothing can be computed before the whole prompt is there.
         labels: Names of the classes, in the order of the numbers; empty for embeddings.
         activation: What turns the numbers of the classes into probabilities.
         dimensions: Lengths to which embeddings may be cut (Matryoshka); `any_dimensions` allows every length.
+        dense: Layers behind pooling, in order.
+        size: Numbers of an embedding, where they are not as many as the model's hidden states have; 0 otherwise.
+        prompts: What is put in front of a text to be embedded, by the name of its purpose (`query`, `document`, ...).
+        default_prompt: The purpose of texts that name none; empty: nothing is put in front of them.
     """
 
     model_config = ConfigDict(frozen=True)
 
     task: Literal["embed", "classify"] = "embed"
-    method: Literal["mean", "cls", "last", "all"] = "mean"
+    method: Literal["mean", "max", "cls", "last", "all"] = "mean"
     normalize: bool = True
     bidirectional: bool = False
     labels: tuple[str, ...] = ()
     activation: Literal["none", "sigmoid", "softmax"] = "none"
     dimensions: tuple[int, ...] = ()
     any_dimensions: bool = False
+    dense: tuple[PoolingDense, ...] = ()
+    size: int = 0
+    prompts: dict[str, str] = {}
+    default_prompt: str = ""
 
 
 class ModelShape(BaseModel):
@@ -51,7 +75,7 @@ class ModelShape(BaseModel):
         max_positions: Longest context the model was made for, in tokens.
         num_layers: Layers with attention.
         num_heads, num_kv_heads, head_dim: Attention geometry.
-        features: Attention features it needs (`sliding_window`, `softcap`, `bidirectional`).
+        features: Attention features it needs (`sliding_window`, `softcap`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
     """
@@ -132,7 +156,8 @@ class StepInputs(Protocol):
         plan: The attention backend's plan for this step.
 
     Steps of a pooling engine also have `token_types`, `(tokens,)` int64 or None: 1 for tokens of the second text of a
-    pair, 0 for all others; None when all are 0.
+    pair, 0 for all others; None when all are 0. And `arrays`: for each request of the step, in order, the tensors that
+    came with its prompt, by name, on the device; an empty tuple when none of them has any.
     """
 
     token_ids: Tensor
@@ -195,12 +220,22 @@ class LayerBuilder(Protocol):
         ...
 
     def encoder_attention(
-        self, layer: int, *, num_heads: int, num_kv_heads: int, head_dim: int, scale: float, window: int | None = None
+        self,
+        layer: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int | None = None,
+        bias: Callable[[int], Tensor] | None = None,
     ) -> Attention:
         """Return attention in which every token of a prompt sees every other. It has no KV layer.
 
         Args:
             window: A query at position p sees positions from p - window // 2 to p + window // 2.
+            bias: Returns `(heads, length, length)` for a prompt's length: what is added to the scaled scores of
+                each query (rows) and key. The shape's features then name `position_bias`.
         """
         ...
 
@@ -236,6 +271,29 @@ class Model(Protocol):
 
     @classmethod
     def weight_rules(cls, config: Mapping[str, object]) -> WeightRules: ...
+
+
+class ChatTemplates(Protocol):
+    """The chat templates of a model family, for checkpoints that come without one. Torch-free.
+
+    Attributes:
+        names: What users may ask for with `--chat-template NAME`.
+    """
+
+    names: Sequence[str]
+
+    def source(self, name: str) -> str:
+        """Return the Jinja source of one of `names`."""
+        ...
+
+    def suited(self, config: Mapping[str, object], tokens: frozenset[str]) -> str | None:
+        """Return the name of the template that a checkpoint was made for; None where that cannot be told.
+
+        Args:
+            config: The checkpoint's `config.json`.
+            tokens: Texts of the tokens that were added to its vocabulary.
+        """
+        ...
 
 
 class Classifies(Protocol):

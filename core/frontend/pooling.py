@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 
 from core.api.errors import RequestError
 from core.api.models import PoolingShape
 from core.engine.pooling import PoolingMethod
-from core.frontend.inputs import InputProcessor, PromptInput
+from core.frontend.inputs import InputProcessor
 from core.frontend.pooling_inputs import PoolingInputs, PoolingPrompt
 from core.frontend.pooling_results import (
     ClassificationOutput,
@@ -24,8 +24,13 @@ from core.frontend.pooling_results import (
     ScoringOutput,
     ScoringRequestOutput,
 )
+from core.frontend.prompts import PromptInput
 
 T = TypeVar("T")
+P = TypeVar("P", bound=PromptInput)
+
+DOCUMENTS = ("document", "passage", "corpus")
+"""Names that makers give to the purpose of what is searched, the usual one first."""
 
 NOT_SUPPORTED = "task_not_supported"
 
@@ -72,7 +77,7 @@ class PoolingModel:
 
     def __init__(self, name: str, shape: PoolingShape, inputs: InputProcessor, hidden_size: int) -> None:
         self.name, self.shape = name, shape
-        self.size = len(shape.labels) if shape.task == "classify" else hidden_size
+        self.size = len(shape.labels) if shape.task == "classify" else shape.size or hidden_size
         self._inputs = PoolingInputs(inputs)
         self.tasks = _tasks(shape)
 
@@ -83,6 +88,15 @@ class PoolingModel:
             if task == "score" and self.shape.task == "classify":
                 has = f"scores take a model with a single label, this one has {len(self.shape.labels)}"
             raise RequestError(f"model '{self.name}' cannot {task}: {has}", code=NOT_SUPPORTED)
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """The tasks that `encode` has."""
+        return tuple(task for task in self.tasks if task != "score")
+
+    def prompt_for(self, purposes: Sequence[str]) -> str | None:
+        """Return the first purpose that the model's makers have a prompt for; None if there is none."""
+        return next((one for one in purposes if one in self.shape.prompts), None)
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -130,7 +144,8 @@ class PoolingModel:
     ) -> Work[ScoringRequestOutput]:
         """Return how well texts belong together, pair by pair; a single query goes with every document.
 
-        A cross-encoder reads both texts as one prompt; an embedding model compares their embeddings (cosine).
+        A cross-encoder reads both texts as one prompt; an embedding model compares their embeddings (cosine; of
+        vectors for each token, for each of the query the best of the document).
         """
         self.check("score")
         if not queries or not documents or len(queries) not in (1, len(documents)):
@@ -139,8 +154,10 @@ class PoolingModel:
             )
         owners = [index if len(queries) > 1 else 0 for index in range(len(documents))]
         if self.shape.task == "embed":
-            left = self._inputs.prompts(queries, params, self.shape.method, query_param)
-            return self._compare(left, self._inputs.prompts(documents, params, self.shape.method, param), owners)
+            method = self.shape.method
+            left = self._inputs.prompts(self._as(("query",), queries, params), params, method, query_param)
+            right = self._inputs.prompts(self._as(DOCUMENTS, documents, params), params, method, param)
+            return self._compare(left, right, owners)
         pairs = [(queries[owner], document) for owner, document in zip(owners, documents, strict=True)]
         prompts = self._inputs.pairs(pairs, params, self.shape.method, param)
 
@@ -162,8 +179,25 @@ class PoolingModel:
         self.check(task)
         self._check_dimensions(params)
         method: PoolingMethod = "all" if task.startswith("token_") else self.shape.method
+        if self.shape.task == "embed":
+            prompts = self._as((), prompts, params)
         ready = self._inputs.prompts(prompts, params, method, param)
         return Work(ready, lambda answers: _outputs(ready, answers, finish))
+
+    def _as(self, purposes: Sequence[str], prompts: Sequence[P], params: PoolingParams) -> list[P]:
+        """Return prompts behind what the model's makers put in front of texts for the first purpose that they know.
+
+        Raises:
+            RequestError: The request names another purpose.
+        """
+        shape, name = self.shape, params.prompt_name
+        if name is None:
+            name = self.prompt_for(purposes) or shape.default_prompt
+        elif name and name not in shape.prompts:
+            known = f"it has {', '.join(shape.prompts)}" if shape.prompts else "it has none"
+            raise RequestError(f"model '{self.name}' has no prompt '{name:.40}'; {known}", param="prompt_name")
+        front = shape.prompts[name] if name else ""
+        return [_behind(front, prompt) for prompt in prompts] if front else list(prompts)
 
     def _compare(
         self, queries: list[PoolingPrompt], documents: list[PoolingPrompt], owners: list[int]
@@ -175,7 +209,7 @@ class PoolingModel:
             return [
                 PoolingRequestOutput(
                     f"score-{index}",
-                    ScoringOutput(float(vectors[owner] @ vectors[first + index])),
+                    ScoringOutput(similarity(vectors[owner], vectors[first + index])),
                     prompts[owner].ids + prompts[first + index].ids,
                     answers[owner].num_cached_tokens + answers[first + index].num_cached_tokens,
                 )
@@ -214,10 +248,29 @@ class PoolingModel:
 
 def _tasks(shape: PoolingShape) -> tuple[str, ...]:
     if shape.task == "embed":
-        return ("embed", "token_embed", "score")
+        return ("token_embed", "score") if shape.method == "all" else ("embed", "token_embed", "score")
     if shape.method == "all":
         return ("token_classify",)
     return ("classify", "score") if len(shape.labels) == 1 else ("classify",)
+
+
+def similarity(query: np.ndarray, document: np.ndarray) -> float:
+    """Return how near two embeddings of length 1 are.
+
+    Of embeddings for each token, `(tokens, size)`, each of the query counts with the nearest of the document (MaxSim).
+    """
+    if query.ndim == 1:
+        return float(query @ document)
+    return float((query @ document.T).max(axis=1).sum())
+
+
+def _behind(front: str, prompt: P) -> P:
+    """Return a prompt with a text in front of its own; token ids stay as they are."""
+    if isinstance(prompt, str):
+        return cast(P, front + prompt)
+    if isinstance(prompt, Mapping) and isinstance(prompt.get("prompt"), str) and not prompt.get("prompt_token_ids"):
+        return cast(P, {**prompt, "prompt": front + prompt["prompt"]})
+    return prompt
 
 
 def normalized(vector: np.ndarray) -> np.ndarray:

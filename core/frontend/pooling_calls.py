@@ -5,22 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from core.api.errors import CoreError, EngineError
 from core.engine.client import SyncEngine
 from core.engine.messages import Abort, Failed, Outputs
-from core.frontend.inputs import PromptInput, as_list
+from core.frontend.io_processing import DataPooling, as_output, asked, data_of
 from core.frontend.pooling import PoolingModel, Work
 from core.frontend.pooling_requests import PoolingRequests
 from core.frontend.pooling_results import (
     ClassificationRequestOutput,
     EmbeddingRequestOutput,
-    PoolingOutput,
     PoolingParams,
     PoolingRequestOutput,
     ScoringRequestOutput,
 )
+from core.frontend.prompts import PromptInput, as_list
 
 T = TypeVar("T")
 
@@ -48,10 +49,21 @@ class PoolingCalls(ABC):
         *,
         pooling_task: str | None = None,
         use_tqdm: bool = False,
-    ) -> list[PoolingRequestOutput[PoolingOutput]]:
-        """Return arrays: what the model gives for `embed`, `token_embed`, `classify` or `token_classify`."""
-        work = self._pooler().encode(as_list(prompts), pooling_params or PoolingParams(), pooling_task)
-        return self._pool(work, shown=use_tqdm)
+    ) -> list[PoolingRequestOutput[Any]]:
+        """Return arrays (`PoolingOutput`): what the model gives for `embed`, `token_embed`, `classify` or
+        `token_classify`.
+
+        A prompt `{"data": ...}`, or a list of such, is for the model's I/O processor: `outputs` is then its answer.
+        """
+        params, data = pooling_params or PoolingParams(), data_of(prompts)
+        if data is None:
+            work = self._pooler().encode(as_list(prompts), params, pooling_task)
+            return self._pool(work, shown=use_tqdm)
+        processor, pool = self._data_pooler(), partial(self._pool, shown=use_tqdm)
+        return [
+            as_output(request, processor.run_now(request, pool))
+            for request in (asked(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data))
+        ]
 
     def classify(
         self, prompts: Prompts, pooling_params: PoolingParams | None = None, *, use_tqdm: bool = False
@@ -76,6 +88,10 @@ class PoolingCalls(ABC):
     @abstractmethod
     def _pooler(self) -> PoolingModel:
         """Return what makes vectors. Raises `RequestError` if the model generates."""
+
+    @abstractmethod
+    def _data_pooler(self) -> DataPooling:
+        """Return what answers data. Raises `RequestError` if nothing does."""
 
     @abstractmethod
     def _pool(self, work: Work[T], *, shown: bool) -> list[T]:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Protocol
 
+import msgspec
+import numpy as np
+
 from core.api.errors import RequestError
-from core.engine.pooling import Pooling, PoolingMethod
-from core.frontend.inputs import InputProcessor, PromptInput, Truncation
+from core.engine.pooling import Array, Pooling, PoolingMethod
+from core.frontend.inputs import InputProcessor
 from core.frontend.pooling_results import PoolingParams
+from core.frontend.prompts import PromptInput, Truncation
+from core.tokenizer.absent import READS_NO_TEXT, NoTokenizer
 
 TRUNCATE = "truncate_prompt_tokens"
+
+MAX_ARRAY_BYTES = 2**28
+"""Most bytes of the arrays of one prompt."""
+
+_KEYS = frozenset({"prompt", "prompt_token_ids", "add_special_tokens", "arrays"})
 
 
 class Fitted(Protocol):
@@ -31,6 +42,13 @@ class PoolingPrompt:
     ids: list[int]
     pooling: Pooling
 
+    def salt(self, given: str | None) -> str | None:
+        """Return what keeps its cached prefixes apart from those of other requests."""
+        if not self.pooling.arrays:
+            return given
+        digest = sha256(msgspec.msgpack.encode(sorted(self.pooling.arrays.items()))).hexdigest()
+        return f"arrays {digest} {given or ''}"
+
 
 class PoolingInputs:
     """Checks and tokenizes prompts.
@@ -49,10 +67,13 @@ class PoolingInputs:
     ) -> list[PoolingPrompt]:
         """Return single prompts. Raises `RequestError`; `param` names the field they came from."""
         limit = self._limit(params)
-        given = [_text_or_ids(prompt, param) for prompt in prompts]
-        texts = iter(self._texts([one for one in given if isinstance(one, str)], limit, param))
-        every = [next(texts) if isinstance(one, str) else one for one in given]
-        return [PoolingPrompt(self._checked(ids, limit, param), Pooling(method)) for ids in every]
+        given = [_taken_apart(prompt, param) for prompt in prompts]
+        texts = {special: self._texts(given, limit, param, special=special) for special in (True, False)}
+        found = []
+        for one in given:
+            ids = one.ids if one.text is None else next(texts[one.special])
+            found.append(PoolingPrompt(self._checked(ids, limit, param), Pooling(method, arrays=one.arrays)))
+        return found
 
     def pairs(
         self, pairs: Sequence[tuple[str, str]], params: PoolingParams, method: PoolingMethod, param: str
@@ -76,12 +97,19 @@ class PoolingInputs:
             )
         return longest if asked < 0 else asked
 
-    def _texts(self, texts: list[str], limit: int | None, param: str) -> list[list[int]]:
+    def _texts(self, given: Sequence[_Given], limit: int | None, param: str, *, special: bool) -> Iterator[list[int]]:
+        """Return the ids of the texts among the prompts that are to have special tokens, or are not."""
+        texts = [one.text for one in given if one.text is not None and one.special is special]
+        if not texts:
+            return iter(())
+        if isinstance(self._inputs.tokenizer, NoTokenizer):
+            raise RequestError(READS_NO_TEXT, param=param)
         if limit is not None:  # what is cut off anyway is not tokenized
             texts = [self._inputs.cut_text(text, Truncation(tokens=limit, side="right")) for text in texts]
-        if limit is None or self._fit is None:
-            return self._inputs.tokenize(texts, param=param, bounded=limit is None)
-        return [one.ids for one in self._fitted([(text, None) for text in texts], limit, param)]
+        if limit is None or self._fit is None or not special:
+            bounded = limit is None
+            return iter(self._inputs.tokenize(texts, param=param, add_special_tokens=special, bounded=bounded))
+        return iter([one.ids for one in self._fitted([(text, None) for text in texts], limit, param)])
 
     def _fitted(self, texts: list[tuple[str, str | None]], limit: int | None, param: str) -> Sequence[Fitted]:
         for pair in texts if limit is None else ():
@@ -111,16 +139,41 @@ class PoolingInputs:
         return ids
 
 
-def _text_or_ids(prompt: Any, param: str) -> str | list[Any]:
-    """Return the text or the token ids of any form of prompt."""
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A prompt taken apart; `ids` count where there is no text."""
+
+    text: str | None
+    ids: list[Any]
+    special: bool = True
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+
+def _taken_apart(prompt: Any, param: str) -> _Given:
+    """Return the parts of any form of prompt."""
+    special, arrays = True, {}
     if isinstance(prompt, Mapping):
-        ids, text = prompt.get("prompt_token_ids"), prompt.get("prompt")
-        unknown = sorted(map(str, prompt.keys() - {"prompt", "prompt_token_ids"}))
+        unknown = sorted(map(str, prompt.keys() - _KEYS))
         if unknown:
             raise RequestError(f"{param}: a prompt object has no '{unknown[0]:.40}'", param=param)
-        prompt = ids if ids is not None else text
+        special, arrays = prompt.get("add_special_tokens") is not False, _arrays(prompt.get("arrays"), param)
+        ids = prompt.get("prompt_token_ids")
+        prompt = ids if ids is not None else prompt.get("prompt")
     if isinstance(prompt, str):
-        return prompt
+        return _Given(prompt, [], special, arrays)
     if not isinstance(prompt, (list, tuple)):
         raise RequestError(f"{param} must be a text or a list of token ids, got {type(prompt).__name__}", param=param)
-    return list(prompt)
+    return _Given(None, list(prompt), special, arrays)
+
+
+def _arrays(given: Any, param: str) -> dict[str, Array]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(one, np.ndarray) for one in given.values()):
+        raise RequestError(f"{param}: arrays must map names to numpy arrays", param=param)
+    if sum(one.nbytes for one in given.values()) > MAX_ARRAY_BYTES:
+        raise RequestError(f"{param}: the arrays of a prompt may have {MAX_ARRAY_BYTES} bytes", param=param)
+    try:
+        return {str(name): Array.of(one) for name, one in given.items()}
+    except ValueError as error:
+        raise RequestError(f"{param}: an array {error}", param=param) from error

@@ -84,11 +84,13 @@ class PoolingRequests:
                 prompt=np.asarray(prompt.ids, dtype="<i4").tobytes(),
                 params=_NOTHING,
                 priority=priority,
-                cache_salt=cache_salt,
+                cache_salt=prompt.salt(cache_salt),
                 pooling=prompt.pooling,
             )
             for handle, prompt in zip(batch.handles, prompts, strict=True)
         ]
+        # Prompts of one length in one step: that is the least work for attention.
+        messages.sort(key=lambda message: -len(message.prompt))
         return batch, messages
 
     def drop(self, batch: PoolingBatch) -> list[int]:

@@ -24,6 +24,8 @@ class PoolingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
         use_activation: Whether the numbers of classes become probabilities; None: yes.
         truncate_prompt_tokens: Cut longer prompts to this many tokens, special tokens included; -1: to the model's
             length; None refuses them.
+        prompt_name: Purpose of texts to be embedded, whose prompt of the model's makers is put in front of them;
+            empty: nothing is; None: what the makers do.
 
     Raises:
         RequestError: A value is outside its range; `param` names the field.
@@ -33,6 +35,7 @@ class PoolingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
     normalize: bool | None = None
     use_activation: bool | None = None
     truncate_prompt_tokens: int | None = None
+    prompt_name: str | None = None
 
     def __post_init__(self) -> None:
         _integer("dimensions", self.dimensions, 1, MAX_DIMENSIONS)

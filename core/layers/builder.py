@@ -18,6 +18,7 @@ from core.ops import gelu, gelu_tanh, relu, silu
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from core.api import models as api
     from core.api.attention import AttentionBackend
@@ -141,14 +142,22 @@ class Builder:
         return module
 
     def encoder_attention(
-        self, layer: int, *, num_heads: int, num_kv_heads: int, head_dim: int, scale: float, window: int | None = None
+        self,
+        layer: int,
+        *,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        window: int | None = None,
+        bias: Callable[[int], Tensor] | None = None,
     ) -> EncoderModule:
         """Return attention within the prompts of a step.
 
         Raises:
             PluginError: CORE-P110, the attention backend has none, although it was chosen for such a model.
         """
-        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window)
+        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, bias=bias)
         encoder = getattr(self._backend, "encoder", None)
         if encoder is None:
             kind = type(self._backend).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ class StepInputs:
         plan: The attention backend's plan.
         batch: The batch as attention sees it.
         logit_indices: `(samples.sum(),)` int64 on the device, the token that each sampled row samples from.
-        token_types: As in `core.api.models.StepInputs`.
+        token_types, arrays: As in `core.api.models.StepInputs`.
     """
 
     token_ids: Tensor
@@ -34,6 +35,7 @@ class StepInputs:
     batch: BatchView
     logit_indices: Tensor
     token_types: Tensor | None = None
+    arrays: tuple[Mapping[str, Tensor], ...] = ()
 
 
 class InputBuilder:

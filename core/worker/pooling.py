@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -24,18 +24,31 @@ if TYPE_CHECKING:
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
 
+def _same(pooled: Tensor) -> Tensor:
+    return pooled
+
+
 class PoolingRunner(StepRunner):
     """Reduces the hidden states of each prompt to what its request asked for.
 
     Args:
         shape: What requests get that do not say otherwise.
+        dense: The layers behind pooling.
     """
 
     def __init__(
-        self, model: Model, backend: AttentionBackend, caches: Sequence[Tensor], rows: RowTable, shape: PoolingShape
+        self,
+        model: Model,
+        backend: AttentionBackend,
+        caches: Sequence[Tensor],
+        rows: RowTable,
+        shape: PoolingShape,
+        dense: Callable[[Tensor], Tensor] = _same,
     ) -> None:
+        self._dense = dense
         self._default = Pooling(shape.method)
         self._asked: dict[int, Pooling] = {}
+        self._arrays: dict[int, dict[str, Tensor]] = {}
         self._seconds = np.zeros(len(rows.block_tables), dtype=np.int64)
         self._head = cast("Classifies", model).classify if shape.task == "classify" else None
         # No graphs: they are made of decode steps, and there are none.
@@ -50,10 +63,16 @@ class PoolingRunner(StepRunner):
         for new in new_rows:
             asked = self._asked[new.row] = new.pooling or self._default
             self._seconds[new.row] = asked.second
+            device = self._rows.device
+            arrays = {name: torch.from_numpy(one.array()).to(device) for name, one in asked.arrays.items()}
+            if arrays or new.row in self._arrays:
+                self._arrays[new.row] = arrays
 
     def _run(self, plan: StepPlan, result: StepResult) -> None:
         inputs = self._build(plan)
-        inputs = replace(inputs, token_types=self._types(plan, inputs))
+        # A prompt runs in one step, and its arrays with it.
+        arrays = tuple(self._arrays.pop(row, {}) for row in plan.rows.tolist()) if self._arrays else ()
+        inputs = replace(inputs, token_types=self._types(plan, inputs), arrays=arrays)
         result.vectors, result.errors = self._reduce(plan, inputs, self._forward(inputs))
         self._taint(plan, result)
 
@@ -77,6 +96,8 @@ class PoolingRunner(StepRunner):
             pooled = self._reduced(method, hidden, begins, ends)
             if self._head is not None:
                 pooled = self._head(pooled)
+            elif method == self._default.method:  # tokens of a model that embeds whole texts are as they are
+                pooled = self._dense(pooled)
             numbers = pooled.float().cpu().numpy()
             parts = np.split(numbers, np.cumsum(ends - begins)[:-1]) if method == "all" else list(numbers)
             vectors.update(zip(places, parts, strict=True))
@@ -90,6 +111,9 @@ class PoolingRunner(StepRunner):
             return hidden[device(begins)]
         if method == "last":
             return hidden[device(ends - 1)]
+        if method == "max":
+            bounds = zip(begins.tolist(), ends.tolist(), strict=True)
+            return torch.stack([hidden[begin:end].amax(0) for begin, end in bounds])
         whole = int((ends - begins).sum()) == len(hidden)
         wanted = hidden if whole else hidden[device(_ranges(begins, ends))]
         if method == "all":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 from core.worker.allocate import zeros
+from core.worker.dense import load_dense
 from core.worker.loader import LoadedModel, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv, trim
 from core.worker.participants import ConnectorParticipant
@@ -154,7 +156,9 @@ class Worker:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
         if config.pooling is not None:
-            return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling)
+            reader = self._active.impl("core.weight_loaders")()
+            dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
+            return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling, dense)
         plugged = list(self._logits_processors(rows, max_rows))
         pick = self._loaded.kernels.pick
         sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)

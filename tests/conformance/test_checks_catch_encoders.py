@@ -98,7 +98,7 @@ from core.api import AttentionSpec
 
 SPEC = AttentionSpec(
     name="broken", impl="PKG.backend:Backend", api=1, summary="s", devices={"cpu"}, dtypes={"float32"},
-    kv_dtypes={"float32"}, features={"bidirectional", "sliding_window"},
+    kv_dtypes={"float32"}, features={"bidirectional", "sliding_window", "position_bias"},
 )
 """
 
@@ -130,6 +130,7 @@ class Backend(TorchSdpaBackend):
     [
         ("site.num_kv_heads == 1", "bidirectional_matches_reference"),
         ("site.window == 7", "bidirectional_windows_match_reference"),
+        ("site.bias is not None", "position_biases_match_reference"),
         ("len(starts) == 2", "bidirectional_rows_are_independent"),
     ],
 )

@@ -110,9 +110,12 @@ SPEC = ModelSourceSpec(
 
 SOURCE = """
 from pathlib import Path
-from core.api import CheckpointError, ModelFiles
+from core.api import CheckpointError, ModelFiles, StoredModel
 
 class Source:
+    def stored(self):
+        return [StoredModel(reference="acme-tiny", path={stored})]
+
     def resolve(self, reference, *, revision=None):
         here = str(Path(__file__).parent)
         {first}
@@ -135,6 +138,7 @@ SOUND = {
     "first": "pass",
     "alias": "here",
     "kept": "reference",
+    "stored": "__file__",
     "missing": "if not Path(path).exists(): raise CheckpointError('CORE-X000', 'nothing there')",
 }
 
@@ -144,6 +148,7 @@ SOURCE_CASES = {
     "aliases_are_answered": {"alias": "here + '/nowhere'"},
     "samples_resolve": {"kept": "'something else'"},
     "missing_models_are_errors": {"missing": "pass"},
+    "stored_models_are_there": {"stored": "'/there/is/no/model'"},
 }
 
 

@@ -258,3 +258,23 @@ def test_a_generating_model_refuses_what_it_cannot_do(tiny_server):
             assert answer.status_code == 400
             assert answer.json()["error"]["code"] == "task_not_supported"
             assert "--runner pooling" in answer.json()["error"]["message"]
+
+
+def test_special_tokens_can_be_left_out(http):
+    def count(**body):
+        return http.post("/pooling", json={"input": TEXTS[0], **body}).json()["usage"]["prompt_tokens"]
+
+    whole = count()
+    assert (count(add_special_tokens=False), count(add_special_tokens=True)) == (whole - 2, whole)
+    assert (count(truncate_prompt_tokens=5), count(truncate_prompt_tokens=5, add_special_tokens=False)) == (5, 5)
+    embedded = http.post("/v1/embeddings", json={"input": TEXTS[0], "add_special_tokens": False}).json()
+    assert embedded["usage"]["prompt_tokens"] == whole - 2
+
+
+def test_data_without_a_processor_and_prompts_without_files_are_refused(http):
+    for path, body, param in (
+        ("/pooling", {"data": {"a": 1}}, "data"),
+        ("/v1/embeddings", {"input": "a", "prompt_name": "query"}, "prompt_name"),
+    ):
+        answer = http.post(path, json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)

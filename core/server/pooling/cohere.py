@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.frontend.pooling import DOCUMENTS
 from core.frontend.pooling_results import EmbeddingRequestOutput, PoolingParams
 from core.server.body import read_model
 from core.server.openai.generation import new_id
@@ -17,6 +20,11 @@ from core.server.pooling.inputs import size_of
 from core.server.pooling.protocol import CohereBody
 from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler
 from core.server.state import ServerState
+
+_PURPOSES: Mapping[str, Sequence[str]] = types.MappingProxyType(
+    {"search_query": ("query",), "search_document": DOCUMENTS}
+)
+"""`input_type` -> what the model's makers may call it, where that is another name."""
 
 
 class CohereRoute:
@@ -45,7 +53,11 @@ class CohereRoute:
             }
             return as_json(answer)
 
-        params = PoolingParams(dimensions=body.output_dimension, truncate_prompt_tokens=_limit(body))
+        params = PoolingParams(
+            dimensions=body.output_dimension,
+            truncate_prompt_tokens=_limit(body),
+            prompt_name=pooler.prompt_for(_PURPOSES.get(body.input_type or "", (body.input_type or "",))),
+        )
         call = PoolingCall(
             state,
             partial(pooler.embed, body.texts, params, param="texts"),

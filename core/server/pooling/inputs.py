@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.frontend.conversation import Conversation
-from core.frontend.inputs import PromptInput
+from core.frontend.prompts import PromptInput
 from core.frontend.request import GenerationRequest
 from core.server.entry import render
 from core.server.errors import ApiError
@@ -22,7 +22,8 @@ async def prompts_of(state: ServerState, body: InputBody) -> list[PromptInput]:
         RequestError: The messages are wrong, or there is no template.
     """
     if body.messages is None:
-        return parse_input(body.input)
+        prompts = parse_input(body.input)
+        return prompts if body.add_special_tokens is not False else [_bare(prompt) for prompt in prompts]
     if body.input is not None:
         raise ApiError(400, "Give either input or messages.", param="input")
     chat = Conversation(messages=body.messages, add_generation_prompt=bool(body.add_generation_prompt))
@@ -48,9 +49,14 @@ def parse_input(value: Any, param: str = "input") -> list[PromptInput]:
     raise _wrong(param, "must not mix texts, token ids and lists.")
 
 
+def _bare(prompt: PromptInput) -> PromptInput:
+    return {"prompt": prompt, "add_special_tokens": False} if isinstance(prompt, str) else prompt
+
+
 def size_of(prompts: Iterable[PromptInput]) -> tuple[int, int]:
     """Return how many prompts there are, and how many characters their texts have together."""
-    texts = [len(prompt) if isinstance(prompt, str) else 0 for prompt in prompts]
+    found = [prompt.get("prompt") if isinstance(prompt, Mapping) else prompt for prompt in prompts]
+    texts = [len(text) if isinstance(text, str) else 0 for text in found]
     return len(texts), sum(texts)
 
 

@@ -33,6 +33,7 @@ class InputBody(PoolBody):
     input: Any = None
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
     add_generation_prompt: bool | None = None
+    add_special_tokens: bool | None = None
     user: str | None = None
 
 
@@ -44,12 +45,14 @@ class VectorBody(InputBody):
     endianness: Endianness | None = None
     dimensions: int | None = None
     normalize: bool | None = None
+    prompt_name: str | None = None
 
     def params(self) -> PoolingParams:
         """Return the parameters of every prompt. Raises `RequestError`."""
         return PoolingParams(
             dimensions=self.dimensions,
             normalize=self.normalize,
+            prompt_name=self.prompt_name,
             truncate_prompt_tokens=self.truncate_prompt_tokens,
         )
 
@@ -59,8 +62,12 @@ class EmbeddingBody(VectorBody):
 
 
 class PoolingBody(VectorBody):
-    """`POST /pooling`: what the model gives for a task; without one, what it was made for."""
+    """`POST /pooling`: what the model gives for a task; without one, what it was made for.
 
+    `data` is for the model's I/O processor.
+    """
+
+    data: Any = None
     task: Literal["embed", "token_embed", "classify", "token_classify"] | None = None
     use_activation: bool | None = None
 
@@ -69,6 +76,7 @@ class PoolingBody(VectorBody):
         return PoolingParams(
             dimensions=self.dimensions,
             normalize=self.normalize,
+            prompt_name=self.prompt_name,
             use_activation=self.use_activation,
             truncate_prompt_tokens=self.truncate_prompt_tokens,
         )

@@ -18,6 +18,7 @@ from core.frontend.pooling_results import PoolingRequestOutput
 from core.server.errors import ApiError
 from core.server.state import ServerState
 from core.server.streaming import until_gone
+from core.tokenizer.absent import NoTokenizer
 
 T = TypeVar("T")
 
@@ -60,6 +61,8 @@ def example_of(state: ServerState) -> tuple[str, dict[str, Any]] | None:
     pooler = pooler_of(state)
     if pooler is None:
         return None
+    if isinstance(state.llm.tokenizer, NoTokenizer):
+        return "/pooling", {"data": {}}  # its processor says what belongs there
     if "embed" in pooler.tasks:
         return "/v1/embeddings", {"input": "Hello!"}
     if "score" in pooler.tasks:
@@ -109,7 +112,7 @@ class PoolingCall(Generic[T]):
             results = await llm.pool(work, priority=self.priority, cache_salt=self.cache_salt)
         finally:
             state.pending -= count
-        self._count(work, results, tokens, time.perf_counter() - began)
+        count_pooled(state, results, tokens, time.perf_counter() - began, len(work.prompts))
         return await asyncio.to_thread(self.render, results, tokens)
 
     def _check_size(self, tokens: int) -> None:
@@ -118,20 +121,44 @@ class PoolingCall(Generic[T]):
             message = f"input has {tokens} tokens; with a vector for each, at most {most} fit into one answer."
             raise ApiError(400, message, param="input")
 
-    def _count(self, work: Work[Any], results: Sequence[PoolingRequestOutput[T]], tokens: int, seconds: float) -> None:
-        metrics = self.state.metrics
-        metrics.prompt_tokens.inc(tokens)
-        metrics.cached_tokens.inc(sum(result.num_cached_tokens for result in results))
-        metrics.e2e_latency.observe(seconds)
-        metrics.request_prompt_tokens.observe(tokens)
-        for _ in work.prompts:
-            metrics.finished("stop")
+
+def count_pooled(
+    state: ServerState,
+    results: Sequence[PoolingRequestOutput[Any]],
+    tokens: int,
+    seconds: float,
+    prompts: int | None = None,
+) -> None:
+    """Count a call that was answered.
+
+    Args:
+        tokens: Of all its prompts.
+        prompts: How many there were, where there is no result for each.
+    """
+    metrics = state.metrics
+    metrics.prompt_tokens.inc(tokens)
+    metrics.cached_tokens.inc(sum(result.num_cached_tokens for result in results))
+    metrics.e2e_latency.observe(seconds)
+    metrics.request_prompt_tokens.observe(tokens)
+    for _ in range(len(results) if prompts is None else prompts):
+        metrics.finished("stop")
+
+
+class Call(Protocol):
+    """What a route asks for, and how it is answered."""
+
+    @property
+    def state(self) -> ServerState: ...
+
+    async def run(self) -> Encoded:
+        """Do it. Raises `ApiError`, `RequestError`, `EngineError`."""
+        ...
 
 
 class PoolingResponse(Response):
     """Runs a call while it watches the connection; it is cancelled when the client goes or the server stops."""
 
-    def __init__(self, call: PoolingCall[Any], headers: Mapping[str, str]) -> None:
+    def __init__(self, call: Call, headers: Mapping[str, str]) -> None:
         # No `super().__init__`: it would announce the length of a body that does not exist yet.
         self.status_code = 200
         self.media_type = None

@@ -22,6 +22,7 @@ from core.frontend.pooling_results import (
 )
 from core.server.body import read_model
 from core.server.openai.generation import new_id
+from core.server.pooling.data import data_call
 from core.server.pooling.encoding import to_base64, to_bytes
 from core.server.pooling.inputs import prompts_of, size_of
 from core.server.pooling.protocol import ClassifyBody, EmbeddingBody, PoolingBody, VectorBody
@@ -63,10 +64,12 @@ class VectorRoutes:
         return PoolingResponse(call, state.unread_fields(fields, EmbeddingBody.model_fields))
 
     async def pooling(self, request: Request) -> Response:
-        """Return what the model gives for a task."""
+        """Return what the model gives for a task, or what its I/O processor makes of `data`."""
         state = self._state
         body, fields = await read_model(request, PoolingBody, state.options.server.max_body_bytes)
         state.check_model(body.model)
+        if body.data is not None:
+            return PoolingResponse(data_call(state, body), state.unread_fields(fields, PoolingBody.model_fields))
         pooler = required_pooler(state)
         task = body.task or pooler.tasks[0]
         pooler.check(task)

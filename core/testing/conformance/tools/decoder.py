@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -52,16 +53,19 @@ class TinyCase:
         return logits
 
     def tensors(self) -> list[PlainTensor]:
-        """Return the checkpoint's tensors; a tied output projection is left out, as checkpoints do."""
+        """Return the tensors with the names they have in checkpoints; a tied output projection is left out there."""
         tied = set(getattr(self.reference, "_tied_weights_keys", None) or ())
         seen: set[int] = set()
-        tensors = []
+        state = {}
         for name, value in self.reference.state_dict().items():
             if value.data_ptr() in seen and name in tied:
                 continue
             seen.add(value.data_ptr())
-            tensors.append(PlainTensor(name, value))
-        return tensors
+            state[name] = value
+        # transformers gives parts of some families names of its own, and takes them back when it writes a checkpoint.
+        revert = getattr(import_module("transformers.core_model_loading"), "revert_weight_conversion", None)
+        written = state if revert is None else revert(self.reference, state)
+        return [PlainTensor(name, value) for name, value in written.items()]
 
 
 @dataclass(slots=True)

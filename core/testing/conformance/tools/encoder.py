@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -39,6 +39,8 @@ def encode_plainly(q: Tensor, k: Tensor, v: Tensor, starts: Sequence[int], site:
     for begin, end in pairwise(starts):
         keys, values = (x[begin:end].float().repeat_interleave(groups, dim=1) for x in (k, v))
         scores = torch.einsum("qhd,khd->hqk", q[begin:end].float(), keys) * site.scale
+        if site.bias is not None:
+            scores = scores + site.bias(end - begin).float()
         if site.window is not None:
             ramp = torch.arange(end - begin, device=q.device)
             scores = scores.masked_fill((ramp[:, None] - ramp).abs() > site.window // 2, -torch.inf)
@@ -74,6 +76,7 @@ class _Step:
     positions: Tensor
     plan: AttentionPlan
     token_types: Tensor | None
+    arrays: tuple[Mapping[str, Tensor], ...] = ()
 
 
 class Encoder:

@@ -16,6 +16,7 @@ from core.api.tokenizer import Tokenizer, tokenizer_from_directory
 from core.testing.conformance.outcome import Failed, Unavailable, require
 from core.testing.conformance.samples import GrammarSample
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.grammar_samples import TAGS
 from core.testing.conformance.tools.options import some_options
 from core.testing.tinymodels import tiny_tokenizer
 
@@ -72,9 +73,10 @@ STANDARD: Mapping[str, Sequence[GrammarSample]] = types.MappingProxyType(
                 others=("[]", '["7"]', "[7", "7"),
             ),
         ],
+        "structural_tag": TAGS,
     }
 )
-"""What every backend can compile of these kinds; of the others dialects differ, so that plugins ship samples."""
+"""What every backend can compile of these kinds; of `grammar` dialects differ, so that plugins ship samples."""
 
 HOSTILE: Mapping[str, Sequence[str]] = types.MappingProxyType(
     {

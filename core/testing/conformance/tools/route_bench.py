@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, RequestError
 from core.api.routes import RoutePlugin
 from core.api.tokenizer import Tokenizer, tokenizer_from_directory
@@ -21,7 +22,7 @@ from core.frontend.inputs import Prepared, Prompt
 from core.frontend.pausing import PauseMode
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.app import create_app
-from core.server.plugged import PluggedRoute, PluginRoutes, RouteTable
+from core.server.plugged import PluggedRoute, RouteTable
 from core.testing.conformance.outcome import Failed
 from core.testing.conformance.subject import Subject
 from core.testing.tinymodels import tiny_tokenizer
@@ -59,7 +60,7 @@ class KitLLM:
     async def generate(
         self, prompt: str | dict[str, Any], params: SamplingParams, **named: Any
     ) -> AsyncIterator[RequestOutput]:
-        """Yield the reply piece by piece, all of it so far each time."""
+        """Yield the reply piece by piece; all of it so far each time, unless only what is new is asked for."""
         ids = self._ids(prompt)
         limit = min(len(REPLY), params.max_tokens or len(REPLY))
         self.running += 1
@@ -67,7 +68,8 @@ class KitLLM:
             for count in range(1, limit + 1):
                 await asyncio.sleep(self.stall if count == limit and self.stall else _PAUSE)
                 reason = "stop" if count == limit else None
-                piece = CompletionOutput(0, REPLY[:count], list(range(count)), finish_reason=reason)
+                start = count - 1 if named.get("delta") else 0
+                piece = CompletionOutput(0, REPLY[start:count], list(range(start, count)), finish_reason=reason)
                 yield RequestOutput("kit", None, ids, [piece], reason is not None)
         finally:
             self.running -= 1
@@ -90,6 +92,9 @@ class KitLLM:
     async def resume_generation(self) -> None:
         """Forget it."""
         self.paused = False
+
+    async def dismiss_held(self) -> None:
+        """Nothing is held back."""
 
     async def call(self, method: str, *args: Any) -> Any:
         """Answer `stats` with figures, anything else with nothing."""
@@ -209,7 +214,7 @@ def declared(subject: Subject, plugin: RoutePlugin) -> RouteTable:
     """Return what a plugin declares to core's own registry. Raises `Failed` when core refuses it."""
     table = RouteTable()
     try:
-        plugin.declare(PluginRoutes(table, subject.entry.name, subject.title))
+        plugin.declare(table.registry(subject.entry.name, subject.title, subject.spec(RouteSpec)))
     except CoreError as error:
         raise Failed(error.message) from error
     return table

@@ -23,30 +23,36 @@ class TorchSdpaEncoder:
         """Attend within each prompt; shapes as in `EncoderLayer.forward`."""
         out = q.new_empty(q.shape)
         division = plan.encoder.get()
-        for begin, end in division.alone:
-            mine = slice(begin, end)
-            mask = self._local(end - begin, q)
-            out[mine] = self._attend(q[mine], k[mine], v[mine], mask)
+        for run in division.runs:
+            queries, keys, values = (x[run.begin : run.end].view(-1, run.length, *x.shape[1:]) for x in (q, k, v))
+            found = self._attend(queries, keys, values, self._mask(run.length, q))
+            out[run.begin : run.end].view(found.shape).copy_(found)
         for group in division.groups:
-            found = self._attend(q[group.index], k[group.index], v[group.index], self._mask(group, q))
+            found = self._attend(q[group.index], k[group.index], v[group.index], self._group_mask(group, q))
             out.index_copy_(0, group.tokens, found.flatten(0, 1).index_select(0, group.places))
         return out.flatten(1)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Attend; all are `(..., length, heads, head_dim)`, and so is the result."""
-        queries, keys, values = (x.transpose(-3, -2) for x in (q, k, v))
-        if queries.dim() == 3:  # the fused kernels know only batches
-            queries, keys, values = queries[None], keys[None], values[None]
+        """Attend; all are `(prompts, length, heads, head_dim)`, and so is the result."""
+        queries, keys, values = (x.transpose(1, 2) for x in (q, k, v))
         out = scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, scale=self._site.scale, enable_gqa=self._shared
         )
-        return out.transpose(-3, -2).reshape(q.shape)
+        return out.transpose(1, 2)
 
-    def _mask(self, group: Group, like: Tensor) -> Tensor | None:
-        local = self._local(group.index.shape[1], like)
-        if local is None or group.mask is None:
-            return group.mask if local is None else local
-        return local + group.mask
+    def _group_mask(self, group: Group, like: Tensor) -> Tensor | None:
+        mask = self._mask(group.index.shape[1], like)
+        if mask is None or group.mask is None:
+            return group.mask if mask is None else mask
+        return mask + group.mask
+
+    def _mask(self, length: int, like: Tensor) -> Tensor | None:
+        """Return what is added to scores, `(length, length)` or `(heads, length, length)`; None if nothing is."""
+        local = self._local(length, like)
+        if self._site.bias is None:
+            return local
+        bias = self._site.bias(length).to(like.dtype)
+        return bias if local is None else bias + local
 
     def _local(self, length: int, like: Tensor) -> Tensor | None:
         """Return `(length, length)` additive, hiding what is out of reach; None if nothing is."""

@@ -35,14 +35,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
-    """A step, divided.
+class Run:
+    """Prompts of equal length one after another in the step: a batch as they stand. Often it is a single one.
 
     Attributes:
-        alone: `(begin, end)` in the step of each prompt that goes alone.
+        begin, end: Where their tokens are in the step.
+        length: Tokens of each.
     """
 
-    alone: list[tuple[int, int]]
+    begin: int
+    end: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A step, divided."""
+
+    runs: list[Run]
     groups: list[Group]
 
 
@@ -61,7 +71,7 @@ class EncoderGroups:
             groups = similar(lengths, np.flatnonzero(lengths <= SHORT))
             single = np.concatenate([np.flatnonzero(lengths > SHORT), *(rows for rows in groups if len(rows) == 1)])
             self._division = Division(
-                list(zip(starts[single].tolist(), starts[single + 1].tolist(), strict=True)),
+                runs(starts, np.sort(single)),
                 [self._group(rows, starts, device) for rows in groups if len(rows) > 1],
             )
         return self._division
@@ -78,6 +88,18 @@ class EncoderGroups:
             mask = mask[:, None, None]
         places, tokens = torch.from_numpy(np.flatnonzero(real)), torch.from_numpy(index[real])
         return Group(torch.from_numpy(index).to(device), mask, places.to(device), tokens.to(device))
+
+
+def runs(starts: np.ndarray, rows: np.ndarray) -> list[Run]:
+    """Return `rows`, which ascend, with neighbours of equal length together."""
+    found: list[Run] = []
+    for begin, end in zip(starts[rows].tolist(), starts[rows + 1].tolist(), strict=True):
+        last = found[-1] if found else None
+        if last is not None and last.end == begin and last.length == end - begin:
+            found[-1] = Run(last.begin, end, last.length)
+        else:
+            found.append(Run(begin, end, end - begin))
+    return found
 
 
 def similar(lengths: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:

@@ -12,10 +12,17 @@ from typing import Any
 from core.api import CheckpointError, ModelShape, PoolingShape
 from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, architecture, dtype, pooling, size
 
-PREFIXES = {"Bert": "bert", "Roberta": "roberta", "XLMRoberta": "roberta", "DistilBert": "distilbert"}
+PREFIXES = {"Bert": "bert", "Roberta": "roberta", "XLMRoberta": "roberta", "DistilBert": "distilbert", "MPNet": "mpnet"}
 """Family -> what stands in front of the encoder's tensors in checkpoints that have a head."""
 
-_BY_TYPE = {"roberta": "RobertaModel", "xlm-roberta": "XLMRobertaModel", "distilbert": "DistilBertModel"}
+_BY_TYPE = {
+    "roberta": "RobertaModel",
+    "xlm-roberta": "XLMRobertaModel",
+    "distilbert": "DistilBertModel",
+    "mpnet": "MPNetModel",
+}
+_MPNET_OFFSET = 2
+"""Positions of MPNet begin behind its padding id, which is 1 whatever the configuration says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,16 @@ _DISTIL = LayerNames(
     down="ffn.lin2",
     norm="output_layer_norm",
 )
+_MPNET = LayerNames(
+    layer="encoder.layer.{}",
+    qkv="attention.attn",
+    parts=("q", "k", "v"),
+    attention_out="attention.attn.o",
+    attention_norm="attention.LayerNorm",
+    up="intermediate.dense",
+    down="output.dense",
+    norm="output.LayerNorm",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,7 @@ class EncoderConfig:
     Attributes:
         position_rows, position_offset: Rows of the position embedding, and which of them the first token gets.
         type_rows: Rows of the token-type embedding; 0 if there is none.
+        distance_rows: Rows of the table of what distances add to scores; 0 if there is none.
         prefix: What checkpoints with a head put in front of the encoder's names.
         head: Layers behind pooling, in order.
     """
@@ -73,6 +91,7 @@ class EncoderConfig:
     position_rows: int
     position_offset: int
     type_rows: int
+    distance_rows: int
     norm_eps: float
     activation: str
     names: LayerNames
@@ -90,7 +109,7 @@ class EncoderConfig:
         name = architecture(config, _BY_TYPE.get(str(config.get("model_type")), "BertModel"))
         family = name.removesuffix("Model").partition("For")[0]
         _refuse(config)
-        distil, roberta = family == "DistilBert", family.endswith("Roberta")
+        distil, mpnet = family == "DistilBert", family == "MPNet"
         shape = pooling(config, name)
         hidden = size(config, "dim" if distil else "hidden_size")
         return EncoderConfig(
@@ -100,12 +119,12 @@ class EncoderConfig:
             num_layers=size(config, "n_layers" if distil else "num_hidden_layers"),
             num_heads=size(config, "n_heads" if distil else "num_attention_heads"),
             position_rows=size(config, "max_position_embeddings", 512),
-            # RoBERTa counts from behind the padding id.
-            position_offset=int(config.get("pad_token_id") or 0) + 1 if roberta else 0,
-            type_rows=0 if distil else size(config, "type_vocab_size", 2),
+            position_offset=_offset(config, family),
+            type_rows=0 if distil or mpnet else size(config, "type_vocab_size", 2),
+            distance_rows=size(config, "relative_attention_num_buckets", 32) if mpnet else 0,
             norm_eps=1e-12 if distil else float(config.get("layer_norm_eps") or 1e-12),
             activation=str(config.get("activation" if distil else "hidden_act") or "gelu"),
-            names=_DISTIL if distil else _BERT,
+            names=_DISTIL if distil else _MPNET if mpnet else _BERT,
             prefix=PREFIXES.get(family, "bert"),
             head=_head(family, name, hidden, len(shape.labels)),
             pooling=shape,
@@ -128,10 +147,17 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_heads=encoder.num_heads,
         num_kv_heads=encoder.num_heads,
         head_dim=encoder.hidden_size // encoder.num_heads,
-        features=frozenset({"bidirectional"}),
+        features=frozenset({"bidirectional", "position_bias"} if encoder.distance_rows else {"bidirectional"}),
         dtype=dtype(config),
         pooling=encoder.pooling,
     )
+
+
+def _offset(config: Mapping[str, Any], family: str) -> int:
+    if family == "MPNet":
+        return _MPNET_OFFSET
+    # RoBERTa counts from behind the padding id.
+    return int(config.get("pad_token_id") or 0) + 1 if family.endswith("Roberta") else 0
 
 
 def _head(family: str, name: str, hidden: int, count: int) -> tuple[Dense, ...]:

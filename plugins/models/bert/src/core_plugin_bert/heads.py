@@ -9,6 +9,10 @@ from typing import Any, Literal
 from core.api import CheckpointError, PoolingShape
 
 SEQUENCE, TOKEN = "ForSequenceClassification", "ForTokenClassification"
+COLBERT = "HF_ColBERT"
+"""BERT with a linear layer on every token, whose vectors are compared token by token."""
+
+_COLBERT_SIZE = 128
 
 Activation = Literal["none", "sigmoid", "softmax"]
 
@@ -55,6 +59,8 @@ def pooling(config: Mapping[str, Any], architecture: str, method: Literal["mean"
             labels=labels(config),
             activation="softmax",
         )
+    if architecture == COLBERT:
+        return PoolingShape(method="all", bidirectional=True, size=size(config, "dim", _COLBERT_SIZE))
     return PoolingShape(task="embed", method="mean", bidirectional=True)
 
 

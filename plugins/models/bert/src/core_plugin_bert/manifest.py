@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from core.api.descriptors import ModelSpec
 
-_FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert")
+_FAMILIES = ("Bert", "Roberta", "XLMRoberta", "DistilBert", "MPNet")
 _KINDS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
 BERT = ModelSpec(
     name="bert",
     impl="core_plugin_bert.model:Encoder",
     api=1,
-    summary="BERT, RoBERTa, XLM-RoBERTa and DistilBERT encoders",
+    summary="BERT, RoBERTa, XLM-RoBERTa, DistilBERT and MPNet encoders",
     architectures=tuple(family + kind for family in _FAMILIES for kind in _KINDS),
     shape="core_plugin_bert.config:shape",
     tasks=frozenset({"embed", "classify"}),
+)
+
+COLBERT = ModelSpec(
+    name="colbert",
+    impl="core_plugin_bert.model:Encoder",
+    api=1,
+    summary="ColBERT: BERT with a vector for each token, compared token by token",
+    architectures=("HF_ColBERT",),
+    shape="core_plugin_bert.config:shape",
+    tasks=frozenset({"embed"}),
 )
 
 MODERNBERT = ModelSpec(
@@ -24,5 +34,15 @@ MODERNBERT = ModelSpec(
     summary="ModernBERT encoders: rotary positions, local and global attention",
     architectures=tuple(f"ModernBert{kind}" for kind in _KINDS),
     shape="core_plugin_bert.modern_config:shape",
+    tasks=frozenset({"embed", "classify"}),
+)
+
+NOMICBERT = ModelSpec(
+    name="nomicbert",
+    impl="core_plugin_bert.nomic:NomicEncoder",
+    api=1,
+    summary="Nomic BERT encoders: rotary positions, gated MLPs",
+    architectures=tuple(f"NomicBert{kind}" for kind in _KINDS),
+    shape="core_plugin_bert.nomic_config:shape",
     tasks=frozenset({"embed", "classify"}),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api import WeightRules
 from core_plugin_bert.config import EncoderConfig
+from core_plugin_bert.distances import Distances
 from core_plugin_bert.head import Head
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ class Encoder:
     def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
         c = EncoderConfig.read(config)
         self.embeddings = Embeddings(c, build)
-        self.layers = [EncoderBlock(c, build, index) for index in range(c.num_layers)]
+        bias = Distances(c, build) if c.distance_rows else None
+        self.layers = [EncoderBlock(c, build, index, bias) for index in range(c.num_layers)]
+        size = c.pooling.size
+        self.project = build.linear(c.hidden_size, size, "linear") if size else None
         if c.head:
             self.classify = Head(c.hidden_size, c.head, build, c.norm_eps)
 
@@ -40,11 +44,11 @@ class Encoder:
         return WeightRules(rename=((f"{c.prefix}.", ""),), skip=tuple(skip))
 
     def forward(self, step: StepInputs) -> Tensor:
-        """Return the final hidden states, `(T, D)`."""
+        """Return the final hidden states, `(T, D)`; of ColBERT what its linear layer makes of them."""
         hidden = self.embeddings(step)
         for layer in self.layers:
             hidden = layer(hidden, step)
-        return hidden
+        return hidden if self.project is None else self.project(hidden)
 
 
 class Embeddings:
@@ -73,7 +77,7 @@ class Embeddings:
 class EncoderBlock:
     """Attention and MLP, each followed by its norm."""
 
-    def __init__(self, c: EncoderConfig, build: LayerBuilder, index: int) -> None:
+    def __init__(self, c: EncoderConfig, build: LayerBuilder, index: int, bias: Distances | None) -> None:
         names, prefix = c.names, c.names.layer.format(index)
         self.heads, self.head_dim = c.num_heads, c.hidden_size // c.num_heads
         parts = dict.fromkeys(names.parts, c.hidden_size)
@@ -84,6 +88,7 @@ class EncoderBlock:
             num_kv_heads=self.heads,
             head_dim=self.head_dim,
             scale=self.head_dim**-0.5,
+            bias=bias,
         )
         self.output = build.linear(c.hidden_size, c.hidden_size, f"{prefix}.{names.attention_out}", bias=True)
         self.attention_norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.{names.attention_norm}")

@@ -1,0 +1,81 @@
+"""Nomic BERT: post-norm encoders with rotary positions and gated MLPs.
+
+Shapes: T tokens of a step, all prompts one after another; D hidden size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from core.api import WeightRules
+from core_plugin_bert.head import Head
+from core_plugin_bert.nomic_config import NomicConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from core.api import LayerBuilder, StepInputs
+    from core.api.models import Rope
+
+
+class NomicEncoder:
+    """An encoder with the head of its checkpoint, if it has one."""
+
+    def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
+        c = NomicConfig.read(config)
+        self.words = build.embedding(c.vocab_size, c.hidden_size, "embeddings.word_embeddings")
+        self.types = build.embedding(c.type_rows, c.hidden_size, "embeddings.token_type_embeddings")
+        self.two_types = c.type_rows > 1
+        self.norm = build.layer_norm(c.hidden_size, c.norm_eps, "emb_ln")
+        rope = build.rope(c.rope)
+        self.layers = [NomicBlock(c, build, index, rope) for index in range(c.num_layers)]
+        if c.head:
+            self.classify = Head(c.hidden_size, c.head, build, c.norm_eps)
+
+    @classmethod
+    def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
+        """Take the encoder's prefix off, and leave out what nothing reads."""
+        skip = ["cls.*", "embeddings.position_ids"]
+        if not any(layer.prefix.startswith("pooler.") for layer in NomicConfig.read(config).head):
+            skip += ["pooler.*", "nomic_bert.pooler.*", "bert.pooler.*"]
+        return WeightRules(rename=(("nomic_bert.", ""), ("bert.", "")), skip=tuple(skip))
+
+    def forward(self, step: StepInputs) -> Tensor:
+        """Return the final hidden states, `(T, D)`."""
+        types = getattr(step, "token_types", None) if self.two_types else None
+        # Without pairs all are of type 0: one row for all tokens.
+        shared = self.types(step.token_ids.new_zeros(1) if types is None else types)
+        hidden = self.norm(self.words(step.token_ids) + shared)
+        for layer in self.layers:
+            hidden = layer(hidden, step)
+        return hidden
+
+
+class NomicBlock:
+    """Attention and gated MLP, each followed by its norm."""
+
+    def __init__(self, c: NomicConfig, build: LayerBuilder, index: int, rope: Rope) -> None:
+        prefix, width = f"encoder.layers.{index}", c.hidden_size
+        self.view = (-1, 3, c.num_heads, c.head_dim)
+        self.qkv = build.linear(width, 3 * width, f"{prefix}.attn.Wqkv")
+        self.rope = rope
+        self.attend = build.encoder_attention(
+            index, num_heads=c.num_heads, num_kv_heads=c.num_heads, head_dim=c.head_dim, scale=c.head_dim**-0.5
+        )
+        self.output = build.linear(width, width, f"{prefix}.attn.out_proj")
+        self.attention_norm = build.layer_norm(width, c.norm_eps, f"{prefix}.norm1")
+        # Its makers call the gate fc12.
+        parts = {"fc12": c.intermediate_size, "fc11": c.intermediate_size}
+        self.gate_up = build.merged_linear(width, parts, f"{prefix}.mlp")
+        self.activation = build.gated_activation("silu")
+        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.fc2")
+        self.norm = build.layer_norm(width, c.norm_eps, f"{prefix}.norm2")
+
+    def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
+        """`(T, D) -> (T, D)`."""
+        q, k, v = self.qkv(hidden).view(self.view).unbind(1)
+        q, k = self.rope(step.positions, q, k)
+        hidden, _ = self.attention_norm.add(self.output(self.attend(q, k, v, step)), hidden)
+        return self.norm.add(self.down(self.activation(self.gate_up(hidden))), hidden)[0]
