@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,7 @@ class Client:
         url: Base URL, with or without `/v1` at the end.
         api_key: Sent as a bearer token when given.
         model: Name of the model; None asks the server for its first one.
+        verify: How the certificate of an https server is checked (see `trust`).
     """
 
     def __init__(
@@ -49,11 +51,12 @@ class Client:
         api_key: str | None = None,
         model: str | None = None,
         transport: httpx.BaseTransport | None = None,
+        verify: ssl.SSLContext | bool = True,
     ) -> None:
         self.url = f"{server_root(url)}/v1"
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(10.0, read=None)
-        self._http = httpx.Client(headers=headers, timeout=timeout, transport=transport)
+        self._http = httpx.Client(headers=headers, timeout=timeout, transport=transport, verify=verify)
         self._model = model
 
     @property
@@ -135,11 +138,27 @@ class Client:
 
     def _unreachable(self, error: httpx.HTTPError) -> CoreError:
         reason = str(error) or type(error).__name__
-        return CoreError(
-            "CORE-S190",
-            f"no answer from {self.url}: {reason}.",
-            hint="Start a server with `core serve`, or give --url; --local MODEL needs none.",
-        )
+        hint = "Start a server with `core serve`, or give --url; --local MODEL needs none."
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            hint = "Give the certificate of the authority that signed the server's with --ca FILE."
+        return CoreError("CORE-S190", f"no answer from {self.url}: {reason}.", hint=hint)
+
+
+def trust(ca: str | None) -> ssl.SSLContext | bool:
+    """Return how servers' certificates are checked: by the authorities of a PEM file, or the usual ones.
+
+    The usual ones are those of the file that `SSL_CERT_FILE` names, if there is such a variable.
+
+    Raises:
+        ConfigError: CORE-C187, the file cannot be used.
+    """
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # which OpenSSL's own errors are, too
+        why = "it holds no certificate in PEM form" if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigError("CORE-C187", f"--ca {ca!r} cannot be used: {why}.") from None
 
 
 def server_root(url: str) -> str:

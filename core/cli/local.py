@@ -19,6 +19,7 @@ import httpx
 
 from core.cli.client import Client
 from core.cli.serve import ended_by
+from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class LocalServer:
         try:
             folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="core-", ignore_cleanup_errors=True))
             self.path, self.key = f"{folder}/http", options.server.api_key
-            self._start(options.model_copy(update={"server": options.server.model_copy(update={"uds": self.path})}))
+            from core.server.edge import PRIVATE
+
+            server = options.server.model_copy(update={**PRIVATE, "uds": self.path})
+            self._start(options.model_copy(update={"server": server}))
         except BaseException:
             self.close()
             raise
@@ -76,7 +80,8 @@ class LocalServer:
 
         self._held.enter_context(ended_by(signal.SIGTERM, signal.SIGHUP))
         child = self._held.enter_context(EngineChild())
-        resolution = resolve(options)
+        with WeightProgress(what="fetching the model") as fetching:
+            resolution = resolve(options, progress=fetching.update)
         for problem in resolution.warnings:
             _log.warning("%s %s", problem.code, problem.message)
         child.configure(resolution.config)

@@ -65,6 +65,9 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--local", metavar="MODEL", help="Run this model here instead of asking a server.")
     parser.add_argument("--model-name", metavar="NAME", help="Model to ask for; default: the server's first.")
     parser.add_argument("--api-key", metavar="KEY", help="Key of the server. [CORE_API_KEY]")
+    parser.add_argument(
+        "--ca", metavar="FILE", help="Authority of an https server's certificate, in PEM form. [SSL_CERT_FILE]"
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="Makes the answer reproducible.")
 
 
@@ -106,9 +109,10 @@ def open_source(args: argparse.Namespace) -> Source:
         from core.cli.local import LocalClient
 
         return LocalClient(options_of(args.local).options)
-    from core.cli.client import Client
+    from core.cli.client import Client, trust
 
-    return Client(args.url, api_key=args.api_key or os.environ.get("CORE_API_KEY"), model=args.model_name)
+    key = args.api_key or os.environ.get("CORE_API_KEY")
+    return Client(args.url, api_key=key, model=args.model_name, verify=trust(args.ca))
 
 
 def open_run_source(args: argparse.Namespace) -> Source:

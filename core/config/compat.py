@@ -7,10 +7,12 @@ been ignored is refused.
 from __future__ import annotations
 
 import re
+import types
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from core.api.errors import ConfigError
@@ -48,7 +50,7 @@ def translate(words: Sequence[str], known: Collection[str]) -> list[str]:
     Raises:
         ConfigError: A flag is refused (CORE-C105) or lacks its value (CORE-C104).
     """
-    given = {word.partition("=")[0] for word in words}
+    given = _values(words)
     left, result = deque(words), []
     while left:
         word = left.popleft()
@@ -60,11 +62,11 @@ def translate(words: Sequence[str], known: Collection[str]) -> list[str]:
     return result
 
 
-def judge(typed: Typed, value: str, given: Collection[str] = ()) -> list[str]:
+def judge(typed: Typed, value: str, given: Mapping[str, str] = types.MappingProxyType({})) -> list[str]:
     """Return the words that stand for a flag with this value; none if it asks for nothing that is not so anyway.
 
     Args:
-        given: Flags that stand beside it.
+        given: Flags that stand beside it, and what follows each.
 
     Raises:
         ConfigError: CORE-C105, with the table's sentence.
@@ -76,6 +78,8 @@ def judge(typed: Typed, value: str, given: Collection[str] = ()) -> list[str]:
             return [word.format(value) for word in words]
         helped = not row.needs or any(flag in given for flag in row.needs)
         if helped and (value in row.fine or ANY in row.fine):
+            return []
+        if row.same and given.get(row.same) == value:
             return []
     shown = typed.flag if not row.takes else f"{typed.flag} {value}"
     raise ConfigError("CORE-C105", f"{shown} is not supported.", hint=row.why)
@@ -141,6 +145,12 @@ def spelled(path: str, value: Any) -> Any:
 def by_name() -> dict[str, Foreign]:
     """Return the table by every spelling, dashes included."""
     return {name: row for row in TABLE for name in row.names}
+
+
+def _values(words: Sequence[str]) -> dict[str, str]:
+    """Return every flag with the text behind its `=`, or else with the next word."""
+    split = [(*word.partition("="), after) for word, after in pairwise([*words, ""])]
+    return {flag: value if equals else after for flag, equals, value, after in split if flag.startswith("-")}
 
 
 def _switch(row: Foreign, value: str | None, plain: str) -> str | None:

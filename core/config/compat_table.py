@@ -17,6 +17,7 @@ class Foreign:
         takes: How many values follow; 0 for a switch (its values are `true` and `false`), -1 for any number.
         fine: Values that ask for what happens anyway; `*` stands for all.
         needs: `fine` holds only beside one of these flags.
+        same: A flag of ours; a value that it has as well is accepted.
         words: Value (or `*`) -> what to read in its place, `{}` being the value.
     """
 
@@ -25,11 +26,17 @@ class Foreign:
     takes: int = 1
     fine: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    same: str = ""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def _one(names: str, why: str, *fine: str, **more: tuple[str, ...]) -> Foreign:
     return Foreign(tuple(names.split()), why, 1, fine, words=more)
+
+
+def _repeats(name: str, flag: str, why: str) -> Foreign:
+    """A flag that may say again what one of ours says."""
+    return Foreign((name,), why, same=flag)
 
 
 def _many(names: str, why: str) -> tuple[Foreign, ...]:
@@ -38,7 +45,7 @@ def _many(names: str, why: str) -> tuple[Foreign, ...]:
 
 
 def _switch(names: str, why: str, *fine: str, needs: tuple[str, ...] = (), **words: tuple[str, ...]) -> Foreign:
-    return Foreign(tuple(names.split()), why, 0, fine, needs, words)
+    return Foreign(tuple(names.split()), why, 0, fine, needs, words=words)
 
 
 def _switches(names: str, why: str) -> tuple[Foreign, ...]:
@@ -52,14 +59,11 @@ _GRAPHS = "How steps are captured and replayed is the platform's business and ne
 _DRAFTS = "Speculative decoding is chosen with --drafter NAME (see `core plugins list`)."
 _LORA = "LoRA adapters are not available in this version."
 _TEXT = "This version takes text only."
-_TLS = "Connections are not encrypted here: let a reverse proxy speak TLS and listen on --uds or a loopback address."
-_PROXY = "It is a reverse proxy's business: listen on --uds or a loopback address behind it."
 _HEAD = "The head of a request may have 64 KiB and 128 headers; these limits are fixed."
 _CONNECTOR = "Use --kv-connector NAME and --opt NAME.KEY=VALUE."
 _CODE = "Code that a flag names is not run; install a plugin instead (`core plugins list`)."
 _ONE_TOKENIZER = "The tokenizer is the checkpoint's own."
 _HF_CONFIG = "The checkpoint's configuration is used as it is; change its config.json."
-_DOWNLOADS = "Set HF_HUB_CACHE or HF_HOME in the environment."
 _TRACES = "Traces are not exported; install a stat sink (--stat-sink) for figures."
 _DEFAULTS = "Sampling defaults are those of the checkpoint's generation_config.json; requests override them."
 _CHUNKS = "Prompts are always computed in chunks; --max-num-batched-tokens and --max-chunk set their size."
@@ -67,15 +71,13 @@ _CHUNKS = "Prompts are always computed in chunks; --max-num-batched-tokens and -
 _MODEL = (
     _one("--tokenizer", _ONE_TOKENIZER),
     _one("--tokenizer-mode", _ONE_TOKENIZER, "auto", "hf"),
-    _one("--tokenizer-revision", _ONE_TOKENIZER + " --revision names the revision of both."),
+    _repeats("--tokenizer-revision", "--revision", _ONE_TOKENIZER + " --revision names the revision of both."),
     _switch("--skip-tokenizer-init", _ONE_TOKENIZER + " It is always loaded.", "false"),
     _switch("--trust-remote-code", "Code from a checkpoint is never run; install a model plugin instead.", "false"),
-    _one("--code-revision", "Code from a checkpoint is never run; install a model plugin instead."),
-    _one("--download-dir", _DOWNLOADS),
+    _one("--code-revision", "Code from a checkpoint is never run, of whichever revision.", "*"),
     _one("--hf-overrides", _HF_CONFIG),
     _one("--hf-config-path", _HF_CONFIG),
     _one("--config-format", _HF_CONFIG, "auto", "hf"),
-    Foreign(("--hf-token",), "Set HF_TOKEN in the environment; a command line is visible to every process.", -1),
     _one("--generation-config", _DEFAULTS, "auto"),
     _one("--override-generation-config", _DEFAULTS),
     _one(
@@ -171,7 +173,7 @@ _CHAT = (
     ),
     _one("--tool-parser-plugin", "Tool parsers are installed distributions; see `core plugins list`."),
     _one("--reasoning-parser-plugin", "Reasoning parsers are installed distributions; see `core plugins list`."),
-    _one("--tool-server", "Tools are run by the client."),
+    _one("--tool-server", "Name MCP servers with --mcp-server LABEL=URL (docs/responses.md)."),
     _one("--response-role", "Answers have the role assistant.", "assistant"),
     _switch("--enable-force-include-usage", "A stream ends with its usage on stream_options.include_usage.", "false"),
     _switch("--enable-prompt-tokens-details", "usage.prompt_tokens_details is always there.", "true"),
@@ -189,12 +191,6 @@ _MEDIA = (
     _switch("--language-model-only", _TEXT, "true"),
 )
 _HTTP = (
-    _one("--root-path", "Paths start at /. " + _PROXY, "", "/"),
-    *_many("--allowed-origins --allowed-methods --allowed-headers", "No other origin may call from a browser."),
-    _switch("--allow-credentials", "No other origin may call from a browser.", "false"),
-    *_many("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-ciphers", _TLS),
-    _one("--ssl-cert-reqs", _TLS, "0"),
-    _switch("--enable-ssl-refresh", _TLS, "false"),
     _one("--middleware", _CODE),
     _switch("--disable-fastapi-docs", "There are no interactive pages; /openapi.json has the routes.", "true"),
     *_many("--h11-max-incomplete-event-size --h11-max-header-count", _HEAD),
@@ -244,6 +240,8 @@ SAME = (
     "--model",
     "--served-model-name",
     "--revision",
+    "--hf-token",
+    "--download-dir",
     "--dtype",
     "--max-model-len",
     "--seed",
@@ -266,8 +264,27 @@ SAME = (
     "--port",
     "--uds",
     "--api-key",
+    "--root-path",
+    "--allowed-origins",
+    "--allowed-methods",
+    "--allowed-headers",
+    "--allow-credentials",
+    "--ssl-certfile",
+    "--ssl-keyfile",
+    "--ssl-ca-certs",
+    "--ssl-cert-reqs",
+    "--ssl-ciphers",
+    "--enable-ssl-refresh",
 )
 """vLLM's flags that are options of the same name."""
+
+DEFAULTS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "--allowed-origins": "none; vLLM lets every origin call (`*`)",
+        "--ssl-ca-certs": "means nothing, and is refused, with `--ssl-cert-reqs 0`",
+    }
+)
+"""Where one of these flags is not quite the same."""
 
 SPELLINGS: Mapping[str, Mapping[str, str | None]] = types.MappingProxyType(
     {

@@ -25,6 +25,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
         "scheduler.max_chunk": ("long-prefill-token-threshold",),
         "scheduler.max_waiting": ("max-num-queued-reqs",),
         "select.load_format": ("weight-loader",),
+        "select.io_processor": ("io-processor-plugin",),
         "select.scheduler_policy": ("scheduling-policy",),
         "select.tool_parser": ("tool-call-parser",),
         "server.drain_timeout": ("shutdown-timeout",),
@@ -37,8 +38,12 @@ ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 They are names everywhere: `--x-y`, `CORE_X_Y`, and in a file `x_y` or `section.x_y`.
 """
 
-SECRETS = frozenset({"server.api_key", "server.admin_api_key", "kv.hash_seed"})
+SECRETS = frozenset({"hub.hf_token", "server.api_key", "server.admin_api_key", "kv.hash_seed", "tools.mcp_headers"})
 """Options whose values are never printed."""
+
+
+BARE: Mapping[str, str] = types.MappingProxyType({"hub.hf_token": "true"})
+"""Options whose flag may stand without a value, and what it means then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ class OptionField:
     def secret(self) -> bool:
         """Whether the value must not be shown."""
         return self.path in SECRETS
+
+    @property
+    def bare(self) -> str | None:
+        """What the flag means without a value; None: it needs one."""
+        return BARE.get(self.path)
 
     @property
     def chooses(self) -> bool:

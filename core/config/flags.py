@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,14 @@ class _Switch(argparse.Action):
 
 
 def split_list(text: str) -> list[str]:
-    """Return the items of a comma-separated text."""
+    """Return the items of a comma-separated text, or of a JSON list of texts."""
+    if text.lstrip().startswith("["):
+        try:
+            items = json.loads(text)
+        except ValueError:
+            items = None
+        if isinstance(items, list) and all(isinstance(item, str) for item in items):
+            return items
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
@@ -81,12 +88,17 @@ SCOPE = ("select.plugins", "select.disable_plugin", "select.plugin_file")
 
 def add_scope_flags(parser: CoreParser) -> None:
     """Add the flags of `SCOPE`, and `--config`, for commands that choose nothing."""
-    group = parser.add_argument_group("plugins", "Which plugins there are, as for `core serve`.")
+    add_some_flags(parser, SCOPE, "plugins", "Which plugins there are, as for `core serve`.")
+
+
+def add_some_flags(parser: CoreParser, paths: Container[str], title: str, text: str) -> None:
+    """Add the flags of the options `paths`, and `--config`, as a group of a command's help."""
+    group = parser.add_argument_group(title, text)
     group.add_argument("--config", metavar="FILE", default=None, help="TOML or YAML file. [CORE_CONFIG]")
-    for field in option_fields():
-        if field.path in SCOPE:
-            _add(group, field)
-    known = {f"--{name}" for field in option_fields() if field.path in SCOPE for name in field.names}
+    chosen = [field for field in option_fields() if field.path in paths]
+    for field in chosen:
+        _add(group, field)
+    known = {spelling for field in chosen for name in field.names for spelling in (f"--{name}", f"--no-{name}")}
     parser.spellings.update({dotted: flag for dotted, flag in dotted_spellings().items() if flag in known})
 
 
@@ -98,6 +110,8 @@ def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
         group.add_argument(*names, action=_Switch, nargs=0, **keywords)
     elif field.kind == "list":
         group.add_argument(*names, action=_Extend, metavar="NAME[,NAME]", **keywords)
+    elif field.bare is not None:
+        group.add_argument(*names, action=_Store, nargs="?", const=field.bare, metavar=_metavar(field), **keywords)
     else:
         group.add_argument(*names, action=_Store, metavar=_metavar(field), **keywords)
 

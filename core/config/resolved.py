@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from core.api.models import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo, ModelFiles
@@ -27,7 +27,9 @@ class ModelOptions(_Section):
     revision: str | None = Field(None, description="Revision of a hub id.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
     max_model_len: int | None = Field(None, ge=1, description="Longest prompt plus output, in tokens.")
-    chat_template: str | None = Field(None, description="File with a chat template that replaces the model's own.")
+    chat_template: str | None = Field(
+        None, description="Chat template that replaces the model's own: a file, a name (as `chatml`), or Jinja itself."
+    )
     chat_template_content_format: Literal["auto", "string", "openai"] = Field(
         "auto", description="Message contents as texts or as lists of parts; auto: as the template looks."
     )
@@ -47,9 +49,35 @@ class ModelOptions(_Section):
     convert: Literal["auto", "none", "embed"] = Field(
         "auto", description="embed: take embeddings from a model that was made to generate."
     )
-    pooling: Literal["auto", "mean", "cls", "last"] = Field(
+    pooling: Literal["auto", "mean", "max", "cls", "last"] = Field(
         "auto", description="How a prompt's hidden states become one vector; auto: as the model's makers did."
     )
+
+
+class HubOptions(_Section):
+    """Where models come from that are not on this machine yet."""
+
+    hf_token: str | None = Field(
+        None,
+        min_length=1,
+        # It becomes an HTTP header; and a model's id that slipped into its place is refused.
+        pattern=r"^[!-.0-~]+$",
+        repr=False,
+        description="Access token of the model hub; true: the one stored by `hf auth login`; false: none. "
+        "HF_TOKEN is used by default, and does not show in a process list.",
+    )
+    offline: bool = Field(
+        False, description="Never ask the hub, take models from its cache; as HF_HUB_OFFLINE=1 in the environment."
+    )
+    download_dir: str | None = Field(
+        None, min_length=1, description="Folder of the hub's cache; default: HF_HUB_CACHE, or `hub` in HF_HOME."
+    )
+
+    @field_validator("hf_token", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        """In a file and in Python, `true` is no text."""
+        return str(value).lower() if isinstance(value, bool) else value
 
 
 class KVOptions(_Section):
@@ -112,7 +140,15 @@ class SelectOptions(_Section):
     drafter: str | None = Field(None, description="Source of draft tokens; none by default.")
     logits_processor: list[str] = Field([], description="Logits processors, in the order they are applied.")
     stat_sink: list[str] = Field([], description="Receivers of the engine's figures.")
-    route: list[str] = Field([], description="Plugins whose HTTP routes are served under /x/NAME/.")
+    io_processor: str | None = Field(
+        None, description="Who turns `data` into prompts and vectors into answers; auto: as the checkpoint says; none."
+    )
+    route: list[str] = Field(
+        [], description="Plugins whose HTTP routes are served: under /x/NAME/, and where they say."
+    )
+    tool_client: str | None = Field(
+        None, description="Who speaks to tool servers, where some are allowed; auto: the one installed; none."
+    )
     kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; other operations are left to core.")
     disable_plugin: list[str] = Field([], description="Plugins never to use: name, group:name or distribution.")
     plugins: list[str] = Field([], description="Plugins that may take part unnamed: all (default), none, or names.")
@@ -155,6 +191,31 @@ class ServerOptions(_Section):
         min_length=1,
         description="Key of the admin routes; without one they serve local clients of a server without keys.",
     )
+    allowed_origins: list[str] = Field(
+        [], description="Web pages that may call the API from a browser: https://HOST[:PORT], or * for all."
+    )
+    allowed_methods: list[str] = Field(["*"], description="HTTP methods that these pages may use.")
+    allowed_headers: list[str] = Field(["*"], description="Headers that these pages may send.")
+    allow_credentials: bool = Field(False, description="Let these pages send cookies and client certificates.")
+    ssl_certfile: str | None = Field(
+        None, min_length=1, description="Certificate chain in PEM form, maybe with its key: the server speaks https."
+    )
+    ssl_keyfile: str | None = Field(None, min_length=1, description="The certificate's private key in PEM form.")
+    ssl_ca_certs: str | None = Field(
+        None, min_length=1, description="Authorities whose certificates clients may bring, in PEM form."
+    )
+    ssl_cert_reqs: int = Field(
+        0, ge=0, le=2, description="Whether clients bring a certificate: 0 no, 1 if they like, 2 they must."
+    )
+    ssl_ciphers: str | None = Field(
+        None, min_length=1, description="Ciphers of TLS 1.2, as OpenSSL lists them; default: Python's."
+    )
+    enable_ssl_refresh: bool = Field(False, description="Use new certificates as soon as their files change.")
+    root_path: str = Field(
+        "",
+        pattern=r"^/?([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*/?)?$",
+        description="Path below which a reverse proxy shows the server, as /llm.",
+    )
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body.")
     drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get after SIGTERM.")
     log_requests: bool = Field(False, description="Log one line per request.")
@@ -172,17 +233,38 @@ class ServerOptions(_Section):
     )
     response_store_bytes: int = Field(64 * 2**20, ge=2**16, description="Memory for responses that are kept.")
 
+    @field_validator("root_path")
+    @classmethod
+    def _as_prefix(cls, value: str) -> str:
+        """A prefix begins with a slash and ends where the paths of the server begin."""
+        return f"/{value.strip('/')}".rstrip("/")
+
+
+class ToolOptions(_Section):
+    """Tools of MCP servers, which the server calls itself while it answers `/v1/responses`."""
+
+    mcp_server: list[str] = Field([], description="MCP servers that requests may name: LABEL=URL.")
+    mcp_headers: dict[str, dict[str, Any]] = Field({}, description="Headers for these servers: label -> name -> value.")
+    allow_mcp_url: list[str] = Field(
+        [], description="Addresses that requests may bring: https://HOST[:PORT][/PATH], https://*.DOMAIN."
+    )
+    mcp_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds that a tool may take.")
+    mcp_result_chars: int = Field(32768, ge=256, description="Characters of a tool's result that the model reads.")
+    mcp_rounds: int = Field(16, ge=1, le=256, description="How often the model may call tools in one answer.")
+
 
 class Options(_Section):
     """Everything a user can set: `<section>.<name>`; flag `--<name>`, environment `CORE_<NAME>`."""
 
     model: ModelOptions = ModelOptions()
+    hub: HubOptions = HubOptions()
     kv: KVOptions = KVOptions()
     scheduler: SchedulerOptions = SchedulerOptions()
     select: SelectOptions = SelectOptions()
     structured: StructuredOptions = StructuredOptions()
     runtime: RuntimeOptions = RuntimeOptions()
     server: ServerOptions = ServerOptions()
+    tools: ToolOptions = ToolOptions()
 
 
 class EngineConfig(_Section):

@@ -22,26 +22,72 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._open = asyncio.Event()
-        self._open.set()
         self.frozen = False
+        self._closed = self._ends = False
+        self._waiting: dict[asyncio.Future[bool], str] = {}
 
     @property
     def closed(self) -> bool:
         """Whether requests are held back."""
-        return not self._open.is_set()
+        return self._closed
+
+    @property
+    def waiting(self) -> list[str]:
+        """Ids of the requests that are held back."""
+        return list(dict.fromkeys(self._waiting.values()))
 
     def close(self) -> None:
         """Hold requests back from now on."""
-        self._open.clear()
+        self._closed = True
 
     def open(self) -> None:
         """Let the requests that wait, and all later ones, pass."""
-        self._open.set()
+        self._closed = False
+        for waiter in self._waiting:
+            _give(waiter, True)
 
-    async def passed(self) -> None:
-        """Return once the gate is open."""
-        await self._open.wait()
+    async def passed(self, name: str) -> bool:
+        """Return once the gate is open; False: the request was ended while it waited. Raises `RequestError`."""
+        if not self._closed:
+            return True
+        if self._ends:
+            raise _ending()
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = name
+        try:
+            return await waiter
+        finally:
+            del self._waiting[waiter]
+
+    def end(self, name: str) -> None:
+        """End the requests of that id that wait here."""
+        for waiter, its in self._waiting.items():
+            if its == name:
+                _give(waiter, False)
+
+    def refuse(self) -> None:
+        """Refuse the requests that wait here, and all that would: 503."""
+        self._ends = True
+        for waiter in self._waiting:
+            _give(waiter, _ending())
+
+
+def aborted(message: str, *, code: str = "aborted") -> RequestError:
+    """Return what is said of a request that an operator has ended and that has no answer to break off."""
+    return RequestError(message, code=code, status=503)
+
+
+def _ending() -> RequestError:
+    return aborted("The server is shutting down while it is paused.", code="draining")
+
+
+def _give(waiter: asyncio.Future[bool], outcome: bool | RequestError) -> None:
+    if waiter.done():
+        return
+    if isinstance(outcome, RequestError):
+        waiter.set_exception(outcome)
+    else:
+        waiter.set_result(outcome)
 
 
 class Pausing:
@@ -51,7 +97,7 @@ class Pausing:
 
     @property
     @abstractmethod
-    def request_ids(self) -> list[str]: ...
+    def running_ids(self) -> list[str]: ...
 
     @property
     @abstractmethod
@@ -91,8 +137,7 @@ class Pausing:
         if mode == "keep":
             return
         if mode == "abort":
-            for name in self.request_ids:
-                await self.abort(name)
+            await self._abort_running()
         await self.wait_for_requests_to_drain()
         if clear_cache and self.paused:
             await self.call("reset_prefix_cache")
@@ -101,6 +146,19 @@ class Pausing:
         """Let requests pass again. Harmless when they do. Raises `EngineError`."""
         await self._freeze(False)
         self._gate.open()
+
+    async def dismiss_held(self) -> None:
+        """End what a pause holds back, because the server ends: nobody will resume it.
+
+        Requests that wait are refused (503); those in an engine that stands still end as if aborted.
+        """
+        self._gate.refuse()
+        if self._gate.frozen:
+            await self._abort_running()
+
+    async def _abort_running(self) -> None:
+        for name in self.running_ids:
+            await self.abort(name)
 
     async def wait_for_requests_to_drain(self) -> None:
         """Return once no request is in flight. Raises `EngineError` if the engine is gone."""

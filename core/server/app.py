@@ -12,9 +12,12 @@ from starlette.responses import Response
 
 from core import __version__
 from core.config.resolved import Options
+from core.frontend.answering.parsing import AnswerParser
 from core.server.admin.routes import admin_routes
 from core.server.anthropic.models import AnthropicModelRoutes, by_client
 from core.server.anthropic.routes import message_routes
+from core.server.browsers import Browsers
+from core.server.edge import check_origins
 from core.server.errors import as_api_error
 from core.server.gate import Gate
 from core.server.health import HealthRoutes
@@ -28,10 +31,10 @@ from core.server.openai.rendering import RenderRoutes
 from core.server.openai.responses.routes import response_routes
 from core.server.openai.tokenize import TokenizeRoutes
 from core.server.openai.tokenizer_info import TokenizerInfoRoute
-from core.server.parsing import AnswerParser
 from core.server.plugged import PluggedRoute, check_free
 from core.server.plugged_answer import PluggedEndpoint
 from core.server.pooling.routes import Route, generating, pooling_routes
+from core.server.prefix import Prefix
 from core.server.resume.layer import ResumeLayer
 from core.server.resume.routes import StreamRoutes
 from core.server.resume.store import StreamStore
@@ -77,7 +80,8 @@ def create_app(
     """
     state = ServerState(llm, options, Metrics(llm), parser, defaults or {}, reports)
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
-    app = Api(title="core", version=__version__, docs_url=None, redoc_url=None)
+    servers = [{"url": prefix}] if (prefix := options.server.root_path) else None
+    app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
     app.state.core, app.state.bodies = state, []
     _add_routes(app, state)
     _add_resume(app, state)
@@ -93,7 +97,18 @@ def create_app(
         )
     app.add_exception_handler(HTTPException, _render)
     app.add_middleware(Gate, state=state)
+    _add_edge(app, state)
     return app
+
+
+def _add_edge(app: FastAPI, state: ServerState) -> None:
+    """Add what stands outside the gate, where it was asked for; the last one added is the outermost."""
+    server = state.options.server
+    check_origins(server)
+    if server.allowed_origins:
+        app.add_middleware(Browsers, state=state)
+    if server.root_path:
+        app.add_middleware(Prefix, prefix=server.root_path)
 
 
 def _add_routes(app: FastAPI, state: ServerState) -> None:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 from core.api.errors import RequestError
 from core.api.parsers import ParserContext
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.forcing import enforced
+from core.frontend.answering.parsing import AnswerParser, calls_before
+from core.frontend.answering.reader import AnswerReader
+from core.frontend.answering.thinking import after_thinking
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import truncating
 from core.frontend.request import GenerationRequest, renamed, spelling
 from core.server.errors import ApiError
-from core.server.forcing import enforced
 from core.server.interface import Prompt
 from core.server.openai.generation import Generation
-from core.server.parsing import AnswerParser, calls_before
-from core.server.reader import AnswerReader
 from core.server.state import ServerState
-from core.server.thinking import after_thinking
 from core.tokenizer.meter import RenderTimeoutError, time_limit
 
 MAX_SEQUENCES = 4096
@@ -56,31 +56,66 @@ class OpenChat:
         return self.parser.id_of(name, self.calls_before + number)
 
 
-async def open_chat(state: ServerState, request: GenerationRequest, name: str, *, interval: int = 1) -> OpenChat:
-    """Render a request whose prompt is a conversation; nothing has been sent to the engine yet.
+@dataclass(frozen=True, slots=True)
+class ReadyChat:
+    """A conversation as the engine is asked to answer it.
 
-    Args:
-        name: Unique id of the generation (`new_id`).
-        interval: Tokens that a stream gathers per event.
+    Attributes:
+        request: Its parameters hold what is enforced of the answer.
+        chat: Its prompt.
+        ids: The prompt's token ids.
+        parser: Reads the answer; None passes its text on as it is.
+    """
+
+    request: GenerationRequest
+    chat: Conversation
+    ids: list[int]
+    context: ParserContext
+    parser: AnswerParser | None
+
+
+async def ready_chat(state: ServerState, request: GenerationRequest) -> ReadyChat:
+    """Render a request whose prompt is a conversation, and settle what its answer is held to.
 
     Raises:
-        ApiError: 503, the server takes no more requests.
         RequestError: The template refuses the conversation, it is too long, or a call that it demands cannot be
             enforced.
     """
     chat = request.conversation
     if chat is None:
-        raise TypeError("open_chat takes requests whose prompt is a Conversation")
-    state.admit(request.params.n)
+        raise TypeError("ready_chat takes requests whose prompt is a Conversation")
     ids = await render(state, request)
     context = _context(state, chat, ids)
     with spelling(request.names):
         params, parser = enforced(chat, request.params, state.parser, context, grammars=_grammars(state))
     if params.grammar is request.params.grammar:  # that of calls knows about the thinking itself
         params = after_thinking(params, state.parser, context)
-    request = replace(request, params=params)
-    generation = _generation(state, [{"prompt_token_ids": ids}], [request], name, interval)
-    return OpenChat(generation, context, bool(chat.offered), calls_before(chat.messages), parser)
+    with spelling(request.names):
+        if request.beams is not None:
+            request.beams.params(params)  # nothing is enforced of beams
+    return ReadyChat(replace(request, params=_unskipped(state, params)), chat, ids, context, parser)
+
+
+async def open_chat(
+    state: ServerState, request: GenerationRequest, name: str, *, interval: int = 1, admitted: bool = False
+) -> OpenChat:
+    """Make a conversation ready; nothing has been sent to the engine yet.
+
+    Args:
+        name: Unique id of the generation (`new_id`).
+        interval: Tokens that a stream gathers per event.
+        admitted: It goes on with an answer that the server took before.
+
+    Raises:
+        ApiError: 503, the server takes no more requests.
+        RequestError: As `ready_chat`.
+    """
+    if not admitted:
+        state.admit(request.params.n)
+    ready = await ready_chat(state, request)
+    generation = _generation(state, [{"prompt_token_ids": ready.ids}], [ready.request], name, interval)
+    before = calls_before(ready.chat.messages)
+    return OpenChat(generation, ready.context, bool(ready.chat.offered), before, ready.parser)
 
 
 async def open_generation(
@@ -105,7 +140,7 @@ async def open_generation(
         message = f"{len(requests)} prompts with n = {requests[0].params.n} are more than {MAX_SEQUENCES} sequences."
         raise ApiError(400, message, param=requests[0].names.get("n", "n"))
     state.admit(sequences)
-    prompts = [await engine_prompt(state, request) for request in requests]
+    prompts = [engine_prompt(request) for request in requests]
     generation = _generation(state, prompts, requests, name, interval)
     generation.prompt_only = prompt_only
     return generation
@@ -119,7 +154,9 @@ async def render(state: ServerState, request: GenerationRequest) -> list[int]:
     chat = request.conversation
     if chat is None:
         raise TypeError("render takes requests whose prompt is a Conversation")
-    if chat.template is not None and not state.options.server.trust_request_chat_template:
+    own: frozenset[str] = getattr(state.llm, "template_names", frozenset())  # beyond the protocol
+    foreign = chat.template is not None and chat.template not in own
+    if foreign and not state.options.server.trust_request_chat_template:
         said = "templates of requests are not run here; the server's own is set with --chat-template"
         refusal = RequestError(f"template: {said}", param="template", code="unsupported_parameter")
         raise renamed(refusal, request.names)
@@ -132,20 +169,20 @@ async def render(state: ServerState, request: GenerationRequest) -> list[int]:
             return state.llm.render_chat(chat.messages, **arguments)
 
     if chat.template is None and chat.chars <= _THREAD_CHARS:
+        tokenize = getattr(state.llm, "tokenize_chat", None)  # beyond the protocol: several conversations together
         try:
-            with time_limit(_INLINE_SECONDS):
-                return work()
+            with time_limit(_INLINE_SECONDS), spelling(request.names):
+                return work() if tokenize is None else await tokenize(chat.messages, **arguments)
         except RenderTimeoutError:
             pass  # again, where it keeps nobody waiting
     return await asyncio.get_running_loop().run_in_executor(state.renderers, work)
 
 
-async def engine_prompt(state: ServerState, request: GenerationRequest) -> Prompt:
-    """Return a request's prompt as `ServedLLM.generate` takes it; a conversation is rendered. Raises `RequestError`."""
-    prompt: Any = request.prompt
-    if isinstance(prompt, Conversation):
-        return {"prompt_token_ids": await render(state, request)}
-    return cast(Prompt, truncating(prompt, request.truncation))
+def engine_prompt(request: GenerationRequest) -> Prompt:
+    """Return a request's prompt as `ServedLLM.generate` takes it."""
+    if isinstance(request.prompt, Conversation):
+        raise TypeError("a conversation has to be rendered (ready_chat)")
+    return cast(Prompt, truncating(request.prompt, request.truncation))
 
 
 def _generation(
@@ -159,13 +196,14 @@ def _generation(
     return Generation(
         state,
         prompts,
-        _unskipped(state, first.params) if chat else first.params,
+        first.params,
         shown,
         engine_id=name,
         priority=first.priority,
         cache_salt=first.cache_salt,
         names=names,
         interval=interval,
+        beams=first.beams,
     )
 
 

@@ -94,7 +94,8 @@ def as_api_error(error: BaseException) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, RequestError):
-        return ApiError(error.status, error.message, param=error.param, code=error.code)
+        status = error.status if 400 <= error.status < 600 else 500  # plugins raise them too
+        return ApiError(status, error.message, param=error.param, code=error.code)
     if isinstance(error, CoreError):
         return ApiError(503, f"The engine cannot serve this request ({error.code}).", code=error.code)
     if isinstance(error, ValidationError):

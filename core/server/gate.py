@@ -60,7 +60,7 @@ class Gate:
             refusal = self._keys.check(scope["path"], scope["headers"], scope["method"])
             if refusal is not None:
                 raise refusal
-            scope[SHORT_CUT] = send
+            scope.setdefault(SHORT_CUT, send)  # a layer outside may have looked further ahead
             await self._app(scope, receive, answer.send)
         except ClientGoneError:
             answer.status = answer.status or CLIENT_GONE

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core import __version__
 from core.server import metrics
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.state import ServerState
 
@@ -22,13 +22,13 @@ class HealthRoutes:
 
     async def health(self, request: Request) -> Response:
         """Liveness: this process answers."""
-        return _json({"status": "ok"})
+        return json_answer({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
         """Readiness: 200 while new generations are taken, else 503."""
         state = self._state
         if state.ready:
-            return _json({"status": "ready"})
+            return json_answer({"status": "ready"})
         if state.lifecycle.draining:
             raise ApiError(503, "The server is shutting down.", code="draining")
         if state.llm.healthy:
@@ -39,11 +39,11 @@ class HealthRoutes:
         """Return how many generations are in flight, and how many the engine runs and keeps waiting."""
         stats = self._state.llm.stats
         load = {"server_load": len(self._state.lifecycle.work), "running": stats.running, "waiting": stats.waiting}
-        return _json(load)
+        return json_answer(load)
 
     async def version(self, request: Request) -> Response:
         """Return the version of core."""
-        return _json({"version": __version__})
+        return json_answer({"version": __version__})
 
     async def metrics(self, request: Request) -> Response:
         """Return the Prometheus page."""
@@ -51,12 +51,8 @@ class HealthRoutes:
 
     async def plugins(self, request: Request) -> Response:
         """Return how every plugin was selected, losers and their reasons included."""
-        return _json({"selections": [_plain(report) for report in self._state.reports]})
+        return json_answer({"selections": [_plain(report) for report in self._state.reports]})
 
 
 def _plain(report: Any) -> Any:
     return report.to_dict() if hasattr(report, "to_dict") else report
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import socket
+import ssl
 from collections.abc import Callable, Generator
 
 import uvicorn
@@ -33,9 +34,10 @@ class HttpServer(uvicorn.Server):
     Args:
         app: What to serve.
         on_started: Called once connections are accepted.
+        tls: Makes it speak https.
     """
 
-    def __init__(self, app: FastAPI, on_started: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, on_started: Callable[[], None], tls: ssl.SSLContext | None = None) -> None:
         config = uvicorn.Config(
             app,
             http=LimitedHttpProtocol,
@@ -51,9 +53,11 @@ class HttpServer(uvicorn.Server):
         )
         super().__init__(config)
         self._on_started = on_started
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections, and say so."""
+        self.config.ssl = self._tls  # made and checked long ago: loading the configuration knows of none
         await super().startup(sockets=sockets)
         self._on_started()
 

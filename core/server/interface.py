@@ -25,7 +25,7 @@ class ServedLLM(Protocol):
         stats: Latest counters and gauges of the engine.
         healthy: Whether the engine lives and moves on.
         paused: Whether new requests are held back.
-        request_ids: Ids of the requests in flight.
+        request_ids: Ids of the requests that have not ended.
     """
 
     @property
@@ -94,6 +94,10 @@ class ServedLLM(Protocol):
 
     async def resume_generation(self) -> None:
         """Let requests pass again."""
+        ...
+
+    async def dismiss_held(self) -> None:
+        """End what a pause holds back, because the server ends (see `AsyncLLM`)."""
         ...
 
     async def call(self, method: str, *args: Any) -> Any: ...

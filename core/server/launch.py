@@ -16,13 +16,13 @@ from fastapi import FastAPI
 from core.api.descriptors import ToolParserSpec
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import Options
+from core.frontend.answering.parsing import answer_parser
 from core.frontend.request import model_defaults
 from core.phases import phase, report
 from core.server.app import create_app
 from core.server.http import HttpServer, relax_collector
 from core.server.interface import ServedLLM
 from core.server.listen import Listener, bind
-from core.server.parsing import answer_parser
 from core.server.plugged import RouteTable
 from core.server.registry import Registration
 from core.server.remote.servers import remote_servers
@@ -192,9 +192,12 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
 
     began = time.perf_counter()
     registration = Registration(listener.url, started.llm.model_name)
-    server = HttpServer(started.app, ready)
+    tls = listener.tls
+    server = HttpServer(started.app, ready, tls.context if tls is not None else None)
     supervisor = Supervisor(server, started.app.state.core, started.on_draining)
-    watch = asyncio.create_task(supervisor.watch())
+    watches = [asyncio.create_task(supervisor.watch())]
+    if tls is not None and tls.refreshed:
+        watches.append(asyncio.create_task(tls.watch()))
     try:
         with signals_to(supervisor.signalled):
             await server.serve(sockets=[listener.socket])
@@ -202,7 +205,8 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
         raise EngineError("CORE-S104", f"cannot accept connections on {listener.url}: {error.strerror}.") from None
     finally:
         registration.remove()
-        watch.cancel()
+        for watch in watches:
+            watch.cancel()
         await _close(started.llm, FORCED_CLOSE_SECONDS if supervisor.forced else CLOSE_SECONDS)
     if supervisor.error is not None:
         raise supervisor.error

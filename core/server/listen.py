@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from core.api.errors import ConfigError
 from core.config.resolved import ServerOptions
+from core.server.tls import Certificates, certificates
 
 
 @dataclass(slots=True)
@@ -17,13 +18,15 @@ class Listener:
     """A bound socket.
 
     Attributes:
-        url: `http://HOST:PORT`, or `unix:PATH`.
+        url: `http://HOST:PORT`, with https where it is encrypted, or `unix:PATH`.
         path: File of a Unix socket, removed on close.
+        tls: What its connections are encrypted with.
     """
 
     socket: socket.socket
     url: str
     path: str | None = None
+    tls: Certificates | None = None
 
     def close(self) -> None:
         """Release the address."""
@@ -36,9 +39,15 @@ def bind(options: ServerOptions) -> Listener:
     """Bind the address of the options; nothing is accepted before the server listens.
 
     Raises:
-        ConfigError: CORE-S101 when somebody else has the address, CORE-S102 when it cannot be used.
+        ConfigError: CORE-S101 when somebody else has the address, CORE-S102 when it cannot be used; as `certificates`.
     """
-    return _bind_unix(options.uds) if options.uds else _bind_tcp(options.host, options.port)
+    tls = certificates(options)
+    if options.uds:
+        return _bind_unix(options.uds)
+    listener = _bind_tcp(options.host, options.port)
+    if tls is not None:
+        listener.url, listener.tls = listener.url.replace("http:", "https:", 1), tls
+    return listener
 
 
 def _bind_tcp(host: str, port: int) -> Listener:

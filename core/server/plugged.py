@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+import orjson
+
 from core.api.descriptors import RouteSpec
 from core.api.errors import PluginError, RequestError
 from core.api.routes import Endpoint, RoutePlugin
@@ -198,7 +200,9 @@ def _said(owner: str, write: Write) -> Callable[[ApiError], dict[str, Any]]:
     def body(error: ApiError) -> dict[str, Any]:
         told = RequestError(scrub(error.message), param=error.param, code=error.code, status=error.status)
         try:
-            return dict(write(told))
+            found = dict(write(told))
+            orjson.dumps(found)  # what cannot be sent is no error that was said
+            return found
         except Exception as wrong:
             logger.error("route plugin %s cannot say an error: %s: %s", owner, type(wrong).__name__, wrong)
             return error.body()

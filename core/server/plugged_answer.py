@@ -83,6 +83,9 @@ async def _stream(answer: RouteResponse, body: AsyncIterator[bytes], send: Send,
     # An iterator without `aclose` has nothing to close.
     async with aclosing(cast(Any, body if hasattr(body, "aclose") else _closable(body))) as pieces:
         first = await anext(pieces, b"")
+        if not isinstance(first, bytes):
+            text = f"a route plugin's iterator for {answer.media_type} gives {type(first).__name__}, not bytes."
+            raise PluginError("CORE-P108", text)
         await send({"type": "http.response.start", "status": answer.status, "headers": head.raw_headers})
         await write({"type": "http.response.body", "body": first, "more_body": True})
         async for piece in pieces:

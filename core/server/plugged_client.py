@@ -29,6 +29,7 @@ from core.server.pooling.inputs import prompts_of, size_of
 from core.server.pooling.protocol import EmbeddingBody
 from core.server.pooling.run import Encoded, PoolingCall, as_json, pooler_of, required_pooler, usage
 from core.server.state import Lifecycle, ServerState
+from core.server.streaming import stopping
 
 
 class ServedClient:
@@ -179,9 +180,17 @@ def _counted(lifecycle: Lifecycle) -> Iterator[None]:
 
 @contextmanager
 def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
-    """Turn what goes wrong into `RequestError`s, which is all that plugins know."""
+    """Turn what goes wrong into `RequestError`s, which is all that plugins know; the server's end is one too."""
     try:
         yield
+    except asyncio.CancelledError:
+        if not lifecycle.stopped:
+            raise
+        # Not this task's end: whoever waits for it, in another task perhaps, has an error to say in its own words.
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        ending = stopping()
+        raise RequestError(ending.message, code=ending.code, status=ending.status) from None
     except (ApiError, ValidationError, CoreError) as error:
         if isinstance(error, EngineError):
             lifecycle.failure = error

@@ -11,12 +11,12 @@ from typing import Any
 
 from core.api.errors import EngineError
 from core.config.resolved import Options
+from core.frontend.answering.parsing import AnswerParser
 from core.server.body import ignored_fields
 from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
-from core.server.parsing import AnswerParser
 from core.server.remote.servers import RemoteServers
 from core.server.resume.store import StreamStore
 

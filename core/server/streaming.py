@@ -91,7 +91,7 @@ class JobResponse(Response):
             except asyncio.CancelledError:
                 if not self._lifecycle.stopped:
                     raise
-                last = self._dialect.failed(_stopping())
+                last = self._dialect.failed(stopping())
             except Exception as error:
                 last = self._failed(error)
         await write({"type": "http.response.body", "body": last})
@@ -124,7 +124,7 @@ async def until_gone(
         if not task.done():
             raise ClientGoneError
         if task.cancelled():
-            raise _stopping()
+            raise stopping()
         task.result()
     finally:
         watch.cancel()
@@ -136,7 +136,8 @@ async def until_gone(
         lifecycle.work.discard(task)
 
 
-def _stopping() -> ApiError:
+def stopping() -> ApiError:
+    """Return what is said to whose answer the server's end cuts off."""
     return ApiError(503, "The server is shutting down.", code="draining")
 
 

@@ -75,6 +75,8 @@ class Supervisor:
         logger.warning("draining: %d in flight, at most %g s; a second signal ends it", len(lifecycle.work), seconds)
         if self._on_draining is not None:
             self._on_draining()
+        if self._state.llm.paused:
+            await self._state.llm.dismiss_held()
         if not await lifecycle.idle(seconds):
             await self._stop()
         self._server.should_exit = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def local_tokenizer(reference: str | None) -> FastTokenizer | None:
     return FastTokenizer.from_directory(reference)
 
 
-def server_count(base: str, model: str, headers: dict[str, str], *, verify: bool = True) -> Count:
+def server_count(base: str, model: str, headers: dict[str, str], *, verify: ssl.SSLContext | bool = True) -> Count:
     """Return a counter that asks the server's `/tokenize`, as core, vLLM and llama.cpp serve it."""
     http = httpx.Client(headers=headers, verify=verify, timeout=60.0)
 

@@ -28,10 +28,10 @@ class HttpClient:
     Args:
         url: Whole address of the end point, `http` or `https`.
         headers: Sent with every request.
-        verify: Whether the certificate of an `https` server is checked.
+        verify: Whether the certificate of an `https` server is checked, or by which authorities.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], *, verify: bool = True) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], *, verify: ssl.SSLContext | bool = True) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise HttpError(f"{url!r} is no http or https address")
@@ -162,7 +162,9 @@ class _Connection(asyncio.Protocol):
             self._done.set_exception(HttpError(reason))
 
 
-def _tls(verify: bool) -> ssl.SSLContext:
+def _tls(verify: ssl.SSLContext | bool) -> ssl.SSLContext:
+    if isinstance(verify, ssl.SSLContext):
+        return verify
     context = ssl.create_default_context()
     if not verify:
         context.check_hostname = False

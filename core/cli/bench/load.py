@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
@@ -29,7 +30,7 @@ class Target:
         chat: Whether it takes messages instead of a prompt.
         body: Fields that go into every request, on top of the prompt and the length.
         request_id_prefix: With one, every request carries it and its number as `X-Request-Id`.
-        verify: Whether the server's certificate is checked.
+        verify: Whether the server's certificate is checked, or by which authorities.
     """
 
     url: str
@@ -38,7 +39,7 @@ class Target:
     headers: dict[str, str] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
     request_id_prefix: str = ""
-    verify: bool = True
+    verify: ssl.SSLContext | bool = True
 
     def request(self, prompt: Prompt, index: int) -> bytes:
         """Return the body of request number `index`."""

@@ -101,10 +101,11 @@ def _filename(args: argparse.Namespace, header: dict[str, Any]) -> str:
 
 def _target(args: argparse.Namespace, rng: np.random.Generator) -> Target:
     from core.cli.bench.load import Target
-    from core.cli.client import Client
+    from core.cli.client import Client, trust
 
     key = args.api_key or os.environ.get("CORE_API_KEY")
-    models = [args.served_model_name or args.model or Client(_base(args), api_key=key).model]
+    verify = False if args.insecure else trust(args.ca)
+    models = [args.served_model_name or args.model or Client(_base(args), api_key=key, verify=verify).model]
     if args.lora_modules:
         names = args.lora_modules
         models = (
@@ -118,7 +119,7 @@ def _target(args: argparse.Namespace, rng: np.random.Generator) -> Target:
         headers={**headers, **serve_flags.pairs("--header", args.header)},
         body=_body(args),
         request_id_prefix=args.request_id_prefix,
-        verify=not args.insecure,
+        verify=verify,
     )
 
 

@@ -39,6 +39,9 @@ def _server(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--endpoint", metavar="PATH", help="Path; default: the backend's.")
     group.add_argument("--api-key", help="Key of the server. [CORE_API_KEY]")
     group.add_argument("--header", nargs="*", default=[], metavar="KEY=VALUE", help="Further headers of every request.")
+    group.add_argument(
+        "--ca", metavar="FILE", help="Authority of the server's certificate, in PEM form. [SSL_CERT_FILE]"
+    )
     group.add_argument("--insecure", action="store_true", help="Do not check the server's certificate.")
     group.add_argument(
         "--ready-check-timeout-sec", type=float, default=0.0, metavar="S", help="Wait so long for a first answer."

@@ -16,7 +16,7 @@ from core.api.errors import ConfigError
 if TYPE_CHECKING:
     from core.api.descriptors import ToolParserSpec
     from core.api.parsers import OutputParser, ParseEvent, ParserContext
-    from core.server.parsing import AnswerParser
+    from core.frontend.answering.parsing import AnswerParser
 
 _MOST_PIECE = 12
 """Characters of the longest piece of a split text, about what a few tokens bring."""
@@ -74,12 +74,12 @@ def message_of(events: Sequence[ParseEvent]) -> dict[str, Any]:
 def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
     """Choose as `serve` does, and load what was chosen."""
     from core.cli.plugins.scope import visible
+    from core.frontend.answering.parsing import answer_parser
     from core.plugins.drivers import load_impl
     from core.plugins.hooks import Hooks
     from core.plugins.kinds import HOOKS_GROUP
     from core.plugins.parsers import FormatFacts, choose_parsers
     from core.plugins.select import Selector
-    from core.server.parsing import answer_parser
 
     if not (args.name or args.reasoning):
         raise ConfigError(

@@ -53,6 +53,7 @@ def _add_flags(parser: CoreParser) -> None:
         metavar="URL",
         help="Base URL of a server; default without --model: http://127.0.0.1:8000. --api-key is its key.",
     )
+    group.add_argument("--ca", metavar="FILE", help="Authority of an https server's certificate, in PEM form.")
     group.add_argument(
         "--concurrency", type=int, default=_CONCURRENCY, metavar="N", help=f"Requests at a time ({_CONCURRENCY})."
     )
@@ -110,7 +111,7 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) -> Sender:
     """Return what sends to the server of `--url`, or to one of this command's own, which `held` ends."""
-    from core.cli.client import server_root
+    from core.cli.client import server_root, trust
     from core.cli.run_batch.sender import Sender
     from core.cli.talk import DEFAULT_URL
 
@@ -123,7 +124,15 @@ def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) ->
         root, socket = URL, server.path
     else:
         root = server_root(args.url or DEFAULT_URL)
-    return Sender(root, key, socket, concurrency=args.concurrency, retries=args.max_retries, timeout=args.timeout)
+    return Sender(
+        root,
+        key,
+        socket,
+        concurrency=args.concurrency,
+        retries=args.max_retries,
+        timeout=args.timeout,
+        verify=trust(args.ca),
+    )
 
 
 def _finish(requests: list[Request], left: list[Request], bad: list[BadLine], outbox: Outbox) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -45,10 +46,19 @@ class Sender:
         concurrency: Requests at a time.
         retries: Tries after a failure that may pass, such as a full queue.
         timeout: Seconds for an answer; None waits.
+        verify: How the certificate of an https server is checked.
     """
 
     def __init__(
-        self, root: str, key: str | None, socket: str | None, *, concurrency: int, retries: int, timeout: float | None
+        self,
+        root: str,
+        key: str | None,
+        socket: str | None,
+        *,
+        concurrency: int,
+        retries: int,
+        timeout: float | None,
+        verify: ssl.SSLContext | bool = True,
     ) -> None:
         self._root = root
         self._socket = socket
@@ -56,6 +66,7 @@ class Sender:
         self._concurrency = concurrency
         self._retries = retries
         self._timeout = timeout
+        self._verify = verify
         self._refused = 0
 
     async def send_all(self, requests: Sequence[Request], results: Results, progress: Progress) -> None:
@@ -87,7 +98,9 @@ class Sender:
         limits = httpx.Limits(max_connections=self._concurrency, max_keepalive_connections=self._concurrency)
         transport = httpx.AsyncHTTPTransport(uds=self._socket, limits=limits) if self._socket else None
         timeout = httpx.Timeout(self._timeout, connect=_CONNECT_SECONDS)
-        return httpx.AsyncClient(headers=self._headers, limits=limits, timeout=timeout, transport=transport)
+        return httpx.AsyncClient(
+            headers=self._headers, limits=limits, timeout=timeout, transport=transport, verify=self._verify
+        )
 
     async def _record(self, http: httpx.AsyncClient, request: Request) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""Progress of reading the weights."""
+"""Progress of what takes long at a start: fetching a model, reading its weights."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ class WeightProgress:
     """A bar on a terminal, otherwise a plain line at most every ten percent.
 
     `update` may be called as often as wanted; `close` (or leaving the context) removes a bar that did not end.
+
+    Args:
+        stream: Where to show it; None: standard error.
+        what: What takes long.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, what: str = "loading weights") -> None:
+        self._what = what
         self._stream = stream or sys.stderr
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -54,7 +59,7 @@ class WeightProgress:
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None and self._tenth < 10:
             self._bar = _bar(self._stream)
-            self._task = self._bar.add_task("loading weights", total=total)
+            self._task = self._bar.add_task(self._what, total=total)
             self._bar.start()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done)
@@ -66,7 +71,7 @@ class WeightProgress:
             self._tenth = tenth
             rate = format_size(done / max(time.perf_counter() - self._started, 1e-9))
             print(
-                f"loading weights: {tenth * 10} % ({format_size(done)} of {format_size(total)}, {rate}/s)",
+                f"{self._what}: {tenth * 10} % ({format_size(done)} of {format_size(total)}, {rate}/s)",
                 file=self._stream,
                 flush=True,
             )

@@ -51,6 +51,7 @@ _PARTS = (
     ("tool parser", "core.tool_parsers", "tool_parser"),
     ("KV connectors", "core.kv_connectors", "kv_connector"),
     ("weight transfer", "core.weight_transfer", "weight_transfer"),
+    ("tool servers", "core.tool_servers", "tool_client"),
 )
 
 

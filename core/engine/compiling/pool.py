@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.api.structured import CompiledGrammar
+from core.engine.compiling.line import Line, effort
 from core.engine.grammars import Grammar
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class PoolLimits:
 
     Attributes:
         seconds: Time that one grammar gets in one compiler.
-        workers: Grammars that are compiled at once.
+        workers: Grammars that are compiled at once; where there are several, one worker is kept for easy ones.
         cache_bytes: Memory for compiled grammars that nobody uses.
     """
 
@@ -48,12 +48,19 @@ class PoolLimits:
 
 
 class Job:
-    """A grammar that is being compiled, or was."""
+    """A grammar that is being compiled, or was.
+
+    Attributes:
+        began: When a worker took it.
+        lost: It keeps its worker beyond its time, which has been replaced.
+        wanted: Requests that wait for it.
+    """
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.began: float | None = None
         self.lost = False
+        self.wanted = 0
         self._compiled: CompiledGrammar | None = None
         self._error: ValueError | None = None
         self._done = threading.Event()
@@ -91,6 +98,14 @@ class Job:
             self._done.set()
 
 
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A thread, whether it takes easy grammars only, and its job."""
+
+    easy: bool
+    job: Job | None = None
+
+
 class CompilePool:
     """Compiles grammars in threads, each tried by the drivers in their order, and keeps what was compiled last.
 
@@ -103,8 +118,8 @@ class CompilePool:
     ) -> None:
         self._compilers, self._limits, self._clock = compilers, limits, clock
         self._jobs: dict[tuple[str, str], Job] = {}
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._threads = 0
+        self._line: Line[Job] = Line()
+        self._workers: list[_Worker] = []
         self._lost = 0
         self._closed = False
 
@@ -117,11 +132,18 @@ class CompilePool:
         job = self._jobs.pop(grammar.key, None)
         if job is None or job.failed:
             job = Job(grammar)
-            self._queue.put(job)
-            self._start_thread()
+            self._line.put(job, effort(grammar), self._clock())
+            self._start_worker()
+        job.wanted += 1
         self._jobs[grammar.key] = job
         self._evict()
         return job
+
+    def release(self, job: Job) -> None:
+        """A request that waited for a job has gone; one that nobody waits for is not begun any more."""
+        job.wanted -= 1
+        if not job.wanted and self._line.drop(job):
+            del self._jobs[job.grammar.key]
 
     def check(self, job: Job) -> bool:
         """Say whether a job is done; one that takes too long is given up and fails."""
@@ -133,27 +155,32 @@ class CompilePool:
         job.settle(None, ValueError(f"compiling it took more than {limit:g} seconds"))
         if self._lost < MAX_LOST:
             self._lost += 1
-            self._threads -= 1
+            self._workers = [worker for worker in self._workers if worker.job is not job]
+            self._start_worker()
         return True
 
     def close(self) -> None:
         """Stop compiling; what runs is left to its end."""
         self._closed = True
-        for _ in range(self._threads):
-            self._queue.put(None)
+        self._line.close()
 
-    def _start_thread(self) -> None:
-        if self._threads < self._limits.workers and not self._closed:
-            self._threads += 1
-            # Daemons: a thread that is stuck in a compiler must not keep the process from ending.
-            threading.Thread(target=self._work, name="core-grammar", daemon=True).start()
+    def _start_worker(self) -> None:
+        """Add a worker, unless there are enough. The last one of several is for easy grammars."""
+        most, now = self._limits.workers, len(self._workers)
+        if now >= most or self._closed:
+            return
+        reserved = any(worker.easy for worker in self._workers)
+        worker = _Worker(easy=now + 1 == most > 1 and not reserved)
+        self._workers.append(worker)
+        # Daemons: a thread that is stuck in a compiler must not keep the process from ending.
+        threading.Thread(target=self._work, args=(worker,), name="core-grammar", daemon=True).start()
 
-    def _work(self) -> None:
-        while (job := self._queue.get()) is not None and not self._closed:
-            job.began = self._clock()
+    def _work(self, worker: _Worker) -> None:
+        while (job := self._line.take(easy=worker.easy)) is not None:
+            worker.job, job.began = job, self._clock()
             self._compile(job)
             if job.lost:
-                return  # another thread has taken this one's place
+                return  # another worker has taken this one's place
 
     def _compile(self, job: Job) -> None:
         """Try the drivers in their order. What they say of the grammar is told only if none can use it."""

@@ -25,13 +25,16 @@ from core.plugins.boot import ActivePlugins
 
 
 def structured_participant(config: EngineConfig, active: ActivePlugins) -> StructuredParticipant | None:
-    """Return what drives the plan's structured-output backends, in its order; None if there are none."""
-    if not active.has(GROUP) or config.pooling is not None:
+    """Return what drives the plan's structured-output backends, in its order, and bounds the thinking.
+
+    Without backends it does the latter alone; an engine that pools has none.
+    """
+    if config.pooling is not None:
         return None
     options = config.options.structured
     limits = PoolLimits(options.grammar_timeout, options.grammar_workers, options.grammar_cache_mib * 2**20)
-    path, reader = Path(config.checkpoint.path), active.impl("core.weight_loaders")()
-    tokenizer = cache(lambda: reader.tokenizer(path))
+    path = Path(config.checkpoint.path)
+    tokenizer = cache(lambda: active.impl("core.weight_loaders")().tokenizer(path))
     vocab_size = config.shape.vocab_size
     compilers, isolated = [], []
     for planned, descriptor, make in active.impls(GROUP):
@@ -46,7 +49,8 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
             isolated.append(apart)
             compile = apart.compile
         compilers.append(Compiler(planned.name, spec.grammars, satisfiable(compile, vocab_size)))
-    return StructuredParticipant(CompilePool(compilers, limits), vocab_size, tokenizer, partial(_close, isolated))
+    ahead, pool = config.options.scheduler.overlap_depth, CompilePool(compilers, limits)
+    return StructuredParticipant(pool, vocab_size, tokenizer, partial(_close, isolated), ahead)
 
 
 def satisfiable(compile: Compile, vocab_size: int) -> Compile:

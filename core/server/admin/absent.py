@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.server.admin.bodies import answer
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 
 _LORA = "LoRA adapters are not available in this version: serve a checkpoint with the adapter merged into it."
@@ -38,4 +38,4 @@ async def absent(request: Request) -> Response:
 
 async def is_sleeping(request: Request) -> Response:
     """Return that the engine is awake: it always is."""
-    return answer({"is_sleeping": False})
+    return json_answer({"is_sleeping": False})

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from core.api.errors import CheckpointError, ConfigError, CoreError
 from core.frontend.pausing import PauseMode
@@ -75,11 +73,6 @@ async def read_admin(request: Request, kind: type[A]) -> A:
     if not empty:
         fields |= parse_object(await read_bytes(request, MAX_BODY))
     return kind.model_validate(fields)
-
-
-def answer(value: Any) -> Response:
-    """Return plain data as JSON."""
-    return Response(orjson.dumps(value), media_type="application/json")
 
 
 def told(error: CoreError) -> CoreError | ApiError:

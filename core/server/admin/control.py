@@ -7,7 +7,8 @@ import logging
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.server.admin.bodies import AbortBody, AdminBody, PauseBody, answer, read_admin
+from core.server.admin.bodies import AbortBody, AdminBody, PauseBody, read_admin
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.state import ServerState
 
@@ -23,20 +24,22 @@ class ControlRoutes:
     async def pause(self, request: Request) -> Response:
         """Hold new requests back; answer once the engine rests. See `AsyncLLM.pause_generation`."""
         body = await read_admin(request, PauseBody)
+        if self._state.lifecycle.draining:
+            raise ApiError(503, "The server is shutting down: what it held back would wait in vain.", code="draining")
         logger.warning("paused (%s) by an admin request", body.mode)
         await self._state.llm.pause_generation(body.mode, clear_cache=body.clear_cache)
-        return answer({"status": "paused"})
+        return json_answer({"status": "paused"})
 
     async def resume(self, request: Request) -> Response:
         """Let requests pass again."""
         await read_admin(request, AdminBody)
         await self._state.llm.resume_generation()
         logger.warning("resumed by an admin request")
-        return answer({"status": "resumed"})
+        return json_answer({"status": "resumed"})
 
     async def is_paused(self, request: Request) -> Response:
         """Say whether new requests are held back."""
-        return answer({"is_paused": self._state.llm.paused})
+        return json_answer({"is_paused": self._state.llm.paused})
 
     async def abort(self, request: Request) -> Response:
         """End requests; their clients get what there is, with finish reason `abort`."""
@@ -48,13 +51,15 @@ class ControlRoutes:
         for name in chosen:
             await self._state.llm.abort(name)
         found = dict.fromkeys(running[name] for name in chosen)
-        return answer({"aborted": list(found), "unknown": [name for name in body.request_ids if name not in found]})
+        return json_answer(
+            {"aborted": list(found), "unknown": [name for name in body.request_ids if name not in found]}
+        )
 
     async def reset_prefix_cache(self, request: Request) -> Response:
         """Forget the KV blocks of finished requests; running ones keep theirs."""
         await read_admin(request, AdminBody)
         await self._state.llm.call("reset_prefix_cache")
-        return answer({"success": True})
+        return json_answer({"success": True})
 
     def _answer(self, name: str) -> str:
         """Return the id of the answer that a request in flight belongs to; it may be one prompt's of several."""

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from core import __version__
 from core.config.fields import option_fields
 from core.config.resolved import Options
-from core.server.admin.bodies import answer
+from core.server.answers import json_answer
 from core.server.state import ServerState
 
 HIDDEN = "(secret)"
@@ -30,7 +30,7 @@ class InfoRoutes:
         """Return version, model, options, chosen plugins, state and the engine's figures."""
         state, llm = self._state, self._state.llm
         stats = llm.stats
-        return answer(
+        return json_answer(
             {
                 "version": __version__,
                 "model": {"id": llm.model_name, "max_model_len": llm.max_model_len},

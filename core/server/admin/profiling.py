@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.engine.profile import PHASES
-from core.server.admin.bodies import AdminBody, answer, read_admin
+from core.server.admin.bodies import AdminBody, read_admin
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.state import ServerState
 
@@ -25,7 +26,7 @@ class ProfileRoutes:
             raise ApiError(409, "The profile is running: POST /stop_profile ends it.", code="profile_running")
         await self._state.llm.call("profile", True)
         self._running = True
-        return answer({"status": "started"})
+        return json_answer({"status": "started"})
 
     async def stop(self, request: Request) -> Response:
         """End it and return the phases: count, total seconds, median, 99th percentile. 409 if none is running."""
@@ -34,7 +35,7 @@ class ProfileRoutes:
             raise ApiError(409, "No profile is running: POST /start_profile begins one.", code="no_profile")
         phases = await self._state.llm.call("profile", False)
         self._running = False
-        return answer({"status": "stopped", "phases": [_row(name, figures) for name, figures in phases.items()]})
+        return json_answer({"status": "stopped", "phases": [_row(name, figures) for name, figures in phases.items()]})
 
 
 def _row(name: str, figures: list[float]) -> dict[str, object]:

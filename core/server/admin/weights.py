@@ -17,10 +17,10 @@ from core.server.admin.bodies import (
     InitBody,
     StartBody,
     UpdateBody,
-    answer,
     read_admin,
     told,
 )
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.state import ServerState
 
@@ -43,7 +43,7 @@ class WeightRoutes:
         engine = self._engine()
         if body.init_info:
             raise ApiError(400, f"The weight-transfer engine '{engine}' takes no init_info.", param="init_info")
-        return answer({"status": "initialized", "engine": engine})
+        return json_answer({"status": "initialized", "engine": engine})
 
     async def start(self, request: Request) -> Response:
         """Begin an update; 409 while another one is open."""
@@ -54,20 +54,20 @@ class WeightRoutes:
             raise ApiError(501, message, param="is_checkpoint_format", code="not_implemented")
         self._check_closed()
         self._open = True
-        return answer({"status": "started"})
+        return json_answer({"status": "started"})
 
     async def update(self, request: Request) -> Response:
         """Load weights between two steps; what was computed with the old ones is computed again."""
         body = await read_admin(request, UpdateBody)
         self._check_open()
-        return answer({"status": "updated", "version": await self._load(body.update_info)})
+        return json_answer({"status": "updated", "version": await self._load(body.update_info)})
 
     async def finish(self, request: Request) -> Response:
         """End an update and return the version that is served."""
         await read_admin(request, AdminBody)
         self._check_open()
         self._open = False
-        return answer({"status": "finished", "version": await self._version()})
+        return json_answer({"status": "finished", "version": await self._version()})
 
     async def from_disk(self, request: Request) -> Response:
         """Do a whole update from files; 409 while another one is open."""
@@ -78,16 +78,16 @@ class WeightRoutes:
         self._check_closed()
         given = {"version": body.weight_version} if body.weight_version is not None else {}
         version = await self._load({"path": body.model_path, **given})
-        return answer({"success": True, "message": "The weights were updated.", "weight_version": version})
+        return json_answer({"success": True, "message": "The weights were updated.", "weight_version": version})
 
     async def info(self, request: Request) -> Response:
         """Return the version of the weights and who may replace them."""
         engine = self._state.options.select.weight_transfer
-        return answer({"version": await self._version(), "engine": engine, "update_open": self._open})
+        return json_answer({"version": await self._version(), "engine": engine, "update_open": self._open})
 
     async def world_size(self, request: Request) -> Response:
         """Return the number of workers: this version runs one."""
-        return answer({"world_size": 1})
+        return json_answer({"world_size": 1})
 
     async def _load(self, info: Mapping[str, Any]) -> str:
         async with self._lock:

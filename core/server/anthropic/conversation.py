@@ -142,11 +142,35 @@ def _texts(blocks: Any, where: str) -> str:
 
 
 def _text(block: Any, where: str) -> str:
+    """Return the text of a block that is nothing but text, whatever it is called."""
     kind = _kind(block, where)
-    if kind != "text":
-        message = f"{where}: this model reads no '{kind[:64]}' blocks here."
-        raise ApiError(400, message, param=where, code="unsupported_content")
-    return _string(block, "text", where)
+    if kind == "text":
+        return _string(block, "text", where)
+    if kind == "document":
+        return _document(block, where)
+    if kind == "search_result":
+        head = [_string(block, name, where) for name in ("title", "source")]
+        return "\n".join([*head, _texts(block.get("content"), f"{where}.content")])
+    raise _unread(f"'{kind[:64]}' blocks", where)
+
+
+def _document(block: Mapping[str, Any], where: str) -> str:
+    source: Any = block.get("source")
+    kind = _kind(source, f"{where}.source")
+    if kind == "text":
+        text = _string(source, "data", f"{where}.source")
+    elif kind == "content":
+        content = source.get("content")
+        text = content if isinstance(content, str) else _texts(content, f"{where}.source.content")
+    else:
+        raise _unread(f"documents of type '{kind[:64]}'", f"{where}.source")
+    head = [_string(block, name, where) for name in ("title", "context") if block.get(name) is not None]
+    return "\n".join([*head, text])
+
+
+def _unread(what: str, where: str) -> ApiError:
+    message = f"{where}: this model reads no {what} here."
+    return ApiError(400, message, param=where, code="unsupported_content")
 
 
 def _kind(block: Any, where: str) -> str:

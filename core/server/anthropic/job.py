@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
+from core.frontend.answering.reader import AnswerReader
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.anthropic.blocks import BlockWriter, Event, MessageFold
 from core.server.openai.generation import Generation
-from core.server.reader import AnswerReader
 
 
 @dataclass(slots=True)

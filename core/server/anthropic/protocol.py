@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from core.engine.sampling import MAX_STOPS
-from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Priority, Salt
-
-
-class Part(BaseModel):
-    """An object inside a body: unknown fields are let through, wrong types refused."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+from core.server.errors import ApiError
+from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt
 
 
 class ToolChoice(Part):
@@ -55,6 +51,8 @@ class PromptBody(Body):
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
+    cache_control: dict[str, Any] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
 
@@ -72,3 +70,17 @@ class MessagesBody(PromptBody):
     service_tier: str | None = None
     priority: Priority | None = None
     cache_salt: Salt | None = None
+
+
+# Fields that would change the answer if they were ignored, and what to say about each.
+_REFUSED = {
+    "mcp_servers": "servers of tools are not called from here; offer their tools and call them yourself",
+    "container": "nothing is run here that would need one",
+}
+
+
+def refuse_unsupported(fields: Mapping[str, Any]) -> None:
+    """Refuse fields that ask for something this API cannot do here. Raises `ApiError` 400."""
+    for name in _REFUSED.keys() & fields.keys():
+        if fields[name]:
+            raise ApiError(400, f"{name}: {_REFUSED[name]}.", param=name, code="unsupported_parameter")

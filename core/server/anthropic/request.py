@@ -7,24 +7,37 @@ from typing import Any
 
 from core.engine.grammars import schema_grammar
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.parsing import thinking_switches
 from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.server.anthropic.conversation import read_system, read_tools, read_turns
 from core.server.anthropic.protocol import MessagesBody, PromptBody
 from core.server.errors import ApiError
-from core.server.parsing import thinking_switches
 
-NAMES = {"stop": "stop_sequences", "template_args": "chat_template_kwargs"}
+NAMES = {
+    "stop": "stop_sequences",
+    "template_args": "chat_template_kwargs",
+    "thinking_token_budget": "thinking.budget_tokens",
+}
 """Field of a rule -> field of this API."""
 
 _SAME_NAME = ("temperature", "top_p", "top_k", "seed", "max_tokens")
 _MODES = {"auto": "auto", "any": "required", "none": "none", "tool": "function"}
 
 
-def message_request(body: MessagesBody, defaults: Mapping[str, Any], max_model_len: int) -> GenerationRequest:
-    """Return what is asked for. Raises `RequestError` or `ApiError` 400, in this API's field names."""
+def message_request(
+    body: MessagesBody, defaults: Mapping[str, Any], max_model_len: int, *, bounds: bool = True
+) -> GenerationRequest:
+    """Return what is asked for. Raises `RequestError` or `ApiError` 400, in this API's field names.
+
+    Args:
+        bounds: Whether it is known where the model thinks, so that its thinking can be bounded.
+    """
+    fields = _sampling(body)
+    if bounds:
+        fields["thinking_token_budget"] = thinking_budget(body)
     with spelling(NAMES):
-        params = sampling_params(_sampling(body), defaults, max_model_len)
+        params = sampling_params(fields, defaults, max_model_len)
     return _request(body, params, priority=body.priority or 0, cache_salt=body.cache_salt)
 
 
@@ -50,16 +63,32 @@ def _request(body: PromptBody, params: SamplingParams, **treatment: Any) -> Gene
         return GenerationRequest(prompt=chat, params=params, names=NAMES, **treatment)
 
 
+def within(params: SamplingParams, room: int) -> SamplingParams:
+    """Lower the limit to what the model's length leaves: clients of this API ask for more than any answer needs."""
+    limit = params.max_tokens
+    return params if limit is None or limit <= room or room < 1 else params.replace(max_tokens=room)
+
+
 def one_call(body: PromptBody) -> bool:
     """Whether an answer may hold no more than one call."""
     return body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use is True
 
 
+def thinking_budget(body: PromptBody) -> int | None:
+    """Return after how many tokens the thinking ends; None leaves that to the model."""
+    thinking = body.thinking
+    return thinking.budget_tokens if thinking is not None and thinking.type != "disabled" else None
+
+
 def _sampling(body: MessagesBody) -> dict[str, Any]:
     fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
     fields["stop"] = body.stop_sequences
-    wanted = body.output_config.format if body.output_config else None
-    fields["grammar"] = wanted and schema_grammar(wanted.json_schema, param="output_config.format.schema")
+    newer = body.output_config.format if body.output_config else None
+    if newer is not None and body.output_format is not None:
+        said = "output_format cannot be used together with output_config.format, which has replaced it."
+        raise ApiError(400, said, param="output_format")
+    wanted, where = newer or body.output_format, "output_config.format" if newer else "output_format"
+    fields["grammar"] = wanted and schema_grammar(wanted.json_schema, param=f"{where}.schema")
     return fields
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.frontend.answering.parsing import THINKING_SWITCHES
 from core.frontend.conversation import Conversation, tool_choice_of
 from core.frontend.request import GenerationRequest, spelling
 from core.server.body import read_model
@@ -16,6 +17,7 @@ from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
 from core.server.openai.messages import conversation
 from core.server.openai.params import (
+    beam_rules,
     chat_names,
     chat_params,
     check_stream,
@@ -23,10 +25,10 @@ from core.server.openai.params import (
     rendered_only,
     tokens_as_ids,
     treatment,
+    unsampled,
 )
 from core.server.openai.protocol import ChatBody, StreamOptions, refuse_unsupported
 from core.server.openai.shown import Shown
-from core.server.parsing import THINKING_SWITCHES
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
@@ -53,7 +55,7 @@ class ChatRoute:
         state = self._state
         state.check_model(body.model)
         refuse_unsupported(fields)
-        unread = {**_unread(state, body), **rendered_only(body)}
+        unread = {**_unread(state, body), **unsampled(body), **rendered_only(body)}
         known = [name for name in (*ChatBody.model_fields, *_effort(state, fields)) if name not in unread]
         headers = state.unread_fields({**fields, **unread}, known)
         wanted = chat_request(body, fields, state)
@@ -89,7 +91,9 @@ def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> 
             add_special_tokens=bool(body.add_special_tokens),
             template_args={**_effort(state, fields), **(body.chat_template_kwargs or {})},
         )
-        return GenerationRequest(prompt=chat, params=chat_params(body, state), names=names, **treatment(body))
+        params = chat_params(body, state)
+        beams = beam_rules(body, params)
+        return GenerationRequest(prompt=chat, params=params, beams=beams, names=names, **treatment(body))
 
 
 def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from core.api.parsers import ParseEvent, Reasoning, Text, ToolArguments, ToolStart
 from core.api.tokenizer import Tokenizer
+from core.frontend.answering.reader import AnswerReader
 from core.frontend.messages import REASONING_NAMES
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.entry import OpenChat
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
 from core.server.openai.shown import EVERYTHING, Shown
-from core.server.reader import AnswerReader
 
 
 class ChatFormat:

@@ -10,17 +10,20 @@ from starlette.responses import Response
 from core.frontend.request import GenerationRequest, spelling
 from core.server.body import read_model
 from core.server.entry import open_generation
+from core.server.errors import ApiError
 from core.server.openai.completion_format import CompletionFormat, Wanted
 from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
 from core.server.openai.params import (
     NAMES,
+    beam_rules,
     check_stream,
     completion_params,
     interval,
     rendered_only,
     tokens_as_ids,
     treatment,
+    unsampled,
 )
 from core.server.openai.prompts import parse_prompts
 from core.server.openai.protocol import CompletionBody, StreamOptions, refuse_unsupported
@@ -47,7 +50,8 @@ class CompletionRoute:
         state = self._state
         state.check_model(body.model)
         refuse_unsupported(fields)
-        headers = state.unread_fields(fields, CompletionBody.model_fields.keys() - rendered_only(body))
+        unread = {**unsampled(body), **rendered_only(body)}
+        headers = state.unread_fields(fields, CompletionBody.model_fields.keys() - unread)
         requests = completion_requests(body, state)
         generation = await open_generation(
             state, requests, new_id("cmpl"), interval=interval(body, state), prompt_only=body.max_tokens == 0
@@ -69,12 +73,17 @@ class CompletionRoute:
 
 def completion_requests(body: CompletionBody, state: ServerState) -> list[GenerationRequest]:
     """Return what a completion body asks for, prompt by prompt. Raises `RequestError` and `ApiError`."""
+    if body.use_beam_search and body.stream:
+        raise ApiError(400, "Completions of a beam search are not streamed.", param="stream")
+    if body.use_beam_search and body.echo and body.logprobs is not None:
+        raise ApiError(400, "echo with logprobs cannot be used together with beam search.", param="echo")
     with spelling(NAMES):
         params, rest = completion_params(body, state), treatment(body)
+        beams = beam_rules(body, params)
         prompts = parse_prompts(
             body.prompt,
             state.llm,
             add_special_tokens=body.add_special_tokens is not False,
             whole=body.truncate_prompt_tokens is None,
         )
-        return [GenerationRequest(prompt=prompt, params=params, names=NAMES, **rest) for prompt in prompts]
+        return [GenerationRequest(prompt=prompt, params=params, beams=beams, names=NAMES, **rest) for prompt in prompts]

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from core.engine.sampling import SamplingParams
+from core.frontend.beam_outputs import BeamRules
+from core.frontend.beam_stream import beam_stream
 from core.frontend.gather import gathered
 from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, RequestOutput
@@ -52,6 +54,7 @@ class Generation:
         prompt_only: Generated tokens are thrown away and not counted.
         names: How the client spells the fields that a refusal may name; see `core.frontend.request.spelling`.
         interval: Tokens that are gathered per output.
+        beams: The `params.n` most likely sequences are searched for; they come at the end.
         usage: Grows with the outputs.
         engine_id: What the engine calls it.
         first_token: When the first token came, on the clock of `arrived`; None before.
@@ -66,6 +69,7 @@ class Generation:
     prompt_only: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     interval: int = 1
+    beams: BeamRules | None = None
     engine_id: str = ""
     usage: Usage = field(default_factory=Usage)
     arrived: float = field(default_factory=time.perf_counter)
@@ -113,13 +117,13 @@ class Generation:
 
     def _start(self, index: int) -> AsyncIterator[RequestOutput]:
         name = self.engine_id or self.id
+        request_id = f"{name}-{index}" if len(self.prompts) > 1 else name
+        treated: dict[str, Any] = {"priority": self.priority, "cache_salt": self.cache_salt}
+        if self.beams is not None:
+            params = self.beams.params(self.params)
+            return beam_stream(self.state.llm, self.prompts[index], params, request_id=request_id, **treated)
         outputs = self.state.llm.generate(
-            self.prompts[index],
-            self.params,
-            request_id=f"{name}-{index}" if len(self.prompts) > 1 else name,
-            priority=self.priority,
-            cache_salt=self.cache_salt,
-            delta=True,
+            self.prompts[index], self.params, request_id=request_id, delta=True, **treated
         )
         return gathered(outputs, self.interval) if self.interval > 1 else outputs
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.server.answers import json_answer
 from core.server.state import ServerState
 
 
@@ -19,12 +19,12 @@ class ModelRoutes:
 
     async def list(self, request: Request) -> Response:
         """Return all models: one."""
-        return _json({"object": "list", "data": [self._card()]})
+        return json_answer({"object": "list", "data": [self._card()]})
 
     async def one(self, request: Request) -> Response:
         """Return a model by its id, which may contain slashes."""
         self._state.check_model(request.path_params["model"])
-        return _json(self._card())
+        return json_answer(self._card())
 
     def _card(self) -> dict[str, Any]:
         llm = self._state.llm
@@ -35,7 +35,3 @@ class ModelRoutes:
             "owned_by": "core",
             "max_model_len": llm.max_model_len,
         }
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.engine.sampling import SamplingParams
+from core.frontend.beam_outputs import BeamRules
 from core.frontend.prompts import Truncation
 from core.frontend.request import sampling_params
 from core.server.errors import ApiError
@@ -19,6 +20,7 @@ NAMES: Mapping[str, str] = {
     "template": "chat_template",
     "template_args": "chat_template_kwargs",
     "extra_args": "vllm_xargs",
+    "beam_width": "n",
 }
 """Fields of the request model that this API calls otherwise."""
 
@@ -40,9 +42,12 @@ SAME_NAME = (
     "ignore_eos",
     "seed",
     "skip_special_tokens",
+    "thinking_token_budget",
+    "repetition_detection",
 )
 """Sampling fields that every OpenAI API here calls as `SamplingParams` does."""
 
+_BY_CHANCE = ("temperature", "top_p", "top_k", "min_p", "seed")
 _COMPLETIONS_TOO = ("n", "prompt_logprobs", "logprob_token_ids")
 
 
@@ -80,6 +85,26 @@ def check_stream(body: GenerationBody) -> None:
         raise ApiError(400, "prompt_logprobs are not available in a stream.", param="prompt_logprobs")
 
 
+def beam_rules(body: GenerationBody, params: SamplingParams) -> BeamRules | None:
+    """Return how to search, if the body asks for a beam search. Raises `ApiError` 400 and `RequestError`."""
+    if not body.use_beam_search:
+        given = {"length_penalty": body.length_penalty not in (None, 1), "early_stopping": bool(body.early_stopping)}
+        for name in (name for name, said in given.items() if said):
+            raise ApiError(400, f"{name} belongs to beam search: it needs use_beam_search to be true.", param=name)
+        return None
+    rules = BeamRules(
+        length_penalty=1.0 if body.length_penalty is None else body.length_penalty,
+        early_stopping=False if body.early_stopping is None else body.early_stopping,
+    )
+    rules.params(params)
+    return rules
+
+
+def unsampled(body: GenerationBody) -> dict[str, bool]:
+    """Return the given fields that choose tokens by chance, which a beam search does not do."""
+    return {name: True for name in _BY_CHANCE if body.use_beam_search and getattr(body, name) is not None}
+
+
 def treatment(body: GenerationBody) -> dict[str, Any]:
     """Return the fields of a `GenerationRequest` that say how it is treated."""
     cut = body.truncate_prompt_tokens
@@ -91,6 +116,11 @@ def treatment(body: GenerationBody) -> dict[str, Any]:
         "request_id": body.request_id,
         "truncation": None if cut is None else Truncation(tokens=cut, side=body.truncation_side or "left"),
     }
+
+
+def rendered_only(body: GenerationBody) -> dict[str, bool]:
+    """Return the given fields that only the routes act on which show what a request becomes."""
+    return {"return_token_offsets": True} if body.return_token_offsets else {}
 
 
 def interval(body: GenerationBody, state: ServerState) -> int:
@@ -108,4 +138,5 @@ def _params(body: GenerationBody, state: ServerState, **changes: Any) -> Samplin
     fields: dict[str, Any] = {name: getattr(body, name) for name in (*SAME_NAME, *_COMPLETIONS_TOO)}
     fields["extra_args"] = body.vllm_xargs
     fields["grammar"] = requested_grammar(body)
-    return sampling_params({**fields, **changes}, state.defaults, state.llm.max_model_len)
+    defaults = {} if body.use_beam_search else state.defaults  # which are for sampling
+    return sampling_params({**fields, **changes}, defaults, state.llm.max_model_len)

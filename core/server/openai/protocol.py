@@ -22,27 +22,28 @@ Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class Body(BaseModel):
-    """A request body: unknown fields are let through and reported, wrong types refused, null means not given."""
+class Part(BaseModel):
+    """An object inside a body: unknown fields are let through, wrong types refused."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class Body(Part):
+    """A request body: unknown fields are let through and reported, wrong types refused, null means not given."""
 
     model: str | None = None
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Part):
     """What a stream says about usage."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
-class GenerationBody(Body, StructuredFields):
-    """Fields that chat and plain completions share."""
+class SharedFields(BaseModel):
+    """Fields that mean the same in every OpenAI API here; see also `params.SAME_NAME`."""
 
-    n: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -54,30 +55,43 @@ class GenerationBody(Body, StructuredFields):
     allowed_token_ids: Annotated[list[TokenId], Field(max_length=MAX_ALLOWED_TOKENS)] | None = None
     bad_words: Annotated[list[str], Field(max_length=MAX_BAD_WORDS)] | None = None
     min_tokens: int | None = None
-    max_tokens: int | None = None
     stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
     stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_TOKEN_LIST)] | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
     seed: int | None = None
+    skip_special_tokens: bool | None = None
+    thinking_token_budget: int | None = None
+    repetition_detection: dict[str, Any] | None = None
+
+    stream: bool | None = None
+    stream_interval: Annotated[int, Field(ge=1, le=MAX_INTERVAL)] | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    priority: Priority | None = None
+    cache_salt: Salt | None = None
+
+
+class GenerationBody(Body, SharedFields, StructuredFields):
+    """Fields that chat and plain completions share."""
+
+    n: int | None = None
+    use_beam_search: bool | None = None
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    max_tokens: int | None = None
     prompt_logprobs: int | None = None
     logprob_token_ids: Annotated[list[TokenId], Field(max_length=MAX_LOGPROBS)] | None = None
-    skip_special_tokens: bool | None = None
     vllm_xargs: dict[str, Any] | None = None
     truncate_prompt_tokens: int | None = None
     truncation_side: Literal["left", "right"] | None = None
     add_special_tokens: bool | None = None
 
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    stream_interval: Annotated[int, Field(ge=1, le=MAX_INTERVAL)] | None = None
     echo: bool | None = None
-    return_token_ids: bool | None = None
-    return_tokens_as_token_ids: bool | None = None
     return_prompt_text: bool | None = None
+    return_token_offsets: bool | None = None
     request_id: str | None = None
-    priority: Priority | None = None
-    cache_salt: Salt | None = None
 
 
 class ChatBody(GenerationBody):
@@ -129,16 +143,10 @@ class DetokenizeBody(Body):
 # Fields that would change the answer if they were ignored, and what to say about each.
 REFUSED = {
     "prompt_embeds": "embeddings as a prompt are not accepted",
-    "use_beam_search": "beam search is not available",
     "best_of": "best_of is not available; use n",
     "suffix": "insertion before a suffix is not available",
     "functions": "functions were replaced by tools",
     "function_call": "function_call was replaced by tool_choice",
-    "length_penalty": "it belongs to beam search, which is not available",
-    "early_stopping": "it belongs to beam search, which is not available",
-    "repetition_detection": "a repeating output is not detected; use the penalties or stop",
-    "thinking_token_budget": "thinking is not bounded on its own; use max_tokens",
-    "return_token_offsets": "offsets of tokens are not given; use return_token_ids",
     "return_weight_versions": "versions of the weights are not told per answer",
     "kv_transfer_params": "KV connectors take no parameters of requests",
     "ec_transfer_params": "there is no encoder cache",
@@ -149,14 +157,12 @@ REFUSED = {
     "watermarking": "outputs are not watermarked",
     "routed_experts_prompt_start": "the choice of experts is not told",
 }
-_HARMLESS = {"length_penalty": 1, "early_stopping": False}
 
 
 def refuse_unsupported(fields: dict[str, Any]) -> None:
     """Refuse fields that ask for something this server cannot do. Raises `ApiError` 400."""
     for name in REFUSED.keys() & fields.keys():
         value = fields[name]
-        harmless = not value or (name in _HARMLESS and value == _HARMLESS[name])
-        harmless = harmless or (name == "best_of" and value == fields.get("n", 1))
+        harmless = not value or (name == "best_of" and value == fields.get("n", 1))
         if not harmless:
             raise ApiError(400, f"{name}: {REFUSED[name]}.", param=name, code="unsupported_parameter")

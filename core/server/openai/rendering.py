@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.api.errors import RequestError
+from core.engine.sampling import SamplingParams
 from core.frontend.request import GenerationRequest, spelling
+from core.server.answers import json_answer
 from core.server.body import read_model
-from core.server.entry import engine_prompt
+from core.server.entry import engine_prompt, ready_chat
+from core.server.interface import Prompt
 from core.server.openai.chat import chat_request
 from core.server.openai.completions import completion_requests
 from core.server.openai.protocol import ChatBody, CompletionBody, refuse_unsupported
@@ -33,7 +37,7 @@ class RenderRoutes:
     async def chat(self, request: Request) -> Response:
         """Return a chat request's prompt, token ids and sampling parameters."""
         body, fields = await self._read_chat(request)
-        rendered = await self._render(chat_request(body, fields, self._state))
+        rendered = await self._render(chat_request(body, fields, self._state), bool(body.return_token_offsets))
         return self._json(rendered, fields, ChatBody.model_fields)
 
     async def completion(self, request: Request) -> Response:
@@ -41,7 +45,8 @@ class RenderRoutes:
         body, fields = await read_model(request, CompletionBody, self._state.options.server.max_body_bytes)
         self._state.check_model(body.model)
         refuse_unsupported(fields)
-        rendered = [await self._render(one) for one in completion_requests(body, self._state)]
+        offsets = bool(body.return_token_offsets)
+        rendered = [await self._render(one, offsets) for one in completion_requests(body, self._state)]
         return self._json(rendered, fields, CompletionBody.model_fields)
 
     async def _read_chat(self, request: Request) -> tuple[ChatBody, dict[str, Any]]:
@@ -50,26 +55,55 @@ class RenderRoutes:
         refuse_unsupported(fields)
         return body, fields
 
-    async def _render(self, request: GenerationRequest) -> dict[str, Any]:
-        llm = self._state.llm
-        prompt = await engine_prompt(self._state, request)
-        with spelling({**request.names, "prompt": "messages"} if request.conversation else request.names):
-            prepared = await llm.prepare(prompt, request.params)
-        ids = prepared.prompt.ids
-        return {
-            "model": llm.model_name,
-            "prompt": llm.tokenizer.decode(ids, skip_special_tokens=False),
-            "token_ids": ids,
-            "count": len(ids),
-            "max_model_len": llm.max_model_len,
-            "sampling_params": {
-                name: msgspec.to_builtins(value) for name, value in msgspec.structs.asdict(prepared.params).items()
-            },
-            "stop_token_ids": prepared.stop_ids,
-            "priority": request.priority,
-            "cache_salt": request.cache_salt,
-        }
+    async def _render(self, request: GenerationRequest, offsets: bool = False) -> dict[str, Any]:
+        """Return what the engine would be sent; with `offsets` also where each token stands in the prompt's text."""
+        found = await rendered(self._state, request)
+        if offsets:
+            tell = getattr(self._state.llm, "token_offsets", None)  # beyond the protocol
+            found["token_offsets"] = None if tell is None else await tell(request, found["token_ids"])
+        return found
 
     def _json(self, value: Any, fields: dict[str, Any], known: Any) -> Response:
         headers = self._state.unread_fields(fields, known)
-        return Response(orjson.dumps(value), headers=headers, media_type="application/json")
+        return json_answer(value, headers)
+
+
+async def rendered(
+    state: ServerState,
+    request: GenerationRequest,
+    settle: Callable[[SamplingParams, int], SamplingParams] = lambda params, room: params,
+) -> dict[str, Any]:
+    """Return what the engine would be sent for a request, as plain data. Raises `RequestError`.
+
+    That includes the grammar of calls that are demanded, and everything else that the server adds on its own.
+
+    Args:
+        settle: What an API changes once it is known how many tokens a conversation leaves room for.
+    """
+    names, llm, params = request.names, state.llm, request.params
+    if request.beams is not None:
+        said = "use_beam_search: a beam search is not one request of the engine, but many"
+        raise RequestError(said, param="use_beam_search", code="unsupported_parameter")
+    if request.conversation is not None:
+        ready = await ready_chat(state, request)
+        params = settle(ready.request.params, llm.max_model_len - len(ready.ids))
+        names = {**names, "prompt": names.get("messages", "messages")}
+        prompt: Prompt = {"prompt_token_ids": ready.ids}
+    else:
+        prompt = engine_prompt(request)
+    with spelling(names):
+        prepared = await llm.prepare(prompt, params)
+    ids = prepared.prompt.ids
+    return {
+        "model": llm.model_name,
+        "prompt": llm.tokenizer.decode(ids, skip_special_tokens=False),
+        "token_ids": ids,
+        "count": len(ids),
+        "max_model_len": llm.max_model_len,
+        "sampling_params": {
+            name: msgspec.to_builtins(value) for name, value in msgspec.structs.asdict(prepared.params).items()
+        },
+        "stop_token_ids": prepared.stop_ids,
+        "priority": request.priority,
+        "cache_salt": request.cache_salt,
+    }

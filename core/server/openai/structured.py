@@ -55,17 +55,28 @@ def _grammars(body: StructuredFields) -> Iterator[Grammar]:
                 yield grammar.replace(param=field)
 
 
-def response_grammar(wanted: Mapping[str, Any], *, param: str = "response_format") -> Grammar | None:
-    """Return the grammar of OpenAI's `response_format`; None for text. Raises `ApiError` or `RequestError` 400."""
+def response_grammar(
+    wanted: Mapping[str, Any], *, param: str = "response_format", nested: bool = True
+) -> Grammar | None:
+    """Return the grammar of OpenAI's `response_format` or `text.format`; None for text.
+
+    Args:
+        nested: A schema and its name stand in a field of their own.
+
+    Raises:
+        ApiError, RequestError: 400, the field that `param` begins with is wrong.
+    """
     kind = wanted.get("type")
     if kind == "text":
         return None
     if kind == "json_object":
         return Grammar("json_object", param=param)
     if kind == "json_schema":
-        form, where = wanted.get("json_schema"), f"{param}.json_schema"
-        if not isinstance(form, dict) or form.get("schema") is None:
+        form, where = (wanted.get("json_schema"), f"{param}.json_schema") if nested else (wanted, param)
+        if not isinstance(form, Mapping):
             raise ApiError(400, f"{where} must be an object with 'name' and 'schema'.", param=where)
+        if form.get("schema") is None:
+            raise ApiError(400, f"{where}.schema is missing.", param=f"{where}.schema")
         return schema_grammar(form["schema"], param=f"{where}.schema")
     if kind == "structural_tag":
         grammar = structured_output({"structural_tag": dict(wanted)}, param=param)

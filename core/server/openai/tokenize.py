@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from core.frontend.request import GenerationRequest, spelling
+from core.server.answers import json_answer
 from core.server.body import read_model
 from core.server.entry import render
 from core.server.errors import ApiError
@@ -63,4 +63,4 @@ class TokenizeRoutes:
 
     def _json(self, value: dict[str, Any], fields: dict[str, Any], kind: type[Body]) -> Response:
         headers = self._state.unread_fields(fields, kind.model_fields)
-        return Response(orjson.dumps(value), headers=headers, media_type="application/json")
+        return json_answer(value, headers)

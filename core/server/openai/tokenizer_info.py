@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.state import ServerState
 
@@ -37,7 +37,7 @@ class TokenizerInfoRoute:
             },
             "chat_template": tokenizer.chat_template,
         }
-        return Response(orjson.dumps(info), media_type="application/json")
+        return json_answer(info)
 
 
 def _plain(value: Any) -> Any:

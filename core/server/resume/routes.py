@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.resume.layer import ID_HEADER, deliver
 from core.server.resume.store import Stream, StreamStore
@@ -29,7 +29,7 @@ class StreamRoutes:
 
     async def list(self, request: Request) -> Response:
         """Return every stream that can be read."""
-        return _json({"object": "list", "data": [_row(stream) for stream in self._kept().all()]})
+        return json_answer({"object": "list", "data": [_row(stream) for stream in self._kept().all()]})
 
     async def read(self, request: Request) -> Response:
         """Return what follows the event that the client has last, `Last-Event-ID` or `?after=`; 204 for nothing."""
@@ -45,7 +45,7 @@ class StreamRoutes:
         store = self._kept()
         stream = store.find(request.path_params["name"])
         store.drop(stream)
-        return _json({"id": stream.id, "object": "stream", "deleted": True})
+        return json_answer({"id": stream.id, "object": "stream", "deleted": True})
 
     def _kept(self) -> StreamStore:
         if self._store is None:
@@ -100,7 +100,3 @@ def _row(stream: Stream) -> dict[str, Any]:
         "finished": stream.finished,
         "being_read": stream.reader is not None,
     }
-
-
-def _json(value: Any) -> Response:
-    return Response(orjson.dumps(value), media_type="application/json")

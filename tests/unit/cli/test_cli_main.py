@@ -181,7 +181,7 @@ def test_serve_hands_over_to_the_server(monkeypatch, capsys):
         def configure(self, config):
             seen["configured"] = config
 
-    def resolve(options):
+    def resolve(options, *, progress):
         seen["options"] = options
         return Resolution()
 

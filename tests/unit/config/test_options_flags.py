@@ -181,6 +181,8 @@ def _values(field: OptionField) -> st.SearchStrategy:
         "mapping": st.dictionaries(_NAME, st.dictionaries(_TEXT, _JSON, min_size=1, max_size=2), max_size=2),
     }
     formed = {"kv.kv_memory": ["2GiB", "1048576", "1.5 GB"], "runtime.threads_bind": ["auto", "none", "0-3,8"]}
+    formed["hub.hf_token"] = ["hf_a.B-1", "true"]
+    formed["server.root_path"] = ["", "/llm", "/a.b/c-d"]
     strategy = st.sampled_from(formed[field.path]) if field.path in formed else strategies[field.kind]
     return st.none() | strategy if field.optional else strategy
 
@@ -203,7 +205,7 @@ def test_options_to_flags_and_back(options):
 
 def _as_text(field: OptionField, got) -> str:
     if field.kind == "list":
-        return ",".join(got)
+        return ",".join(got) or "[]"  # an empty variable is one that is not set
     return json.dumps(got) if field.kind == "mapping" else str(got)
 
 

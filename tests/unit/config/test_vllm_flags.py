@@ -130,6 +130,9 @@ USUAL = [
 ]
 
 
+BOTH = ["https://a.example", "https://b.example"]
+
+
 def make_parser() -> CoreParser:
     parser = CoreParser(prog="core serve")
     add_option_flags(parser, positional_model=True)
@@ -204,6 +207,8 @@ def test_the_table_and_the_options_do_not_overlap():
         ["--response-role", "assistant"],
         ["--async-scheduling"],
         ["--root-path="],
+        ["--root-path=/"],
+        ["--no-enable-ssl-refresh", "--ssl-cert-reqs=0", "--allowed-methods", '["*"]'],
     ],
     ids=" ".join,
 )
@@ -230,6 +235,12 @@ def test_what_is_so_anyway_is_accepted(words):
         (["--load-format", "auto"], "select.load_format", None),
         (["--no-disable-log-requests"], "server.log_requests", True),
         (["--enable-auto-tool-choice", "--tool-call-parser", "hermes"], "select.tool_parser", "hermes"),
+        (["--allowed-origins", '["https://a.example", "https://b.example"]'], "server.allowed_origins", BOTH),
+        (["--allowed-origins", "https://a.example, https://b.example"], "server.allowed_origins", BOTH),
+        (["--allowed-origins", "https://a.example", "--allowed-origins", BOTH[1]], "server.allowed_origins", BOTH),
+        (["--ssl-cert-reqs", "2"], "server.ssl_cert_reqs", 2),
+        (["--root-path", "/llm/"], "server.root_path", "/llm"),
+        (["--root-path", "llm"], "server.root_path", "/llm"),
     ],
     ids=str,
 )
@@ -254,8 +265,6 @@ def test_what_has_another_name_here_is_mapped(words, path, expected):
         (["--lora-modules", "a=b", "c=d"], ["--lora-modules a=b c=d", "LoRA"]),
         (["--enable-auto-tool-choice"], ["--tool-parser NAME"]),
         (["--kv_transfer_config", "{}"], ["--kv-connector"]),
-        (["--ssl-keyfile", "key.pem"], ["TLS"]),
-        (["--allowed-origins", '["*"]'], ["origin"]),
     ],
     ids=lambda value: " ".join(value),
 )

@@ -17,11 +17,11 @@ from core.api.errors import EngineError, RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
 from core.engine.messages import Stats
+from core.frontend.answering.parsing import AnswerParser
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.listen import bind
-from core.server.parsing import AnswerParser
 
 MODEL = "acme/tiny"
 BOS = 256
@@ -104,7 +104,8 @@ class FakeLLM:
         if len(ids) >= self.max_model_len:
             raise RequestError("too long", param="prompt", code="context_length_exceeded")
         if params.grammar is not None and not self.grammars:
-            raise RequestError("no backend", param=params.grammar.param, code="unsupported_parameter")
+            param = params.grammar.param
+            raise RequestError(f"{param}: no backend", param=param, code="unsupported_parameter")
         self.requests.append({"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "ids": ids})
         ended = False
         self.running += 1
@@ -269,7 +270,7 @@ def serving(llm, **options) -> Iterator[Live]:
     listener = bind(settings.server)
     app = create_app(llm, settings)
     started = threading.Event()
-    server = HttpServer(app, started.set)
+    server = HttpServer(app, started.set, listener.tls and listener.tls.context)
     loops = []
 
     async def main():
@@ -282,14 +283,14 @@ def serving(llm, **options) -> Iterator[Live]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     port = 0 if settings.server.uds else listener.socket.getsockname()[1]
     try:
         yield Live(listener.url, port, llm, app.state.core, server, loops[0])
     finally:
         llm.held.set()
         server.should_exit = server.force_exit = True
-        thread.join(10)
+        thread.join(60)
         listener.close()
 
 
@@ -308,7 +309,7 @@ def until():
     """Wait for a condition."""
     import time
 
-    def wait(condition, seconds=5.0):
+    def wait(condition, seconds=30.0):
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "condition did not come true"

@@ -11,7 +11,7 @@ import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import BaseModel
 
-from core.server.parsing import Staged
+from core.frontend.answering.parsing import Staged
 
 HI = [{"role": "user", "content": "Hi"}]
 TOOLS = [{"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from core.api import PluginError, RequestError, RouteResponse, RouteSpec
+from core.frontend.answering.parsing import AnswerParser
 from core.server.app import create_app
 from core.server.claims import OWN, first_part
-from core.server.parsing import AnswerParser
 from core.server.plugged import RouteTable
 
 NDJSON = "application/x-ndjson"

@@ -15,6 +15,14 @@ from core.api.models import PoolingShape
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling import Answer, PoolingModel
 from core.server.pooling.encoding import decode
+from core.server.pooling.protocol import (
+    ClassifyBody,
+    CohereBody,
+    EmbeddingBody,
+    PoolingBody,
+    RerankBody,
+    ScoreBody,
+)
 
 SIZE = 8
 EMBEDS = PoolingShape(bidirectional=True, normalize=False)
@@ -334,3 +342,79 @@ def test_parameters_are_checked_whoever_asks():
         PoolingParams(dimensions=-1)
     with pytest.raises(RequestError):
         PoolingParams(truncate_prompt_tokens="5")
+
+
+# -- hostile clients ---------------------------------------------------------------------------------------------------
+
+HOSTILE_ROUTES = {
+    "/v1/embeddings": (EmbeddingBody, {"input": "ab"}),
+    "/v2/embed": (CohereBody, {"texts": ["ab"]}),
+    "/pooling": (PoolingBody, {"input": "ab"}),
+    "/classify": (ClassifyBody, {"input": "ab"}),
+    "/score": (ScoreBody, {"text_1": "a", "text_2": ["b", "c"]}),
+    "/rerank": (RerankBody, {"query": "a", "documents": ["b", {"text": "c"}]}),
+}
+HOSTILE = [
+    -1,
+    0,
+    10**12,
+    10**30,
+    0.5,
+    True,
+    "",
+    "\u2603" * 3,
+    "a\x00b",
+    [],
+    [[]],
+    ["a"] * 2049,
+    [-1],
+    [10**12],
+    [[0], [10**30]],
+    [True],
+    [None],
+    [1.5],
+    {},
+    {"prompt": "a"},
+    [{"text": None}],
+    [{"role": "user", "content": {"a": [1]}}],
+    [[[0]]],
+]
+
+
+@pytest.mark.covers("POOL-01")
+@pytest.mark.parametrize("path", HOSTILE_ROUTES)
+def test_every_field_with_every_kind_of_value(path, pooling, build):
+    kind, body = HOSTILE_ROUTES[path]
+    api = build(pooling(CLASSES if path == "/classify" else EMBEDS))
+    for name in [*kind.model_fields, "never_heard_of"]:
+        for value in HOSTILE:
+            answer = api.post(path, {**body, name: value})
+            where = f"{path} {name}={value!r:.60}: {answer.status_code} {answer.text[:200]}"
+            assert answer.status_code < 500, where
+            if answer.status_code != 200:
+                error = answer.json()["error"]
+                assert error["param"] or error["code"], where
+                assert len(error["message"]) < 1100, where
+    assert api.post(path, body).status_code == 200  # and it still serves
+
+
+@pytest.mark.parametrize("path", HOSTILE_ROUTES)
+@pytest.mark.parametrize("raw", [b'{"input": NaN}', b'{"input": "\\ud800"}', b'{"input": 1e999}', b"[]", b"{", b"\xff"])
+def test_bodies_that_are_no_json(path, raw, pooling, build):
+    answer = build(pooling()).post(path, content=raw, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.covers("POOL-02")
+def test_late_interaction(pooling, build):
+    """Vectors for each token: the route gives them, and scores compare them token by token."""
+    api = build(pooling(PoolingShape(method="all", bidirectional=True)))
+    tokens = [np.array(one["data"]) for one in api.post("/pooling", {"input": ["ab", "xyz", "b"]}).json()["data"]]
+    assert [len(one) for one in tokens] == [3, 4, 2]
+    expected = [float((tokens[0] @ one.T).max(axis=1).sum()) for one in tokens[1:]]
+    scores = api.post("/score", {"queries": "ab", "documents": ["xyz", "b"]}).json()["data"]
+    np.testing.assert_allclose([one["score"] for one in scores], expected, atol=1e-4)
+    ranked = api.post("/rerank", {"query": "ab", "documents": ["xyz", "b"]}).json()["results"]
+    assert [one["index"] for one in ranked] == sorted((0, 1), key=lambda index: -expected[index])
+    refused = api.post("/v1/embeddings", {"input": "ab"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "task_not_supported")

@@ -75,6 +75,12 @@ def test_pause_and_resume(admin, llm):
     assert llm.calls == [("pause", "abort", True), ("pause", "wait", False), ("pause", "keep", True)]
 
 
+def test_a_server_that_ends_is_not_paused(admin, llm):
+    admin.app.state.core.lifecycle.draining = True
+    assert code(admin.post("/pause", {"mode": "keep"})) == (503, "draining")
+    assert llm.calls == []
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [

@@ -15,9 +15,9 @@ from core_plugin_parsers_reasoning.manifest import DEEPSEEK_R1
 from core.api import ParserContext, Reasoning, RequestError, ToolArguments, ToolStart
 from core.engine.grammars import Grammar
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.forcing import enforced
+from core.frontend.answering.parsing import answer_parser, calls_before
 from core.frontend.conversation import Conversation, ToolChoice
-from core.server.forcing import enforced
-from core.server.parsing import answer_parser, calls_before
 
 USER = {"role": "user", "content": "Hi"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -77,17 +77,18 @@ def test_a_list_is_read_where_the_family_has_no_form_that_grammars_know(chosen):
     assert "".join(event.json for event in found if isinstance(event, ToolArguments)) == '{"city": "Oslo"}'
 
 
-@pytest.mark.parametrize(
-    ("parser", "more", "said"),
-    [
-        (None, {}, "without a tool parser"),
-        (answer_parser([(DEEPSEEK_R1, THINK_FIRST)], None), {}, "without a tool parser"),
-        (KIMI, {"params": SamplingParams(grammar=Grammar("json_object", param="response_format"))}, "response_format"),
-    ],
-)
-def test_what_cannot_be_enforced_is_refused(parser, more, said):
-    with pytest.raises(RequestError, match=said) as caught:
-        ask(parser, "required", **more)
+@pytest.mark.parametrize("parser", [None, KIMI], ids=["plain", "kimi"])
+def test_two_forms_of_one_answer_are_refused(parser):
+    params = SamplingParams(grammar=Grammar("json_object", param="response_format"))
+    with pytest.raises(RequestError, match="response_format") as caught:
+        ask(parser, "required", params=params)
+    assert caught.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize("parser", [None, KIMI], ids=["plain", "kimi"])
+def test_a_server_without_grammars_enforces_nothing(parser):
+    with pytest.raises(RequestError, match="--structured-output") as caught:
+        ask(parser, "required", grammars=frozenset())
     assert caught.value.param == "tool_choice"
 
 

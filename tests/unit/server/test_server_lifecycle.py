@@ -30,7 +30,7 @@ def in_thread(work):
 
 
 def post(server, body):
-    return httpx.post(f"{server.url}/v1/completions", json=body, timeout=10)
+    return httpx.post(f"{server.url}/v1/completions", json=body, timeout=30)
 
 
 def last_error(response):
@@ -52,7 +52,7 @@ def test_draining_lets_running_requests_finish(live, fake, until):
         assert httpx.get(f"{server.url}/ready").status_code == 503
         assert httpx.get(f"{server.url}/health").status_code == 200
         llm.held.set()
-        thread.join(5)
+        thread.join(30)
         assert answers[0].text.endswith("data: [DONE]\n\n")
         assert "error" not in answers[0].text
 
@@ -65,7 +65,7 @@ def test_what_does_not_finish_in_time_is_told(live, fake, until, hold_at, stream
         thread, answers = in_thread(lambda: post(server, {"prompt": "a", "stream": stream}))
         until(lambda: llm.running == 1 and (hold_at == 0 or not stream or server.state.pending == 0))
         server.loop.call_soon_threadsafe(server.state.lifecycle.stop)
-        thread.join(5)
+        thread.join(30)
         answer = answers[0]
         if stream and hold_at:
             assert last_error(answer)["code"] == "draining"
@@ -81,7 +81,7 @@ def test_the_engine_dies_under_open_requests(live, fake, until, engine_error, st
         thread, answers = in_thread(lambda: post(server, {"prompt": "a", "stream": stream}))
         until(lambda: llm.running == 1 and server.state.pending == 0)
         llm.healthy, llm.failure = False, engine_error
-        thread.join(5)
+        thread.join(30)
         if stream:
             assert last_error(answers[0])["code"] == "CORE-E110"
         else:
@@ -90,7 +90,7 @@ def test_the_engine_dies_under_open_requests(live, fake, until, engine_error, st
         assert httpx.get(f"{server.url}/ready").status_code == 503
 
 
-def supervised(state, *, before, seconds=5.0):
+def supervised(state, *, before, seconds=30.0):
     """Run a supervisor until its server should exit; `before` gets it once it watches."""
     exits = Exits()
     supervisor = Supervisor(exits, state)
@@ -111,6 +111,26 @@ def test_an_idle_server_drains_at_once(api):
     state = api.app.state.core
     supervisor, exits = supervised(state, before=lambda s: s.signalled(signal.SIGTERM))
     assert (exits.should_exit, exits.force_exit, supervisor.error, supervisor.forced) == (True, False, None, None)
+
+
+def test_a_paused_server_drains_at_once(api, llm):
+    """What a pause holds back would wait for a resume until the time is over."""
+    state, held = api.app.state.core, []
+
+    async def dismiss_held():
+        held.pop().set()
+
+    def pause_and_drain(supervisor):
+        released = asyncio.Event()
+        held.append(released)
+        task = asyncio.ensure_future(released.wait())
+        state.lifecycle.work.add(task)
+        task.add_done_callback(state.lifecycle.work.discard)
+        supervisor.signalled(signal.SIGTERM)
+
+    llm.paused, llm.dismiss_held = True, dismiss_held
+    supervisor, exits = supervised(state, before=pause_and_drain)
+    assert (exits.should_exit, supervisor.error, state.lifecycle.stopped) == (True, None, False)
 
 
 def test_a_second_signal_forces(api):
@@ -150,12 +170,16 @@ from core.server.listen import bind
 mode = sys.argv[2]
 options = fakes.make_options(drain_timeout=0.5 if mode == "stuck" else 20)
 llm = fakes.FakeLLM(hold_at=1)
-if mode == "die":
-    def die():
+
+def told():
+    if not sys.stdin.readline():
+        return
+    if mode == "die":
         llm.failure, llm.healthy = EngineError("CORE-E110", "the engine process was ended by signal 9."), False
-    threading.Timer(1.0, die).start()
-elif mode == "drain":
-    threading.Timer(1.2, llm.held.set).start()
+    else:
+        llm.held.set()
+
+threading.Thread(target=told, daemon=True).start()
 
 async def start():
     if mode == "slow":
@@ -179,6 +203,7 @@ class Process:
         conftest = __file__.replace("test_server_lifecycle.py", "conftest.py")
         self.popen = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(PROGRAM), conftest, mode],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -195,13 +220,24 @@ class Process:
         return in_thread(lambda: httpx.post(f"{self.url}/v1/completions", json=STREAM, timeout=20))
 
     def wait_running(self):
-        deadline = time.monotonic() + 10
-        while "core_generation_tokens_total 1.0" not in httpx.get(f"{self.url}/metrics").text:
+        self._wait(lambda: "core_generation_tokens_total 1.0" in httpx.get(f"{self.url}/metrics").text)
+
+    def wait_draining(self):
+        self._wait(lambda: httpx.get(f"{self.url}/ready").status_code == 503)
+
+    def _wait(self, condition):
+        deadline = time.monotonic() + 30
+        while not condition():
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
+    def tell(self):
+        """Let what the mode is about happen."""
+        self.popen.stdin.write("now\n")
+        self.popen.stdin.flush()
+
     def end(self):
-        out, err = self.popen.communicate(timeout=15)
+        out, err = self.popen.communicate(timeout=60)
         return self.popen.returncode, out, err
 
 
@@ -226,11 +262,11 @@ def test_sigterm_drains_and_exits_with_zero(process):
     thread, answers = server.stream()
     server.wait_running()
     server.popen.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
-    assert httpx.get(f"{server.url}/ready").status_code == 503
+    server.wait_draining()
     assert httpx.post(f"{server.url}/v1/completions", json={"prompt": "b"}).status_code == 503
+    server.tell()
     status, _, _ = server.end()
-    thread.join(5)
+    thread.join(30)
     assert status == 0
     assert answers[0].text.endswith("data: [DONE]\n\n")
     assert "error" not in answers[0].text
@@ -242,7 +278,7 @@ def test_what_outlives_the_drain_gets_an_error(process):
     server.wait_running()
     server.popen.send_signal(signal.SIGTERM)
     assert server.end()[0] == 0
-    thread.join(5)
+    thread.join(30)
     assert last_error(answers[0])["code"] == "draining"
 
 
@@ -250,21 +286,23 @@ def test_a_second_signal_exits_at_once(process):
     server = process("hold")
     thread, _ = server.stream()
     server.wait_running()
-    began = time.monotonic()
     server.popen.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    server.wait_draining()
+    began = time.monotonic()
     server.popen.send_signal(signal.SIGINT)
     status, _, _ = server.end()
     assert status == 128 + signal.SIGINT
-    assert time.monotonic() - began < 5
-    thread.join(5)
+    assert time.monotonic() - began < 15  # a drain would take 20
+    thread.join(30)
 
 
 def test_a_dead_engine_is_the_last_line_and_status_one(process):
     server = process("die")
     thread, answers = server.stream()
+    server.wait_running()
+    server.tell()
     status, _, err = server.end()
-    thread.join(5)
+    thread.join(30)
     assert status == 1
     assert err.strip().splitlines()[-1] == "core: CORE-E110 the engine process was ended by signal 9."
     assert last_error(answers[0])["code"] == "CORE-E110"

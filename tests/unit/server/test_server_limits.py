@@ -105,7 +105,7 @@ def test_slow_heads_are_cut_off(live, llm, monkeypatch, start):
     with live(llm) as server:
         began = time.monotonic()
         talk(server, start)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
         assert httpx.get(f"{server.url}/health").status_code == 200
 
 

@@ -10,7 +10,7 @@ from core_plugin_parsers_json.families import KIMI_K2, MISTRAL
 from core_plugin_parsers_reasoning.families import HARMONY
 
 from core.api import ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolStart
-from core.server.marked import MARK, Marking
+from core.frontend.answering.marked import MARK, Marking
 from core.testing.conformance.tools.messages import joined
 from core.tokenizer.fast import FastTokenizer
 
@@ -91,7 +91,7 @@ def test_a_text_that_no_model_wrote_is_read_as_it_is(tokenizer):
 
 def test_work_is_linear_in_the_text(tokenizer):
     """Counted in characters that are searched."""
-    from core.server.marked import SpecialTexts
+    from core.frontend.answering.marked import SpecialTexts
 
     class Counting(SpecialTexts):
         searched = 0
@@ -103,7 +103,7 @@ def test_work_is_linear_in_the_text(tokenizer):
     for piece in ("<", "<|chan", "<|channel|>", "x"):
         counts = []
         for times in (500, 2000):
-            from core.server.marked import Marked
+            from core.frontend.answering.marked import Marked
 
             special = Counting(tokenizer)
             parser = Marked(HARMONY(ParserContext()), special, tokenizer.stream([], skip_special_tokens=False))

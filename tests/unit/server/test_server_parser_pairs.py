@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from core.api import ParserContext, Reasoning, Text, ToolArguments, ToolParserSpec, ToolStart
-from core.server.parsing import answer_parser
+from core.frontend.answering.parsing import answer_parser
 from core.testing.conformance.tools.messages import joined
 
 TAGS = {

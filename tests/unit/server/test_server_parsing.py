@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from core.api import ParserContext, Reasoning, Text, ToolArguments, ToolEnd, ToolParserSpec, ToolStart
-from core.server.parsing import answer_parser
+from core.frontend.answering.parsing import answer_parser
 
 
 class Marks:

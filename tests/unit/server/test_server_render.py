@@ -39,6 +39,53 @@ def test_a_chat_is_rendered_as_it_would_be_answered(api, llm):
     assert (shown["model"], shown["max_model_len"]) == (llm.model_name, llm.max_model_len)
 
 
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.covers("API-01", "TOOL-01")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": TOOLS, "tool_choice": "required"},
+        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "add"}}},
+        {"response_format": {"type": "json_object"}, "stop": ["x", "y"], "bad_words": ["no"], "seed": 3},
+    ],
+    ids=["required", "named", "format"],
+)
+def test_what_is_shown_is_all_that_the_engine_is_asked_for(api, llm, fields):
+    llm.grammars = True
+    body = {"messages": MESSAGES, "max_tokens": 9, **fields}
+    shown = api.post("/v1/chat/completions/render", body).json()["sampling_params"]
+    api.post("/v1/chat/completions", body)
+    asked = llm.requests[0]["params"]
+    grammar = asked.grammar
+    assert shown["grammar"] == {
+        "kind": grammar.kind,
+        "param": grammar.param,
+        **({"value": grammar.value} if grammar.value else {}),
+    }
+    assert (shown["stop"], shown["bad_words"], shown["seed"]) == (asked.stop, asked.bad_words, asked.seed)
+
+
+@pytest.mark.covers("API-01")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "Hi", "temperature": 0.5, "max_output_tokens": 7, "stop": ["x"]}),
+        ("/v1/messages", {"messages": MESSAGES, "max_tokens": 32000, "stop_sequences": ["x"], "top_k": 3}),
+    ],
+)
+def test_the_other_apis_show_the_same(api, llm, path, body):
+    shown = api.post(f"{path}/render", body)
+    assert shown.status_code == 200 and llm.requests == []
+    assert api.post(path, body).status_code == 200
+    (asked,), found = llm.requests, shown.json()
+    params = asked["params"]
+    assert (found["token_ids"], found["sampling_params"]["stop"]) == (asked["ids"], params.stop)
+    for name in ("temperature", "top_k", "max_tokens"):
+        assert found["sampling_params"][name] == getattr(params, name)
+
+
 def test_completions_are_rendered_prompt_by_prompt(api, llm):
     body = {"prompt": ["one", "two"], "max_tokens": 3}
     shown = api.post("/v1/completions/render", body).json()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from core.server.parsing import AnswerParser
+from core.frontend.answering.parsing import AnswerParser
 
 PATH = "/v1/chat/completions"
 USER = [{"role": "user", "content": "Hi"}]
@@ -108,7 +108,7 @@ def test_a_call_that_nobody_offered_stays_text(build, fake, parser, offer):
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
-def test_calls_cannot_be_enforced(build, llm, parser, choice):
+def test_without_grammars_calls_cannot_be_enforced(build, llm, parser, choice):
     for api in (build(llm), build(llm, parser=parser, tool_parser="brackets")):
         response = api.post(PATH, {"messages": USER, "tools": TOOLS, "tool_choice": choice})
         assert response.status_code == 400
@@ -139,7 +139,7 @@ def test_a_demanded_call_is_a_grammar_and_is_read_by_its_parser(fake, stream):
     from core_plugin_parsers_json.families import HUNYUAN
     from core_plugin_parsers_json.manifest import HUNYUAN_A13B
 
-    from core.server.parsing import answer_parser
+    from core.frontend.answering.parsing import answer_parser
 
     llm = fake(reply='<tool_calls>[{"name": "add", "arguments": {"a":1}}]</tool_calls>', grammars=True)
     api = serve(llm, answer_parser([(HUNYUAN_A13B, HUNYUAN)], "hunyuan_a13b"))

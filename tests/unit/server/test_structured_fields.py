@@ -10,11 +10,11 @@ from core.api import RequestError
 from core.api.parsers import ParserContext, ThinkingTags
 from core.engine.grammars import Grammar, Thinking
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.parsing import AnswerParser
+from core.frontend.answering.thinking import after_thinking
 from core.server.errors import ApiError
 from core.server.openai.protocol import ChatBody, CompletionBody
 from core.server.openai.structured import requested_grammar
-from core.server.parsing import AnswerParser
-from core.server.thinking import after_thinking
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 TEXT = json.dumps(SCHEMA)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.api import token_table
+from core.api import check_grammar_nesting, grammar_choices, grammar_json, token_table
 from core_plugin_llguidance.tags import Lark, lark, special_names, tag_grammar
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from core.api import StructuredContext, Tokenizer
 
 _WHITESPACE = "x-whitespace"
-_MAX_NESTING = 200
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _VERBOSITY = "<non-verbose/>"
 _CLEARER = {"NoExtensionBias": "no text fits it"}
@@ -155,7 +154,7 @@ def _said(text: str) -> str:
 
 
 def _json_schema(value: str, tokenizer: Tokenizer) -> str:
-    schema = _parsed(value)
+    schema = grammar_json(value)
     if not isinstance(schema, (dict, bool)):
         raise ValueError("a schema is a JSON object, true or false")
     if isinstance(schema, bool):
@@ -168,7 +167,7 @@ def _json_schema(value: str, tokenizer: Tokenizer) -> str:
 
 
 def _json_object(value: str, tokenizer: Tokenizer) -> str:
-    style = _parsed(value) if value else {}
+    style = grammar_json(value) if value else {}
     if not isinstance(style, dict) or set(style) - {_WHITESPACE}:
         raise ValueError(f"json_object takes nothing but '{_WHITESPACE}'")
     return _json_schema(json.dumps({**style, "type": "object"}), tokenizer)
@@ -177,15 +176,12 @@ def _json_object(value: str, tokenizer: Tokenizer) -> str:
 def _regex(value: str, tokenizer: Tokenizer) -> str:
     from llguidance import regex_to_lark
 
-    _check_nesting(value)
+    check_grammar_nesting(value)
     return lark(f"start: /{regex_to_lark(value, use_ascii='')}/")
 
 
 def _choice(value: str, tokenizer: Tokenizer) -> str:
-    choices = _parsed(value)
-    if not isinstance(choices, list) or not choices or not all(isinstance(one, str) and one for one in choices):
-        raise ValueError("a choice is a JSON list of texts that are not empty")
-    quoted = " | ".join(json.dumps(one, ensure_ascii=False) for one in choices)
+    quoted = " | ".join(json.dumps(one, ensure_ascii=False) for one in grammar_choices(value))
     return lark(f"start: CHOICE\nCHOICE: {quoted}")
 
 
@@ -198,7 +194,7 @@ def lark_of(text: str) -> str:
     """Return a grammar in the library's dialect of Lark. Raises `ValueError`."""
     from llguidance.gbnf_to_lark import any_to_lark
 
-    _check_nesting(text)
+    check_grammar_nesting(text)
     if "::=" not in text:
         return text
     try:
@@ -210,7 +206,7 @@ def lark_of(text: str) -> str:
 
 
 def _structural_tag(value: str, tokenizer: Tokenizer) -> str:
-    return tag_grammar(_parsed(value), Lark(special_names(tokenizer), lark_of))
+    return tag_grammar(grammar_json(value), Lark(special_names(tokenizer), lark_of))
 
 
 _KINDS: Mapping[str, Callable[[str, Tokenizer], str]] = {
@@ -221,25 +217,3 @@ _KINDS: Mapping[str, Callable[[str, Tokenizer], str]] = {
     "grammar": _grammar,
     "structural_tag": _structural_tag,
 }
-
-
-def _parsed(value: str) -> Any:
-    try:
-        return json.loads(value, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error}") from error
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"it is not JSON: {name}")
-
-
-def _check_nesting(text: str) -> None:
-    depth = deepest = 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        deepest = max(deepest, depth)
-    if deepest > _MAX_NESTING:
-        raise ValueError(f"it is nested more than {_MAX_NESTING} deep")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.api import token_table
+from core.api import check_grammar_nesting, grammar_choices, grammar_json, token_table
 from core_plugin_xgrammar.binding import bindings
 from core_plugin_xgrammar.schema import check_pattern, exact
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from core.api import StructuredContext
 
 _RAW = 0
-_MAX_NESTING = 200
 _WHERE = re.compile(r"^\[[\d:]+\] \S+:\d+: (?:Check failed: .*? is false: )?", re.DOTALL)
 _WHITESPACE = "x-whitespace"
 
@@ -69,7 +68,7 @@ class XGrammar:
         if self._special is None:
             tokenizer = self._ctx.tokenizer()
             self._special = {tokenizer.token(token): token for token in sorted(tokenizer.special_ids)}
-        texts = list(_texts(_parsed(value)))
+        texts = list(_texts(grammar_json(value)))
         return frozenset(token for name, token in self._special.items() if name and any(name in one for one in texts))
 
 
@@ -147,7 +146,7 @@ class Matcher:
 
 
 def _json_schema(compiler: Any, value: str) -> Any:
-    schema = _parsed(value)
+    schema = grammar_json(value)
     whitespace = schema.pop(_WHITESPACE, "any") if isinstance(schema, dict) else "any"
     if whitespace not in ("any", "none"):
         raise ValueError("patterns of whitespace are not supported here: 'any' or 'none'")
@@ -156,35 +155,32 @@ def _json_schema(compiler: Any, value: str) -> Any:
 
 
 def _json_object(compiler: Any, value: str) -> Any:
-    style = _parsed(value) if value else {}
+    style = grammar_json(value) if value else {}
     if not isinstance(style, dict) or set(style) - {_WHITESPACE}:
         raise ValueError(f"json_object takes nothing but '{_WHITESPACE}'")
     return _json_schema(compiler, json.dumps({**style, "type": "object"}))
 
 
 def _regex(compiler: Any, value: str) -> Any:
-    _check_nesting(value)
+    check_grammar_nesting(value)
     check_pattern(value)
     return compiler.compile_regex(value)
 
 
 def _choice(compiler: Any, value: str) -> Any:
-    choices = _parsed(value)
-    if not isinstance(choices, list) or not choices or not all(isinstance(one, str) and one for one in choices):
-        raise ValueError("a choice is a JSON list of texts that are not empty")
-    quoted = " | ".join(json.dumps(one, ensure_ascii=False) for one in choices)
+    quoted = " | ".join(json.dumps(one, ensure_ascii=False) for one in grammar_choices(value))
     return compiler.compile_grammar_from_strings(f"root ::= {quoted}", "root")
 
 
 def _grammar(compiler: Any, value: str) -> Any:
-    _check_nesting(value)
+    check_grammar_nesting(value)
     if "::=" in value:
         return compiler.compile_grammar_from_strings(value, "root")
     return compiler.compile_lark(value, [], [])
 
 
 def _structural_tag(compiler: Any, value: str) -> Any:
-    return compiler.compile_structural_tag(json.dumps(_with_exact_schemas(_parsed(value))))
+    return compiler.compile_structural_tag(json.dumps(_with_exact_schemas(grammar_json(value))))
 
 
 _KINDS: Mapping[str, Callable[[Any, str], Any]] = {
@@ -195,19 +191,6 @@ _KINDS: Mapping[str, Callable[[Any, str], Any]] = {
     "grammar": _grammar,
     "structural_tag": _structural_tag,
 }
-
-
-def _parsed(value: str) -> Any:
-    try:
-        return json.loads(value, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error}") from error
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"it is not JSON: {name}")
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -229,13 +212,3 @@ def _with_exact_schemas(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: exact(one) if key == "json_schema" else _with_exact_schemas(one) for key, one in value.items()}
-
-
-def _check_nesting(text: str) -> None:
-    """Refuse what the library's recursive parser would not survive."""
-    depth = deepest = 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        deepest = max(deepest, depth)
-    if deepest > _MAX_NESTING:
-        raise ValueError(f"it is nested more than {_MAX_NESTING} deep")

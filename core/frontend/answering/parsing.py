@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.api.descriptors import ToolParserSpec
 from core.api.parsers import CallGrammar, OutputParser, ParseEvent, ParserContext, Text, ThinkingTags
 from core.api.tokenizer import Tokenizer
-from core.server.marked import Factory, Marking
+from core.frontend.answering.marked import Factory, Marking
+from core.frontend.answering.plain_calls import plain_calls
 
 TOOLS, REASONING = "tools", "reasoning"
 
@@ -33,14 +34,14 @@ class AnswerParser:
         special_tokens: The special tokens must stay in the text, because tags are among them.
         call_id: How ids of calls are written; see `ToolParserSpec.call_id`.
         thinking: Says where the thinking of an answer is; None when nobody knows.
-        rules: What can be enforced of calls; None: nothing.
+        rules: What can be enforced of calls.
     """
 
     make: Factory
     special_tokens: bool = False
     call_id: str = DEFAULT_CALL_ID
     thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
-    rules: CallRules | None = None
+    rules: CallRules = field(default_factory=lambda: CallRules())
 
     def id_of(self, name: str, number: int) -> str:
         """Return the id of a call, the `number`-th of the conversation, counted from 0."""
@@ -74,25 +75,33 @@ class AnswerParser:
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """What the tool parser can enforce.
+    """What can be enforced of calls.
 
     Attributes:
-        parser: The tool parser.
+        parser: The tool parser; None: no tool parser says how the model writes calls, which are plain JSON then.
         whole: Puts what else reads the answers around a tool parser.
         thinking: Knows where the thinking is, if another parser reads it.
     """
 
-    parser: Any
-    whole: Callable[[Factory], Factory]
+    parser: Any = None
+    whole: Callable[[Factory], Factory] = lambda make: make
     thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
 
-    def forced(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar:
-        """Return the grammar of an answer that calls; see `EnforcesCalls`."""
+    def forced(
+        self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool, named: bool = False
+    ) -> CallGrammar:
+        """Return the grammar of an answer that calls; see `EnforcesCalls`.
+
+        Args:
+            named: The only tool was named by the client.
+        """
+        if self.parser is None:
+            return self._whole(plain_calls(tools, many=many, named=named), ctx)
         return self._whole(self.parser.forced(ctx, tools, many=many), ctx)
 
     def strict(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
         """Return the grammar of an answer whose calls follow their schemas; None where that cannot be said."""
-        found = self.parser.strict(ctx, tools, many=many)
+        found = None if self.parser is None else self.parser.strict(ctx, tools, many=many)
         return None if found is None else self._whole(found, ctx)
 
     def _whole(self, found: CallGrammar, ctx: ParserContext) -> CallGrammar:
@@ -133,16 +142,21 @@ def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser:
     special = any(spec.special_tokens for spec, _ in chosen)
     marking, (spec, first), reasoning = Marking(), chosen[0], chosen[-1][1]
 
+    def around(make: Factory) -> Factory:
+        return marking.around(make) if special else make
+
     def whole(make: Factory) -> Factory:
-        staged = _staged(make, reasoning) if len(chosen) == 2 else make
-        return marking.around(staged) if special else staged
+        return around(_staged(make, reasoning) if len(chosen) == 2 else make)
 
     knows = getattr(reasoning, "thinking", None)  # an optional part: see `core.api.KnowsThinking`
+    # Without a word on where the thinking ends, a grammar begins at once, and there is none to be read.
+    plain = CallRules(None, (lambda make: around(_staged(make, reasoning))) if knows else around, knows)
     if not tool_parser:
-        return AnswerParser(whole(_reading(first, REASONING)), special, spec.call_id, knows)
+        return AnswerParser(whole(_reading(first, REASONING)), special, spec.call_id, knows, plain)
+    if not hasattr(first, "forced"):  # an optional part: see `core.api.EnforcesCalls`
+        return AnswerParser(whole(first), special, spec.call_id, knows, plain)
     instead = knows if len(chosen) == 2 else None
-    rules = CallRules(first, whole, instead) if hasattr(first, "forced") else None  # see `core.api.EnforcesCalls`
-    return AnswerParser(whole(first), special, spec.call_id, knows, rules)
+    return AnswerParser(whole(first), special, spec.call_id, knows, CallRules(first, whole, instead))
 
 
 def calls_before(messages: Sequence[Mapping[str, Any]]) -> int:

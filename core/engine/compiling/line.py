@@ -1,0 +1,87 @@
+"""Whose grammar is compiled next. A flood of hard grammars delays itself, and not the easy ones of others."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import threading
+from itertools import count
+from typing import Generic, TypeVar
+
+from core.engine.grammars import Grammar
+
+T = TypeVar("T")
+
+EASY = 16 * 1024
+"""Effort up to which a grammar is easy: the worker that is kept for such takes it."""
+
+_EFFORT_PER_SECOND = 4096
+_MOST_SECONDS = 30.0
+_PER_CHOICE, _PER_REPEAT = 8, 64
+_MOST_REPEATS = 1000
+_CHOICE = re.compile(r"[?*+|]")
+_REPEAT = re.compile(r'\{\d{0,9},?(\d{1,9})\}|(?:min|max)(?:Length|Items|Properties)"\s{0,9}:\s{0,9}(\d{1,9})')
+
+
+def effort(grammar: Grammar) -> int:
+    """Return how much work a grammar is expected to be: its characters, and more for what multiplies its states.
+
+    An estimate from the text alone. It decides who waits for whom, never whether a grammar is compiled.
+    """
+    text = grammar.value[:EASY]  # a longer one is not easy anyway, and this is done between two steps
+    repeats = sum(min(int(first or second), _MOST_REPEATS) for first, second in _REPEAT.findall(text))
+    return len(grammar.value) + _PER_CHOICE * len(_CHOICE.findall(text)) + _PER_REPEAT * repeats
+
+
+class Line(Generic[T]):
+    """Items in the order in which they are taken: the easier first, but nobody is overtaken for ever.
+
+    An item lets those pass that come within as many seconds as its effort is worth, at most half a minute's.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, int, T]] = []
+        self._numbers = count()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, item: T, effort: int, now: float) -> None:
+        """Add an item at a time, in seconds."""
+        turn = now + min(effort / _EFFORT_PER_SECOND, _MOST_SECONDS)
+        with self._changed:
+            heapq.heappush(self._heap, (turn, next(self._numbers), effort, item))
+            self._changed.notify_all()
+
+    def take(self, *, easy: bool = False) -> T | None:
+        """Wait for the next item and return it; None once the line is closed.
+
+        Args:
+            easy: Take easy ones only.
+        """
+        with self._changed:
+            while not self._closed:
+                if easy:
+                    found = min((entry for entry in self._heap if entry[2] <= EASY), default=None)
+                else:
+                    found = self._heap[0] if self._heap else None
+                if found is not None:
+                    self._heap.remove(found)
+                    heapq.heapify(self._heap)
+                    return found[3]
+                self._changed.wait()
+        return None
+
+    def drop(self, item: T) -> bool:
+        """Take an item out of the line; False if it is not in it any more."""
+        with self._changed:
+            left = [entry for entry in self._heap if entry[3] is not item]
+            found = len(left) < len(self._heap)
+            heapq.heapify(left)
+            self._heap = left
+        return found
+
+    def close(self) -> None:
+        """Let everybody who waits go; what is left is taken by nobody."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,43 @@
+"""Which web pages may call the API: cross-origin resource sharing, around everything else the server does."""
+
+from __future__ import annotations
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from core.server.state import ServerState
+from core.server.streaming import SHORT_CUT
+
+EXPOSED = ("x-request-id", "x-core-ignored-fields", "x-stream-id", "retry-after")
+"""Headers of answers that a page may read, besides those that every page may."""
+
+
+class Browsers(CORSMiddleware):
+    """ASGI middleware outside the gate: preflights bring no key, and refusals must be readable too.
+
+    Admin routes are not opened: to a browser they look as if this layer were not there.
+
+    Args:
+        app: The gate and what is behind it.
+        state: What the routes share; its admin paths are complete before the first request.
+    """
+
+    def __init__(self, app: ASGIApp, state: ServerState) -> None:
+        server = state.options.server
+        super().__init__(
+            app,
+            allow_origins=server.allowed_origins,
+            allow_methods=[method.upper() for method in server.allowed_methods],
+            allow_headers=server.allowed_headers,
+            allow_credentials=server.allow_credentials,
+            expose_headers=EXPOSED,
+        )
+        self._closed = state.admin_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a preflight; let other requests pass and mark their answers."""
+        if scope["type"] != "http" or scope["path"] in self._closed:
+            await self.app(scope, receive, send)
+            return
+        scope.setdefault(SHORT_CUT, send)
+        await super().__call__(scope, receive, send)
