@@ -60,6 +60,13 @@ class StageParticipant:
         """
         return {}
 
+    def paces(self) -> Mapping[int, bool]:
+        """Return row -> whether it is in lockstep from now on, for those where `settle` has changed that.
+
+        A row that another participant put into lockstep is not named.
+        """
+        return {}
+
     def finish(self, request: Request) -> None:
         """`request` ended, for whatever reason."""
 

@@ -10,7 +10,10 @@ import msgspec
 
 from core.api.errors import RequestError
 from core.engine.grammars import Grammar as Grammar
+from core.engine.grammars import Thinking as Thinking
 from core.engine.grammars import structured_output
+from core.engine.repetition import RepetitionDetection as RepetitionDetection
+from core.engine.repetition import repetition_of
 
 MAX_N = 128
 MAX_LOGPROBS = 128
@@ -51,6 +54,10 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         extra_args: Arguments for plugins (logits processors), by name; plain data.
         grammar: Constrains the output; needs a structured-output backend. A mapping stands for what
             `structured_output` makes of it: `{"json": schema}`, `{"choice": ["a", "b"]}`.
+        thinking_token_budget: Tokens of thinking after which the thinking is ended, those that the prompt holds of a
+            thought it opens among them; None (or -1) leaves the end to the model.
+        thinking: Where the thinking is that the budget is for; None: as the model's tokenizer marks it.
+        repetition_detection: Ends an output that repeats itself; a mapping stands for its fields.
 
     Raises:
         RequestError: A value is outside its range; `param` names the field.
@@ -82,12 +89,19 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
     detokenize: bool = True
     extra_args: dict[str, Any] | None = None
     grammar: Grammar | None = None
+    thinking_token_budget: int | None = None
+    thinking: Thinking | None = None
+    repetition_detection: RepetitionDetection | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.stop, str):  # vLLM's and OpenAI's users pass a bare string
             msgspec.structs.force_setattr(self, "stop", [self.stop])
         if isinstance(self.grammar, Mapping):
             msgspec.structs.force_setattr(self, "grammar", structured_output(self.grammar, param="grammar"))
+        if self.thinking_token_budget == -1:
+            msgspec.structs.force_setattr(self, "thinking_token_budget", None)
+        if self.repetition_detection is not None:
+            msgspec.structs.force_setattr(self, "repetition_detection", repetition_of(self.repetition_detection))
         if self.logprob_token_ids and self.logprobs is None:
             msgspec.structs.force_setattr(self, "logprobs", 0)
         self._check_numbers()
@@ -120,6 +134,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         _integer("seed", self.seed, -(2**63), 2**63 - 1)
         _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         _integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_LOGPROBS)
+        _integer("thinking_token_budget", self.thinking_token_budget, 0, MAX_TOKENS)
 
     def _check_lists(self) -> None:
         for name, limit in (

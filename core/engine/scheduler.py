@@ -117,6 +117,11 @@ class Scheduler:
         for participant in self.participants:
             participant.finish(request)
 
+    def pace(self, row: int, lockstep: bool) -> None:
+        """Put a row into lockstep, or let it be scheduled ahead again; what is in flight is not touched."""
+        self.rows.lockstep[row] = lockstep
+        self._any_lockstep |= lockstep
+
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it keeps its row and tokens and will be computed again."""
         self._leave(request)

@@ -146,6 +146,8 @@ class Settler:
         for participant in self.scheduler.participants:
             for index, error in participant.settle(requests, tokens).items():
                 refused.setdefault(int(rows[index]), error)
+            for row, lockstep in participant.paces().items():
+                self.scheduler.pace(row, lockstep)
         return refused
 
     def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, settled: np.ndarray, outputs: Outputs) -> None:

@@ -1,10 +1,11 @@
-"""Structured output as a stage participant: compile while waiting, mask while the model runs, follow the tokens."""
+"""Structured output and bounded thinking as a stage participant: compile while waiting, mask while the model runs."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from core.api.errors import RequestError
@@ -14,7 +15,7 @@ from core.engine.compiling.pool import CompilePool, Job
 from core.engine.participants import StageParticipant
 from core.engine.request import Request
 from core.engine.step import StepPlan, StepResult, TokenMasks
-from core.engine.thinking import ThinkingMatcher
+from core.engine.thinking import ThinkingMatcher, ThoughtLimit
 
 logger = logging.getLogger(__name__)
 
@@ -23,16 +24,20 @@ STUCK = "CORE-E162 the grammar cannot be followed any further"
 WORD = 32
 """Tokens per element of a mask."""
 
+Matcher = GrammarMatcher | ThoughtLimit
+
 
 class StructuredParticipant(StageParticipant):
-    """Drives the structured-output backends.
+    """Drives the structured-output backends, and ends thoughts that have used up their budget.
 
     A constrained row runs in lockstep: which tokens it may take next is known only when the last one is. Other rows of
-    the same steps go on being scheduled ahead.
+    the same steps go on being scheduled ahead, and so does one with a budget for its thinking, except where the budget
+    is about to be used up.
 
     Args:
         tokenizer: Returns the model's tokenizer, for models that think before they answer.
         close: Called when the engine stops.
+        ahead: Steps that may be in flight when one is settled.
     """
 
     def __init__(
@@ -41,13 +46,15 @@ class StructuredParticipant(StageParticipant):
         vocab_size: int,
         tokenizer: Callable[[], Tokenizer],
         close: Callable[[], None] = lambda: None,
+        ahead: int = 0,
     ) -> None:
-        self._pool, self._tokenizer, self._close = pool, tokenizer, close
+        self._pool, self._tokenizer, self._close, self._ahead = pool, tokenizer, close, ahead
         self._words = -(-vocab_size // WORD)
         self._compiling: dict[int, Job] = {}
-        self._ready: dict[int, GrammarMatcher] = {}
-        self._rows: dict[int, GrammarMatcher] = {}
+        self._ready: dict[int, Matcher] = {}
+        self._rows: dict[int, Matcher] = {}
         self._row_of: dict[int, int] = {}  # by handle: a request that has ended does not know its row any more
+        self._paces: dict[int, bool] = {}
         self._stuck: dict[int, dict[int, str]] = {}  # by step and place in it: why there is no mask
 
     def arrive(self, request: Request) -> None:
@@ -60,6 +67,7 @@ class StructuredParticipant(StageParticipant):
         """Hold the request back while its grammar is compiled. Raises `RequestError` for a grammar that is wrong."""
         job = self._compiling.get(request.handle)
         if job is None:
+            self._limit(request)
             return True
         if not self._pool.check(job):
             return False
@@ -72,22 +80,34 @@ class StructuredParticipant(StageParticipant):
         del self._compiling[request.handle]
         return True
 
+    def _limit(self, request: Request) -> None:
+        """Bound the thinking of a new request that has a budget and no grammar."""
+        budget, thinking = request.params.thinking_token_budget, request.params.thinking
+        if budget is None or thinking is None or request.row >= 0 or request.handle in self._ready:
+            return
+        try:
+            limit = ThoughtLimit(thinking, budget, self._tokenizer(), request.prompt, self._ahead)
+        except Exception as error:
+            said = f"CORE-E163 the thinking cannot be bounded: {error}"
+            raise RequestError(said, param="thinking_token_budget") from error
+        self._ready[request.handle] = limit
+
     def enter(self, request: Request) -> bool:
         """Give the request its matcher."""
         matcher = self._ready.pop(request.handle, None)
         if matcher is not None:
             self._rows[request.row] = matcher
             self._row_of[request.handle] = request.row
-        return matcher is not None
+        return matcher is not None and _tight(matcher)
 
     def plan(self, plan: StepPlan) -> None:
         """Announce masks, if constrained rows sample in this step."""
-        if self._rows and not self._rows.keys().isdisjoint(plan.rows[plan.samples].tolist()):
+        if self._rows and self._places(plan):
             plan.masks_follow = True
 
     def masks(self, plan: StepPlan) -> TokenMasks:
         """Make the masks of the constrained rows that sample in this step."""
-        places = [place for place in np.flatnonzero(plan.samples).tolist() if int(plan.rows[place]) in self._rows]
+        places = self._places(plan)
         bits = np.zeros((len(places), self._words), np.int32)
         for place, mask in zip(places, bits, strict=True):
             row = int(plan.rows[place])
@@ -110,14 +130,28 @@ class StructuredParticipant(StageParticipant):
             return errors
         for index, request in enumerate(requests):
             matcher = self._rows.get(request.row) if request is not None else None
-            refusal = _refusal(matcher, request, int(tokens[index])) if matcher and request else None
+            if matcher is None or request is None:
+                continue
+            before = _tight(matcher)
+            refusal = _refusal(matcher, request, int(tokens[index]))
             if refusal is not None:
                 errors[index] = refusal
+            elif _tight(matcher) != before:
+                self._paces[request.row] = not before
         return errors
+
+    def paces(self) -> Mapping[int, bool]:
+        """Hold the rows back whose budget is about to be used up, and let those go whose thinking has ended."""
+        if not self._paces:
+            return {}
+        found, self._paces = self._paces, {}
+        return found
 
     def finish(self, request: Request) -> None:
         """Forget the request."""
-        self._compiling.pop(request.handle, None)
+        job = self._compiling.pop(request.handle, None)
+        if job is not None:
+            self._pool.release(job)
         self._ready.pop(request.handle, None)
         row = self._row_of.pop(request.handle, None)
         if row is not None:
@@ -128,15 +162,30 @@ class StructuredParticipant(StageParticipant):
         self._pool.close()
         self._close()
 
+    def _places(self, plan: StepPlan) -> list[int]:
+        """Return the places of the rows whose next token is not free."""
+        return [place for place in np.flatnonzero(plan.samples).tolist() if self._binds(int(plan.rows[place]))]
+
+    def _binds(self, row: int) -> bool:
+        matcher = self._rows.get(row)
+        return matcher is not None and not (isinstance(matcher, ThoughtLimit) and matcher.idle)
+
     def _matcher(self, request: Request, job: Job) -> GrammarMatcher:
         matcher, grammar = job.result().matcher(), request.params.grammar
         thinking = None if grammar is None else grammar.thinking
         if thinking is None:
             return matcher
+        if thinking.budget is None:
+            thinking = msgspec.structs.replace(thinking, budget=request.params.thinking_token_budget)
         return ThinkingMatcher(matcher, thinking, self._tokenizer(), request.stop_ids)
 
 
-def _refusal(matcher: GrammarMatcher, request: Request, token: int) -> str | None:
+def _tight(matcher: Matcher) -> bool:
+    """Whether the row waits for each token before the next is scheduled."""
+    return not isinstance(matcher, ThoughtLimit) or matcher.tight
+
+
+def _refusal(matcher: Matcher, request: Request, token: int) -> str | None:
     """Tell a matcher of a token; one that ends the text anyway is none of its business. Return why it cannot go on."""
     if token in request.stop_ids:
         return None

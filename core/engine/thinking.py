@@ -1,4 +1,4 @@
-"""A model that thinks first: its thinking is free, what follows belongs to the grammar."""
+"""A model that thinks first: its thinking is free, but may be bounded; what follows belongs to the grammar."""
 
 from __future__ import annotations
 
@@ -101,6 +101,77 @@ class ThinkingMatcher:
             return None
         written = min(state.tokens - budget, len(self._closing) - 1)
         return self._closing[written]
+
+
+class ThoughtLimit:
+    """Allows everything, as no grammar does, until the thinking has used up its budget: then it is ended.
+
+    An output may think more than once; the budget is for all of it together, but a thought behind another one has at
+    least `ahead` tokens, so that the answer between them can be scheduled ahead.
+
+    Args:
+        prompt: `(prompt,)` token ids; a thought that they begin counts.
+        ahead: How many tokens may be in flight when one is settled.
+    """
+
+    def __init__(
+        self, thinking: Thinking, budget: int, tokenizer: Tokenizer, prompt: np.ndarray, ahead: int = 0
+    ) -> None:
+        self._thinking, self._tokenizer, self._ahead = thinking, tokenizer, ahead
+        self._thought = False  # whether a thought has ended
+        self._closing = _ids_of(tokenizer, thinking.end)
+        start = _ids_of(tokenizer, thinking.start) if thinking.start else []
+        self._inside = thinking.open
+        self._left = budget
+        if thinking.open and (begun := last_place(prompt, start)) >= 0:
+            self._left -= len(prompt) - begun - len(start)
+        self._written = 0  # tokens of the end that were forced
+        self._tail = ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether the next token is the model's own choice."""
+        return not self._inside or self._left > 0
+
+    @property
+    def tight(self) -> bool:
+        """Whether a token that is scheduled ahead now, behind those in flight, might have to be one of the end."""
+        if self._inside:
+            return self._left <= self._ahead
+        return not self._thought and self._left < self._ahead
+
+    def fill(self, mask: np.ndarray) -> None:
+        """Allow the next token of the end alone, or everything."""
+        if self.idle:
+            mask[:] = -1
+        else:
+            _set(mask, self._closing[self._written])
+
+    def accept(self, token: int) -> bool:
+        """Move on by a token; every one is as good as another."""
+        forced = not self.idle
+        self._tail = (self._tail + self._tokenizer.token(token))[-_TAIL:]
+        if not self._inside:
+            start = self._thinking.start
+            if start and start in self._tail:
+                self._inside, self._tail = True, ""
+                self._left = max(self._left, self._ahead) if self._thought else self._left
+            return True
+        self._left -= 1
+        self._written += forced
+        if self._thinking.end in self._tail or self._written == len(self._closing):
+            self._inside, self._tail, self._written, self._thought = False, "", 0, True
+        return True
+
+
+def last_place(ids: np.ndarray, part: Sequence[int]) -> int:
+    """Return where `part` stands in `ids (n,)` for the last time; -1 if it does not."""
+    if not part or len(ids) < len(part):
+        return -1
+    for place in np.flatnonzero(ids[: len(ids) - len(part) + 1] == part[0])[::-1].tolist():
+        if ids[place : place + len(part)].tolist() == list(part):
+            return int(place)
+    return -1
 
 
 def _token_of(tokenizer: Tokenizer, text: str) -> int | None:

@@ -3,86 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
-from core.api.errors import CoreError, EngineError, RequestError
+from core.api.errors import EngineError, RequestError
+from core.api.io_processors import IORequest
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options
 from core.engine.client import AsyncEngine
-from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs, Stats
+from core.engine.messages import Outputs, Stats
 from core.engine.sampling import SamplingParams
+from core.frontend.beam_stream import beam_stream
+from core.frontend.beams import BeamSearchParams
 from core.frontend.conversation import Conversation
-from core.frontend.inputs import Prepared, PromptInput, as_list
+from core.frontend.engine_link import EngineLink
+from core.frontend.inputs import Prepared
+from core.frontend.io_processing import Processed, as_output, asked, data_of
 from core.frontend.model import FrontModel, Resolved
+from core.frontend.output_stream import OutputStream
 from core.frontend.outputs import OutputProcessor
-from core.frontend.pausing import Gate, Pausing
+from core.frontend.pausing import Gate, Pausing, aborted
 from core.frontend.pooling import PoolingModel, Work
-from core.frontend.pooling_requests import PoolingRequests
-from core.frontend.pooling_results import PoolingOutput, PoolingParams, PoolingRequestOutput
-from core.frontend.request import GenerationRequest
+from core.frontend.pooling_requests import PoolingBatch, PoolingRequests
+from core.frontend.pooling_results import PoolingParams, PoolingRequestOutput
+from core.frontend.preparing import AsyncPreparer
+from core.frontend.prompts import PromptInput, as_list
+from core.frontend.request import GenerationRequest, spelling
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 
-logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
-_LONG_TEXT = 16384
-"""Characters from which on a prompt is tokenised in a thread, so that other requests' tokens keep flowing."""
-
-
-class OutputStream:
-    """The outputs of one request, as an async iterator; `close` before its end aborts the request.
-
-    Outputs are not queued: what arrives while nobody waits is merged into the next one.
-    """
-
-    def __init__(self, owner: AsyncLLM, request: RequestState, *, delta: bool) -> None:
-        self.request_id = request.request_id
-        self._owner, self._request, self._delta = owner, request, delta
-        self._fresh = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._failure: EngineError | None = None
-        self._ended = False
-
-    def notify(self) -> None:
-        """There is something to take."""
-        self._fresh = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def fail(self, error: EngineError) -> None:
-        """The engine is gone; the next read raises."""
-        self._failure = error
-        self.notify()
-
-    def __aiter__(self) -> OutputStream:
-        return self
-
-    async def __anext__(self) -> RequestOutput:
-        if self._ended:
-            raise StopAsyncIteration
-        if not self._fresh:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        self._fresh = False
-        if self._failure is not None:
-            self._ended = True
-            raise EngineError(self._failure.code, self._failure.message, hint=self._failure.hint)
-        output = self._request.take(delta=self._delta)
-        self._ended = output.finished
-        return output
-
-    def close(self) -> None:
-        """Stop reading. The engine forgets the request if it still runs."""
-        self._ended = True
-        self._owner.forget(self._request)
+_ABORTED = "The request was ended by the server's operator."
 
 
 class AsyncLLM(Pausing):
@@ -102,13 +57,13 @@ class AsyncLLM(Pausing):
         self.stats = Stats()
         self.model = FrontModel(resolution, engine.ready, tokenizer)
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
+        self._preparer = AsyncPreparer(self.model)
         self._gate = Gate()
         self._pooled = PoolingRequests()
+        self._batches: dict[str, PoolingBatch] = {}
         self._streams: dict[int, OutputStream] = {}
-        self._calls: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
-        self._receiver: asyncio.Task[None] | None = None
-        self._failure: EngineError | None = None
+        self._link = EngineLink(engine, self._distribute, self._failed)
 
     @classmethod
     async def start(
@@ -177,14 +132,18 @@ class AsyncLLM(Pausing):
         return self.model.template_variables
 
     @property
+    def template_names(self) -> frozenset[str]:
+        """The model's own chat templates, which requests may choose by name."""
+        return self.model.template_names
+
+    @property
     def healthy(self) -> bool:
         """Whether the engine lives and moves on."""
-        return self._failure is None and self.engine.alive()
+        return self._link.healthy
 
     def listen(self) -> None:
         """Take what the engine sends from now on, its signs of life included. Harmless when repeated."""
-        if self._receiver is None and self._failure is None:
-            self._receiver = asyncio.get_running_loop().create_task(self._receive(), name="core-receive")
+        self._link.listen()
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -209,6 +168,11 @@ class AsyncLLM(Pausing):
             RequestError: The request cannot be served as it is.
             EngineError: The engine is gone.
         """
+        if isinstance(prompt, GenerationRequest) and prompt.beams is not None:
+            async with aclosing(self._search(prompt, request_id)) as found:
+                async for output in found:
+                    yield output
+            return
         stream = await self.submit(
             prompt, params, request_id=request_id, priority=priority, cache_salt=cache_salt, delta=delta
         )
@@ -228,33 +192,58 @@ class AsyncLLM(Pausing):
         cache_salt: str | None = None,
         delta: bool = False,
     ) -> OutputStream:
-        """Check a request and hand it to the engine; like `generate`, but refusals come before the first read."""
+        """Check a request and hand it to the engine; like `generate`, but refusals come before the first read.
+
+        A beam search is no request of the engine: it is left to `generate`.
+        """
         self._check_alive()
         self.model.check_generates()
         if isinstance(prompt, GenerationRequest):
+            if prompt.beams is not None:
+                raise RequestError("a beam search cannot be submitted: use generate", param="beams")
             asked = prompt
         else:
             chosen = params or self.default_params
             asked = GenerationRequest(prompt=prompt, params=chosen, priority=priority, cache_salt=cache_salt)
         asked.check_call()
         request_id = asked.request_id if request_id is None else request_id
-        prepared, priority = self.model.admit(await self._prepare(asked), asked.priority)
-        await self._gate.passed()
+        prepared, priority = self.model.admit(await self._preparer.prepare(asked), asked.priority)
+        request_id = self._outputs.new_id() if request_id is None else request_id
+        passed = await self._gate.passed(request_id)
         self._check_alive()
         self._check_room(prepared.params.n)
         request, messages = self._outputs.add(
             prepared, request_id=request_id, priority=priority, cache_salt=asked.cache_salt
         )
-        stream = self._streams[id(request)] = OutputStream(self, request, delta=delta)
-        self.listen()
-        try:
-            for message in messages:
-                self.engine.send(message)
-        except EngineError as error:
-            self.forget(request)
-            self._fail(error)
-            raise
+        stream = self._streams[id(request)] = OutputStream(request, self.forget, delta=delta)
+        if not passed:
+            self._outputs.abort(request)
+            self._notify(request)
+            return stream
+        self._link.send(messages)
         return stream
+
+    async def beam_search(
+        self,
+        prompt: PromptInput,
+        params: BeamSearchParams,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | None = None,
+    ) -> RequestOutput:
+        """Return the `beam_width` sequences that the model finds most likely, best first; cancelling it aborts them.
+
+        Raises:
+            RequestError: The prompt or a parameter cannot be served.
+            EngineError: The engine is gone.
+        """
+        self._check_alive()
+        self.model.check_generates()
+        name = self._outputs.new_id() if request_id is None else request_id
+        stream = beam_stream(self, prompt, params, request_id=name, priority=priority, cache_salt=cache_salt)
+        async with aclosing(stream):
+            return await anext(stream)
 
     async def encode(
         self,
@@ -262,37 +251,58 @@ class AsyncLLM(Pausing):
         pooling_params: PoolingParams | None = None,
         *,
         pooling_task: str | None = None,
-    ) -> list[PoolingRequestOutput[PoolingOutput]]:
+    ) -> list[PoolingRequestOutput[Any]]:
         """Return arrays: what the model gives for `embed`, `token_embed`, `classify` or `token_classify`.
+
+        A prompt `{"data": ...}`, or a list of such, is for the model's I/O processor: `outputs` is then its answer.
 
         Raises:
             RequestError: The model cannot do it, or a prompt or parameter cannot be served.
             EngineError: The engine is gone.
         """
         pooler, params = self.model.pooler(), pooling_params or PoolingParams()
-        return await self.pool(pooler.encode(as_list(prompts), params, pooling_task))
+        data = data_of(prompts)
+        if data is None:
+            return await self.pool(pooler.encode(as_list(prompts), params, pooling_task))
+        requests = [asked(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data)]
+        tasks = [asyncio.ensure_future(self.pool_data(request)) for request in requests]
+        try:
+            done = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # when one is refused, nobody waits for the others
+                task.cancel()
+        return [as_output(request, one) for request, one in zip(requests, done, strict=True)]
+
+    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> Processed:
+        """Answer a request through the model's I/O processor; cancelling it aborts what it runs.
+
+        Raises:
+            RequestError: There is no processor, or it or the model refuses the data.
+            CoreError: The processor failed, or the engine is gone.
+        """
+        pool = partial(self.pool, priority=priority, cache_salt=cache_salt)
+        return await self.model.data_pooler().run(request, pool)
 
     async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
         """Run pooling work (`PoolingModel`); cancelling it aborts its requests. Raises as `encode`."""
         self._check_alive()
         self.model.admit_pooling(work.prompts)
-        await self._gate.passed()
+        name = f"pooling-{next(self._numbers)}"
+        if not await self._gate.passed(name):
+            raise aborted(_ABORTED)
         self._check_alive()
         self._check_room(len(work.prompts))
-        self.listen()
         batch, messages = self._pooled.add(work.prompts, priority=priority, cache_salt=cache_salt)
         done = asyncio.Event()
         batch.on_done = done.set
+        self._batches[name] = batch
         try:
-            for message in messages:
-                self.engine.send(message)
+            self._link.send(messages)
             if messages:
                 await done.wait()
-        except EngineError as error:
-            self._fail(error)
-            raise
         finally:
-            self._abort(self._pooled.drop(batch))
+            del self._batches[name]
+            self._link.abort(self._pooled.drop(batch))
         return work.finish(batch.answers())
 
     @property
@@ -306,19 +316,30 @@ class AsyncLLM(Pausing):
         Raises:
             RequestError: The request cannot be served as it is.
         """
-        return await self._prepare(GenerationRequest(prompt=prompt, params=params or self.default_params))
+        return await self._preparer.prepare(GenerationRequest(prompt=prompt, params=params or self.default_params))
 
     async def abort(self, request_id: str) -> None:
-        """End a request; its readers get an output with finish reason `abort`. Unknown ids are ignored."""
-        request = self._outputs.get(request_id)
+        """End a request; its readers get an output with finish reason `abort`. Unknown ids are ignored.
+
+        Callers of `pool` get a `RequestError` with status 503.
+        """
+        self._gate.end(request_id)
+        request, batch = self._outputs.get(request_id), self._batches.get(request_id)
         if request is not None:
-            self._abort(self._outputs.abort(request))
+            self._link.abort(self._outputs.abort(request))
             self._notify(request)
+        if batch is not None:
+            batch.fail(aborted(_ABORTED))
 
     @property
     def request_ids(self) -> list[str]:
-        """Ids of the generations in flight."""
-        return self._outputs.ids
+        """Ids of the requests that have not ended: those in flight, and those that a pause holds back."""
+        return [*self.running_ids, *self._gate.waiting]
+
+    @property
+    def running_ids(self) -> list[str]:
+        """Ids of the requests in flight."""
+        return [*self._outputs.ids, *self._batches]
 
     @property
     def in_flight(self) -> int:
@@ -328,7 +349,7 @@ class AsyncLLM(Pausing):
     def forget(self, request: RequestState) -> None:
         """Nobody reads this request any more: abort it if it runs."""
         self._streams.pop(id(request), None)
-        self._abort(self._outputs.abort(request))
+        self._link.abort(self._outputs.abort(request))
 
     def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
         """Return the token ids of a conversation.
@@ -341,41 +362,46 @@ class AsyncLLM(Pausing):
         """
         return self.model.chat_ids(messages, **kwargs)
 
+    async def tokenize_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
+        """As `render_chat`, with what takes its time tokenised beside the event loop, together with others' texts."""
+        return await self._preparer.chat_ids(messages, **kwargs)
+
+    async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
+        """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
+        return await self._preparer.offsets(asked, ids)
+
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
-        self._check_alive()
-        self.listen()
-        number = next(self._numbers)
-        future = self._calls[number] = asyncio.get_running_loop().create_future()
-        try:
-            self.engine.send(Call(number, method, list(args)))
-            return await future
-        finally:
-            self._calls.pop(number, None)
+        return await self._link.call(method, *args)
 
     async def close(self) -> None:
         """End every request and stop the engine. Harmless when repeated."""
-        if self._failure is None:
-            self._fail(EngineError("CORE-E150", "the engine was closed."))
-        if self._receiver is not None:
-            self._receiver.cancel()
-            await asyncio.gather(self._receiver, return_exceptions=True)
-            self._receiver = None
+        await self._link.close()
+        self._preparer.close()
         await self.engine.close()
         self.model.plugins.sinks.close()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, asked: GenerationRequest) -> Prepared:
-        prompt: Any = asked.prompt
-        text = prompt.get("prompt") if isinstance(prompt, Mapping) else prompt
-        if isinstance(prompt, Conversation) or (isinstance(text, str) and len(text) > _LONG_TEXT):
-            return await asyncio.to_thread(self.model.prepare, asked)
-        return self.model.prepare(asked)
+    async def _search(self, asked: GenerationRequest, request_id: str | None) -> AsyncGenerator[RequestOutput, None]:
+        """Answer a request with beams, whose prompt is read as any other."""
+        self._check_alive()
+        self.model.check_generates()
+        if asked.beams is None:
+            raise TypeError("_search takes requests with beams")
+        with spelling(asked.names):
+            name = request_id or asked.request_id or self._outputs.new_id()
+            prompt = (await self._preparer.prepare(asked)).prompt
+            given: dict[str, Any] = {"prompt_token_ids": prompt.ids}
+            treated: dict[str, Any] = {"priority": asked.priority, "cache_salt": asked.cache_salt}
+            stream = beam_stream(self, given, asked.beams.params(asked.params), request_id=name, **treated)
+            async with aclosing(stream):
+                output = await anext(stream)
+        output.prompt = prompt.text
+        yield output
 
     def _check_alive(self) -> None:
-        if self._failure is not None:
-            raise EngineError(self._failure.code, self._failure.message, hint=self._failure.hint)
+        self._link.check()
 
     def _check_room(self, wanted: int) -> None:
         limits = self.config.options.scheduler
@@ -388,13 +414,6 @@ class AsyncLLM(Pausing):
                 status=503,
             )
 
-    def _abort(self, handles: list[int]) -> None:
-        if handles and self._failure is None:
-            try:
-                self.engine.send(Abort(handles))
-            except EngineError as error:
-                self._fail(error)
-
     def _notify(self, request: RequestState) -> None:
         stream = self._streams.get(id(request))
         if stream is not None:
@@ -402,60 +421,22 @@ class AsyncLLM(Pausing):
         if request.finished:
             self._streams.pop(id(request), None)
 
-    async def _receive(self) -> None:
-        try:
-            while self._failure is None:
-                self._dispatch(await self.engine.receive())
-                await asyncio.sleep(0)  # a busy engine must not keep readers from their turn
-        except CoreError as error:
-            self._fail(
-                error if isinstance(error, EngineError) else EngineError(error.code, error.message, hint=error.hint)
-            )
-        except Exception as error:
-            logger.exception("the front end failed")
-            self._fail(EngineError("CORE-E151", f"the front end failed: {type(error).__name__}: {error}."))
-
-    def _dispatch(self, message: FromEngine) -> None:
-        if isinstance(message, Outputs):
-            self._distribute(message)
-        elif isinstance(message, CallResult):
-            future = self._calls.get(message.number)
-            if future is not None and not future.done():
-                settle(future, message)
-        elif isinstance(message, Failed):
-            raise CoreError.from_dict(message.error)
-
     def _distribute(self, outputs: Outputs) -> None:
         if outputs.stats is not None:
             self.stats = outputs.stats
             self.model.plugins.sinks.observe(outputs.stats)
         if self.model.pooling is not None:
-            self._abort(self._pooled.process(outputs))
+            self._link.abort(self._pooled.process(outputs))
             return
         done = self._outputs.process(outputs)
-        self._abort(done.aborts)
+        self._link.abort(done.aborts)
         for request in done.changed.values():
             self._notify(request)
 
-    def _fail(self, error: EngineError) -> None:
-        """The engine is gone: every open request and call learns it, once."""
-        if self._failure is not None:
-            return
-        self._failure = error
+    def _failed(self, error: EngineError) -> None:
         self._outputs.abort_all()
         self._pooled.fail_all(error)
         for stream in self._streams.values():
             stream.fail(error)
         self._streams.clear()
         self._gate.open()
-        for future in self._calls.values():
-            if not future.done():
-                future.set_exception(EngineError(error.code, error.message, hint=error.hint))
-
-
-def settle(future: asyncio.Future[Any], result: CallResult) -> None:
-    """Give a call its result."""
-    if result.error is None:
-        future.set_result(result.value)
-    else:
-        future.set_exception(CoreError.from_dict(result.error))

@@ -24,6 +24,11 @@ class ToolChoice:
     mode: Literal["auto", "none", "required", "function"] = "auto"
     name: str | None = None
 
+    @property
+    def demands(self) -> bool:
+        """Whether the model must call."""
+        return self.mode in ("required", "function")
+
 
 AUTO = ToolChoice()
 
@@ -157,7 +162,7 @@ def _check_tools(tools: Sequence[Mapping[str, Any]], choice: ToolChoice) -> None
         if not isinstance(function, Mapping) or tool.get("type") != "function" or not is_named(function):
             raise RequestError(f"{where} must be {{'type': 'function', 'function': {{'name': ...}}}}", param=where)
         _check_parameters(function.get("parameters"), where)
-    if choice.mode in ("required", "function") and not tools:
+    if choice.demands and not tools:
         raise RequestError("tool_choice asks for a call, but there are no tools", param="tool_choice")
     if choice.mode == "function" and not any(tool["function"]["name"] == choice.name for tool in tools):
         raise RequestError(

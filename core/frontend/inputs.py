@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
-from core.frontend.prompts import Given, split_prompt
-from core.frontend.prompts import PromptInput as PromptInput
-from core.frontend.prompts import Truncation as Truncation
-from core.frontend.prompts import as_list as as_list
+from core.frontend.prompts import Given, PromptInput, Truncation, split_prompt
+from core.frontend.thinking import ThinkingMarks
 
 _CUT_MARGIN = 64
 """Tokens' worth of text that is kept beyond a cut, so that the tokens that stay are those of the whole text."""
@@ -60,6 +59,7 @@ class InputProcessor:
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
         self.max_model_len = max_model_len
+        self._marks = ThinkingMarks(tokenizer)
 
     def prepare(self, prompt: PromptInput, params: SamplingParams) -> Prepared:
         """Return the request, ready to be sent. Raises `RequestError`; `param` names what is wrong."""
@@ -93,11 +93,11 @@ class InputProcessor:
         texts: list[str] = []
         for one in split:
             if one.ids is None and one.text is not None and one.special is special:
-                texts += self._readable(one.text, one.truncation)
+                texts += self.readable(one.text, one.truncation)
         return self.tokenize(texts, param="prompt", add_special_tokens=special, bounded=False)
 
-    def _readable(self, text: str, truncation: Truncation | None) -> list[str]:
-        """Return what of a text is worth tokenising."""
+    def readable(self, text: str, truncation: Truncation | None) -> list[str]:
+        """Return what of a text is worth tokenising. Raises `RequestError` if it cannot fit."""
         if truncation is not None:
             return [self.cut_text(text, truncation)]
         self.check_chars(len(text), "prompt")
@@ -148,10 +148,8 @@ class InputProcessor:
         """Return the ids of each text; with `bounded`, one that no tokenization can make fit is refused unread."""
         for text in texts if bounded else ():
             self.check_chars(len(text), param)
-        try:
+        with unicode_checked(param):
             return self.tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens) if texts else []
-        except UnicodeEncodeError as error:
-            raise RequestError(f"{param} is not valid Unicode: {error.reason}", param=param) from error
 
     def check_length(self, tokens: int, param: str) -> None:
         """Refuse a prompt that leaves no room for a single token of output."""
@@ -192,7 +190,8 @@ class InputProcessor:
         return params.replace(bad_token_ids=ids)
 
     def fit(self, prompt: Prompt, params: SamplingParams) -> Prepared:
-        """Settle how many tokens the request may get."""
+        """Settle how many tokens the request may get, and where the thinking is that it bounds."""
+        params = self._marks.bounded(params, prompt.ids)
         room = self.max_model_len - len(prompt.ids)
         asked = params.max_tokens
         if asked is None:
@@ -239,6 +238,15 @@ class InputProcessor:
                 raise RequestError(
                     f"{param}: token id {token} is out of the vocabulary (0 to {self.vocab_size - 1})", param=param
                 )
+
+
+@contextmanager
+def unicode_checked(param: str) -> Iterator[None]:
+    """Let what the tokenizer says of lone surrogates name the field."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise RequestError(f"{param} is not valid Unicode: {error.reason}", param=param) from error
 
 
 def _too_long(limit: int, said: str, param: str, remedy: str) -> RequestError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import count
 from typing import Any, Self, TypeVar, cast
 
@@ -15,14 +16,18 @@ from core.engine.client import SyncEngine
 from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs
 from core.engine.profile import Profile, Timer, untimed
 from core.engine.sampling import SamplingParams
+from core.frontend.answering.offline import chosen_parser, open_answer
+from core.frontend.answering.parsing import AnswerParser
+from core.frontend.beam_calls import BeamCalls
 from core.frontend.conversation import conversation_of
-from core.frontend.inputs import Prepared, PromptInput, as_list
+from core.frontend.inputs import Prepared
+from core.frontend.io_processing import DataPooling
 from core.frontend.model import FrontModel, Resolved
 from core.frontend.outputs import OutputProcessor
 from core.frontend.pooling import PoolingModel, Work
 from core.frontend.pooling_calls import PoolingCalls, run_pooling
 from core.frontend.pooling_requests import PoolingRequests
-from core.frontend.request import GenerationRequest
+from core.frontend.prompts import PromptInput, as_list
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 
@@ -30,7 +35,7 @@ Conversation = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
 
-class LLM(PoolingCalls):
+class LLM(PoolingCalls, BeamCalls):
     """One model for offline use.
 
     Example:
@@ -47,10 +52,13 @@ class LLM(PoolingCalls):
 
     def __init__(self, model: str | None = None, *, dtype: str = "auto", **options: Any) -> None:
         from core.boot import resolve
+        from core.cli.ui.progress import WeightProgress
         from core.engine.client import open_sync
         from core.frontend.overrides import options_with
 
-        resolution = resolve(options_with(None, {"model": model, "dtype": dtype} | options))
+        with WeightProgress(what="fetching the model") as fetching:
+            wanted = options_with(None, {"model": model, "dtype": dtype} | options)
+            resolution = resolve(wanted, progress=fetching.update)
         engine = open_sync(resolution.config)
         try:
             self._connect(resolution, engine)
@@ -104,7 +112,7 @@ class LLM(PoolingCalls):
             priority: One for all, or one per prompt.
 
         Raises:
-            RequestError: A prompt or parameter cannot be served; nothing was run.
+            RequestError: A prompt or parameter cannot be served, or a grammar cannot be compiled; there are no outputs.
             EngineError: The engine failed.
         """
         self.model.check_generates()
@@ -128,20 +136,38 @@ class LLM(PoolingCalls):
         use_tqdm: bool = False,
         **template: Any,
     ) -> list[RequestOutput]:
-        """Answer one conversation or many.
+        """Answer one conversation or many; `outputs[i].message` is what an answer says, calls and thinking apart.
+
+        Calls and thinking are read where the options choose parsers (`tool_parser`, `reasoning_parser`); a call that
+        `tool_choice` demands is enforced, and read without a parser too.
 
         Args:
             template: Fields of `Conversation` (`tools`, `tool_choice`, `continue_final_message`, ...),
                 `chat_template`, `chat_template_kwargs`, and variables of the template.
+
+        Raises:
+            RequestError: A conversation or parameter cannot be served, or a demanded call cannot be enforced.
+            EngineError: The engine failed.
         """
         self.model.check_generates()
         single = not messages or isinstance(messages[0], Mapping)
         conversations = [cast(Conversation, messages)] if single else cast("Sequence[Conversation]", messages)
         chats = [conversation_of(one, template) for one in conversations]
         params = _spread("sampling_params", sampling_params, self.default_params, len(chats))
-        for chat, one in zip(chats, params, strict=True):
-            GenerationRequest(prompt=chat, params=one).check_call()
-        return self.generate([self.model.chat_prompt(chat) for chat in chats], params, use_tqdm=use_tqdm)
+        prompts = [self.model.chat_prompt(chat) for chat in chats]
+        answers = [
+            open_answer(self.model, self._parser, chat, prompt["prompt_token_ids"], one)
+            for chat, prompt, one in zip(chats, prompts, params, strict=True)
+        ]
+        outputs = self.generate(prompts, [answer.params for answer in answers], use_tqdm=use_tqdm)
+        for answer, output in zip(answers, outputs, strict=True):
+            for sequence in output.outputs:
+                sequence.message = answer.message(sequence)
+        return outputs
+
+    @cached_property
+    def _parser(self) -> AnswerParser | None:
+        return chosen_parser(self.config)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
@@ -208,7 +234,7 @@ class LLM(PoolingCalls):
                 if not messages:
                     raise _stuck()
                 for message in messages:
-                    advance(self._apply(engine, message))
+                    advance(self._apply(engine, message, requests))
         except BaseException:
             self._abandon(engine)
             raise
@@ -224,8 +250,8 @@ class LLM(PoolingCalls):
             for message in messages:
                 self._send(message)
 
-    def _apply(self, engine: SyncEngine, message: FromEngine) -> int:
-        """Take in one message; return how many requests it finished."""
+    def _apply(self, engine: SyncEngine, message: FromEngine, requests: Sequence[RequestState]) -> int:
+        """Take in one message; return how many requests it finished. Raises `RequestError` for one that was refused."""
         if isinstance(message, Failed):
             raise CoreError.from_dict(message.error)
         if not isinstance(message, Outputs):
@@ -235,11 +261,18 @@ class LLM(PoolingCalls):
         done = self._process(message)
         if done.aborts:
             engine.send(Abort(done.aborts))
-        return sum(request.finished for request in done.changed.values())
+        finished = [request for request in done.changed.values() if request.finished]
+        for request in finished:
+            _check_served(request, requests)
+        return len(finished)
 
     def _pooler(self) -> PoolingModel:
         self._running()
         return self.model.pooler()
+
+    def _data_pooler(self) -> DataPooling:
+        self._running()
+        return self.model.data_pooler()
 
     def _pool(self, work: Work[T], *, shown: bool) -> list[T]:
         engine = self._running()
@@ -269,6 +302,14 @@ def _spread(name: str, given: Any, default: Any, size: int) -> list[Any]:
     if len(given) != size:
         raise RequestError(f"{name} has {len(given)} entries for {size} prompts", param=name)
     return list(given)
+
+
+def _check_served(request: RequestState, requests: Sequence[RequestState]) -> None:
+    """Raise what the engine found wrong with a request before it began, such as a grammar that is none."""
+    for sequence in request.sequences:
+        if sequence.error_param is not None:
+            which = f"prompt {requests.index(request)}: " if len(requests) > 1 else ""
+            raise RequestError(f"{which}{sequence.error}", param=sequence.error_param)
 
 
 def _stuck() -> EngineError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any, NoReturn, Protocol
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
+from core.api.io_processors import IOContext
 from core.api.tokenizer import Tokenizer
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
@@ -15,11 +15,14 @@ from core.engine.messages import Ready
 from core.engine.sampling import SamplingParams
 from core.frontend.conversation import Conversation, check_template_args
 from core.frontend.inputs import InputProcessor, Prepared
+from core.frontend.io_processing import DataPooling, no_processor
 from core.frontend.plugged import FrontPlugins
 from core.frontend.pooling import PoolingModel, does_not_generate, does_not_pool
 from core.frontend.pooling_inputs import PoolingPrompt
 from core.frontend.prompts import PromptInput, Truncation, truncating
 from core.frontend.request import GenerationRequest, spelling
+from core.frontend.templates import TemplateSet, known_names, template_sources
+from core.tokenizer.absent import tokenizer_of
 from core.tokenizer.chat_template import ChatTemplate, ContentFormat
 
 _NO_PARAMS = SamplingParams(max_tokens=1)
@@ -46,15 +49,14 @@ class FrontModel:
 
     Raises:
         CheckpointError: The tokenizer or its chat template cannot be used.
-        ConfigError: CORE-C121, the file of `chat_template` cannot be read; CORE-C136, a default of a template
-            variable cannot be.
+        ConfigError: CORE-C121, `chat_template` is none; CORE-C136, a default of a template variable cannot be.
     """
 
     def __init__(self, resolution: Resolved, ready: Ready, tokenizer: Tokenizer | None = None) -> None:
         config = resolution.config
         self.config = config
         self.plugins = FrontPlugins(config.plan)
-        self.tokenizer = tokenizer or resolution.reader.tokenizer(Path(config.checkpoint.path))
+        self.tokenizer = tokenizer or tokenizer_of(resolution.reader, config)
         self.name = config.options.model.served_model_name or config.files.name
         # A request that could never get its KV blocks is refused here, with the reason, not by the engine.
         self.max_model_len = min(ready.max_model_len, ready.num_blocks * ready.block_size)
@@ -68,10 +70,14 @@ class FrontModel:
         self.pooling: PoolingModel | None = None
         if config.pooling is not None:
             self.pooling = PoolingModel(self.name, config.pooling, self.inputs, config.shape.hidden_size)
+        self.data_pooling = None if self.pooling is None else self._data_pooling(self.pooling)
         self.default_params = default_params(config.checkpoint)
         self._template_args = config.options.model.default_chat_template_kwargs
         _check_defaults(self._template_args)
-        self._template = self._load_template(config.options.model.chat_template)
+        self._templates = TemplateSet(
+            template_sources(config, self.tokenizer),
+            partial(self._make_template, content_format=config.options.model.chat_template_content_format),
+        )
 
     def check_generates(self) -> None:
         """Raises `RequestError` if the model gives vectors instead of text."""
@@ -83,6 +89,25 @@ class FrontModel:
         if self.pooling is None:
             raise does_not_pool(self.name)
         return self.pooling
+
+    def data_pooler(self) -> DataPooling:
+        """Return what answers requests that bring data. Raises `RequestError` if nothing does."""
+        pooler = self.pooler()
+        if self.data_pooling is None:
+            raise no_processor(pooler.name)
+        return self.data_pooling
+
+    def _data_pooling(self, pooler: PoolingModel) -> DataPooling | None:
+        context = IOContext(
+            model_name=self.name,
+            model_config=self.config.checkpoint.config,
+            tasks=pooler.encodings,
+            labels=pooler.shape.labels,
+            max_model_len=self.max_model_len,
+            tokenizer=self.tokenizer,
+        )
+        found = self.plugins.io_processor(context)
+        return None if found is None else DataPooling(*found, pooler)
 
     def admit(self, prepared: Prepared, priority: int) -> tuple[Prepared, int]:
         """Return a request and its priority after the plugins that change requests.
@@ -107,12 +132,17 @@ class FrontModel:
     @property
     def has_chat_template(self) -> bool:
         """Whether conversations can be rendered."""
-        return self._template is not None
+        return bool(self._templates.names)
 
     @property
     def template_variables(self) -> frozenset[str]:
         """Names that the chat template reads."""
-        return frozenset() if self._template is None else self._template.variables
+        return self._templates.variables
+
+    @property
+    def template_names(self) -> frozenset[str]:
+        """The model's own chat templates, which requests may choose by name."""
+        return self._templates.names
 
     def chat_pieces(
         self, messages: Sequence[Mapping[str, Any]], *, chat_template: str | None = None, **kwargs: Any
@@ -120,18 +150,16 @@ class FrontModel:
         """Return a conversation's prompt text in pieces that are tokenised one by one.
 
         Args:
-            chat_template: Jinja source instead of the model's own template.
+            chat_template: Jinja source instead of the model's own template, or the name of one of its own.
             kwargs: As for `ChatTemplate.pieces`.
 
         Raises:
             RequestError: There is no template, or it refuses the conversation.
         """
-        template = self._template if chat_template is None else self._compiled(chat_template)
-        if template is None:
-            raise RequestError(
-                f"model '{self.name}' has no chat template; start with --chat-template FILE to give it one",
-                param="messages",
-            )
+        if chat_template is None:
+            template = self._templates.choose(tools=bool(kwargs.get("tools"))) or self._no_template()
+        else:
+            template = self._templates.named(chat_template) or self._compiled(chat_template)
         return template.pieces(messages, **{**self._template_args, **kwargs})
 
     def prepare(self, request: GenerationRequest) -> Prepared:
@@ -151,9 +179,8 @@ class FrontModel:
         if truncation is not None:
             return {"prompt_token_ids": self.chat_ids(chat.messages, truncation=(truncation, max_tokens), **named)}
         special = bool(named.pop("add_special_tokens", False))
-        pieces = self.chat_pieces(chat.messages, **named)
-        ids = self.chat_tokens(pieces, add_special_tokens=special)
-        return {"prompt": "".join(pieces), "prompt_token_ids": ids}
+        texts = self.chat_texts(chat.messages, **named)
+        return {"prompt": "".join(texts), "prompt_token_ids": self.chat_tokens(texts, add_special_tokens=special)}
 
     def chat_ids(
         self,
@@ -169,29 +196,69 @@ class FrontModel:
             add_special_tokens: Let the tokenizer add its own; what the template has written is not doubled.
             truncation: How to cut a prompt that is too long, and how many tokens of output it must leave room for.
         """
+        texts = self.chat_texts(messages, truncation=truncation, **kwargs)
+        return self.chat_tokens(texts, add_special_tokens=add_special_tokens, truncation=truncation)
+
+    def chat_texts(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        truncation: tuple[Truncation, int | None] | None = None,
+        **kwargs: Any,
+    ) -> list[str]:
+        """Return what of a conversation is to be tokenised, piece by piece. Raises `RequestError`."""
         pieces = self.chat_pieces(messages, **kwargs)
-        if truncation is None:
-            return self.chat_tokens(pieces, add_special_tokens=add_special_tokens)
-        pieces = self.inputs.cut_texts(pieces, truncation[0])
-        ids = self._encode(pieces, add_special_tokens=add_special_tokens)
-        ids = self.inputs.truncated(ids, *truncation)
-        self.inputs.check_length(len(ids), "messages")
-        return ids
-
-    def chat_tokens(self, pieces: Sequence[str], *, add_special_tokens: bool = False) -> list[int]:
-        """Return the token ids of a rendered conversation. Raises `RequestError` if they are too many."""
+        if truncation is not None:
+            return self.inputs.cut_texts(pieces, truncation[0])
         self.inputs.check_chars(sum(map(len, pieces)), "messages")
-        ids = self._encode(pieces, add_special_tokens=add_special_tokens)
+        return pieces
+
+    def chat_end(
+        self,
+        found: Sequence[Sequence[int]],
+        *,
+        add_special_tokens: bool = False,
+        truncation: tuple[Truncation, int | None] | None = None,
+    ) -> list[int]:
+        """Return a conversation's token ids, given those of each piece. Raises `RequestError` if they are too many.
+
+        Args:
+            add_special_tokens: The first piece has the tokenizer's own; what the template has written is not doubled.
+        """
+        ids = [token for piece in found for token in piece]
+        if add_special_tokens and len(ids) > 1 and ids[0] == ids[1] == self.tokenizer.bos_id:
+            del ids[0]
+        if truncation is not None:
+            ids = self.inputs.truncated(ids, *truncation)
         self.inputs.check_length(len(ids), "messages")
         return ids
 
-    def _encode(self, pieces: Sequence[str], *, add_special_tokens: bool) -> list[int]:
+    def chat_tokens(
+        self,
+        texts: Sequence[str],
+        *,
+        add_special_tokens: bool = False,
+        truncation: tuple[Truncation, int | None] | None = None,
+    ) -> list[int]:
+        """Return the token ids of what `chat_texts` gives. Raises `RequestError` if they are too many."""
         tokenize = partial(self.inputs.tokenize, param="messages", bounded=False)
-        if not add_special_tokens:
-            return [token for ids in tokenize(pieces, add_special_tokens=False) for token in ids]
-        ids = [*tokenize(pieces[:1])[0], *self._encode(pieces[1:], add_special_tokens=False)]
-        doubled = len(ids) > 1 and ids[0] == ids[1] == self.tokenizer.bos_id
-        return ids[1:] if doubled else ids
+        first = 1 if add_special_tokens else 0
+        found = [*tokenize(texts[:first]), *tokenize(texts[first:], add_special_tokens=False)]
+        return self.chat_end(found, add_special_tokens=add_special_tokens, truncation=truncation)
+
+    def _no_template(self) -> NoReturn:
+        """Say what to do about it. Raises `RequestError`."""
+        own, known = sorted(self._templates.names), self._formats
+        if own:
+            said = f"has chat templates for special purposes only: choose {' or '.join(own)} with chat_template"
+        else:
+            names = f", or to a name ({', '.join(known)})" if known else ""
+            said = f"has no chat template; start with --chat-template set to a file{names} to give it one"
+        raise RequestError(f"model '{self.name}' {said}", param="messages", code="no_chat_template")
+
+    @cached_property
+    def _formats(self) -> list[str]:
+        return known_names(self.config)
 
     def _compiled(self, source: str) -> ChatTemplate:
         if len(source) > MAX_REQUEST_TEMPLATE:
@@ -208,19 +275,6 @@ class FrontModel:
         if special is None:
             special = [tokenizer.token(token) for token in tokenizer.special_ids]
         return ChatTemplate(source, tokenizer.special_tokens(), content_format=content_format, special_texts=special)
-
-    def _load_template(self, file: str | None) -> ChatTemplate | None:
-        source = self.tokenizer.chat_template
-        if file is not None:
-            try:
-                source = Path(file).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(
-                    "CORE-C121", f"chat template {file} cannot be read: {error}.", hint="Check --chat-template."
-                ) from error
-        if source is None:
-            return None
-        return self._make_template(source, self.config.options.model.chat_template_content_format)
 
 
 def _check_defaults(given: Mapping[str, Any]) -> None:

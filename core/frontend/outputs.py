@@ -68,7 +68,7 @@ class OutputProcessor:
         Raises:
             RequestError: `request_id` is in use.
         """
-        name = f"request-{next(self._names)}" if request_id is None else request_id
+        name = self.new_id() if request_id is None else request_id
         if name in self._requests:
             raise RequestError(f"request id {name!r} is in use by a running request", param="request_id")
         stops = StopTexts(prepared.params.stop) if prepared.params.stop else None
@@ -91,6 +91,10 @@ class OutputProcessor:
         self._requests[name] = request
         self._live.update({sequence.handle: (request, sequence) for sequence in sequences})
         return request, messages
+
+    def new_id(self) -> str:
+        """Return an id for a request whose client gave none."""
+        return f"request-{next(self._names)}"
 
     @property
     def ids(self) -> list[str]:
@@ -179,6 +183,8 @@ class OutputProcessor:
         logprobs = None if scores is None else self._read(scores, params)
         by_token = end is not None and end.reason == "stop"
         sequence.push(token, logprobs, silent=by_token and not params.include_stop_str_in_output)
+        if end is None:
+            sequence.check_repetition(token)
 
     def _read(self, scores: Logprobs, params: SamplingParams) -> dict[int, Logprob]:
         best = params.logprobs if params.logprob_token_ids else None
@@ -230,7 +236,7 @@ def _fan_out(params: SamplingParams) -> Iterator[SamplingParams]:
 
     Seeds are consecutive, so that the sequences differ; the prompt is scored once.
     """
-    common = params.replace(n=1, stop=[], bad_words=[])
+    common = params.replace(n=1, stop=[], bad_words=[], repetition_detection=None)
     for index in range(params.n):
         if index == 0 or (params.seed is None and params.prompt_logprobs is None):
             yield common

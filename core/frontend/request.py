@@ -10,6 +10,7 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.engine.sampling import SamplingParams
+from core.frontend.beam_outputs import BeamRules
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import PromptInput, Truncation
 
@@ -31,6 +32,7 @@ class GenerationRequest:
         cache_salt: Requests share cached prefixes only under the same salt.
         request_id: The client's own id.
         truncation: What may be cut off a prompt that is too long; None refuses it.
+        beams: Search for the `params.n` most likely sequences instead of sampling them.
         names: Field of a rule -> field of the front end, where they differ; for `error.param` (see `renamed`).
 
     Raises:
@@ -43,6 +45,7 @@ class GenerationRequest:
     cache_salt: str | None = None
     request_id: str | None = None
     truncation: Truncation | None = None
+    beams: BeamRules | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,8 +61,7 @@ class GenerationRequest:
     def check_call(self) -> None:
         """Refuse a conversation that demands a call without a grammar that enforces it. Raises `RequestError`."""
         chat = self.conversation
-        forced = chat is not None and chat.tool_choice.mode in ("required", "function")
-        if forced and self.params.grammar is None:
+        if chat is not None and chat.tool_choice.demands and self.params.grammar is None:
             said = (
                 "tool_choice asks for a call, which cannot be enforced without structured output: use 'auto' or 'none'"
             )

@@ -9,6 +9,7 @@ from core.engine.sampling import SamplingParams
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
+from core.frontend.repetition import DETECTED, REASON, RepetitionScanner
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 
 
@@ -26,6 +27,9 @@ class SequenceState:
         self.error: str | None = None
         self.error_param: str | None = None
         self._text = text
+        self._repetition = (
+            None if params.repetition_detection is None else RepetitionScanner(params.repetition_detection)
+        )
         self._whole = ""
         self._tokens: list[int] = []
         self._logprobs: list[dict[int, Logprob]] | None = None if params.logprobs is None else []
@@ -41,6 +45,15 @@ class SequenceState:
             self._cumulative += logprobs[token].logprob
         if self._text is not None and not silent:
             self._stopped_by(self._text.push(token))
+
+    def check_repetition(self, token: int) -> None:
+        """End the sequence if it repeats itself with this token, which is not its last for another reason."""
+        if self._repetition is None or not self._repetition.push(token) or self.finish_reason is not None:
+            return
+        if len(self._tokens) >= self.params.min_tokens:
+            self.finish(REASON)
+            if self.finish_reason == REASON:
+                self.stop_reason = DETECTED
 
     def finish(
         self, reason: str, *, stop_id: int | None = None, error: str | None = None, param: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class TokenizerFiles:
     chat_template: str | None
     eos_ids: tuple[int, ...]
     response_template: dict[str, Any] | None = None
+    chat_templates: dict[str, str] = field(default_factory=dict)
 
 
 def read_directory(path: Path) -> TokenizerFiles:
@@ -38,12 +39,14 @@ def read_directory(path: Path) -> TokenizerFiles:
     _add_tokens(backend, config)
     special = _special(_json(path / "special_tokens_map.json")) | _special(config)
     described = config.get("response_template")
+    templates = _templates(path, config)
     return TokenizerFiles(
         backend,
         special,
-        _template(path, config),
+        templates.pop("default", None),
         _eos_ids(path, backend, special),
         described if isinstance(described, dict) else None,
+        templates,
     )
 
 
@@ -66,7 +69,7 @@ def _json(file: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError("CORE-M111", f"{file} cannot be read: {error}.", hint="Download it again.") from error
     if not isinstance(found, dict):
         raise CheckpointError("CORE-M111", f"{file} does not hold a JSON object.", hint="Download it again.")
@@ -101,15 +104,27 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _template(path: Path, config: Mapping[str, Any]) -> str | None:
-    file = path / "chat_template.jinja"
-    if file.is_file():
+def _templates(path: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the chat templates by name; files go before what stands in the configuration."""
+    given = config.get("chat_template") or _json(path / "chat_template.json").get("chat_template")
+    found: dict[str, str] = {}
+    for entry in given if isinstance(given, list) else [{"name": "default", "template": given}]:
+        name, source = (entry.get("name"), entry.get("template")) if isinstance(entry, Mapping) else (None, None)
+        if isinstance(name, str) and isinstance(source, str):
+            found[name] = source
+    files = {file.stem: file for file in sorted((path / "additional_chat_templates").glob("*.jinja"))}
+    files["default"] = path / "chat_template.jinja"
+    for name, file in files.items():
+        if file.is_file():
+            found[name] = _read(file)
+    return found
+
+
+def _read(file: Path) -> str:
+    try:
         return file.read_text(encoding="utf-8")
-    template = config.get("chat_template") or _json(path / "chat_template.json").get("chat_template")
-    if isinstance(template, list):  # several named ones
-        named = {entry["name"]: entry["template"] for entry in template}
-        template = named.get("default")
-    return template if isinstance(template, str) else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError("CORE-M111", f"{file} cannot be read: {error}.", hint="Download it again.") from error
 
 
 def _eos_ids(path: Path, backend: tokenizers.Tokenizer, special: Mapping[str, Any]) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ class FastTokenizer:
         chat_template: Jinja source, or None.
         eos_ids: Ids that end a generation; doubles are dropped.
         response_template: How the checkpoint describes the format of messages, or None.
+        chat_templates: Jinja sources of further templates by name (`tool_use`, `rag`).
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class FastTokenizer:
         chat_template: str | None,
         eos_ids: Sequence[int],
         response_template: Mapping[str, Any] | None = None,
+        chat_templates: Mapping[str, str] | None = None,
     ) -> None:
         backend.no_truncation()
         backend.no_padding()
@@ -46,6 +48,7 @@ class FastTokenizer:
         self.eos_ids = tuple(dict.fromkeys(int(token) for token in eos_ids))
         self.chat_template = chat_template
         self.response_template = response_template
+        self.chat_templates = dict(chat_templates or {})
         added = backend.get_added_tokens_decoder()
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         bos = self._special.get("bos_token")
@@ -67,6 +70,7 @@ class FastTokenizer:
             chat_template=files.chat_template,
             eos_ids=files.eos_ids,
             response_template=files.response_template,
+            chat_templates=files.chat_templates,
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
@@ -86,6 +90,14 @@ class FastTokenizer:
                 text.encode()  # says which character the library could not take
             raise
         return [encoding.ids for encoding in batch]
+
+    def offsets(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[tuple[int, int]]]:
+        """Return where each token of each text begins and ends, in characters; (0, 0) for tokens put around the text.
+
+        Beyond the protocol.
+        """
+        batch = self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        return [encoding.offsets for encoding in batch]
 
     def fit(self, texts: Sequence[tuple[str, str | None]], limit: int | None = None) -> list[FittedText]:
         """Return the ids of texts and of pairs, with special tokens, each cut to `limit` tokens if it has more.
@@ -143,6 +155,11 @@ class FastTokenizer:
     def special_texts(self) -> tuple[str, ...]:
         """Texts that are read as special tokens wherever they stand."""
         return tuple(token.content for token in self._backend.get_added_tokens_decoder().values() if token.special)
+
+    @cached_property
+    def added_texts(self) -> tuple[str, ...]:
+        """Texts of the tokens that were added to the vocabulary, special or not."""
+        return tuple(token.content for token in self._backend.get_added_tokens_decoder().values())
 
     @cached_property
     def max_token_chars(self) -> int | None:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core import LLM, SamplingParams
+from core.api.errors import RequestError
 from core.engine.grammars import Grammar, Thinking
 
 OPTIONS = {"dtype": "float32", "num_blocks": 200, "max_num_seqs": 16}
@@ -134,12 +135,15 @@ def test_other_requests_of_the_same_steps_are_untouched(llm):
 
 @pytest.mark.covers("GRAM-01")
 @pytest.mark.parametrize("bad", [{"regex": "(("}, {"grammar": "root ::= nowhere"}, {"json": {"type": "nothing"}}])
-def test_a_wrong_grammar_ends_its_own_request_and_names_the_field(llm, bad):
+def test_a_wrong_grammar_is_raised_and_names_the_field(llm, bad):
     wrong = SamplingParams(max_tokens=4, grammar=bad)
-    broken, good = llm.generate([PROMPT, PROMPT], [wrong, params("choice")], use_tqdm=False)
-    (one,) = broken.outputs
-    assert (one.finish_reason, one.token_ids, one.error_param) == ("error", [], f"grammar.{next(iter(bad))}")
-    assert one.error.startswith("CORE-E160 the grammar cannot be used: ")
+    field = f"grammar.{next(iter(bad))}"
+    with pytest.raises(RequestError, match=r"^CORE-E160 the grammar cannot be used: ") as alone:
+        llm.generate([PROMPT], wrong, use_tqdm=False)
+    with pytest.raises(RequestError, match=r"^prompt 1: CORE-E160 the grammar cannot be used: ") as among:
+        llm.generate([PROMPT] * 3, [params("choice"), wrong, params("choice")], use_tqdm=False)
+    assert alone.value.param == among.value.param == field
+    (good,) = llm.generate([PROMPT], params("choice"), use_tqdm=False)  # nothing is left behind
     assert holds("choice", good.outputs[0].text)
 
 
@@ -195,6 +199,7 @@ def test_what_one_driver_cannot_compile_is_left_to_the_next(tiny):
     both = {"not": {"type": "null"}}
     with LLM(tiny, **OPTIONS, structured_output="xgrammar,llguidance") as llm:
         asked = [SamplingParams(max_tokens=20, temperature=0.0, grammar={"json": one}) for one in (odd, both)]
-        served, refused = llm.generate([PROMPT] * 2, asked, use_tqdm=False)
+        (served,) = llm.generate([PROMPT], asked[0], use_tqdm=False)
+        with pytest.raises(RequestError, match=r"xgrammar: .*; llguidance: "):
+            llm.generate([PROMPT], asked[1], use_tqdm=False)
     assert re.fullmatch('"a{2,4}"', served.outputs[0].text)
-    assert re.search(r"xgrammar: .*; llguidance: ", refused.outputs[0].error)

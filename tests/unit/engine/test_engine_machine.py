@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,10 +27,11 @@ class EngineMachine(RuleBasedStateMachine):
 
     handles = Bundle("handles")
     make = None
+    more: ClassVar[dict] = {}
 
     def __init__(self):
         super().__init__()
-        self.engine = self.make(blocks=24, max_seqs=4, budget=16, max_len=48)
+        self.engine = self.make(blocks=24, max_seqs=4, budget=16, max_len=48, **self.more)
         self.prompts: dict[int, tuple[list[int], int]] = {}
         self.flying: list = []
 
@@ -44,6 +47,9 @@ class EngineMachine(RuleBasedStateMachine):
     def schedule(self):
         step = self.engine.scheduler.schedule()
         if step is not None:
+            limits, counts = self.engine.scheduler.limits, step.plan.counts
+            decoding = int((counts == 1).sum()) if limits.advised else 0
+            assert counts.sum() <= limits.max_num_batched_tokens + decoding + limits.slack
             self.flying.append((step, self.engine.executor.launch(step.plan)))
 
     @precondition(lambda self: self.flying)
@@ -85,6 +91,12 @@ class EngineMachine(RuleBasedStateMachine):
             assert table.owned[row] * table.block_size >= table.computed[row]
 
     @invariant()
+    def the_queue_knows_its_tokens(self):
+        scheduler = self.engine.scheduler
+        waiting = [request for request in scheduler.requests.values() if request.status is Status.WAITING]
+        assert scheduler.waiting.tokens == sum(request.num_prompt for request in waiting)
+
+    @invariant()
     def outputs_are_right(self):
         for handle, tokens in self.engine.outputs.items():
             prompt, _ = self.prompts[handle]
@@ -101,7 +113,15 @@ class EngineMachine(RuleBasedStateMachine):
             assert (reason, len(self.engine.outputs[handle])) == ("length", self.prompts[handle][1])
 
 
+class AdvisedMachine(EngineMachine):
+    """The same where the budget is advice and prompts are spread over steps."""
+
+    more: ClassVar[dict] = {"advised": True, "spread": True, "max_chunk": 48}
+
+
 @pytest.mark.covers("ENG-01")
-def test_the_books_balance_in_every_order(harness):
-    EngineMachine.make = staticmethod(harness)
-    run_state_machine_as_test(EngineMachine, settings=settings(max_examples=120, stateful_step_count=40, deadline=None))
+@pytest.mark.parametrize(("machine", "examples"), [(EngineMachine, 120), (AdvisedMachine, 50)])
+def test_the_books_balance_in_every_order(harness, machine, examples):
+    machine.make = staticmethod(harness)
+    budget = settings(max_examples=examples, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(machine, settings=budget)

@@ -149,3 +149,19 @@ def test_the_queue_knows_its_tokens_whatever_happens_to_a_request(harness):
     assert engine.scheduler.waiting.tokens == 30
     engine.run()
     assert engine.scheduler.waiting.tokens == 0
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_long_prompt_is_not_starved_by_short_ones(harness, spread):
+    """Short prompts that come in every step wait behind it, and it for those before it alone."""
+    engine = harness(budget=BUDGET, blocks=600, max_seqs=64, max_len=512, max_chunk=512, advised=True, spread=spread)
+    arrive(engine, [16] * 4, max_tokens=40)
+    engine.advance()
+    engine.add(100, [(3 * j) % 97 for j in range(400)], max_tokens=1)
+    for number in range(101, 112):
+        engine.add(number, [(number + 7 * j) % 97 for j in range(12)], max_tokens=1)
+        engine.advance()
+    assert len(engine.outputs[100]) == 1
+    engine.run()
+    assert engine.started.index(100) < engine.started.index(101)
+    assert engine.outputs[100] == generate([(3 * j) % 97 for j in range(400)], 1, 97)

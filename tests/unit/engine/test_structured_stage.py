@@ -62,7 +62,7 @@ class Gate:
         self.open.setdefault(value, threading.Event()).set()
         for job in list(participant._compiling.values()):
             if job.grammar.value == value:
-                assert job.wait(5)
+                assert job.wait(30)
 
 
 def test_those_behind_a_request_that_waits_for_its_grammar_pass_it(harness):

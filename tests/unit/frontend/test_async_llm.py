@@ -165,7 +165,7 @@ def test_engine_death_reaches_everyone(online, how):
             engine.answers.clear()
             engine.answers.append(Failed(gone.to_dict()) if how == "failed message" else None)
             if how == "front end":
-                llm._dispatch = lambda message: 1 / 0
+                llm._link._dispatch = lambda message: 1 / 0
             engine.gate.set()
         results = await asyncio.gather(*tasks, call, return_exceptions=True)
         code = "CORE-E151" if how == "front end" else "CORE-E101"
@@ -267,7 +267,7 @@ def test_calls(online):
         assert await asyncio.gather(llm.call("a", 1), llm.call("b")) == [["a", 1], ["b"]]
         with pytest.raises(EngineError, match="no such method"):
             await llm.call("fail")
-        assert llm._calls == {}
+        assert llm._link._calls == {}
         await llm.close()
 
     run(main)

@@ -90,10 +90,10 @@ def test_hopeless_texts_are_refused_before_they_are_tokenised(tokenizer):
     recording = Recording()
     inputs = InputProcessor(recording, vocab_size=300, max_model_len=32)
     limit = 32 * tokenizer.max_token_chars
-    began = time.perf_counter()
+    began = time.process_time()
     refused(lambda: inputs.prompt("x" * 10_000_000), "prompt", "context_length_exceeded", "at least")
     refused(lambda: inputs.prompt("x" * (limit + 1)), "prompt", "context_length_exceeded")
-    assert recording.calls == 0 and time.perf_counter() - began < 0.5
+    assert recording.calls == 0 and time.process_time() - began < 0.5
     refused(lambda: inputs.prompt("x" * limit), "prompt", "context_length_exceeded", f"{limit} tokens")
     assert recording.calls == 1
     recording.max_token_chars = None  # a tokenizer without a bound is asked
@@ -180,6 +180,6 @@ def test_special_tokens_are_left_out_of_those_texts_that_say_so(tokenizer):
     assert [prompt.ids for prompt in found] == [[7, *b], a, [1, 2], [7, *a], a]
     assert found[1].text == "a"
     long = {"prompt": "hello " * 10**6, "add_special_tokens": False}
-    started = time.perf_counter()
+    started = time.process_time()
     refused(lambda: inputs.prompt(long), "prompt", "context_length_exceeded")
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

@@ -122,3 +122,50 @@ def test_a_request_can_be_seen_without_being_sent(online):
         await llm.close()
 
     run(main)
+
+
+def test_what_waits_at_the_gate_can_be_aborted(online):
+    async def main():
+        llm, engine = online()
+        await llm.pause_generation()
+        named = asyncio.create_task(texts(llm, "a", request_id="mine"))
+        nameless = asyncio.create_task(texts(llm, "b"))
+        await asyncio.sleep(0.02)
+        first, second = llm.request_ids
+        assert first == "mine" and llm.running_ids == [] and llm.in_flight == 0
+        await llm.abort("mine")
+        (only,) = await named
+        assert [sequence.finish_reason for sequence in only.outputs] == ["abort"] and only.finished
+        assert llm.request_ids == [second]
+        await llm.pause_generation()  # ends what runs, not what waits
+        assert llm.request_ids == [second]
+        await llm.resume_generation()
+        assert (await nameless)[-1].finished
+        assert added(engine) == 1 and llm.request_ids == []
+        await llm.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("mode", ["wait", "keep"])
+def test_the_end_of_the_server_ends_what_a_pause_holds_back(online, mode):
+    async def main():
+        llm, engine = online("x" * 500, max_model_len=1024)
+        many = SamplingParams(max_tokens=900)
+        kept = await llm.submit("a", many, delta=True) if mode == "keep" else None
+        await llm.pause_generation(mode)
+        engine.gate.clear()
+        waiting = asyncio.create_task(texts(llm, "b"))
+        await asyncio.sleep(0.02)
+        await llm.dismiss_held()
+        with pytest.raises(RequestError, match="shutting down") as caught:
+            await waiting
+        assert (caught.value.status, caught.value.code) == (503, "draining")
+        with pytest.raises(RequestError, match="shutting down"):
+            await texts(llm, "too late")
+        if kept is not None:
+            assert [output.outputs[0].finish_reason async for output in kept][-1] == "abort"
+        assert llm.in_flight == 0
+        await llm.close()
+
+    run(main)

@@ -396,3 +396,28 @@ def test_generation_is_refused_online_and_offline(resolution):
         LLM.from_parts(resolution(), PoolEngine()).generate("a")
     with pytest.raises(RequestError, match="--runner pooling"):
         LLM.from_parts(resolution(None), PoolEngine()).embed("a")
+
+
+def test_a_pause_that_aborts_ends_pooling_too(resolution):
+    """What runs and, by its id, what waits for the pause to end."""
+
+    async def go():
+        engine = AsyncPoolEngine()
+        engine.hold = True
+        llm = await online(resolution, engine)
+        running = asyncio.create_task(llm.encode([[1], [2]]))
+        await asyncio.sleep(0.01)
+        await asyncio.wait_for(llm.pause_generation(clear_cache=False), 5)
+        waiting = asyncio.create_task(llm.encode([[3]]))
+        await asyncio.sleep(0.01)
+        assert engine.aborted == [1, 2] and llm.in_flight == 0
+        for name in llm.request_ids:
+            await llm.abort(name)
+        for call in (running, waiting):
+            with pytest.raises(RequestError, match="operator") as ended:
+                await call
+            assert (ended.value.status, ended.value.code) == (503, "aborted")
+        assert llm.request_ids == []
+        await llm.close()
+
+    asyncio.run(go())

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, RopeConfig, features_of
+from core.api import CheckpointError, ModelShape, PoolingShape, RopeConfig, features_of
+from core_plugin_llama.pooled import BARE, GENERATES, SEQUENCE, pooling
 
 _BY_TYPE = {"mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 
@@ -23,6 +24,9 @@ class DecoderConfig:
         qkv_bias, output_bias, mlp_bias: Which linears have a bias; `output_bias` is that of `o_proj`.
         qk_norm: Whether queries and keys are normalised per head.
         tied: Whether the output projection is the embedding.
+        causal: Whether a token sees only those before it.
+        projects: Whether there is an output projection.
+        pooling: What the checkpoint gives instead of tokens.
     """
 
     vocab_size: int
@@ -40,6 +44,9 @@ class DecoderConfig:
     mlp_bias: bool
     qk_norm: bool
     tied: bool
+    causal: bool
+    projects: bool
+    pooling: PoolingShape | None
 
     @staticmethod
     def read(config: Mapping[str, Any]) -> DecoderConfig:
@@ -49,9 +56,10 @@ class DecoderConfig:
             CheckpointError: CORE-M126 when a value is missing or is no positive integer.
         """
         name = architecture(config)
+        family = _family(name)
         hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
-        bias = bool(config.get("attention_bias")) and name in ("LlamaForCausalLM", "Qwen3ForCausalLM")
-        head_dim = _size(config, "head_dim", 128 if name == "Qwen3ForCausalLM" else hidden // heads)
+        bias = bool(config.get("attention_bias")) and family in ("Llama", "Qwen3")
+        head_dim = _size(config, "head_dim", 128 if family == "Qwen3" else hidden // heads)
         return DecoderConfig(
             vocab_size=_size(config, "vocab_size"),
             hidden_size=hidden,
@@ -62,12 +70,15 @@ class DecoderConfig:
             norm_eps=float(config.get("rms_norm_eps") or 1e-6),
             activation=str(config.get("hidden_act") or "silu"),
             rope=_rope(config, head_dim),
-            windows=_windows(config, name),
-            qkv_bias=bias or name == "Qwen2ForCausalLM",
+            windows=_checked_windows(config, family),
+            qkv_bias=bias or family == "Qwen2",
             output_bias=bias,
-            mlp_bias=bool(config.get("mlp_bias")) and name == "LlamaForCausalLM",
-            qk_norm=name == "Qwen3ForCausalLM",
+            mlp_bias=bool(config.get("mlp_bias")) and family == "Llama",
+            qk_norm=family == "Qwen3",
             tied=bool(config.get("tie_word_embeddings", False)),
+            causal=config.get("is_causal") is not False,
+            projects=name.endswith(GENERATES),
+            pooling=pooling(config, name),
         )
 
 
@@ -82,8 +93,9 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_heads=decoder.num_heads,
         num_kv_heads=decoder.num_kv_heads,
         head_dim=decoder.head_dim,
-        features=features_of(decoder.windows, None),
+        features=features_of(decoder.windows, None) | (set() if decoder.causal else {"bidirectional"}),
         dtype=str(config.get("dtype") or config.get("torch_dtype") or "bfloat16").removeprefix("torch."),
+        pooling=decoder.pooling,
     )
 
 
@@ -91,6 +103,12 @@ def architecture(config: Mapping[str, Any]) -> str:
     """Return the architecture's name, from `model_type` where `architectures` is missing."""
     names = config.get("architectures") or ()
     return str(names[0]) if names else _BY_TYPE.get(str(config.get("model_type")), "LlamaForCausalLM")
+
+
+def _family(name: str) -> str:
+    for kind in (GENERATES, SEQUENCE, BARE):
+        name = name.removesuffix(kind)
+    return name
 
 
 def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
@@ -101,13 +119,20 @@ def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> in
     return value
 
 
-def _windows(config: Mapping[str, Any], name: str) -> tuple[int | None, ...]:
+def _checked_windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
+    windows = _windows(config, family)
+    if config.get("is_causal") is False and any(windows):
+        raise CheckpointError("CORE-M126", "a sliding window beside 'is_causal': false is not supported.")
+    return windows
+
+
+def _windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
     layers = _size(config, "num_hidden_layers")
     if config.get("sliding_window") is None:
         return (None,) * layers
-    if name == "MistralForCausalLM":
+    if family == "Mistral":
         return (_size(config, "sliding_window"),) * layers
-    if not name.startswith("Qwen") or not config.get("use_sliding_window"):
+    if not family.startswith("Qwen") or not config.get("use_sliding_window"):
         return (None,) * layers
     window, kinds = _size(config, "sliding_window"), config.get("layer_types")
     if kinds is None:

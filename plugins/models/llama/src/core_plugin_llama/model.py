@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CausalLM:
-    """A decoder with its output projection."""
+    """A decoder with its output projection, or the head that its checkpoint has instead."""
 
     def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
         c = DecoderConfig.read(config)
@@ -32,13 +32,23 @@ class CausalLM:
         self.first_norm = norms[0]
         # Each layer with the norm behind it, so that every norm but the first also adds up the residual.
         self.layers = list(zip(layers, norms[1:], strict=True))
-        tied_to = self.embed_tokens if c.tied else None
-        self.logits = build.lm_head(c.vocab_size, c.hidden_size, "lm_head", tied_to=tied_to)
+        if c.projects:
+            tied_to = self.embed_tokens if c.tied else None
+            self.logits = build.lm_head(c.vocab_size, c.hidden_size, "lm_head", tied_to=tied_to)
+        elif c.pooling is not None and c.pooling.labels:
+            self.classify = build.linear(c.hidden_size, len(c.pooling.labels), "score")
 
     @classmethod
     def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
-        """Leave out the rotary frequencies that old checkpoints store."""
-        return WeightRules(skip=("*.rotary_emb.inv_freq",))
+        """Leave out the rotary frequencies that old checkpoints store; embedding models often have no prefix."""
+        same = ("model.", "model.")
+        bare = tuple((name, f"model.{name}") for name in ("layers.", "embed_tokens.", "norm."))
+        skip = (
+            ("*.rotary_emb.inv_freq",)
+            if DecoderConfig.read(config).projects
+            else ("*.rotary_emb.inv_freq", "lm_head.*")
+        )
+        return WeightRules(rename=(same, *bare), skip=skip)
 
     def forward(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(T, D)`."""
@@ -78,7 +88,8 @@ class SelfAttention:
         self.q_norm = build.rms_norm(c.head_dim, c.norm_eps, f"{prefix}.q_norm") if c.qk_norm else None
         self.k_norm = build.rms_norm(c.head_dim, c.norm_eps, f"{prefix}.k_norm") if c.qk_norm else None
         self.rope = rope
-        self.attend = build.attention(
+        make = build.attention if c.causal else build.encoder_attention
+        self.attend = make(
             index,
             num_heads=c.num_heads,
             num_kv_heads=c.num_kv_heads,
