@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from core.config.compat import ANY, OFF, ON
-from core.config.compat_table import SAME, SECTIONS, SPELLINGS, WITH_UNITS, Foreign
+from core.config.compat_table import DEFAULTS, SAME, SECTIONS, SPELLINGS, WITH_UNITS, Foreign
 from core.config.fields import ALIASES, fields_by_path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vllm-flags.md"
@@ -29,7 +29,9 @@ known one is named.
 def render() -> str:
     """Return the page."""
     lines = [*HEAD.splitlines(), "", "## The same here", ""]
-    lines += [", ".join(f"`{flag}`" for flag in SAME) + ".", "", "## Other names for an option", ""]
+    lines += [", ".join(f"`{flag}`" for flag in SAME) + ".", ""]
+    lines += [f"- `{flag}`: {text}." for flag, text in DEFAULTS.items()]
+    lines += ["", "## Other names for an option", ""]
     lines += ["| vLLM | here |", "|---|---|"]
     for path, names in ALIASES.items():
         if path in fields_by_path():
@@ -53,6 +55,7 @@ def _row(row: Foreign) -> str:
     names = ", ".join(f"`{name}`" for name in row.names)
     accepted = [*_fine(row), *_mapped(row)]
     beside = f" beside {' or '.join(f'`{flag}`' for flag in row.needs)}" if row.needs else ""
+    accepted += [f"the value of `{row.same}`"] if row.same else []
     refused = ANY not in row.fine and ANY not in row.words and not (row.takes == 0 and _settled(row) == {ON, OFF})
     text = row.why if refused or accepted == ["any value"] or row.words else ""
     return f"| {names} | {'; '.join(accepted)}{beside} | {text} |"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # the first to ask for wheels may have to compile the native library
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "plugins" / "author-guide.md"
 FENCE = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
