@@ -65,6 +65,19 @@ CORE_INLINE vf vec_min(vf a, vf b) {
 #endif
 }
 
+// a * b + c: in one operation where there is one, whatever the compiler makes of the code around it.
+CORE_INLINE vf multiply_add(vf a, vf b, vf c) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+  return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
 CORE_INLINE vf load(const float* p) { return *reinterpret_cast<const vf_mem*>(p); }
 // The values whose upper halves these are. By intrinsics: gcc 12 widens in two parts and joins them.
 CORE_INLINE vf widen_bf16(vh half) {

@@ -72,12 +72,21 @@ CORE_INLINE vf load_halves(const char* from) {
 #endif
 }
 
+// By intrinsics where there are some: gcc 12 widens bytes in many steps.
 template <typename Byte>
 CORE_INLINE vf load_bytes(const char* from) {
+#if defined(__AVX512F__)
+  __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return (vf)_mm512_cvtepi32_ps(Byte(-1) < 0 ? _mm512_cvtepi8_epi32(some) : _mm512_cvtepu8_epi32(some));
+#elif defined(__AVX2__)
+  __m128i some = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return (vf)_mm256_cvtepi32_ps(Byte(-1) < 0 ? _mm256_cvtepi8_epi32(some) : _mm256_cvtepu8_epi32(some));
+#else
   typedef Byte Bytes __attribute__((vector_size(kLanes)));
   Bytes bytes;
   std::memcpy(&bytes, from, kLanes);
   return __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);
+#endif
 }
 
 // Scales of one block for the channels of vector `v`: of both halves, and what is added per input.

@@ -14,9 +14,7 @@ namespace core {
 namespace gemm {
 namespace {
 
-#if !defined(__AVX512BF16__)
 constexpr int kVecs = 16 / kLanes;  // vectors of a line
-#endif
 
 #if defined(__AVX512F__)
 constexpr int kRows = 6, kWide = 4;

@@ -33,8 +33,22 @@ CORE_INLINE vf magnitude(vf value) { return as_float(as_bits(value) & 0x7fffffff
 
 // The nearest integers, ties to even; `value` is within +-2^22.
 CORE_INLINE vi nearest(vf value) {
+#if defined(__AVX512F__)
+  return (vi)_mm512_cvtps_epi32((__m512)value);
+#else
   constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   return reinterpret_cast<vi>(as_bits(value + round)) - 0x4b400000;
+#endif
+}
+
+CORE_INLINE int32_t sum_of(vi values) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_epi32((__m512i)values);
+#else
+  int32_t total = 0;
+  for (int lane = 0; lane < kLanes; ++lane) total += values[lane];
+  return total;
+#endif
 }
 
 template <typename T>
@@ -50,6 +64,22 @@ CORE_INLINE float row_scale(const T* from, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) most = vec_max(magnitude(load_upto(from + i, count - i)), most);
   float largest = max_of(most);
   return largest > 0.0f ? largest / 127.0f : 1.0f;
+}
+
+// The same of 32 values.
+CORE_INLINE float block_scale(const float* from) { return row_scale(from, 32); }
+CORE_INLINE float block_scale(const bf16* from) {
+#if defined(__AVX512BW__)
+  // Bits without the sign are in the order of the values; the instruction finds the least of eight.
+  __m512i all = _mm512_and_si512(_mm512_loadu_si512(from), _mm512_set1_epi16(0x7fff));
+  __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+  __m128i most = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  int least = _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi16(-1))));
+  float largest = to_float(bf16{static_cast<uint16_t>(~least)});
+  return largest > 0.0f ? largest / 127.0f : 1.0f;
+#else
+  return row_scale(from, 32);
+#endif
 }
 
 // `x / scale` as a division rounds it, `inverse` being 1 / scale. Dividing vectors takes several times as long.
@@ -78,8 +108,12 @@ CORE_INLINE vi quantize_lanes(const T* from, int64_t count, const Divisor& by) {
 typedef int8_t Bytes __attribute__((vector_size(kLanes)));
 
 CORE_INLINE void store_bytes(vi value, void* to) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128(static_cast<__m128i*>(to), _mm512_cvtepi32_epi8((__m512i)value));
+#else
   Bytes bytes = __builtin_convertvector(value, Bytes);
   std::memcpy(to, &bytes, kLanes);
+#endif
 }
 
 }  // namespace

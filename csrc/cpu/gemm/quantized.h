@@ -5,8 +5,7 @@
 // the instructions want them; a zero point costs nothing, since sums start at -zero * (sum of the activations).
 #include <utility>
 
-#include "gemm/blocks.h"
-#include "gemm/integers.h"
+#include "gemm/activations.h"
 
 namespace core {
 namespace gemm {
@@ -21,15 +20,6 @@ constexpr int kRows = 2, kWide = 1;
 #endif
 
 constexpr int kAhead = 1024;  // bytes ahead of its use that a block for one or two rows is asked for
-
-// 32 activations.
-struct XBlock {
-  int8_t values[32];
-  float scale;
-  float sum;          // of the values, times the scale
-  int32_t start[2];   // -zero * (sum of the values): of all, or of either half where these have scales of their own
-};
-static_assert(sizeof(XBlock) == 48, "rows are arrays of this");
 
 // Adds to each dword of `sum` the products of four codes and four activations.
 template <int Bits>
@@ -80,8 +70,9 @@ CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& 
     vf factor = half == 0 ? scale.low : scale.high;
 #pragma GCC unroll 8
     for (int i = 0; i < M; ++i) {
-      acc[i * kVecs + v] += __builtin_convertvector(sum[i], vf) * (factor * row(i)->scale);
-      if (F::has_minimum && half == 0) acc[i * kVecs + v] += scale.minimum * row(i)->sum;
+      vf& total = acc[i * kVecs + v];
+      total = add_sum(total, sum[i], factor, row(i)->scale);
+      if (F::has_minimum && half == 0) total = multiply_add(scale.minimum, splat(row(i)->sum), total);
     }
   }
 }
@@ -147,26 +138,6 @@ void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   for (int64_t p = 0; p < where.panels; ++p, w += call.panel_bytes, out += kPanel) {
     tiles.rows[where.rows - 1](x, call.row_bytes, w, call.panel_bytes, scales, blocks, out);
   }
-}
-
-template <typename F, typename From>
-CORE_INLINE void quantize_block(const From* from, int64_t count, XBlock* to) {
-  float scale = row_scale(from, count < kBlock ? count : kBlock);
-  Divisor by{scale, 1.0f / scale};
-  int32_t sums[2] = {0, 0};
-  for (int half = 0; half < 2; ++half) {
-    vi total{};
-    for (int i = half * 16; i < half * 16 + 16; i += kLanes) {
-      vi values = quantize_lanes(from + i, count - i, by);
-      store_bytes(values, to->values + i);
-      total += values;
-    }
-    for (int lane = 0; lane < kLanes; ++lane) sums[half] += total[lane];
-  }
-  to->scale = scale;
-  to->sum = scale * static_cast<float>(sums[0] + sums[1]);
-  to->start[0] = -F::zero * (F::kind == Scales::halves ? sums[0] : sums[0] + sums[1]);
-  to->start[1] = -F::zero * sums[1];
 }
 
 template <typename F, typename From>

@@ -30,7 +30,7 @@ namespace neon_i8mm {
 extern const Kernel matrix_kernel;
 }
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, wide_block_kernels[kBlockFormats];
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
 }  // namespace amx
 
 namespace {
@@ -60,13 +60,13 @@ constexpr Levels kBlocks = {base::block_kernels,
                             CORE_AVX512(avx512::block_kernels),
                             CORE_AVX512_VNNI(avx512_vnni::block_kernels),
                             nullptr,
-                            CORE_AMX(amx::wide_block_kernels),
+                            CORE_AMX(amx::block_kernels),
                             CORE_NEON_DOT(neon_dot::block_kernels)};
 
 // Rows from which a kernel is faster than the one of the level below, all powers of two (gemm.cpp counts on it).
 constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
 constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
-constexpr int64_t kWideRows = 32;   // widening blocks to bf16 pays; integers would keep AMX waiting for their scales
+constexpr int64_t kBlockRows = 16;  // AMX: spreading blocks to bytes pays
 constexpr int64_t kPairedRows = 4;  // ARM: fewer instructions than dot products, interleaving included; not measured
 
 const Kernel* pick(const Levels& levels, Isa most) {
@@ -99,7 +99,7 @@ const Kernel& select(const core_gemm_args& args) {
       // Float32 activations are not rounded to bf16 only because they are many.
       return *pick(kW8A16, args.x_dtype == CORE_BF16 && args.m >= kExpandRows ? Isa::amx : Isa::avx512_vnni);
     default:
-      return pick(kBlocks, args.m >= kWideRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
+      return pick(kBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
   }
 }
 

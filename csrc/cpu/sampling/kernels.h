@@ -204,21 +204,20 @@ void collect(const Entry<T>& e, float bound, Tokens* found) {
 
 // A bound below which top-k keeps nothing: the largest values of k groups are at or above it.
 template <typename T>
-float bound_of_top_k(const Entry<T>& e, Weighted* work) {
+float bound_of_top_k(const Entry<T>& e, float* ones) {
   float groups[kMostGroups];
   int64_t count = ceil_div(e.size, kGroup), ignored = 0;
   if (e.top_k > count || count > kMostGroups) return -__builtin_inff();
   largest(e.x, e.size, groups, &ignored);
-  for (int64_t i = 0; i < count; ++i) work[i] = {groups[i], 1.0f};
-  return (cut_among(work, count, 0.0, static_cast<double>(e.top_k)) - e.best) * e.inverse;
+  for (int64_t i = 0; i < count; ++i) ones[i] = 1.0f;
+  return (cut_among({groups, ones, count}, 0.0, static_cast<double>(e.top_k)) - e.best) * e.inverse;
 }
 
 template <typename T>
 int64_t draw_truncated(const Entry<T>& e, char* scratch) {
   constexpr float none = -__builtin_inff();
   int64_t room = e.size + CORE_DRAW_PAD;
-  auto work = reinterpret_cast<Weighted*>(scratch);
-  auto values = reinterpret_cast<float*>(work + room), masses = values + room;
+  auto work = reinterpret_cast<float*>(scratch), values = work + 2 * room, masses = values + room;
   Tokens found = {values, masses, reinterpret_cast<int32_t*>(masses + room), 0};
   bool by_k = e.top_k > 0 && e.top_k < e.size, by_p = e.top_p < 1.0;
   float low = e.min_p > 0.0 ? static_cast<float>(__builtin_log(e.min_p)) : none;
@@ -233,11 +232,11 @@ int64_t draw_truncated(const Entry<T>& e, char* scratch) {
   collect(e, bound, &found);
   float cut = none;
   if (by_k) {
-    cut = cut_by_mass(values, nullptr, found.count, static_cast<double>(e.top_k), work);
+    cut = cut_by_mass(values, nullptr, found.count, static_cast<double>(e.top_k), bound, work);
     total = mass_above<false>(values, masses, found.count, cut);
   }
   // Above any value that top-k leaves out lies all of `total`, so that this cut is never below the other.
-  if (by_p) cut = __builtin_fmaxf(cut, cut_by_mass(values, masses, found.count, e.top_p * total, work));
+  if (by_p) cut = __builtin_fmaxf(cut, cut_by_mass(values, masses, found.count, e.top_p * total, bound, work));
   return pick(found, cut > low ? cut : low, e.uniform);
 }
 

@@ -124,7 +124,7 @@ def batches(examples):
     return lambda test: chosen(given_batch(test))
 
 
-@pytest.mark.covers("ATTN-03")
+@pytest.mark.covers("ATTN-03", "ATTN-04")
 @batches(60)
 def test_any_batch_equals_the_specification(
     isa, rows, block_size, kv_heads, ratio, head_dim, window, softcap, dtype, kv_dtype, seed
@@ -191,6 +191,7 @@ def test_a_row_that_is_not_finite_leaves_the_others_alone(isa):
         assert got[0].isnan().all() and got[1:].isfinite().all()
 
 
+@pytest.mark.covers("ATTN-04")
 def test_the_layout_is_one_indexable_block():
     backend = NativeAttentionBackend(AttentionContext(CPU, torch.bfloat16, torch.bfloat16, 16))
     layout = backend.kv_layout(site_of(3, 3, 64))

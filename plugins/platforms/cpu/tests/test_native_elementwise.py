@@ -23,6 +23,7 @@ def norm64(x, weight, eps):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.double()
 
 
+@pytest.mark.covers("ATTN-04")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rms_norm(isa, dtype):
     for size in SIZES:
@@ -66,6 +67,7 @@ def gated64(x, activation):
     return act(gate) * up
 
 
+@pytest.mark.covers("ATTN-04")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", elementwise.ACTIVATIONS)
 def test_gated_activations(isa, dtype, activation):
@@ -107,6 +109,7 @@ def test_rotary(isa, dtype, head_dim, rotated):
         close(got, rope64(x, table[positions], rotated), dtype)
 
 
+@pytest.mark.covers("ATTN-04")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rotary_equals_the_form_in_torch(isa, dtype):
     table = rotary_table(RopeConfig(head_dim=32, rotary_dim=16), 70).to(dtype)

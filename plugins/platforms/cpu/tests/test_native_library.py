@@ -42,6 +42,7 @@ def test_the_library_loads_without_torch_and_binds_to_torchs_openmp():
     assert facts(code)["openmp"] == found["openmp"]
 
 
+@pytest.mark.covers("ATTN-04")
 def test_without_the_library_everything_says_why():
     found = facts(CORE_CPU_LIBRARY="none")
     assert not found["available"] and not found["feature"] and found["isa"] == ""
@@ -63,6 +64,7 @@ def test_a_library_of_another_abi_is_refused(monkeypatch):
 
 
 @needs_library
+@pytest.mark.covers("ATTN-04")
 def test_the_environment_caps_the_instruction_set():
     assert facts(CORE_CPU_ISA="base")["isa"] == "base"
     assert facts(CORE_CPU_ISA="nonsense")["isa"] == facts()["isa"]

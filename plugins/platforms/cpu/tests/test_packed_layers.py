@@ -196,6 +196,7 @@ def test_heads_stay_in_the_dtype_unless_asked_for():
     assert kinds(head=True) == [Format.W8A8, Format.W8A8]
 
 
+@pytest.mark.covers("QUANT-04")
 @pytest.mark.parametrize("size", [32, 64, 96, 128, 256])
 @pytest.mark.parametrize("tokens", [1, 3, 9, 40])
 def test_groups_with_scales_and_minima(isa, size, tokens):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 
 import pytest
 import torch
@@ -35,6 +36,25 @@ def test_gguf_is_multiplied_as_stored_unless_float32_or_a_decoding_method_is_ask
     assert chosen("smollm2", dtype="float32") == ("cpu_dense", "float32")
     assert chosen("smollm2", "gguf", dtype="bfloat16") == ("gguf", "bfloat16")
     assert chosen("smollm2", "int8") == ("int8", "bfloat16")
+
+
+@needs_demo
+def test_greedy_tokens_of_blocks_depend_neither_on_the_batch_nor_on_the_prefix_cache():
+    """One prompt at a time and all at once, computed and found in the cache: prompts of 4 to 140 tokens."""
+    rng = random.Random(1)
+    shared = [rng.randrange(100, 20000) for _ in range(80)]
+    prompts = [
+        {"prompt_token_ids": shared * (i % 2) + [rng.randrange(100, 20000) for _ in range(4 + 7 * i)]}
+        for i in range(10)
+    ]
+    greedy = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
+    with LLM("smollm2", num_blocks=200, max_model_len=256, max_num_batched_tokens=512) as llm:
+        assert llm.config.plan.one("core.quantization").name == "cpu_gguf"
+        together = [output.outputs[0].token_ids for output in llm.generate(prompts, greedy)]
+        again = [output.outputs[0].token_ids for output in llm.generate(prompts, greedy)]
+        alone = [llm.generate([prompt], greedy)[0].outputs[0].token_ids for prompt in prompts[:4]]
+    assert again == together
+    assert alone == together[:4]
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +112,66 @@ def test_a_compressed_checkpoint_gives_the_tokens_of_its_reference_form_and_of_r
     native = tokens(w8a8, dtype="float32")
     assert native == tokens(w8a8, dtype="float32", quantization="compressed-tensors")
     assert tokens(w8a8, dtype="bfloat16") == tokens(plain, dtype="bfloat16", quantization="int8")
+
+
+def pack_words(values, bits=4, order=range(8)):
+    """Codes `(rows, columns)` as words of eight, `order[i]` being the column of nibble i."""
+    words = sum(values[:, column::8].long() << (bits * nibble) for nibble, column in enumerate(order))
+    return words.to(torch.int32)
+
+
+def four_bits(weight, size, act_order):
+    """Codes, zero points, scales and the group of each input of `weight (out, in)`; and what they stand for."""
+    inputs = torch.randperm(weight.shape[1]) if act_order else torch.arange(weight.shape[1])
+    blocks = weight.float()[:, inputs].unflatten(1, (-1, size))
+    low, high = blocks.amin(-1).clamp(max=0), blocks.amax(-1).clamp(min=0)
+    scales = ((high - low) / 15).clamp(min=1e-6).half().float()
+    zeros = torch.round(-low / scales).clamp(1, 15)
+    group = torch.empty(weight.shape[1], dtype=torch.long)
+    group[inputs] = torch.arange(weight.shape[1]) // size
+    codes = torch.clamp(torch.round(weight.float() / scales[:, group] + zeros[:, group]), 0, 15)
+    return codes.int(), zeros.int(), scales.half(), group.int(), (codes - zeros[:, group]) * scales[:, group]
+
+
+def stored(module, method, codes, zeros, scales, group):
+    scales = scales.t()
+    if method == "awq":
+        order = (0, 2, 4, 6, 1, 3, 5, 7)
+        words = {"qweight": pack_words(codes.t(), order=order), "qzeros": pack_words(zeros.t(), order=order)}
+    else:
+        words = {"qweight": pack_words(codes).t(), "qzeros": pack_words(zeros.t() - 1), "g_idx": group}
+    return {f"{module}.{name}": value.contiguous() for name, value in {**words, "scales": scales}.items()}
+
+
+@pytest.fixture(scope="module", params=["gptq", "gptq act-order", "awq"])
+def four_bit(request, plain, tmp_path_factory):
+    """The plain checkpoint in 4-bit groups of 32, and a plain one of the values that they stand for."""
+    torch.manual_seed(0)
+    method, _, act_order = request.param.partition(" ")
+    tensors = load_file(next(plain.glob("*.safetensors")))
+    packed, twin = dict(tensors), dict(tensors)
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        *parts, twin[name] = four_bits(packed.pop(name), 32, bool(act_order))
+        packed |= stored(name.removesuffix(".weight"), method, *parts)
+    folders = []
+    for values in (packed, twin):
+        folders.append(tmp_path_factory.mktemp(request.param.replace(" ", "-")))
+        for path in plain.iterdir():
+            if path.suffix != ".safetensors":
+                (folders[-1] / path.name).write_bytes(path.read_bytes())
+        save_file(values, folders[-1] / "model.safetensors")
+    config = json.loads((folders[0] / "config.json").read_text())
+    form = {"desc_act": bool(act_order), "checkpoint_format": "gptq"} if method == "gptq" else {"version": "gemm"}
+    config["quantization_config"] = {"quant_method": method, "bits": 4, "group_size": 32, **form}
+    (folders[0] / "config.json").write_text(json.dumps(config))
+    return method, *folders
+
+
+@pytest.mark.covers("QUANT-04")
+def test_a_four_bit_checkpoint_gives_the_tokens_of_its_decoded_twin(four_bit):
+    method, packed, twin = four_bit
+    assert chosen(packed, dtype="float32") == (method, "float32")
+    assert tokens(packed, dtype="float32") == tokens(twin, dtype="float32")
+    assert chosen(packed, dtype="bfloat16") == (f"cpu_{method}", "bfloat16")
+    # Activations are rounded to 8 bits where the twin's are not: late tokens may be others.
+    assert tokens(packed, dtype="bfloat16")[:4] == tokens(twin, dtype="bfloat16")[:4]

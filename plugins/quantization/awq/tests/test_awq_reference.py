@@ -50,7 +50,7 @@ class Stored:
         return self._values
 
 
-@pytest.mark.covers("QUANT-01")
+@pytest.mark.covers("QUANT-01", "QUANT-04")
 @pytest.mark.parametrize("name", SAMPLES)
 def test_linears_compute_what_the_format_means(name, tmp_path):
     sample = SAMPLES[name]

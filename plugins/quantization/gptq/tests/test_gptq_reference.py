@@ -50,7 +50,7 @@ class Stored:
         return self._values
 
 
-@pytest.mark.covers("QUANT-01")
+@pytest.mark.covers("QUANT-01", "QUANT-04")
 @pytest.mark.parametrize("name", SAMPLES)
 def test_linears_compute_what_the_format_means(name, tmp_path):
     sample = SAMPLES[name]
@@ -74,7 +74,7 @@ def test_layers_that_the_checkpoint_leaves_plain():
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"bits": 3}, "3 bits"), ({"checkpoint_format": "marlin"}, "marlin"), ({"dynamic": {"+:x": {}}}, "dynamic")],
+    [({"bits": 5}, "5 bits"), ({"checkpoint_format": "marlin"}, "marlin"), ({"dynamic": {"+:x": {}}}, "dynamic")],
 )
 def test_what_is_not_understood_is_refused_by_name(change, named):
     config = CONFIG | change

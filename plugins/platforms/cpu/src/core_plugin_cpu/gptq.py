@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
     from core.api import LayerQuant, LayerSite, QuantContext
 
-_BITS = (2, 4, 8)
+_LOG = logging.getLogger(__name__)
+_BITS = (2, 3, 4, 8)
 
 
 class GPTQScheme:
@@ -27,6 +29,8 @@ class GPTQScheme:
         self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
         self._offset = 0 if ctx.checkpoint.get("checkpoint_format") == "gptq_v2" else 1
         self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
+        if self._grouping.bits != 4:
+            _LOG.info("no kernel for GPTQ weights of %d bits: they are decoded to %s", self._grouping.bits, ctx.dtype)
 
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
@@ -56,9 +60,14 @@ class GPTQLinear(GroupedLayer):
 
     def _unpack(self, words: Tensor) -> Tensor:
         bits = self._grouping.bits
-        shifts = torch.arange(0, 32, bits, dtype=torch.int32)
-        codes = (words.unsqueeze(-1) >> shifts) & (1 << bits) - 1
-        return codes.flatten(1).to(torch.uint8)
+        if 32 % bits == 0:
+            shifts = torch.arange(0, 32, bits, dtype=torch.int32)
+            return ((words.unsqueeze(-1) >> shifts) & (1 << bits) - 1).flatten(1).to(torch.uint8)
+        # 32 codes are `bits` words; a code may begin in one and end in the next.
+        start = torch.arange(0, 32 * bits, bits)
+        run = words.reshape(words.shape[0], -1, bits).long() & 0xFFFFFFFF
+        both: Tensor = run[..., start // 32] | run[..., (start // 32 + 1).clamp(max=bits - 1)] << 32
+        return ((both >> start % 32) & (1 << bits) - 1).flatten(1).to(torch.uint8)
 
 
 def _grouping(given: Mapping[str, object]) -> Grouping:
@@ -70,6 +79,6 @@ def _grouping(given: Mapping[str, object]) -> Grouping:
             "CORE-M160",
             f"GPTQ weights of {bits!r} bits in format {form!r} with groups of {size!r}"
             f"{', differing from layer to layer,' if given.get('dynamic') else ''} are not supported.",
-            hint="Supported are 2, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
+            hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
         )
     return Grouping(bits, size, indexed=True, ordered=bool(given.get("desc_act")) and size != -1)

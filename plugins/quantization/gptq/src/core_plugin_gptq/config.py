@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.api import CheckpointError
 
-BITS = (2, 4, 8)
+BITS = (2, 3, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +56,5 @@ def _unsupported(what: str) -> CheckpointError:
     return CheckpointError(
         "CORE-M160",
         f"GPTQ {what} are not supported.",
-        hint="Supported are 2, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
+        hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
     )

@@ -17,7 +17,7 @@ from core.testing.conformance import CheckpointSample
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 64, (("", 40),)),
     LayerSite("linear", "model.layers.0.self_attn", 64, (("q_proj", 64), ("k_proj", 32), ("v_proj", 32))),
-    LayerSite("linear", "model.layers.0.mlp.up_proj", 64, (("", 48),), bias=True),
+    LayerSite("linear", "model.layers.0.mlp.up_proj", 64, (("", 64),), bias=True),
     LayerSite("lm_head", "lm_head", 64, (("", 40),)),
 )
 _LARGE = (LayerSite("linear", "model.layers.0.mlp.down_proj", 1024, (("", 1024),)),)
@@ -38,6 +38,7 @@ _KINDS = {
     "act-order": _Kind(32, act_order=True),
     "one group, gptq_v2": _Kind(-1, form="gptq_v2"),
     "8 bits": _Kind(32, bits=8),
+    "3 bits": _Kind(32, bits=3),
     "2 bits": _Kind(32, bits=2),
 }
 
@@ -110,9 +111,7 @@ def _linear(kind: _Kind, inputs: int, rows: int, rng: torch.Generator) -> tuple[
 
 
 def _pack(values: Tensor, bits: int) -> Tensor:
-    """Return `values (rows, columns)` as words, the first column in the lowest bits."""
-    per = 32 // bits
-    words = torch.zeros(values.shape[0], values.shape[1] // per, dtype=torch.int64)
-    for place in range(per):
-        words |= values[:, place::per] << (bits * place)
-    return words.to(torch.int32)
+    """Return `values (rows, columns)` as words: bit after bit, the first column's lowest first."""
+    each = (values.unsqueeze(-1) >> torch.arange(bits)) & 1
+    words: Tensor = each.reshape(values.shape[0], -1, 32) << torch.arange(32)
+    return words.sum(-1).to(torch.int32)

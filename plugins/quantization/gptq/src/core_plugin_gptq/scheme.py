@@ -65,7 +65,15 @@ class GPTQLinear(PlainLinear):
 
 
 def unpack(words: Tensor, bits: int) -> Tensor:
-    """Return the codes of `words (rows, columns * bits / 32)` int32: `(rows, columns)` uint8."""
-    shifts = torch.arange(0, 32, bits, device=words.device, dtype=torch.int32)
-    codes = (words.unsqueeze(-1) >> shifts) & (1 << bits) - 1
-    return codes.flatten(1).to(torch.uint8)
+    """Return the codes of `words (rows, columns * bits / 32)` int32: `(rows, columns)` uint8.
+
+    Bits follow each other through the words, lowest first, so that codes of three bits may begin in one and end in the
+    next.
+    """
+    if 32 % bits == 0:
+        shifts = torch.arange(0, 32, bits, device=words.device, dtype=torch.int32)
+        return ((words.unsqueeze(-1) >> shifts) & (1 << bits) - 1).flatten(1).to(torch.uint8)
+    start = torch.arange(0, 32 * bits, bits, device=words.device)
+    run = words.reshape(words.shape[0], -1, bits).long() & 0xFFFFFFFF  # 32 codes
+    both: Tensor = run[..., start // 32] | run[..., (start // 32 + 1).clamp(max=bits - 1)] << 32
+    return ((both >> start % 32) & (1 << bits) - 1).flatten(1).to(torch.uint8)
