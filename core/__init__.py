@@ -13,12 +13,14 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from core.engine.sampling import SamplingParams
     from core.frontend.async_llm import AsyncLLM
+    from core.frontend.beams import BeamSearchParams
     from core.frontend.llm import LLM
     from core.frontend.pooling_results import PoolingParams
     from core.frontend.results import CompletionOutput, RequestOutput
 
 _LAZY = {
     "AsyncLLM": "core.frontend.async_llm",
+    "BeamSearchParams": "core.frontend.beams",
     "CompletionOutput": "core.frontend.results",
     "LLM": "core.frontend.llm",
     "PoolingParams": "core.frontend.pooling_results",
@@ -26,7 +28,16 @@ _LAZY = {
     "SamplingParams": "core.engine.sampling",
 }
 
-__all__ = ["LLM", "AsyncLLM", "CompletionOutput", "PoolingParams", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "BeamSearchParams",
+    "CompletionOutput",
+    "PoolingParams",
+    "RequestOutput",
+    "SamplingParams",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,43 +6,40 @@ configuration patches once; what they change is derived again, and the result is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from core.api.descriptors import (
-    AttentionRequest,
-    AttentionSpec,
-    Descriptor,
     KVConnectorSpec,
     PlatformSpec,
     QuantSpec,
 )
 from core.api.errors import ConfigError, CoreError, PluginError
-from core.api.models import ModelShape, PoolingShape
+from core.api.models import PoolingShape
 from core.api.patches import Problem
 from core.api.verdict import ProbeResult, Verdict
-from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
+from core.api.weights import CheckpointReader
 from core.config.resolved import EngineConfig, Options
+from core.plugins.attention import choose_attention
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.foundation import Derived, Foundation, device_reason, drivers_of, spec_of
 from core.plugins.grammars import choose_backends
 from core.plugins.hooks import HOOKS_API, Hooks
+from core.plugins.io_processors import choose_io_processor
 from core.plugins.kernels import plan_kernels
 from core.plugins.kinds import (
-    ATTENTION,
     DRAFTER,
     EXECUTOR,
     HOOKS_GROUP,
-    KERNEL,
     KV_CONNECTOR,
     LOGITS,
     PLATFORM,
-    QUANTIZATION,
     ROUTE,
     SCHEDULER,
     STAT_SINK,
-    STRUCTURED_OUTPUT,
     WEIGHT_TRANSFER,
     kind_of,
 )
@@ -52,12 +49,14 @@ from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.plugins.pooling import longest_prompt, pooling_of
+from core.plugins.quantization import choose_quantization
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
 from core.plugins.select import Selector, reasons_of
+from core.plugins.stores import access_of
+from core.plugins.tool_servers import choose_tool_client
+from core.plugins.views import facts_view, options_view
 from core.plugins.waivers import settle
-
-D = TypeVar("D", bound=Descriptor)
 
 _POOLED_STEP_TOKENS = 2048
 """Budget of a step where nothing is generated: nobody waits for the next token, so what counts is throughput."""
@@ -82,48 +81,30 @@ class Resolution:
     warnings: list[Problem] = field(default_factory=list)
 
 
-def resolve(options: Options, *, catalogue: Catalogue | None = None) -> Resolution:
+def resolve(
+    options: Options, *, catalogue: Catalogue | None = None, progress: Callable[[int, int], None] | None = None
+) -> Resolution:
     """Choose every plugin and return the engine's configuration.
+
+    Args:
+        progress: Called with the bytes that are here and those that are due, while a model is fetched.
 
     Raises:
         CoreError: Something asked for cannot be had, or nothing installed can serve; the message says why.
     """
-    return Resolver(options, catalogue).run()
-
-
-@dataclass(slots=True)
-class Foundation:
-    """What is settled first, and what everything else follows from."""
-
-    platform: Candidate
-    probe: ProbeResult
-    source: Candidate
-    files: ModelFiles
-    loader: Candidate
-    reader: CheckpointReader
-    checkpoint: CheckpointInfo
-    model: Candidate
-    shape: ModelShape
-
-
-@dataclass(slots=True)
-class Derived:
-    """What follows from the foundation and the options; computed again when plugins change options."""
-
-    drivers: list[Candidate]
-    dtype: str
-    kv_dtype: str
-    block_size: int
-    step_tokens: int
-    max_model_len: int
-    pooling: PoolingShape | None
+    return Resolver(options, catalogue, progress).run()
 
 
 class Resolver:
     """One resolution. After a failure `reports` holds what was decided until then, the failed selection included."""
 
-    def __init__(self, options: Options, catalogue: Catalogue | None = None) -> None:
-        self.options = options
+    def __init__(
+        self,
+        options: Options,
+        catalogue: Catalogue | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.options, self.progress = options, progress
         self.catalogue, self.files = open_scope(options.select, catalogue)
         self.hooks = Hooks(self.catalogue.entries(HOOKS_GROUP))
         self.selector = Selector(self.catalogue, self.hooks)
@@ -140,8 +121,8 @@ class Resolver:
         base = self._foundation()
         before = len(self.reports)
         derived = self._derive(base)
-        proposals = self.hooks.configure(self._view(base, derived), self._facts(base))
-        self.options, patches, notes = apply_patches(self.options, self._view(base, derived), proposals)
+        proposals = self.hooks.configure(options_view(self.options, base, derived), facts_view(base))
+        self.options, patches, notes = apply_patches(self.options, options_view(self.options, base, derived), proposals)
         if patches:
             del self.reports[before:]
             derived = self._derive(base)
@@ -157,8 +138,10 @@ class Resolver:
     def _foundation(self) -> Foundation:
         select, model = self.options.select, self.options.model
         platform, probe = self._platform()
-        self.selector.preferences = _spec(platform, PlatformSpec).preferences
-        source, files = find_files(self.selector, select.model_source, model.model, model.revision)
+        self.selector.preferences = spec_of(platform, PlatformSpec).preferences
+        source, files = find_files(
+            self.selector, select.model_source, model.model, model.revision, access_of(self.options.hub, self.progress)
+        )
         loader, reader = find_reader(self.selector, select.load_format, files)
         checkpoint = inspect(loader, reader, files)
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
@@ -168,7 +151,7 @@ class Resolver:
         probes: dict[Entry, ProbeResult] = {}
 
         def check(candidate: Candidate) -> Verdict:
-            path = _spec(candidate, PlatformSpec).probe
+            path = spec_of(candidate, PlatformSpec).probe
             found = guarded(candidate.entry, path, load_impl(path, candidate.entry))
             probe = probes[candidate.entry] = typed(candidate.entry, path, found, ProbeResult)
             return Verdict.of(None if probe.available else probe.reason or "not available")
@@ -178,49 +161,30 @@ class Resolver:
 
     def _derive(self, base: Foundation) -> Derived:
         select = self.options.select
-        quantization = self._quantization(base)
-        dtype = self._dtype(base, _spec(quantization, QuantSpec))
+        quantization = choose_quantization(self.selector, self.options, base)
+        dtype = self._dtype(base, spec_of(quantization, QuantSpec))
         kv_dtype = self.options.kv.concrete_dtype(dtype)
-        platform = _spec(base.platform, PlatformSpec)
+        platform = spec_of(base.platform, PlatformSpec)
         block_size = self.options.kv.block_size or platform.block_size
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
         advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
         step_tokens = self.options.scheduler.max_num_batched_tokens or advised
         max_model_len = self._max_model_len(base, pooling)
-        attention = self._attention(base, dtype, kv_dtype, block_size)
+        attention = choose_attention(
+            self.selector, select.attention_backend, base, dtype=dtype, kv_dtype=kv_dtype, block_size=block_size
+        )
         drivers = [
             quantization,
             attention,
             self.selector.choose(EXECUTOR, select.executor),
             self.selector.choose(SCHEDULER, select.scheduler_policy),
-            *self._optional(base),
+            *self._optional(base, pooling),
             *self._kernels(base, dtype),
         ]
         return Derived(drivers, dtype, kv_dtype, block_size, step_tokens, max_model_len, pooling)
 
-    def _quantization(self, base: Foundation) -> Candidate:
-        method, device = base.checkpoint.quantization, _spec(base.platform, PlatformSpec).device_type
-        dtype, asked = self.options.model.dtype, self.options.select.quantization not in (None, "", "auto")
-
-        def check(candidate: Candidate) -> Verdict:
-            spec = _spec(candidate, QuantSpec)
-            lacking = sorted(feature for feature in spec.needs if not base.probe.has(feature))
-            return Verdict.of(
-                f"the platform lacks {', '.join(lacking)}" if lacking else None,
-                None if method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {method}",
-                _device_reason(device, spec.devices),
-                None if dtype == "auto" or dtype in spec.dtypes else f"computes in {', '.join(sorted(spec.dtypes))}",
-                f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None,
-            )
-
-        request = {"method": method, "device": device, "dtype": dtype}
-        subject = f"{method}, {device}"
-        return self.selector.choose(
-            QUANTIZATION, self.options.select.quantization, check=check, subject=subject, request=request
-        )
-
     def _dtype(self, base: Foundation, quantization: QuantSpec) -> str:
-        platform = _spec(base.platform, PlatformSpec)
+        platform = spec_of(base.platform, PlatformSpec)
         wanted = self.options.model.dtype
         if wanted != "auto":
             if wanted not in platform.dtypes:
@@ -246,45 +210,15 @@ class Resolver:
             self._judge([Problem(level="error", code="CORE-C110", message=text, hint=hint)])
         return wanted or (shape.max_positions if pooling is None else longest_prompt(base.checkpoint, shape))
 
-    def _attention(self, base: Foundation, dtype: str, kv_dtype: str, block_size: int) -> Candidate:
-        shape = base.shape
-        request = AttentionRequest(
-            device_type=_spec(base.platform, PlatformSpec).device_type,
-            dtype=dtype,
-            kv_dtype=kv_dtype,
-            head_dim=shape.head_dim,
-            num_heads=shape.num_heads,
-            num_kv_heads=shape.num_kv_heads,
-            block_size=block_size,
-            features=shape.features,
-        )
-
-        def check(candidate: Candidate) -> Verdict:
-            spec = _spec(candidate, AttentionSpec)
-            verdict = request.check(spec)
-            if not verdict.ok or spec.refine is None:
-                return verdict
-            refine = load_impl(spec.refine, candidate.entry)
-            return cast(Verdict, guarded(candidate.entry, spec.refine, refine, request, base.probe))
-
-        subject = f"{request.device_type}, head_dim {shape.head_dim}, {dtype}, kv {kv_dtype}, block {block_size}"
-        return self.selector.choose(
-            ATTENTION,
-            self.options.select.attention_backend,
-            check=check,
-            subject=subject,
-            request=request.to_dict(),
-        )
-
-    def _optional(self, base: Foundation) -> list[Candidate]:
+    def _optional(self, base: Foundation, pooling: PoolingShape | None) -> list[Candidate]:
         """Choose what takes part only when the user names it."""
-        select, device = self.options.select, _spec(base.platform, PlatformSpec).device_type
+        select, device = self.options.select, base.device
 
         keeps_nothing = base.shape.pooling is not None and base.shape.pooling.bidirectional
 
         def moves_blocks(candidate: Candidate) -> Verdict:
             return Verdict.of(
-                _device_reason(device, _spec(candidate, KVConnectorSpec).devices),
+                device_reason(device, spec_of(candidate, KVConnectorSpec).devices),
                 "the model keeps no keys and values" if keeps_nothing else None,
             )
 
@@ -296,6 +230,10 @@ class Resolver:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
         if base.shape.pooling is None:
             chosen += choose_backends(self.selector, select.structured_output)
+        chosen += choose_io_processor(self.selector, select.io_processor, base.checkpoint, pooling)
+        if pooling is None:
+            allowed = [*self.options.tools.mcp_server, *self.options.tools.allow_mcp_url]
+            chosen += choose_tool_client(self.selector, select.tool_client, allowed)
         if select.drafter:
             chosen.append(self.selector.choose(DRAFTER, select.drafter))
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
@@ -303,8 +241,7 @@ class Resolver:
         return chosen
 
     def _kernels(self, base: Foundation, dtype: str) -> list[Candidate]:
-        device = _spec(base.platform, PlatformSpec).device_type
-        return plan_kernels(self.selector, self.options.select.kernel, device, dtype, base.probe)
+        return plan_kernels(self.selector, self.options.select.kernel, base.device, dtype, base.probe)
 
     # -- result ----------------------------------------------------------------------------------------------------
 
@@ -314,7 +251,7 @@ class Resolver:
             files=base.files,
             checkpoint=base.checkpoint,
             shape=base.shape,
-            plan=self._plan(_drivers(base, derived)),
+            plan=self._plan(drivers_of(base, derived)),
             dtype=derived.dtype,
             kv_dtype=derived.kv_dtype,
             max_model_len=derived.max_model_len,
@@ -326,7 +263,7 @@ class Resolver:
 
     def _environment(self, platform: Candidate) -> dict[str, str]:
         """Return the variables that the platform wants for the processes that load its libraries."""
-        path = _spec(platform, PlatformSpec).environment
+        path = spec_of(platform, PlatformSpec).environment
         if path is None:
             return {}
         found = guarded(platform.entry, path, load_impl(path, platform.entry), self.options.runtime.threads)
@@ -359,42 +296,9 @@ class Resolver:
             )
         self._warn(*(f"differs from lock file {select.plugins_lock}: {text}" for text in found), code="CORE-P310")
 
-    def _view(self, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:
-        """Return the options as nested plain values, with what core decided in place of `auto`."""
-        secrets = {"server": {"api_key", "admin_api_key"}, "kv": {"hash_seed"}}
-        view: dict[str, dict[str, Any]] = self.options.model_dump(mode="json", exclude=secrets)
-        view["kv"]["hash_seed"] = None if self.options.kv.hash_seed is None else "(secret)"
-        view["model"].update(dtype=derived.dtype, max_model_len=derived.max_model_len)
-        view["kv"].update(kv_dtype=derived.kv_dtype, block_size=derived.block_size)
-        view["scheduler"].update(max_num_batched_tokens=derived.step_tokens)
-        named = [one for one in _drivers(base, derived) if one.entry.group != KERNEL.group]
-        names: dict[str, Any] = {
-            kind.option: one.entry.name for one in named if (kind := kind_of(one.entry.group)).option
-        }
-        for kind in (KV_CONNECTOR, LOGITS, STAT_SINK, ROUTE):
-            names[kind.option] = [one.entry.name for one in named if one.entry.group == kind.group]
-        grammars = [one.entry.name for one in named if one.entry.group == STRUCTURED_OUTPUT.group]
-        if grammars:
-            names[STRUCTURED_OUTPUT.option] = ",".join(grammars)
-        view["select"].update(names)
-        return view
-
-    def _facts(self, base: Foundation) -> dict[str, Any]:
-        return {
-            "platform": base.platform.entry.name,
-            "device": _spec(base.platform, PlatformSpec).device_type,
-            "capability": list(base.probe.capability),
-            "probe": dict(base.probe.facts),
-            "features": sorted(base.probe.features),
-            "model": base.files.name,
-            "architecture": base.checkpoint.architecture,
-            "quantization": base.checkpoint.quantization,
-            "shape": base.shape.model_dump(mode="json"),
-        }
-
     def _validate(self, base: Foundation, derived: Derived) -> None:
         """Let plugins judge the final configuration; their errors stop the start, all of them at once."""
-        found = self.hooks.validate(self._view(base, derived))
+        found = self.hooks.validate(options_view(self.options, base, derived))
         self._judge([_signed(entry, problem) for entry, problem in found])
 
     def _judge(self, problems: list[Problem]) -> None:
@@ -432,14 +336,6 @@ class Resolver:
                     self._warn(text, code=row.code)
 
 
-def _drivers(base: Foundation, derived: Derived) -> list[Candidate]:
-    return [base.platform, base.source, base.loader, base.model, *derived.drivers]
-
-
-def _spec(candidate: Candidate, kind: type[D]) -> D:
-    return cast(D, candidate.descriptor)
-
-
 def _planned(entry: Entry, api: int, options: dict[str, Any]) -> PlannedPlugin:
     return PlannedPlugin(
         group=entry.group,
@@ -457,10 +353,6 @@ def _signed(entry: Entry, problem: Problem) -> Problem:
     if problem.level == "warning":
         return problem
     return problem.model_copy(update={"message": f"{problem.message} (says {entry.name}, {entry.owner})"})
-
-
-def _device_reason(device: str, devices: frozenset[str]) -> str | None:
-    return None if device in devices or "*" in devices else f"device {device} not in {{{', '.join(sorted(devices))}}}"
 
 
 def _no_platform(report: SelectionReport) -> CoreError:

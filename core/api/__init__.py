@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from core.api.commands import Command
     from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
+    from core.api.deprecation import CoreDeprecationWarning, Removed, Renamed
     from core.api.descriptors import (
         DESCRIPTORS,
         AttentionRequest,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Descriptor,
         DrafterSpec,
         ExecutorSpec,
+        IOProcessorSpec,
         KernelSpec,
         KVConnectorSpec,
         LogitsSpec,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         StatSinkSpec,
         StructuredOutputSpec,
         ToolParserSpec,
+        ToolServerSpec,
         WeightLoaderSpec,
         WeightTransferSpec,
     )
@@ -58,10 +61,12 @@ if TYPE_CHECKING:
     from core.api.executors import Executor, TakesMasks
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
     from core.api.hooks import hookimpl
+    from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kernels import OPS, DimRule, KernelRequest
     from core.api.kvspecs import KVManager, KVSpec
     from core.api.logits import LogitsContext, LogitsProcessor
     from core.api.models import (
+        ChatTemplates,
         Classifies,
         LayerBuilder,
         Model,
@@ -93,6 +98,7 @@ if TYPE_CHECKING:
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
+    from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
     from core.api.structured import (
         GRAMMAR_KINDS,
         CompiledGrammar,
@@ -101,8 +107,12 @@ if TYPE_CHECKING:
         PortableGrammar,
         StructuredContext,
         StructuredOutputBackend,
+        check_grammar_nesting,
+        grammar_choices,
+        grammar_json,
     )
     from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, token_table, tokenizer_from_directory
+    from core.api.tool_servers import RemoteTool, ToolResult, ToolServerClient, ToolServerError, ToolSession
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import (
         CheckpointInfo,
@@ -122,21 +132,26 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "commands": "Command",
         "connectors": "BlockRef KVConnector KVConnectorWorker",
+        "deprecation": "CoreDeprecationWarning",
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
-            "KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec QuantSpec RouteSpec "
-            "SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec WeightLoaderSpec "
-            "WeightTransferSpec"
+            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec QuantSpec "
+            "RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec ToolServerSpec "
+            "WeightLoaderSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
         "executors": "Executor TakesMasks",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
         "hooks": "hookimpl",
+        "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kernels": "DimRule KernelRequest OPS",
         "kvspecs": "KVManager KVSpec",
         "logits": "LogitsContext LogitsProcessor",
-        "models": "Classifies features_of LayerBuilder Model ModelShape PoolingShape RopeConfig StepInputs WeightRules",
+        "models": (
+            "ChatTemplates Classifies features_of LayerBuilder Model ModelShape PoolingShape RopeConfig StepInputs "
+            "WeightRules"
+        ),
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
@@ -149,11 +164,13 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
         "sinks": "EngineStats FinishedRequest StatSink",
+        "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
         "structured": (
-            "CompiledGrammar GRAMMAR_KINDS GrammarMatcher LoadsGrammars PortableGrammar StructuredContext "
-            "StructuredOutputBackend"
+            "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
+            "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
         "tokenizer": "fast_tokenizer token_table Tokenizer tokenizer_from_directory TokenStream",
+        "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
         "verdict": "ProbeResult Verdict",
         "weights": (
             "CheckpointInfo CheckpointReader ModelFiles ModelSource WeightManifest WeightReceiver WeightTensor"
@@ -167,8 +184,16 @@ _HOME: Mapping[str, str] = types.MappingProxyType(
 )
 
 
+_DEPRECATED: Mapping[str, Renamed | Removed] = types.MappingProxyType({})
+"""Names that were public here -> what became of them (docs/plugins/stability.md)."""
+
+
 def __getattr__(name: str) -> Any:
     """Load a public name from its module (PEP 562)."""
+    if name in _DEPRECATED:
+        from core.api.deprecation import look_up
+
+        return look_up(__name__, name, _DEPRECATED)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -180,6 +205,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "accepts",
+    "Access",
     "AdmissionPolicy",
     "AfterLoad",
     "API_VERSIONS",
@@ -194,6 +220,8 @@ __all__ = [
     "BatchView",
     "BlockRef",
     "CallGrammar",
+    "ChatTemplates",
+    "check_grammar_nesting",
     "CheckpointError",
     "CheckpointInfo",
     "CheckpointReader",
@@ -205,6 +233,7 @@ __all__ = [
     "CompiledGrammar",
     "ConfigError",
     "ConfigPatch",
+    "CoreDeprecationWarning",
     "CoreError",
     "Descriptor",
     "DESCRIPTORS",
@@ -225,11 +254,20 @@ __all__ = [
     "Finding",
     "FinishedRequest",
     "GeneratedText",
+    "grammar_choices",
+    "grammar_json",
     "GRAMMAR_KINDS",
     "GrammarMatcher",
     "Graph",
     "GraphFacet",
     "hookimpl",
+    "IOContext",
+    "IOOutput",
+    "IOProcessor",
+    "IOProcessorSpec",
+    "IOPrompts",
+    "IORequest",
+    "KeepsModels",
     "KernelRequest",
     "KernelSpec",
     "KnowsThinking",
@@ -268,8 +306,11 @@ __all__ = [
     "QuantContext",
     "QuantScheme",
     "QuantSpec",
+    "ReachesOut",
     "Reasoning",
     "Reject",
+    "RemovesModels",
+    "RemoteTool",
     "ReportsKV",
     "RequestDraft",
     "RequestError",
@@ -289,6 +330,7 @@ __all__ = [
     "StatSinkSpec",
     "StepInputs",
     "StepShape",
+    "StoredModel",
     "Stream",
     "StructuredContext",
     "StructuredOutputBackend",
@@ -303,6 +345,11 @@ __all__ = [
     "ToolArguments",
     "ToolEnd",
     "ToolParserSpec",
+    "ToolResult",
+    "ToolServerClient",
+    "ToolServerError",
+    "ToolServerSpec",
+    "ToolSession",
     "ToolStart",
     "Verdict",
     "versions",

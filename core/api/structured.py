@@ -10,6 +10,7 @@ white space between the parts of the JSON text (`any`, as without the key), `non
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 GRAMMAR_KINDS = ("json_schema", "json_object", "regex", "choice", "grammar", "structural_tag")
 """Kinds of grammar a request may carry; `value` is JSON text, a pattern, a JSON list of texts, or EBNF."""
+
+MAX_NESTING = 200
+"""Brackets inside each other, beyond which the recursive parsers of libraries are not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +106,35 @@ class LoadsGrammars(StructuredOutputBackend, Protocol):
     def load(self, data: bytes) -> CompiledGrammar:
         """Return a grammar that another process compiled; runs in a thread and is quick."""
         ...
+
+
+def grammar_json(value: str) -> Any:
+    """Return the JSON value of a grammar. Raises `ValueError` for what is none, NaN and infinities among it."""
+    try:
+        return json.loads(value, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+
+
+def grammar_choices(value: str) -> list[str]:
+    """Return the texts of a grammar of kind `choice`. Raises `ValueError`."""
+    choices = grammar_json(value)
+    if not isinstance(choices, list) or not choices or not all(isinstance(one, str) and one for one in choices):
+        raise ValueError("a choice is a JSON list of texts that are not empty")
+    return choices
+
+
+def check_grammar_nesting(text: str) -> None:
+    """Refuse what a recursive parser may not survive. Raises `ValueError`."""
+    depth = deepest = 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise ValueError(f"it is nested more than {MAX_NESTING} deep")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"it is not JSON: {name}")

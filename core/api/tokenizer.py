@@ -65,6 +65,7 @@ def fast_tokenizer(
     special: Mapping[str, str | list[str]],
     chat_template: str | None,
     eos_ids: Sequence[int],
+    chat_templates: Mapping[str, str] | None = None,
 ) -> Tokenizer:
     """Return a `Tokenizer` on top of a backend of the `tokenizers` library.
 
@@ -73,10 +74,13 @@ def fast_tokenizer(
         special: Named special tokens (`bos_token`, `eos_token`, ...) by their text, as chat templates read them.
         chat_template: Jinja source, or None.
         eos_ids: Ids that end a generation.
+        chat_templates: Jinja sources of further templates by name (`tool_use`, `rag`).
     """
     from core.tokenizer.fast import FastTokenizer  # core.api stays cheap to import
 
-    return FastTokenizer(backend, special=special, chat_template=chat_template, eos_ids=eos_ids)
+    return FastTokenizer(
+        backend, special=special, chat_template=chat_template, chat_templates=chat_templates, eos_ids=eos_ids
+    )
 
 
 def tokenizer_from_directory(path: str | Path) -> Tokenizer:

@@ -24,8 +24,10 @@ API_VERSIONS: dict[str, int] = {
     "core.drafters": 1,
     "core.logits": 1,
     "core.stat_sinks": 1,
+    "core.io_processors": 1,
     "core.routes": 1,
     "core.commands": 1,
+    "core.tool_servers": 1,
 }
 
 HOOKS_API = 1

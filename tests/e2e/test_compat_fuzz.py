@@ -39,6 +39,8 @@ GENERATING = {
     "/apply-template": {"messages": MESSAGES},
     "/v1/chat/completions/render": CHAT,
     "/v1/completions/render": {"prompt": "hi"},
+    "/v1/responses/render": {"input": "hi", "max_output_tokens": 3},
+    "/v1/messages/render": CHAT,
     "/tokenize": {"prompt": "hi"},
     "/detokenize": {"tokens": [1, 2]},
 }

@@ -1,8 +1,9 @@
 """The official client, which checks every field of every answer, over every route that it knows.
 
-Strict validation has no place for three things that OpenAI's own server sends: the null finish_reason of a chunk of a
-plain completion, the null log-probability of the first token of an echoed prompt, and embeddings in base64, which the
-client asks for of its own accord and unpacks only after it has looked at their type. Those are read leniently.
+Three things that OpenAI's own server sends are not what the client's types say: the null finish_reason of a chunk of a
+plain completion that is not the last, the null log-probability of the first token of an echoed prompt, which nothing
+stands before, and embeddings in base64, which the client asks for of its own accord and unpacks only after it has
+looked at their type. Those are read leniently, and everything else about such answers strictly afterwards.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 
 import openai
 import pytest
+from openai.types import Completion, CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion
 from pydantic import BaseModel
 
@@ -74,6 +76,25 @@ def embedder(launch):
 
 def lenient(client):
     return client.copy(_extra_kwargs={"_strict_response_validation": False})
+
+
+def strict(kind, answer, *, instead=None):
+    """Hold an answer that was read leniently against the client's types; `instead` fills what may be null."""
+    fields = answer.model_dump(exclude_unset=True)
+    if instead is not None:
+        instead(fields)
+    return kind.model_validate(fields, strict=True)
+
+
+def ended(fields):
+    for choice in fields["choices"]:
+        choice["finish_reason"] = choice["finish_reason"] or "stop"
+
+
+def scored(fields):
+    for choice in fields["choices"]:
+        assert choice["logprobs"]["token_logprobs"][0] is choice["logprobs"]["top_logprobs"][0] is None
+        choice["logprobs"]["token_logprobs"][0], choice["logprobs"]["top_logprobs"][0] = 0.0, {}
 
 
 def model_of(client):
@@ -220,6 +241,7 @@ def test_completions(client, prompt, fields):
     assert all((choice.logprobs is not None) == ("logprobs" in fields) for choice in answer.choices)
     texts, reasons = [""] * len(answer.choices), [None] * len(answer.choices)
     for chunk in lenient(client).completions.create(model=model, prompt=prompt, stream=True, **GREEDY, **fields):
+        strict(Completion, chunk, instead=ended)
         for choice in chunk.choices:
             texts[choice.index] += choice.text
             reasons[choice.index] = choice.finish_reason or reasons[choice.index]
@@ -230,9 +252,10 @@ def test_completions(client, prompt, fields):
 @pytest.mark.covers("API-01")
 def test_the_scores_of_an_echo(client):
     fields = {"prompt": "one two three", "max_tokens": 0, "echo": True, "logprobs": 1}
-    scored = lenient(client).completions.create(model=model_of(client), **fields).choices[0].logprobs
-    assert scored.token_logprobs[0] is None and all(value <= 0 for value in scored.token_logprobs[1:])
-    assert len(scored.tokens) == len(scored.token_logprobs) == len(scored.text_offset) == len(scored.top_logprobs)
+    answer = strict(Completion, lenient(client).completions.create(model=model_of(client), **fields), instead=scored)
+    scores = answer.choices[0].logprobs
+    assert all(value <= 0 for value in scores.token_logprobs) and any(scores.token_logprobs[1:])
+    assert len(scores.tokens) == len(scores.token_logprobs) == len(scores.text_offset) == len(scores.top_logprobs)
 
 
 # -- responses ---------------------------------------------------------------------------------------------------------
@@ -262,7 +285,7 @@ def test_responses(said):
 def test_embeddings_in_both_forms(embedder):
     model = model_of(embedder)
     plain = embedder.embeddings.create(model=model, input=["one", "two"], encoding_format="float")
-    packed = lenient(embedder).embeddings.create(model=model, input=["one", "two"])
+    packed = strict(CreateEmbeddingResponse, lenient(embedder).embeddings.create(model=model, input=["one", "two"]))
     assert [entry.index for entry in plain.data] == [0, 1] and plain.usage.total_tokens > 2
     for one, other in zip(plain.data, packed.data):
         assert one.embedding == pytest.approx(other.embedding, abs=1e-6)

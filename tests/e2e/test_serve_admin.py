@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import pytest
 
@@ -79,6 +81,11 @@ def test_a_pause_that_aborts_and_one_request_alone(http, admin):
         next(events)
         assert admin.post("/pause").json() == {"status": "paused"}
         assert list(events)[-1]["choices"][0]["finish_reason"] == "abort"
+    with ThreadPoolExecutor(1) as pool:  # one that comes while it is paused waits, and can be ended too
+        waiting = pool.submit(http.post, "/v1/completions", json={**BODY, "request_id": "late"})
+        tries = (admin.post("/abort_requests", json={"request_ids": ["cmpl-late"]}).json() for _ in range(200))
+        assert next(told for told in tries if told["aborted"] or sleep(0.02))["aborted"] == ["cmpl-late"]
+        assert waiting.result(30).json()["choices"][0]["finish_reason"] == "abort"
     assert admin.post("/resume").status_code == 200
     assert len(tokens(http)) == 60
 

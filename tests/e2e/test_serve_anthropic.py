@@ -84,3 +84,23 @@ def test_counting_agrees_with_usage(client):
     counted = client.messages.count_tokens(**{name: asked[name] for name in ("model", "messages", "system", "tools")})
     usage = client.messages.create(**asked).usage
     assert counted.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
+
+
+@pytest.mark.covers("REASON-01")
+def test_a_thinking_budget_is_kept(client):
+    script = f"<think>\n{'Hm, ' * 30}</think>\n\nWell."
+    free = client.messages.create(**say(script))
+    thinking = {"type": "enabled", "budget_tokens": 1024}  # the least that the client's own rules allow
+    assert said(client.messages.create(**say(script, thinking=thinking))) == said(free)
+    bounded = client.messages.create(**say(script, thinking={**thinking, "budget_tokens": 20}))
+    assert 0 < len(bounded.content[0].thinking) <= 20 < len(free.content[0].thinking)
+    assert bounded.content[1].type == "text"
+
+
+@pytest.mark.covers("API-01")
+def test_the_model_is_listed_as_the_client_expects(client):
+    (model,) = client.models.list().data
+    assert client.models.retrieve(model.id) == model
+    assert (model.id, model.type, model.lifecycle) == ("scripted", "model", "active")
+    with pytest.raises(anthropic.NotFoundError, match="not_found_error"):
+        client.models.retrieve("other")

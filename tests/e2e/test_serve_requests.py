@@ -6,6 +6,7 @@ import itertools
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_one_prompt_in_every_form_has_one_answer(http):
         assert (choice["text"], choice["prompt_token_ids"]) == (said, ids)
     assert answer(http, TOKENIZE, messages=MESSAGES)["tokens"] == ids
     assert answer(http, TOKENIZE, prompt=text, add_special_tokens=False)["tokens"] == ids
+
+
+def test_the_demo_model_samples_as_its_makers_do(http):
+    params = answer(http, f"{CHAT}/render", messages=MESSAGES)["sampling_params"]
+    assert (params["temperature"], params["top_p"]) == (0.2, 0.9)
+    assert answer(http, f"{CHAT}/render", messages=MESSAGES, temperature=1)["sampling_params"]["temperature"] == 1
 
 
 @pytest.mark.covers("REND-07")
@@ -169,3 +176,35 @@ def test_log_probabilities_of_chosen_tokens(http):
     assert told == best and len(best) == 3
     error = post(http, COMPLETIONS, {"prompt": "a", "logprob_token_ids": [10**6]}).json()["error"]
     assert error["param"] == "logprob_token_ids"
+
+
+def test_an_answer_that_repeats_itself_is_ended(http):
+    word = answer(http, TOKENIZE, prompt=" fruit", add_special_tokens=False)["tokens"][0]
+    body = {"temperature": 0, "max_tokens": 40, "logit_bias": {str(word): 100}}
+    wanted = {"repetition_detection": {"max_pattern_size": 3, "min_count": 5}}
+    for path, prompt in ((CHAT, {"messages": MESSAGES}), (COMPLETIONS, {"prompt": "Fruits:"})):
+        found = answer(http, path, **prompt, **body, **wanted, return_token_ids=True)["choices"][0]
+        assert (found["finish_reason"], found["stop_reason"]) == ("repetition", "repetition_detected")
+        assert found["token_ids"] == [word] * 5
+        assert answer(http, path, **prompt, **body)["choices"][0]["finish_reason"] == "length"
+
+
+def test_a_budget_for_thoughts_needs_a_model_that_thinks(http):
+    error = post(http, CHAT, {"messages": MESSAGES, "thinking_token_budget": 5}).json()["error"]
+    assert (error["param"], error["code"]) == ("thinking_token_budget", "unsupported_parameter")
+
+
+def test_offsets_of_the_prompts_tokens(http):
+    shown = answer(http, f"{CHAT}/render", messages=MESSAGES, return_token_offsets=True)
+    text, places = shown["prompt"], shown["token_offsets"]
+    assert len(places) == shown["count"] and "".join(text[first:end] for first, end in places) == text
+
+
+@pytest.mark.covers("REND-03")
+def test_long_conversations_at_once_are_read_as_one_by_one(http):
+    text = "international understanding "  # long words, so that what takes a thread to read still fits
+    asked = [{"messages": [{"role": "user", "content": f"{one} {text * (80 + one)}"}]} for one in range(24)]
+    alone = [answer(http, TOKENIZE, **body)["tokens"] for body in asked]
+    with ThreadPoolExecutor(24) as pool:
+        together = list(pool.map(lambda body: post(http, TOKENIZE, body).json().get("tokens"), asked))
+    assert together == alone and len({len(ids) for ids in alone}) > 20

@@ -218,3 +218,17 @@ def test_a_call_that_cannot_be_enforced(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(model="smollm2", input="Hi", tools=[ADD], tool_choice="required")
     assert refused.value.param == "tool_choice"
+
+
+def test_a_custom_tool(said):
+    run = {"type": "custom", "name": "run", "description": "Runs code."}
+    text = '<tool_call>\n{"name": "run", "arguments": {"input": "print(\\"hi\\")\\n"}}\n</tool_call>'
+    whole = say(text, said, tools=[run])
+    (call,) = [item for item in whole.output if item.type == "custom_tool_call"]
+    assert (call.name, call.input) == ("run", 'print("hi")\n')
+    events = list(say(text, said, tools=[run], stream=True))
+    deltas = [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"]
+    assert len(deltas) > 1 and "".join(deltas) == call.input
+    result = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "hi"}
+    asked = [{"type": "item_reference", "id": call.id}, result]
+    assert said.responses.create(model="scripted", input=asked, tools=[run]).output_text == "hi"

@@ -56,9 +56,8 @@ class Colour(BaseModel):
 
 @pytest.mark.covers("GRAM-01")
 def test_the_client_s_own_parsing_of_models(client):
-    loose = client.copy(_extra_kwargs={"_strict_response_validation": False})
     messages = [{"role": "user", "content": "Name a colour."}]
-    answer = loose.chat.completions.parse(model=model(client), messages=messages, response_format=Colour, **GREEDY)
+    answer = client.chat.completions.parse(model=model(client), messages=messages, response_format=Colour, **GREEDY)
     assert isinstance(answer.choices[0].message.parsed, Colour)
 
 
@@ -66,8 +65,7 @@ def test_the_client_s_own_parsing_of_models(client):
 def test_a_stream_joins_to_the_same_json(client):
     fields = {"model": model(client), "messages": ASK, "response_format": {"type": "json_object"}, **GREEDY}
     whole = client.chat.completions.create(**fields)
-    loose = client.copy(_extra_kwargs={"_strict_response_validation": False})
-    pieces = [chunk.choices[0].delta.content or "" for chunk in loose.chat.completions.create(**fields, stream=True)]
+    pieces = [chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**fields, stream=True)]
     assert "".join(pieces) == whole.choices[0].message.content
     assert isinstance(json.loads("".join(pieces)), dict)
 
@@ -149,3 +147,27 @@ def test_hard_grammars_keep_nobody_else_waiting(server, http):
     for thread in threads:
         thread.join(60)
     assert len(answers) == len(hard) and set(answers) <= {200, 400}
+
+
+@pytest.mark.covers("TOOL-01", "GRAM-01")
+def test_calls_are_enforced_without_a_tool_parser(client, http):
+    """The demo server was started with none: the calls are plain JSON, of tools whose names and schemas it keeps to."""
+    tools = [{"type": "function", "function": {"name": name, "parameters": PERSON}} for name in ("meet", "greet")]
+    fields = {"model": model(client), "messages": ASK, "tools": tools, "parallel_tool_calls": False, **GREEDY}
+    for choice in ("required", {"type": "function", "function": {"name": "greet"}}):
+        (whole,) = client.chat.completions.create(**fields, tool_choice=choice).choices
+        (call,) = whole.message.tool_calls
+        jsonschema.validate(json.loads(call.function.arguments), PERSON)
+        assert call.function.name in (("meet", "greet") if choice == "required" else ("greet",))
+        with client.chat.completions.stream(**fields, tool_choice=choice) as stream:
+            streamed = stream.get_final_completion().choices[0]
+        (same,) = streamed.message.tool_calls
+        assert (same.function.name, same.function.arguments) == (call.function.name, call.function.arguments)
+        assert streamed.finish_reason == whole.finish_reason == "tool_calls"
+    tools = [{"name": "meet", "input_schema": PERSON}]
+    body = {"max_tokens": 120, "messages": ASK, "tools": tools, "tool_choice": {"type": "any"}, "temperature": 0}
+    said = http.post("/v1/messages", json=body).json()
+    assert said["stop_reason"] in ("tool_use", "max_tokens") and said["content"][0]["name"] == "meet"
+    jsonschema.validate(said["content"][0]["input"], PERSON)
+    shown = http.post("/v1/chat/completions/render", json={**fields, "tool_choice": "required"}).json()
+    assert shown["sampling_params"]["grammar"]["kind"] == "structural_tag"

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # the first to ask for wheels may have to compile the native library
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     "acme-core-gpt2": {("model implementation", "acme_gpt2")},

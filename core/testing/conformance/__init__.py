@@ -14,6 +14,7 @@ from core.testing.conformance.samples import (
     CommandSample,
     ConnectorSample,
     GrammarSample,
+    IOSample,
     LogitsSample,
     ModelSample,
     OptionsSample,
@@ -22,14 +23,19 @@ from core.testing.conformance.samples import (
     RouteSample,
     Sample,
     SourceSample,
+    ToolServerSample,
     TransferSample,
 )
+from core.testing.conformance.tools.grammar_samples import EBNF, LARK
 
 __all__ = [
     "CheckpointSample",
     "CommandSample",
     "ConnectorSample",
+    "EBNF",
     "GrammarSample",
+    "IOSample",
+    "LARK",
     "Level",
     "LogitsSample",
     "ModelSample",
@@ -42,6 +48,7 @@ __all__ = [
     "RouteSample",
     "Sample",
     "SourceSample",
+    "ToolServerSample",
     "TransferSample",
     "run",
 ]

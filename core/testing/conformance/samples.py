@@ -14,6 +14,7 @@ The module is imported by the kit only. It may import torch and whatever the plu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,6 +204,43 @@ class RouteSample(Sample):
     query: Mapping[str, str] = field(default_factory=dict)
     status: int = 200
     answer: bytes = b""
+
+
+@dataclass(frozen=True)
+class IOSample(Sample):
+    """Data for an I/O processor. The kit's model gives any prompt some vector, equal prompts equal ones.
+
+    Attributes:
+        data: What a client sends.
+        accepts: Says whether an answer, read from JSON, is right; None takes any.
+        refused: Data that must be refused.
+        others: Further data, for requests beside this one.
+        model_config: Of the checkpoint that the processor is made for.
+        labels: Classes of the model; without them it embeds, with 16 numbers.
+    """
+
+    data: Any
+    accepts: Callable[[Any], bool] | None = None
+    refused: Sequence[Any] = ()
+    others: Sequence[Any] = ()
+    model_config: Mapping[str, Any] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ToolServerSample(Sample):
+    """A server for a tool-server client to speak to.
+
+    Attributes:
+        serve: Starts it, yields its address, and ends it.
+        calls: Name of a tool, arguments, a text that the result contains, and whether the tool says that it failed; at
+            least one.
+        slow: A tool and arguments with which it takes at least half a minute, unless it is cancelled.
+    """
+
+    serve: Callable[[], AbstractContextManager[str]]
+    calls: Sequence[tuple[str, Mapping[str, Any], str, bool]]
+    slow: tuple[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

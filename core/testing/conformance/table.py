@@ -30,8 +30,10 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core.structured_output": ("grammars",),
         "core.drafters": ("drafters",),
         "core.stat_sinks": ("sinks",),
+        "core.io_processors": ("io_processors",),
         "core.routes": ("routes",),
         "core.commands": ("commands",),
+        "core.tool_servers": ("tool_servers",),
         HOOKS_GROUP: ("hooks",),
     }
 )

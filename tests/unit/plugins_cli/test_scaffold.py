@@ -20,8 +20,10 @@ TORCH_FREE = [
     *("core.tool_parsers", "core.schedulers", "core.model_sources", "core.executors", "core.kv_connectors"),
     *(
         "core.stat_sinks",
+        "core.io_processors",
         "core.routes",
         "core.commands",
+        "core.tool_servers",
         "core.structured_output",
         "core.drafters",
         "core.weight_loaders",

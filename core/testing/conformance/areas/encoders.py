@@ -108,6 +108,7 @@ def _shape(subject: Subject, case: TinyCase) -> None:
     require(pooling.bidirectional or not sites, "pooling.bidirectional is false, but the model sees ahead")
     used = {"bidirectional"} if sites else set()
     used |= {"sliding_window" for site in sites if site.window is not None}
+    used |= {"position_bias" for site in sites if site.bias is not None}
     lacks = sorted(used - shape.features)
     require(not lacks, f"the model uses {', '.join(lacks)}, but its shape's features do not say so")
     due = {"vocab_size": config.vocab_size, "hidden_size": config.hidden_size}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -36,6 +37,23 @@ def bidirectional_windows_match_reference(subject: Subject) -> None:
         raise NotApplicable("it does not declare sliding_window")
     for window in (1, 7, 33, 201):
         _compare(subject, _site(spec, 4, 4, window), LENGTHS, min(spec.dtypes & {"float32"} or spec.dtypes))
+
+
+def position_biases_match_reference(subject: Subject) -> None:
+    """What a model adds to scores by position is added, in every declared dtype, also beside a window."""
+    spec = _spec(subject)
+    if "position_bias" not in spec.features:
+        raise NotApplicable("it does not declare position_bias")
+    device = device_of(subject)
+
+    def bias(length: int) -> Tensor:
+        ramp = torch.arange(length, device=device)
+        return torch.stack([torch.sin((ramp - ramp[:, None]) * (head + 1.0)) * 2 for head in range(4)])
+
+    windows = (None, 9) if "sliding_window" in spec.features else (None,)
+    for dtype in sorted(spec.dtypes):
+        for window in windows:
+            _compare(subject, replace(_site(spec, 4, 2, window), bias=bias), LENGTHS, dtype)
 
 
 def bidirectional_rows_are_independent(subject: Subject) -> None:
@@ -107,6 +125,7 @@ CHECKS = tuple(
     for function in (
         bidirectional_matches_reference,
         bidirectional_windows_match_reference,
+        position_biases_match_reference,
         bidirectional_rows_are_independent,
     )
 )

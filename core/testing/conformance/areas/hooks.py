@@ -128,7 +128,9 @@ def _hooks(subject: Subject) -> Hooks:
 
 
 def _config() -> dict[str, Any]:
-    view: dict[str, Any] = Options().model_dump(mode="json", exclude={"server": {"api_key", "admin_api_key"}})
+    view: dict[str, Any] = Options().model_dump(
+        mode="json", exclude={"server": {"api_key", "admin_api_key"}, "hub": {"hf_token"}}
+    )
     return view
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import wraps
 
 from core.api.descriptors import ToolParserSpec
 from core.api.parsers import Reasoning, Text
@@ -32,6 +34,29 @@ _PIECE = 24
 """Characters fed at once in the linear-time check, as tokens come."""
 
 
+def _once_for_every_name(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
+    """Run a check once for all names of one parser: with equal samples and markers it cannot differ between them."""
+
+    @wraps(check)
+    def run(subject: Subject) -> None:
+        spec = subject.spec(ToolParserSpec)
+        samples = [repr(replace(one, plugin="")) for one in subject.samples(ParserSample)]
+        key = (check.__name__, subject.entry.dist, spec.impl, spec.markers, *samples)
+        error = subject.shared.once(key, lambda: _error_of(check, subject))
+        if error is not None:
+            raise error
+
+    return run
+
+
+def _error_of(check: Callable[[Subject], None], subject: Subject) -> Exception | None:
+    try:
+        check(subject)
+    except Exception as error:
+        return error
+    return None
+
+
 def samples_give_their_events(subject: Subject) -> None:
     """Every text of the plugin's corpus gives the events that it says."""
     for sample in subject.need_samples(ParserSample):
@@ -39,6 +64,7 @@ def samples_give_their_events(subject: Subject) -> None:
         require(found == expected, f"'{sample.name}' gives {found}, expected {expected}")
 
 
+@_once_for_every_name
 def any_split_gives_the_same_events(subject: Subject) -> None:
     """However a text is cut into pieces, the joined events are those of the whole."""
     rng = random.Random(3)
@@ -57,6 +83,7 @@ def calls_are_well_formed(subject: Subject) -> None:
         messages.require_well_formed(parse(parser_of(subject), [text]), text)
 
 
+@_once_for_every_name
 def unfinished_calls_are_closed(subject: Subject) -> None:
     """A message that breaks off anywhere still gives ended calls with valid JSON."""
     for sample in subject.samples(ParserSample):
@@ -85,6 +112,7 @@ def parsers_share_nothing(subject: Subject) -> None:
         require(messages.joined([*events, *first.finish()]) == expected, f"'{sample.name}' beside itself differs")
 
 
+@_once_for_every_name
 def work_is_linear(subject: Subject) -> None:
     """Eight times the text takes less than sixteen times as long, for 128 kB texts made to be hard."""
     for name, pattern in _adversaries(subject):

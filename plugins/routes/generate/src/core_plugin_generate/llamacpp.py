@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
@@ -30,6 +32,7 @@ _REFUSED = MappingProxyType(
 )
 _SAME_NAME = ("temperature", "top_k", "top_p", "min_p", "stop", "presence_penalty", "frequency_penalty", "ignore_eos")
 _BIAS = 100.0
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class CompletionBody(Body):
@@ -77,8 +80,9 @@ class LlamaCpp:
         refuse(fields, _REFUSED)
         body = read(CompletionBody, fields)
         asked, many = _prompts(body.prompt)
-        wanted = self._fields(body)
-        prompts = [await prompt_of(self._client, self._tokens(one), wanted, body.limit) for one in asked]
+        # Texts among the ids and the biases are encoded, which takes a while where they are long.
+        wanted, parts = await asyncio.to_thread(lambda: (self._fields(body), [self._tokens(one) for one in asked]))
+        prompts = [await prompt_of(self._client, one, wanted, body.limit) for one in parts]
         if body.stream:
             events = self._events(body, prompts)
             return RouteResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
@@ -106,17 +110,7 @@ class LlamaCpp:
         """Return the fields of a completion. Raises `RequestError`."""
         if body.typical_p not in (None, 1.0):
             raise RequestError(f"typical_p: {_SAMPLERS}", param="typical_p")
-        names = (
-            "temperature",
-            "top_k",
-            "top_p",
-            "min_p",
-            "stop",
-            "presence_penalty",
-            "frequency_penalty",
-            "ignore_eos",
-        )
-        fields: dict[str, Any] = {name: getattr(body, name) for name in names}
+        fields: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAME}
         fields["n"] = body.n_cmpl
         fields["repetition_penalty"] = None if body.repeat_last_n == 0 else body.repeat_penalty
         fields["seed"] = body.seed if body.seed is not None and body.seed >= 0 else None
@@ -141,7 +135,7 @@ class LlamaCpp:
             token, bias = pair
             never = bias is False
             amount = -_BIAS if never else max(-_BIAS, min(_BIAS, float(bias)))
-            if isinstance(token, str) and not token.isdigit():
+            if isinstance(token, str) and not _NUMBER.fullmatch(token):
                 tokens = self._client.tokenizer.encode(token, add_special_tokens=False)
             else:
                 tokens = token_ids([int(token) if isinstance(token, str) else token], self._size, "logit_bias")
@@ -158,7 +152,10 @@ class LlamaCpp:
             return prompt
         if isinstance(prompt, dict):
             refuse(prompt, {"multimodal_data": "this server reads text only"}, "prompt")
-            return self._tokens(prompt.get("prompt_string", ""))
+            text = prompt.get("prompt_string")
+            if not isinstance(text, str):
+                raise RequestError("prompt.prompt_string must be a text", param="prompt")
+            return text
         ids: list[int] = []
         for place, part in enumerate(prompt):
             if isinstance(part, str):

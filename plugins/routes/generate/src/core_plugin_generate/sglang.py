@@ -46,7 +46,6 @@ _NAMES = MappingProxyType(
     }
 )
 _SAME_NAME = (
-    "n",
     "temperature",
     "top_p",
     "top_k",
@@ -117,7 +116,7 @@ class SGLang:
         prompts, wanted = await self._prompts(body)
         records = self._records(prompts, wanted)
         many = isinstance(_given(body), list) and (body.input_ids is None or isinstance(body.input_ids[0], list))
-        many = many or int(prompts[0].fields.get("n") or 1) > 1
+        many = many or _count(prompts[0]) > 1
         if body.stream:
             return RouteResponse(_events(records, many), media_type="text/event-stream", headers=_STREAMED)
         found: dict[int, Any] = {}
@@ -144,9 +143,10 @@ class SGLang:
             where = "sampling_params" if plain else f"sampling_params.{number}"
             params = _each(body.sampling_params, number, len(inputs), "sampling_params") or {}
             refuse(params, _REFUSED_PARAMS, where)
-            what = self._wanted(body, number, len(inputs), read(Params, params, where))
+            checked = read(Params, params, where)
+            what = self._wanted(body, number, len(inputs), checked)
             ids = one if isinstance(one, str) else token_ids(one, self._client.tokenizer.vocab_size, "input_ids")
-            prompts.append(await prompt_of(self._client, ids, _fields(params, what), what.limit))
+            prompts.append(await prompt_of(self._client, ids, _fields(params, checked.n, what), what.limit))
             wanted.append(what)
         return prompts, wanted
 
@@ -166,7 +166,7 @@ class SGLang:
     ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
         """Yield `(number of the answer, the answer so far)`; one that is complete comes once its figures are known."""
         answers: defaultdict[tuple[int, int], Answer] = defaultdict(Answer)
-        counts = [int(prompt.fields.get("n") or 1) for prompt in prompts]
+        counts = [_count(prompt) for prompt in prompts]
         async with aclosing(run(self._client, prompts)) as chunks:
             async for number, chunk in chunks:
                 base = sum(counts[:number])
@@ -251,9 +251,9 @@ def _each(value: Any, number: int, count: int, name: str) -> Any:
     return value[number]
 
 
-def _fields(params: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
-    """Return the fields of a completion. Raises `RequestError`."""
-    fields = {name: params.get(name) for name in _SAME_NAME}
+def _fields(params: Mapping[str, Any], count: int | None, wanted: Wanted) -> dict[str, Any]:
+    """Return the fields of a completion that has `count` answers. Raises `RequestError`."""
+    fields = {"n": count, **{name: params.get(name) for name in _SAME_NAME}}
     fields |= {ours: params.get(name) for name, ours in _NAMES.items()}
     grammars = {ours: params[name] for name, ours in _GRAMMARS.items() if params.get(name) is not None}
     if grammars:
@@ -262,6 +262,11 @@ def _fields(params: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
         fields["logprobs"] = wanted.top
         fields["prompt_logprobs"] = 0 if wanted.prompt_from >= 0 else None
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _count(prompt: Prompt) -> int:
+    """Return how many answers a prompt gets."""
+    return int(prompt.fields.get("n", 1))
 
 
 def _reason(answer: Answer, limit: int) -> dict[str, Any] | None:

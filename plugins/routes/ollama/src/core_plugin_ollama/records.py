@@ -169,7 +169,7 @@ def _object(text: str) -> Record:
     """Return a call's arguments; what is no object, because the answer was cut, is kept as it is."""
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"unparsed": text}
 

@@ -1,0 +1,50 @@
+"""Choosing what computes attention."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from core.api.descriptors import AttentionRequest, AttentionSpec
+from core.api.verdict import Verdict
+from core.plugins.drivers import Candidate, guarded, load_impl
+from core.plugins.foundation import Foundation, spec_of
+from core.plugins.kinds import ATTENTION
+from core.plugins.select import Selector
+
+
+def choose_attention(
+    selector: Selector, name: str | None, base: Foundation, *, dtype: str, kv_dtype: str, block_size: int
+) -> Candidate:
+    """Return the backend that computes attention for the model. Raises `CoreError` if there is none.
+
+    Args:
+        name: What the user asked for.
+    """
+    shape = base.shape
+    request = AttentionRequest(
+        device_type=base.device,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        head_dim=shape.head_dim,
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        block_size=block_size,
+        features=shape.features,
+    )
+
+    def check(candidate: Candidate) -> Verdict:
+        spec = spec_of(candidate, AttentionSpec)
+        verdict = request.check(spec)
+        if not verdict.ok or spec.refine is None:
+            return verdict
+        refine = load_impl(spec.refine, candidate.entry)
+        return cast(Verdict, guarded(candidate.entry, spec.refine, refine, request, base.probe))
+
+    subject = f"{request.device_type}, head_dim {shape.head_dim}, {dtype}, kv {kv_dtype}, block {block_size}"
+    return selector.choose(
+        ATTENTION,
+        name,
+        check=check,
+        subject=subject,
+        request=request.to_dict(),
+    )

@@ -1,0 +1,32 @@
+"""Choosing how the checkpoint's weights are read and computed with."""
+
+from __future__ import annotations
+
+from core.api.descriptors import QuantSpec
+from core.api.verdict import Verdict
+from core.config.resolved import Options
+from core.plugins.drivers import Candidate
+from core.plugins.foundation import Foundation, device_reason, spec_of
+from core.plugins.kinds import QUANTIZATION
+from core.plugins.select import Selector
+
+
+def choose_quantization(selector: Selector, options: Options, base: Foundation) -> Candidate:
+    """Return the method that reads the checkpoint's weights. Raises `CoreError` if there is none."""
+    method, device = base.checkpoint.quantization, base.device
+    dtype, asked = options.model.dtype, options.select.quantization not in (None, "", "auto")
+
+    def check(candidate: Candidate) -> Verdict:
+        spec = spec_of(candidate, QuantSpec)
+        lacking = sorted(feature for feature in spec.needs if not base.probe.has(feature))
+        return Verdict.of(
+            f"the platform lacks {', '.join(lacking)}" if lacking else None,
+            None if method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {method}",
+            device_reason(device, spec.devices),
+            None if dtype == "auto" or dtype in spec.dtypes else f"computes in {', '.join(sorted(spec.dtypes))}",
+            f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None,
+        )
+
+    request = {"method": method, "device": device, "dtype": dtype}
+    subject = f"{method}, {device}"
+    return selector.choose(QUANTIZATION, options.select.quantization, check=check, subject=subject, request=request)
