@@ -1,7 +1,8 @@
 // Activations that meet blocks of weights, and how a block's sum joins a result. Included per instruction set.
 //
-// A result must not depend on how many rows are computed with it: every kernel of block formats rounds activations
-// by `quantize_block` and adds blocks in their order by `add_sum`, then `multiply_add` where there is a minimum.
+// With CORE_GEMM_BY_ROW a result must not depend on how many rows are computed with it: every kernel of block formats,
+// but the widening (widen.h), rounds activations by `quantize_block` and adds blocks in their order by `add_sum`, then
+// `multiply_add` where there is a minimum.
 #pragma once
 
 #include "gemm/blocks.h"

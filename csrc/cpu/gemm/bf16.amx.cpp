@@ -1,7 +1,8 @@
-// bfloat16 by AMX tiles; also for int8 weights, whose panels are widened to bf16 first.
+// bfloat16 by AMX tiles; also for weights of other formats, whose panels are widened to bf16 first.
 #include "gemm/expand.h"
 #include "gemm/rows.h"
 #include "gemm/stripe.h"
+#include "gemm/widen.h"
 
 namespace core {
 namespace gemm {
@@ -43,15 +44,22 @@ void gated(const Call& call, const Tile& where, int64_t row_end, const Gating& g
   run_gated<false>(call, where, row_end, gating, call.inputs / kBlock);
 }
 
+template <typename F>
+constexpr Kernel widening_blocks() {
+  return {32,     kWide,   nullptr, converted_bytes<bf16>, pack_rows,       tile,
+          stripe, nullptr, expanded_bytes<kWide>,          widen_blocks<F>, enter, leave};
+}
+
 }  // namespace
 
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel;
+extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[kBlockFormats];
 const Kernel bf16_kernel = {32,     kWide, nullptr, converted_bytes<bf16>, pack_rows, tile,
                             stripe, gated, nullptr, nullptr,               enter,     leave};
 // Without a stripe: channels have scales, which a stripe of bf16 does not apply.
 const Kernel w8a16_kernel = {32,      kWide,   nullptr, converted_bytes<bf16>, pack_rows, tile,
                              nullptr, nullptr, expanded_bytes<kWide>,          expand_int8, enter, leave};
+const Kernel wide_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(widening_blocks);
 }  // namespace amx
 }  // namespace gemm
 }  // namespace core

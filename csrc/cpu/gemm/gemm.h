@@ -32,6 +32,10 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_FORMATS = 14,
 };
 
+// May be added to a block format: what a row gives is then the same, bit for bit, however many rows are computed with
+// it. Without it many rows may be multiplied otherwise than few. Other formats are what they are, with it or without.
+constexpr int64_t CORE_GEMM_BY_ROW = 1 << 8;
+
 struct core_gemm_args {
   const void* x;         // (m, k), rows `x_stride` elements apart
   const void* w;         // packed weights
@@ -73,7 +77,7 @@ CORE_API void core_cpu_gemm_gated(const core_gemm_gated_args* args);
 // whether `order` is null.
 CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args);
 
-// Bytes of a panel of this format with k inputs.
+// Bytes of a panel of this format with k inputs; CORE_GEMM_BY_ROW makes no difference.
 CORE_API int64_t core_cpu_gemm_panel(int64_t format, int64_t k);
 
 // Rows of a packed weight (n, k), decoded: an embedding that shares its storage with the output projection.

@@ -26,18 +26,22 @@ constexpr Storage kStorage[CORE_GEMM_FORMATS] = {
     {320, 8, 320, 0}, {384, 8, 288, 0}, {256, 2, 64, 0},  {256, 4, 64, 0}};
 
 namespace {
+// The format alone, without what is asked of it.
+inline int64_t format_of(int64_t format) { return format & ~CORE_GEMM_BY_ROW; }
+
 // Inputs with their padding: whole AMX tiles, which are 32 inputs of bf16 and 64 of int8.
 inline int64_t padded_inputs(int64_t format, int64_t k) {
+  format = format_of(format);
   return round_up(k, format == CORE_GEMM_W8A8 || format == CORE_GEMM_W8A16 ? 64 : 32);
 }
 inline int64_t padded_inputs(const core_gemm_args& args) { return padded_inputs(args.format, args.k); }
 
 // Bytes of the lines of a panel, after which its scales begin, and of all of it.
 inline int64_t line_bytes(int64_t format, int64_t k) {
-  return padded_inputs(format, k) / kBlock * kStorage[format].codes;
+  return padded_inputs(format, k) / kBlock * kStorage[format_of(format)].codes;
 }
 inline int64_t panel_bytes(int64_t format, int64_t k) {
-  const Storage& storage = kStorage[format];
+  const Storage& storage = kStorage[format_of(format)];
   int64_t groups = ceil_div(padded_inputs(format, k) / kBlock, storage.group);
   return round_up(line_bytes(format, k) + groups * storage.scales + storage.tail, 64);
 }

@@ -111,7 +111,7 @@ Read<To>* reader(int64_t format) {
       &read_blocks<Q4_0, To>,   &read_blocks<Q4_1, To>,   &read_blocks<Q5_0, To>,   &read_blocks<Q5_1, To>,
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
       &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>};
-  return readers[format];
+  return readers[format_of(format)];
 }
 
 template <typename To>

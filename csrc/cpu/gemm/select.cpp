@@ -31,6 +31,7 @@ extern const Kernel matrix_kernel;
 }
 namespace amx {
 extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+extern const Kernel wide_block_kernels[kBlockFormats];
 }  // namespace amx
 
 namespace {
@@ -62,12 +63,14 @@ constexpr Levels kBlocks = {base::block_kernels,
                             nullptr,
                             CORE_AMX(amx::block_kernels),
                             CORE_NEON_DOT(neon_dot::block_kernels)};
+constexpr Levels kWideBlocks = {nullptr, nullptr, nullptr, nullptr, nullptr, CORE_AMX(amx::wide_block_kernels)};
 
 // Rows from which a kernel is faster than the one of the level below, all powers of two (gemm.cpp counts on it).
 constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
 constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
-constexpr int64_t kBlockRows = 16;  // AMX: spreading blocks to bytes pays
-constexpr int64_t kPairedRows = 4;  // ARM: fewer instructions than dot products, interleaving included; not measured
+constexpr int64_t kBlockRows = 16;   // AMX: spreading blocks to bytes pays
+constexpr int64_t kWideRows = 32;    // AMX: widening blocks to bf16 pays, where results may depend on the rows
+constexpr int64_t kPairedRows = 4;   // ARM: fewer instructions than dot products, interleaving included; not measured
 
 const Kernel* pick(const Levels& levels, Isa most) {
   int level = static_cast<int>(isa() < most || isa() > Isa::amx ? isa() : most);  // `most` speaks of x86 only
@@ -78,9 +81,18 @@ const Kernel* pick(const Levels& levels, Isa most) {
 // ARM's matrix instructions, where they are there and there are rows enough for them; or null.
 const Kernel* pick_matrices(const core_gemm_args& args) {
   if (args.m < kPairedRows) return nullptr;
-  if (args.format == CORE_GEMM_BF16 && has(Isa::neon_bf16)) return CORE_NEON_BF16(&neon_bf16::matrix_kernel);
-  if (args.format == CORE_GEMM_W8A8 && has(Isa::neon_i8mm)) return CORE_NEON_I8MM(&neon_i8mm::matrix_kernel);
+  int64_t format = format_of(args.format);
+  if (format == CORE_GEMM_BF16 && has(Isa::neon_bf16)) return CORE_NEON_BF16(&neon_bf16::matrix_kernel);
+  if (format == CORE_GEMM_W8A8 && has(Isa::neon_i8mm)) return CORE_NEON_I8MM(&neon_i8mm::matrix_kernel);
   return nullptr;
+}
+
+// Blocks have one arithmetic, but for the widening, which is faster and more exact.
+const Kernel* pick_blocks(const core_gemm_args& args) {
+  const Kernel* wide = kWideBlocks[static_cast<int>(isa())];
+  bool by_row = (args.format & CORE_GEMM_BY_ROW) != 0;
+  if (wide != nullptr && args.m >= kWideRows && !by_row) return wide;
+  return pick(kBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16);
 }
 
 }  // namespace
@@ -88,7 +100,7 @@ const Kernel* pick_matrices(const core_gemm_args& args) {
 const Kernel& select(const core_gemm_args& args) {
   if (const Kernel* matrices = pick_matrices(args)) return *matrices;
   Isa most = args.m >= kTileRows ? Isa::amx : Isa::avx512_bf16;
-  switch (args.format) {
+  switch (format_of(args.format)) {
     case CORE_GEMM_F32:
       return *pick(kF32, most);
     case CORE_GEMM_BF16:
@@ -99,7 +111,7 @@ const Kernel& select(const core_gemm_args& args) {
       // Float32 activations are not rounded to bf16 only because they are many.
       return *pick(kW8A16, args.x_dtype == CORE_BF16 && args.m >= kExpandRows ? Isa::amx : Isa::avx512_vnni);
     default:
-      return pick(kBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16)[args.format - CORE_GEMM_Q4_0];
+      return pick_blocks(args)[format_of(args.format) - CORE_GEMM_Q4_0];
   }
 }
 

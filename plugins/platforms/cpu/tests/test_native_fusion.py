@@ -1,5 +1,7 @@
 """What programs make of recorded calls: fused products, and memory that is used again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,10 +46,10 @@ def both_ways(m, weight, activation, dtype, bias):
     return program, wanted, out
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind, by_row", [*((kind, False) for kind in KINDS), (Format.Q4_1, True)])
 @pytest.mark.parametrize("n, k", [(192, 64), (96, 576), (40, 32)])
-def test_a_product_with_its_gate_equals_the_two(isa, kind, n, k):
-    weight = packed(kind, n, k)
+def test_a_product_with_its_gate_equals_the_two(isa, kind, by_row, n, k):
+    weight = replace(packed(kind, n, k), by_row=by_row)
     for m in ROWS:
         for bias in (None, torch.randn(n)):
             program, wanted, out = both_ways(m, weight, "silu", torch.bfloat16, bias)

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from core_plugin_cpu.awq import AWQScheme
 from core_plugin_cpu.dense import DenseScheme
 from core_plugin_cpu.gguf import GGUFScheme
+from core_plugin_cpu.gptq import GPTQScheme
 from core_plugin_cpu.grouped import Grouping
 from core_plugin_cpu.int8 import Int8Scheme
 from core_plugin_cpu.native import gemm, library
@@ -129,8 +131,12 @@ def test_plain_weights_of_an_update_are_rounded_to_the_layers_type():
 @pytest.mark.parametrize("kind", [*FORMATS, "dense", "float32", "int8"])
 def test_an_embedding_and_its_tied_head_share_their_storage(kind, isa):
     dtype = torch.float32 if kind == "float32" else torch.bfloat16
-    context = QuantContext(torch.device("cpu"), dtype, {"tensors": {"embed.weight": kind}}, {"head": True})
-    scheme = {"dense": DenseScheme, "float32": DenseScheme, "int8": Int8Scheme}.get(kind, GGUFScheme)(context)
+    own, options = {
+        "dense": (DenseScheme, {}),
+        "float32": (DenseScheme, {}),
+        "int8": (Int8Scheme, {"head": True}),
+    }.get(kind, (GGUFScheme, {"batch_invariant": True}))
+    scheme = own(QuantContext(torch.device("cpu"), dtype, {"tensors": {"embed.weight": kind}}, options))
     embedding = layer(scheme, EMBEDDING)
     head = QuantLayer(scheme.for_site(replace(EMBEDDING, kind="lm_head")), embedding.group)
     fill(embedding.group, [Stored("embed.weight", torch.randn(50, K))])
@@ -211,6 +217,34 @@ def test_groups_with_scales_and_minima(isa, size, tokens):
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.randn(tokens, k).to(dtype)
         assert error(gemm.linear(x, packed), x.float() @ weight.T) < NOISE
+
+
+def words(*shape):
+    return torch.randint(-(2**31), 2**31, shape, dtype=torch.int32)
+
+
+@pytest.mark.covers("QUANT-04")
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("method", ["gguf", "awq", "gptq", "gptq act-order"])
+def test_what_a_row_gives_is_independent_of_others_where_it_is_asked_for(isa, method, asked):
+    rows, size, name = 48, 64, "layer.attn."
+    scheme = {"gguf": GGUFScheme, "awq": AWQScheme}.get(method, GPTQScheme)
+    shape = (K, rows // 8) if method == "awq" else (K // 8, rows)
+    grouped = {"qweight": words(*shape), "qzeros": words(K // size, rows // 8), "scales": torch.rand(K // size, rows)}
+    if scheme is GPTQScheme:
+        grouped["g_idx"] = torch.arange(K, dtype=torch.int32) // size
+    given = {"tensors": {f"{name}weight": "Q4_0"}, "bits": 4, "group_size": size, "desc_act": "order" in method}
+    options = {"batch_invariant": True} if asked else {}
+    one = layer(
+        scheme(QuantContext(torch.device("cpu"), torch.bfloat16, given, options)),
+        replace(QKV, parts=(("", rows),), bias=False),
+    )
+    blocks = [Stored(f"{name}weight", torch.randn(rows, K), "Q4_0")]
+    fill(one.group, blocks if method == "gguf" else [Stored(name + key, value) for key, value in grouped.items()])
+    x = torch.randn(40, K).bfloat16()
+    alone = torch.cat([one(x[row : row + 1]) for row in range(len(x))])
+    assert torch.equal(one(x), alone) == (asked or isa != "amx")
+    assert error(one(x), alone) < NOISE
 
 
 def test_groups_that_are_no_whole_blocks_are_decoded():

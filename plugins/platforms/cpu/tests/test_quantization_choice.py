@@ -39,7 +39,7 @@ def test_gguf_is_multiplied_as_stored_unless_float32_or_a_decoding_method_is_ask
 
 
 @needs_demo
-def test_greedy_tokens_of_blocks_depend_neither_on_the_batch_nor_on_the_prefix_cache():
+def test_greedy_tokens_depend_neither_on_the_batch_nor_on_the_prefix_cache_where_it_is_asked_for():
     """One prompt at a time and all at once, computed and found in the cache: prompts of 4 to 140 tokens."""
     rng = random.Random(1)
     shared = [rng.randrange(100, 20000) for _ in range(80)]
@@ -48,7 +48,9 @@ def test_greedy_tokens_of_blocks_depend_neither_on_the_batch_nor_on_the_prefix_c
         for i in range(10)
     ]
     greedy = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
-    with LLM("smollm2", num_blocks=200, max_model_len=256, max_num_batched_tokens=512) as llm:
+    invariant = {"cpu_gguf": {"batch_invariant": True}}
+    sizes = {"num_blocks": 200, "max_model_len": 256, "max_num_batched_tokens": 512}
+    with LLM("smollm2", plugin_options=invariant, **sizes) as llm:
         assert llm.config.plan.one("core.quantization").name == "cpu_gguf"
         together = [output.outputs[0].token_ids for output in llm.generate(prompts, greedy)]
         again = [output.outputs[0].token_ids for output in llm.generate(prompts, greedy)]

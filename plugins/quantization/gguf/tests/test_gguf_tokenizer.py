@@ -8,7 +8,7 @@ import gguf
 import pytest
 from core_plugin_gguf.header import Header
 from core_plugin_gguf.pretokenizers import LLAMA3, NAMES, QWEN2, splitter
-from core_plugin_gguf.reader import GGUFReader
+from core_plugin_gguf.reader import GGUFReader, _named_templates
 from core_plugin_gguf.vocabulary import Vocabulary, build_backend
 from gguf import TokenType
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -75,6 +75,29 @@ def test_demo_tokenizer_splits_digits(demo_backend, transformers_tokenizer):
     for text in DIGIT_TEXTS + PLAIN_TEXTS:
         assert demo_backend.encode(text).ids == reference.encode(text).ids, text
     assert demo_backend.encode("12345").tokens == list("12345")
+
+
+def test_templates_for_special_purposes_are_read_by_name(tmp_path):
+    tokens, types = ["<s>", "</s>", "a", "b", "ab"], [TokenType.CONTROL] * 2 + [TokenType.NORMAL] * 3
+    named = [
+        {"name": "default", "template": "D"},
+        {"name": "tool_use", "template": "T"},
+        {"name": "a-b", "template": "B"},
+    ]
+    path = write(
+        tmp_path / "named.gguf", model="gpt2", tokens=tokens, types=types, merges=["a b"], pre="gpt-2",
+        bos_token_id=0, eos_token_id=1, chat_template=named,
+    )  # fmt: skip
+    tokenizer = READER.tokenizer(path)
+    assert tokenizer.chat_template == "D"
+    assert tokenizer.chat_templates == {"tool_use": "T", "a_b": "B"}
+    writer = gguf.GGUFWriter(tmp_path / "unlisted.gguf", "llama")
+    writer.add_string("tokenizer.chat_template.rag", "R")
+    writer.add_array("tokenizer.chat_templates", ["gone"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert _named_templates(Header(tmp_path / "unlisted.gguf")) == {"rag": "R"}
 
 
 def test_demo_tokenizer_through_the_reader(demo_file):

@@ -10,6 +10,7 @@ from torch import Tensor
 from core.api import CheckpointError
 from core_plugin_cpu.forms import Dense
 from core_plugin_cpu.grouped import GroupedLayer, Grouping
+from core_plugin_cpu.options import BlockOptions
 from core_plugin_cpu.packed_layers import PackedLayer
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ class AWQScheme:
 
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
+        self._by_row = BlockOptions.model_validate(dict(ctx.options)).batch_invariant
         self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
 
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
         if site.kind == "linear" and not any(name in site.prefix for name in self._plain):
-            return AWQLinear(site, self._dtype, self._grouping)
+            return AWQLinear(site, self._dtype, self._grouping, by_row=self._by_row)
         return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
 
 

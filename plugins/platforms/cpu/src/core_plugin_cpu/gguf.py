@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from core_plugin_cpu.forms import Blocks, Dense, Form
 from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.packed import Format
+from core_plugin_cpu.options import BlockOptions
 from core_plugin_cpu.packed_layers import PackedLayer
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class GGUFScheme:
 
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype = ctx.dtype
+        self._by_row = BlockOptions.model_validate(dict(ctx.options)).batch_invariant
         self._types = cast("Mapping[str, str]", ctx.checkpoint.get("tensors", {}))
         decoded = sorted({kind for kind in self._types.values() if kind not in blocks.FORMATS} - _PLAIN)
         if decoded:
@@ -35,7 +37,8 @@ class GGUFScheme:
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
         modules = [f"{site.prefix}.{part}" if part else site.prefix for part, _ in site.parts]
-        return PackedLayer(site, self._dtype, [self._form(f"{module}.weight") for module in modules])
+        forms = [self._form(f"{module}.weight") for module in modules]
+        return PackedLayer(site, self._dtype, forms, by_row=self._by_row)
 
     def _form(self, name: str) -> Form:
         kind = self._types.get(name, "")

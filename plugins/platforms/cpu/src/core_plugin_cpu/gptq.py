@@ -11,6 +11,7 @@ from torch import Tensor
 from core.api import CheckpointError
 from core_plugin_cpu.forms import Dense
 from core_plugin_cpu.grouped import GroupedLayer, Grouping
+from core_plugin_cpu.options import BlockOptions
 from core_plugin_cpu.packed_layers import PackedLayer
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class GPTQScheme:
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
         self._offset = 0 if ctx.checkpoint.get("checkpoint_format") == "gptq_v2" else 1
+        self._by_row = BlockOptions.model_validate(dict(ctx.options)).batch_invariant
         self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
         if self._grouping.bits != 4:
             _LOG.info("no kernel for GPTQ weights of %d bits: they are decoded to %s", self._grouping.bits, ctx.dtype)
@@ -35,7 +37,7 @@ class GPTQScheme:
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
         if site.kind == "linear" and not any(name in site.prefix for name in self._plain):
-            return GPTQLinear(site, self._dtype, self._grouping, self._offset)
+            return GPTQLinear(site, self._dtype, self._grouping, self._offset, by_row=self._by_row)
         return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
 
 
@@ -46,8 +48,10 @@ class GPTQLinear(GroupedLayer):
         offset: What is added to stored zero points.
     """
 
-    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, offset: int) -> None:
-        super().__init__(site, dtype, grouping)
+    def __init__(
+        self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, offset: int, *, by_row: bool = False
+    ) -> None:
+        super().__init__(site, dtype, grouping, by_row=by_row)
         self._offset = offset
 
     def codes(self, words: Tensor) -> Tensor:

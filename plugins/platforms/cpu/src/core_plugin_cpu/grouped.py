@@ -56,11 +56,12 @@ class GroupedLayer(ProductLayer):
     groups)`; `g_idx (parts, in)` if indexed; `bias`.
     """
 
-    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping) -> None:
+    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, *, by_row: bool = False) -> None:
         self._kind = grouping.format(site.in_features, dtype)
         self._grouping = grouping
         self._reorders = grouping.ordered and self._kind not in (Format.F32, Format.BF16)
-        super().__init__(site, dtype, [(self._kind, rows) for _, rows in site.parts], joined=not self._reorders)
+        parts = [(self._kind, rows) for _, rows in site.parts]
+        super().__init__(site, dtype, parts, joined=not self._reorders, by_row=by_row)
 
     def declare(self, params: ParamBuilder) -> None:
         """Declare what the checkpoint holds, outputs first, so that parts can be stacked."""

@@ -7,6 +7,8 @@ from core.api.descriptors import AttentionSpec, KernelSpec, PlatformSpec, QuantS
 NATIVE = "cpu_native"
 """Feature that the probe reports where the native library can be loaded."""
 
+BLOCK_OPTIONS = "core_plugin_cpu.options:BlockOptions"
+
 CPU = PlatformSpec(
     name="cpu",
     impl="core_plugin_cpu.platform:CPUPlatform",
@@ -37,7 +39,14 @@ CPU_NATIVE = AttentionSpec(
 
 
 def _quant(
-    name: str, impl: str, summary: str, methods: frozenset[str], *, exact: bool = False, priority: int = 50
+    name: str,
+    impl: str,
+    summary: str,
+    methods: frozenset[str],
+    *,
+    exact: bool = False,
+    priority: int = 50,
+    options: str | None = None,
 ) -> QuantSpec:
     """A method whose weights are multiplied as they are stored. What rounds activations leaves float32 to others."""
     return QuantSpec(
@@ -51,6 +60,7 @@ def _quant(
         devices=frozenset({"cpu"}),
         dtypes=frozenset({"float32", "bfloat16"} if exact else {"bfloat16"}),
         needs=frozenset({NATIVE}),
+        options=options,
     )
 
 
@@ -67,10 +77,21 @@ CPU_GGUF = _quant(
     "GGUF blocks multiplied as they are stored, activations rounded to 8 bits (float32: see cpu_dense)",
     frozenset({"gguf"}),
     priority=60,  # before cpu_dense, which decodes
+    options=BLOCK_OPTIONS,
 )
-CPU_AWQ = _quant("cpu_awq", "awq:AWQScheme", "AWQ 4-bit weights multiplied as they are stored", frozenset({"awq"}))
+CPU_AWQ = _quant(
+    "cpu_awq",
+    "awq:AWQScheme",
+    "AWQ 4-bit weights multiplied as they are stored",
+    frozenset({"awq"}),
+    options=BLOCK_OPTIONS,
+)
 CPU_GPTQ = _quant(
-    "cpu_gptq", "gptq:GPTQScheme", "GPTQ 4-bit weights multiplied as they are stored", frozenset({"gptq"})
+    "cpu_gptq",
+    "gptq:GPTQScheme",
+    "GPTQ 4-bit weights multiplied as they are stored",
+    frozenset({"gptq"}),
+    options=BLOCK_OPTIONS,
 )
 CPU_COMPRESSED_TENSORS = _quant(
     "cpu_compressed_tensors",

@@ -7,6 +7,17 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
+class BlockOptions(BaseModel):
+    """What a user may set for `cpu_gguf`, `cpu_awq` and `cpu_gptq`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_invariant: bool = Field(
+        False,
+        description="Whether products give a token the same numbers whatever is computed with it; prompts take longer.",
+    )
+
+
 class Int8Options(BaseModel):
     """What a user may set for `--quantization int8`."""
 

@@ -33,10 +33,12 @@ class Product:
     rows: int
     start: int
     size: int
+    by_row: bool = False
 
     def of(self, weight: Tensor, inputs: int, order: Tensor | None = None) -> PackedWeight:
         """Return this part of the weight's bytes."""
-        return PackedWeight(self.kind, self.rows, inputs, weight.narrow(0, self.start, self.size), order)
+        data = weight.narrow(0, self.start, self.size)
+        return PackedWeight(self.kind, self.rows, inputs, data, order, self.by_row)
 
 
 class ProductLayer:
@@ -45,12 +47,19 @@ class ProductLayer:
     Args:
         parts: `(format, rows)` of each part of the weight.
         joined: Whether neighbours of one format are one product. They must be of whole panels for that.
+        by_row: As in `PackedWeight`.
     """
 
     def __init__(
-        self, site: LayerSite, dtype: torch.dtype, parts: Sequence[tuple[Format, int]], *, joined: bool = True
+        self,
+        site: LayerSite,
+        dtype: torch.dtype,
+        parts: Sequence[tuple[Format, int]],
+        *,
+        joined: bool = True,
+        by_row: bool = False,
     ) -> None:
-        self._site, self._dtype = site, dtype
+        self._site, self._dtype, self._by_row = site, dtype, by_row
         self._sizes = [packed_bytes(kind, rows, site.in_features) for kind, rows in parts]
         self._rows = sum(rows for _, rows in parts)
         self._products = list(self._divide(parts, joined))
@@ -82,7 +91,7 @@ class ProductLayer:
         for _, run in groupby(zip(numbers, range(len(parts))), key=lambda pair: pair[0]):
             members = [part for _, part in run]
             a, b = members[0], members[-1] + 1
-            yield Product(parts[a][0], firsts[a], firsts[b] - firsts[a], starts[a], starts[b] - starts[a])
+            yield Product(parts[a][0], firsts[a], firsts[b] - firsts[a], starts[a], starts[b] - starts[a], self._by_row)
 
 
 class PackedLayer(ProductLayer):
@@ -90,10 +99,11 @@ class PackedLayer(ProductLayer):
 
     Args:
         forms: How each part of the site is packed.
+        by_row: As in `PackedWeight`.
     """
 
-    def __init__(self, site: LayerSite, dtype: torch.dtype, forms: Sequence[Form]) -> None:
-        super().__init__(site, dtype, [(form.kind, rows) for form, (_, rows) in zip(forms, site.parts)])
+    def __init__(self, site: LayerSite, dtype: torch.dtype, forms: Sequence[Form], *, by_row: bool = False) -> None:
+        super().__init__(site, dtype, [(form.kind, rows) for form, (_, rows) in zip(forms, site.parts)], by_row=by_row)
         self._forms = forms
 
     def declare(self, params: ParamBuilder) -> None:

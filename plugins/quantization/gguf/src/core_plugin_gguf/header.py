@@ -19,6 +19,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantiz
 from core_plugin_gguf.faults import bad_tensor_type, damaged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _N = TypeVar("_N", int, float)
@@ -101,6 +102,10 @@ class Header:
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the keys of all metadata pairs, in file order."""
+        return iter(self._values)
 
     def text(self, key: str, default: str = "") -> str:
         """Return a string value; undecodable bytes are replaced."""

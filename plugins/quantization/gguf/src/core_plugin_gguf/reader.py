@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
+from math import prod
 from typing import TYPE_CHECKING
 
+from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo
 from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
 from core_plugin_gguf.faults import bad_tensor_type
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from core.api.tokenizer import Tokenizer
     from core_plugin_gguf.header import Header, TensorInfo
     from core_plugin_gguf.tensors import GGUFTensor
+
+_TEMPLATE = "tokenizer.chat_template"
 
 
 class GGUFReader:
@@ -50,6 +55,8 @@ class GGUFReader:
             quantization_config={"types": dict(types), "tensors": _matrices(tensors)},
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
+            num_parameters=sum(prod(tensor.shape) for tensor in tensors),
+            license=_license(header),
         )
 
     def tokenizer(self, path: Path) -> Tokenizer:
@@ -67,7 +74,8 @@ class GGUFReader:
         return fast_tokenizer(
             build_backend(vocabulary),
             special={name.removesuffix("_id"): vocabulary.tokens[number] for name, number in ids.items()},
-            chat_template=header.text("tokenizer.chat_template") or None,
+            chat_template=header.text(_TEMPLATE) or None,
+            chat_templates=_named_templates(header),
             eos_ids=eos_ids(header, len(vocabulary.tokens)),
         )
 
@@ -78,6 +86,21 @@ class GGUFReader:
         parts = open_parts(path)
         _check_types(parts)
         return read_tensors(parts, _interleaved_heads(parts[0]), progress)
+
+
+def _named_templates(header: Header) -> dict[str, str]:
+    """Return the templates for special purposes by name: those listed, and those that no list names."""
+    start = f"{_TEMPLATE}."
+    names = header.strings(f"{_TEMPLATE}s") or []
+    names += [key.removeprefix(start) for key in header if key.startswith(start)]
+    found = {name: header.text(start + name) for name in names}
+    return {name: source for name, source in found.items() if name and source}
+
+
+def _license(header: Header) -> str | None:
+    with suppress(CheckpointError):  # of another type: no reason to refuse the model
+        return header.text("general.license") or None
+    return None
 
 
 def _check_types(parts: list[Header]) -> None:

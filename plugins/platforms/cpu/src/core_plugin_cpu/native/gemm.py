@@ -101,7 +101,7 @@ def apply(
     _check(x, weight, bias, y)
     x_code, y_code = CODES[x.dtype], CODES[(x.dtype if dtype is None else dtype) if y is None else y.dtype]
     strides = (x.stride(0), 0 if y is None else y.stride(0))
-    sizes = (x.shape[0], weight.n, weight.k, *strides, x_code, y_code, weight.format, torch.get_num_threads())
+    sizes = (x.shape[0], weight.n, weight.k, *strides, x_code, y_code, weight.code, torch.get_num_threads())
     if workspace is None:
         workspace = torch.empty(workspace_bytes(sizes, ordered=weight.order is not None), dtype=torch.uint8)
     parts = (x, weight.data, weight.order, bias, y, best, workspace)
@@ -125,7 +125,7 @@ def lookup(weight: PackedWeight, ids: Tensor, dtype: torch.dtype) -> Tensor:
     Ids are not checked.
     """
     out = torch.empty(len(ids), weight.k, dtype=dtype)
-    sizes = (len(ids), weight.k, CODES[dtype], weight.format, torch.get_num_threads())
+    sizes = (len(ids), weight.k, CODES[dtype], weight.code, torch.get_num_threads())
     LOOKUP(weight.data.data_ptr(), ids.data_ptr(), out.data_ptr(), *sizes)
     return out
 

@@ -35,6 +35,9 @@ class Format(IntEnum):
     Q4_128 = 13
 
 
+BY_ROW = 1 << 8
+"""Added to a format: see `PackedWeight.by_row`."""
+
 _GROUP = {Format.Q4_1: 32, Format.Q4_64: 64, Format.Q4_128: 128}
 
 
@@ -45,6 +48,8 @@ class PackedWeight:
     Attributes:
         data: Panels of 16 channels one after another, `(bytes,)` uint8.
         order: `(k,)` int32 if the inputs were rearranged: packed input `i` is input `order[i]` of the activations.
+        by_row: Whether what a row gives must be the same, bit for bit, however many rows are computed with it. Block
+            formats only: W8A8 is so in any case, the others are not.
     """
 
     format: Format
@@ -52,6 +57,12 @@ class PackedWeight:
     k: int
     data: Tensor
     order: Tensor | None = None
+    by_row: bool = False
+
+    @property
+    def code(self) -> int:
+        """The field `format` of the kernels' arguments."""
+        return self.format | BY_ROW if self.by_row else int(self.format)
 
     @property
     def nbytes(self) -> int:
