@@ -118,12 +118,13 @@ def _own_goals(store: Store) -> list[list[str]]:
 def _overhead(data: dict[str, Any]) -> list[list[str]]:
     step = data["engine_overhead"][-1]
     title = f"schedule and settle, {step['rows']:,} running requests, us a step"
-    rows = [_bound(title, f"{step['median_us']:,.0f}", step["median_us"], STEP_GOAL)]
-    for load in data["api_overhead"]:
-        which = f"CPU of the server, {load['streams']:,} streams, us"
-        rows.append(_bound(f"{which} a request", f"{load['request_us']:,.0f}", load["request_us"], REQUEST_GOAL))
-        rows.append(_bound(f"{which} a chunk", f"{load['chunk_us']:,.1f}", load["chunk_us"], CHUNK_GOAL))
-    return rows
+    load = data["api_overhead"][-1]  # a server with few streams has the time
+    which = f"CPU of the server, {load['streams']:,} streams, us"
+    return [
+        _bound(title, f"{step['median_us']:,.0f}", step["median_us"], STEP_GOAL),
+        _bound(f"{which} a request", f"{load['request_us']:,.0f}", load["request_us"], REQUEST_GOAL),
+        _bound(f"{which} a chunk", f"{load['chunk_us']:,.1f}", load["chunk_us"], CHUNK_GOAL),
+    ]
 
 
 def _share(title: str, value: float, base: float, *, least: float = 0.0, most: float = float("inf")) -> list[str]:
@@ -202,6 +203,10 @@ def _engine(store: Store) -> str:
             f"{computed:,} of {asked:,}",
         ]
     )
+    for record in store.all("core-bf16", "overhead")[-1:]:
+        for load in record["data"]["api_overhead"]:
+            which = f"CPU of the server, {load['streams']:,} streams, us"
+            rows.append([f"{which} a request; a chunk", f"{load['request_us']:,.0f}; {load['chunk_us']:,.1f}"])
     return "## core alone (bf16)\n\n" + table(("", ""), rows)
 
 

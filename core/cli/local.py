@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import httpx
 
 from core.cli.client import Client
-from core.cli.serve import ended_by
 from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
+from core.signals import ended_by
 
 if TYPE_CHECKING:
     from core.boot import Resolution

@@ -6,10 +6,6 @@ import argparse
 import logging
 import os
 import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from core.cli.help import add_help_flag
@@ -18,10 +14,9 @@ from core.config.load import load_options
 from core.config.resolved import ServerOptions
 from core.engine.child import EngineChild
 from core.phases import phase, report_birth
+from core.signals import ended_by
 
 TOKENIZER_THREADS = 4
-FORCED = 128
-"""Plus the signal's number: status of a process that a signal ended."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,18 +68,3 @@ def _check_edge(server: ServerOptions) -> None:
 
     check_origins(server)
     certificates(server)
-
-
-@contextmanager
-def ended_by(*signals: signal.Signals) -> Iterator[None]:
-    """Let these signals end the block like an error, so that what it opened is closed."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        sys.exit(FORCED + number)
-
-    before = {number: signal.signal(number, end) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
+from core.signals import SignalExit
 
 FILE_PREFIX = "file:"
 """Begins the distribution name of a plugin that is a single file."""
@@ -41,6 +42,8 @@ class Entry:
         try:
             loaded = importlib.metadata.EntryPoint(self.name, self.value, self.group).load()
             return self._listed(loaded) if self.value.endswith(f":{FILE_DRIVERS}") else loaded
+        except SignalExit:
+            raise
         except (AssertionError, SystemExit) as error:
             # stevedore lets the first through, everybody the second: neither may take core down with it.
             raise ImportError(f"{type(error).__name__} while importing {self.value}: {error}") from error

@@ -18,6 +18,7 @@ from core.api.errors import CoreError, PluginError
 from core.api.versions import API_VERSIONS, WINDOW, accepts
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.kinds import kind_of
+from core.signals import SignalExit
 
 T = TypeVar("T")
 
@@ -74,6 +75,8 @@ def load_impl(path: str, entry: Entry) -> Any:
     module, _, attributes = path.partition(":")
     try:
         return reduce(getattr, attributes.split(".") if attributes else [], importlib.import_module(module))
+    except SignalExit:
+        raise
     except (Exception, SystemExit) as error:
         failure = LoadFailure(entry, "CORE-P103", f"importing {path} failed: {describe(error)}")
         raise failure.error() from error

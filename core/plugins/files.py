@@ -19,6 +19,7 @@ from core.plugins.catalog import FILE_DRIVERS, FILE_PREFIX, Catalogue, Entry
 from core.plugins.drivers import describe
 from core.plugins.kinds import HOOKS_GROUP
 from core.plugins.plan import PlannedFile, PluginPlan
+from core.signals import SignalExit
 
 _DIGEST = "__core_sha256__"
 _SHORT = 12
@@ -90,6 +91,8 @@ def _load(file: PlannedFile, source: bytes) -> ModuleType:
     sys.modules[name] = module
     try:
         exec(compile(source, file.path, "exec"), module.__dict__)
+    except SignalExit:
+        raise
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         reason = f"plugin file {file.path} failed to import: {describe(error)}."

@@ -27,6 +27,7 @@ from core.server.plugged import RouteTable
 from core.server.registry import Registration
 from core.server.remote.servers import remote_servers
 from core.server.supervisor import Supervisor, signals_to
+from core.signals import SIGNALLED
 
 if TYPE_CHECKING:
     from core.api.tokenizer import Tokenizer
@@ -38,7 +39,6 @@ logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 15.0
 FORCED_CLOSE_SECONDS = 1.0
-FORCED = 128
 """Plus the signal's number: status of a process that a signal ended."""
 
 
@@ -172,7 +172,7 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
         except asyncio.CancelledError:
             if not interrupts:
                 raise
-            return FORCED + interrupts[0]
+            return SIGNALLED + interrupts[0]
     return await _serve(options, listener, started)
 
 
@@ -210,7 +210,7 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
         await _close(started.llm, FORCED_CLOSE_SECONDS if supervisor.forced else CLOSE_SECONDS)
     if supervisor.error is not None:
         raise supervisor.error
-    return 0 if supervisor.forced is None else FORCED + supervisor.forced
+    return 0 if supervisor.forced is None else SIGNALLED + supervisor.forced
 
 
 async def _close(llm: Any, seconds: float) -> None:

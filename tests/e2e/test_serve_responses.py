@@ -214,12 +214,6 @@ def test_a_call_that_is_demanded(said, choice):
     assert streamed == contents(whole) == contents(last.response)
 
 
-def test_a_call_that_cannot_be_enforced(client):
-    with pytest.raises(openai.BadRequestError) as refused:
-        client.responses.create(model="smollm2", input="Hi", tools=[ADD], tool_choice="required")
-    assert refused.value.param == "tool_choice"
-
-
 def test_a_custom_tool(said):
     run = {"type": "custom", "name": "run", "description": "Runs code."}
     text = '<tool_call>\n{"name": "run", "arguments": {"input": "print(\\"hi\\")\\n"}}\n</tool_call>'

@@ -9,6 +9,7 @@ from core.api.errors import PluginError
 from core.api.versions import API_VERSIONS
 from core.plugins.catalog import Catalogue
 from core.plugins.drivers import _manager, describe, instantiate, load_descriptors, load_impl, unmet
+from core.signals import SignalExit
 
 GROUP = "core.schedulers"
 
@@ -26,6 +27,15 @@ def load(site, source):
     site.install("good", {GROUP: {"good": "good_mod:GOOD"}}, {"good_mod": GOOD})
     site.install("acme", {GROUP: {"a": "acme_mod:A"}}, {"acme_mod": source}, version="4.2")
     return load_descriptors(site.catalogue(), GROUP)
+
+
+def test_a_signal_that_comes_during_an_import_is_no_fault_of_the_plugin(site, entry):
+    ends = "from core.signals import SignalExit\nraise SignalExit(143)\n"
+    with pytest.raises(SignalExit):
+        load(site, ends)
+    site.install("late", {}, {"late_impl": ends})
+    with pytest.raises(SignalExit):
+        load_impl("late_impl:A", entry())
 
 
 def test_descriptors_are_loaded_and_implementations_are_not(site):
