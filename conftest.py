@@ -30,10 +30,9 @@ def reference(demo_file: Path) -> Any:
 
     transformers = pytest.importorskip("transformers")
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(
+    return transformers.AutoModelForCausalLM.from_pretrained(
         demo_file.parent,
         gguf_file=demo_file.name,
         dtype=torch.float32,
         quantization_config=transformers.GgufConfig(dequantize=True),
     )
-    return model.eval()

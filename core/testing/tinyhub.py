@@ -12,10 +12,11 @@ import json
 import re
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 _API = re.compile(r"/api/models/(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:/revision/(?P<revision>[^/]+))?")
@@ -87,7 +88,7 @@ class TinyHub:
 
     def __enter__(self) -> Self:
         self.gate.set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
@@ -103,84 +104,85 @@ class TinyHub:
         self._thread.join()
 
 
-def _handler(hub: TinyHub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one connection, for `hub`."""
 
-        def do_HEAD(self) -> None:
-            self._answer()
+    protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
-            self._answer()
+    def __init__(self, hub: TinyHub, *connection: Any) -> None:
+        self._hub = hub  # before the base class, whose constructor answers
+        super().__init__(*connection)
 
-        def log_message(self, *arguments: object) -> None: ...
+    def do_HEAD(self) -> None:
+        self._answer()
 
-        def _answer(self) -> None:
-            path = unquote(urlsplit(self.path).path)
-            token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
-            hub.seen.append(Seen(self.command, path, token, self.headers.get("Range")))
-            if token in hub.refused:
-                self._refuse(401, "", "Invalid credentials in Authorization header")
-            elif found := _API.fullmatch(path):
-                self._describe(hub.repos.get(found["repo"]), found["repo"], found["revision"] or "main", token)
-            elif found := _FILE.fullmatch(path):
-                self._give(hub.repos.get(found["repo"]), found["revision"], found["name"], token)
-            else:
-                self._refuse(404, "EntryNotFound", "Not here")
+    def do_GET(self) -> None:
+        self._answer()
 
-        def _describe(self, repo: TinyRepo | None, name: str, revision: str, token: str | None) -> None:
-            if self._may(repo, revision, token) and repo is not None:
-                files = [{"rfilename": one, "size": len(content)} for one, content in repo.files.items()]
-                facts = {"id": name, "modelId": name, "sha": repo.commit, "siblings": files, "tags": []}
-                self._send(200, json.dumps(facts).encode(), {"Content-Type": "application/json"})
+    def log_message(self, *arguments: object) -> None: ...
 
-        def _give(self, repo: TinyRepo | None, revision: str, name: str, token: str | None) -> None:
-            if not self._may(repo, revision, token) or repo is None:
-                return
-            if repo.gated and token is None:
-                self._refuse(401, "GatedRepo", "Access to this model is restricted")
-            elif name not in repo.files:
-                self._refuse(404, "EntryNotFound", "Entry not found")
-            else:
-                self._transfer(repo, name)
+    def _answer(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ") or None
+        self._hub.seen.append(Seen(self.command, path, token, self.headers.get("Range")))
+        if token in self._hub.refused:
+            self._refuse(401, "", "Invalid credentials in Authorization header")
+        elif found := _API.fullmatch(path):
+            self._describe(self._hub.repos.get(found["repo"]), found["repo"], found["revision"] or "main", token)
+        elif found := _FILE.fullmatch(path):
+            self._give(self._hub.repos.get(found["repo"]), found["revision"], found["name"], token)
+        else:
+            self._refuse(404, "EntryNotFound", "Not here")
 
-        def _transfer(self, repo: TinyRepo, name: str) -> None:
-            content = repo.files[name]
-            facts = {"X-Repo-Commit": repo.commit, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
-            part = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-            if part:
-                start = int(part[1])
-                facts["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-                content = content[start:]
-            most = None
-            if self.command == "GET":
-                hub.gate.wait(30)
-                most = hub.break_after.pop(name, None)
-            self._send(206 if part else 200, content, facts, most)
+    def _describe(self, repo: TinyRepo | None, name: str, revision: str, token: str | None) -> None:
+        if self._may(repo, revision, token) and repo is not None:
+            files = [{"rfilename": one, "size": len(content)} for one, content in repo.files.items()]
+            facts = {"id": name, "modelId": name, "sha": repo.commit, "siblings": files, "tags": []}
+            self._send(200, json.dumps(facts).encode(), {"Content-Type": "application/json"})
 
-        def _may(self, repo: TinyRepo | None, revision: str, token: str | None) -> bool:
-            if repo is None or (repo.token is not None and token != repo.token):
-                # The hub does not say whether a repository exists that one may not see.
-                self._refuse(401 if token is None else 404, "RepoNotFound", "Repository not found")
-                return False
-            if revision not in ("main", repo.commit, *repo.refs):
-                self._refuse(404, "RevisionNotFound", "Invalid rev id")
-                return False
-            return True
+    def _give(self, repo: TinyRepo | None, revision: str, name: str, token: str | None) -> None:
+        if not self._may(repo, revision, token) or repo is None:
+            return
+        if repo.gated and token is None:
+            self._refuse(401, "GatedRepo", "Access to this model is restricted")
+        elif name not in repo.files:
+            self._refuse(404, "EntryNotFound", "Entry not found")
+        else:
+            self._transfer(repo, name)
 
-        def _refuse(self, status: int, code: str, text: str) -> None:
-            self._send(
-                status, b"", {"X-Error-Code": code, "X-Error-Message": text} if code else {"X-Error-Message": text}
-            )
+    def _transfer(self, repo: TinyRepo, name: str) -> None:
+        content = repo.files[name]
+        facts = {"X-Repo-Commit": repo.commit, "ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
+        part = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
+        if part:
+            start = int(part[1])
+            facts["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            content = content[start:]
+        most = None
+        if self.command == "GET":
+            self._hub.gate.wait(30)
+            most = self._hub.break_after.pop(name, None)
+        self._send(206 if part else 200, content, facts, most)
 
-        def _send(self, status: int, body: bytes, headers: dict[str, str], most: int | None = None) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body[:most])
-            if most is not None:
-                self.close_connection = True
+    def _may(self, repo: TinyRepo | None, revision: str, token: str | None) -> bool:
+        if repo is None or (repo.token is not None and token != repo.token):
+            # The hub does not say whether a repository exists that one may not see.
+            self._refuse(401 if token is None else 404, "RepoNotFound", "Repository not found")
+            return False
+        if revision not in ("main", repo.commit, *repo.refs):
+            self._refuse(404, "RevisionNotFound", "Invalid rev id")
+            return False
+        return True
 
-    return Handler
+    def _refuse(self, status: int, code: str, text: str) -> None:
+        self._send(status, b"", {"X-Error-Code": code, "X-Error-Message": text} if code else {"X-Error-Message": text})
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str], most: int | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body[:most])
+        if most is not None:
+            self.close_connection = True
