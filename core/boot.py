@@ -25,7 +25,7 @@ from core.plugins.attention import choose_attention
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
-from core.plugins.foundation import Derived, Foundation, device_reason, drivers_of, spec_of
+from core.plugins.foundation import Derived, Foundation, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
 from core.plugins.hooks import HOOKS_API, Hooks
 from core.plugins.io_processors import choose_io_processor
@@ -43,6 +43,7 @@ from core.plugins.kinds import (
     WEIGHT_TRANSFER,
     kind_of,
 )
+from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, unused_options
 from core.plugins.parsers import FormatFacts, choose_parsers
@@ -138,7 +139,7 @@ class Resolver:
     def _foundation(self) -> Foundation:
         select, model = self.options.select, self.options.model
         platform, probe = self._platform()
-        self.selector.preferences = spec_of(platform, PlatformSpec).preferences
+        self.selector.preferences = platform.spec(PlatformSpec).preferences
         source, files = find_files(
             self.selector, select.model_source, model.model, model.revision, access_of(self.options.hub, self.progress)
         )
@@ -151,7 +152,7 @@ class Resolver:
         probes: dict[Entry, ProbeResult] = {}
 
         def check(candidate: Candidate) -> Verdict:
-            path = spec_of(candidate, PlatformSpec).probe
+            path = candidate.spec(PlatformSpec).probe
             found = guarded(candidate.entry, path, load_impl(path, candidate.entry))
             probe = probes[candidate.entry] = typed(candidate.entry, path, found, ProbeResult)
             return Verdict.of(None if probe.available else probe.reason or "not available")
@@ -162,9 +163,9 @@ class Resolver:
     def _derive(self, base: Foundation) -> Derived:
         select = self.options.select
         quantization = choose_quantization(self.selector, self.options, base)
-        dtype = self._dtype(base, spec_of(quantization, QuantSpec))
-        kv_dtype = self.options.kv.concrete_dtype(dtype)
-        platform = spec_of(base.platform, PlatformSpec)
+        dtype = self._dtype(base, quantization.spec(QuantSpec))
+        kv_dtype = self.options.kv.concrete_dtype(dtype, demanded_kv_dtype(base.checkpoint.quantization_config))
+        platform = base.platform.spec(PlatformSpec)
         block_size = self.options.kv.block_size or platform.block_size
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
         advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
@@ -184,7 +185,7 @@ class Resolver:
         return Derived(drivers, dtype, kv_dtype, block_size, step_tokens, max_model_len, pooling)
 
     def _dtype(self, base: Foundation, quantization: QuantSpec) -> str:
-        platform = spec_of(base.platform, PlatformSpec)
+        platform = base.platform.spec(PlatformSpec)
         wanted = self.options.model.dtype
         if wanted != "auto":
             if wanted not in platform.dtypes:
@@ -218,7 +219,7 @@ class Resolver:
 
         def moves_blocks(candidate: Candidate) -> Verdict:
             return Verdict.of(
-                device_reason(device, spec_of(candidate, KVConnectorSpec).devices),
+                device_reason(device, candidate.spec(KVConnectorSpec).devices),
                 "the model keeps no keys and values" if keeps_nothing else None,
             )
 
@@ -263,7 +264,7 @@ class Resolver:
 
     def _environment(self, platform: Candidate) -> dict[str, str]:
         """Return the variables that the platform wants for the processes that load its libraries."""
-        path = spec_of(platform, PlatformSpec).environment
+        path = platform.spec(PlatformSpec).environment
         if path is None:
             return {}
         found = guarded(platform.entry, path, load_impl(path, platform.entry), self.options.runtime.threads)

@@ -35,9 +35,9 @@ mine = [entry for entry in catalogue.every() if entry.dist in sys.argv[1:]]
 for entry in mine:
     entry.load()
 marks.append(time.perf_counter())
-from core.plugins.drivers import load_entries
+from core.plugins.drivers import load_descriptors
 for group in sorted({entry.group for entry in mine}):
-    load_entries(group, [entry for entry in mine if entry.group == group])
+    load_descriptors([entry for entry in mine if entry.group == group])
 marks.append(time.perf_counter())
 import importlib.metadata, json
 heavy = [name for name in ("pydantic", "torch", "numpy") if name in sys.modules]

@@ -23,7 +23,7 @@ from core.config.environment import SETTINGS
 from core.config.fields import OptionField, fields_by_path, option_fields, section_help
 from core.config.flags import SCOPE
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.drivers import Candidate, instantiate, load_entries
+from core.plugins.drivers import Candidate, instantiate, load_descriptors
 from core.plugins.kinds import COMMAND, HOOKS_GROUP, KINDS
 from core.plugins.options import option_rows
 
@@ -212,7 +212,7 @@ def _candidates(catalogue: Catalogue, groups: Sequence[str] = tuple(KINDS)) -> I
     for group in groups:
         if group == HOOKS_GROUP or not catalogue.entries(group):
             continue
-        candidates, failures = load_entries(group, catalogue.entries(group))
+        candidates, failures = load_descriptors(catalogue.entries(group))
         for failure in failures:
             raise failure.error("the reference")
         yield from candidates

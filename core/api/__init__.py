@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         Encodes,
         KVLayout,
         ReportsKV,
+        TakesScales,
     )
     from core.api.commands import Command
+    from core.api.configs import config_architecture, config_dtype, config_int, config_labels
     from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
     from core.api.deprecation import CoreDeprecationWarning, Removed, Renamed
     from core.api.descriptors import (
@@ -128,9 +130,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout ReportsKV"
+            "EncoderLayer Encodes KVLayout ReportsKV TakesScales"
         ),
         "commands": "Command",
+        "configs": "config_architecture config_dtype config_int config_labels",
         "connectors": "BlockRef KVConnector KVConnectorWorker",
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
@@ -231,6 +234,10 @@ __all__ = [
     "Command",
     "CommandSpec",
     "CompiledGrammar",
+    "config_architecture",
+    "config_dtype",
+    "config_int",
+    "config_labels",
     "ConfigError",
     "ConfigPatch",
     "CoreDeprecationWarning",
@@ -336,6 +343,7 @@ __all__ = [
     "StructuredOutputBackend",
     "StructuredOutputSpec",
     "TakesMasks",
+    "TakesScales",
     "Text",
     "ThinkingTags",
     "Tokenizer",

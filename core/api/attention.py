@@ -141,6 +141,20 @@ class AfterLoad(Protocol):
         ...
 
 
+class TakesScales(Protocol):
+    """Optional part of an attention layer: scales that a checkpoint gives for a float8 cache.
+
+    Without it a checkpoint that has any is refused for such a cache.
+    """
+
+    def use_scales(self, key: float, value: float) -> None:
+        """Divide keys and values by these before they are rounded, and multiply what is read.
+
+        Called before `after_load` whenever weights were loaded; both are 1 for caches of other dtypes.
+        """
+        ...
+
+
 class ReportsKV(Protocol):
     """Optional part of an attention backend: what a layer keeps of the past.
 
@@ -151,7 +165,7 @@ class ReportsKV(Protocol):
 
 
 class AttentionBackend(Protocol):
-    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad`."""
+    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`."""
 
     def __init__(self, ctx: AttentionContext) -> None: ...
 

@@ -18,6 +18,10 @@ OPS = frozenset(
     {
         "rms_norm",
         "add_rms_norm",
+        "layer_norm",
+        "add_layer_norm",
+        "gelu",
+        "gelu_tanh",
         "silu_and_mul",
         "gelu_and_mul",
         "gelu_tanh_and_mul",

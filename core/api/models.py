@@ -247,6 +247,9 @@ class WeightRules(BaseModel):
         rename: Prefix replacements, first match wins.
         skip: Name globs that are left out on purpose (`*.rotary_emb.inv_freq`, a tied `lm_head.weight`).
         transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`.
+        kv_scales: Path of a KV layer's attention module after renaming, `{}` for the layer's number, below which
+            checkpoints may have scales of a KV cache (`k_scale`, `v_scale`, `k_proj.output_scale`, ...); None where
+            none are known.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -254,6 +257,7 @@ class WeightRules(BaseModel):
     rename: tuple[tuple[str, str], ...] = ()
     skip: tuple[str, ...] = ()
     transpose: tuple[str, ...] = ()
+    kv_scales: str | None = None
 
 
 class Model(Protocol):

@@ -11,9 +11,9 @@ from typing import Any
 from core.api.errors import CoreError
 from core.cli import slash, talk
 from core.cli.conversation import Conversation
+from core.cli.talk import INTERRUPTED
 from core.cli.ui.lines import Lines, history_file
 
-INTERRUPTED = 130
 _MARK = "> "
 _HINT = "\n(Ctrl-C again, Ctrl-D or /exit leaves)"
 

@@ -161,8 +161,11 @@ def trust(ca: str | None) -> ssl.SSLContext | bool:
         raise ConfigError("CORE-C187", f"--ca {ca!r} cannot be used: {why}.") from None
 
 
-def server_root(url: str) -> str:
+def server_root(url: str, flag: str = "--url") -> str:
     """Return a server's address without `/v1`, which users may give or leave out.
+
+    Args:
+        flag: What brought it.
 
     Raises:
         ConfigError: CORE-C183, it is no address.
@@ -170,7 +173,7 @@ def server_root(url: str) -> str:
     root = url.rstrip("/").removesuffix("/v1").rstrip("/")
     if not re.match(r"https?://[^/\s]+", root):
         raise ConfigError(
-            "CORE-C183", f"--url {url!r} is no address of a server.", hint="Example: http://127.0.0.1:8000"
+            "CORE-C183", f"{flag} {url!r} is no address of a server.", hint="Example: http://127.0.0.1:8000"
         )
     return root
 

@@ -9,9 +9,8 @@ from contextlib import closing
 from typing import Any
 
 from core.cli import talk
+from core.cli.talk import INTERRUPTED
 from core.cli.ui.lines import Lines
-
-INTERRUPTED = 130
 
 
 def register(subparsers: Any) -> None:

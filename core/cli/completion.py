@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.config.parser import CoreParser
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import kind_chosen_by
 
 SHELLS = ("bash", "zsh", "fish")
 _ANY = "any"
@@ -66,8 +66,7 @@ def plugin_names(kind: str) -> list[str]:
     from core.plugins.catalog import Catalogue
 
     catalogue = Catalogue.scan()
-    groups = catalogue.groups() if kind == _ANY else [kind]
-    return sorted({entry.name for group in groups for entry in catalogue.entries(group)})
+    return sorted({entry.name for entry in (catalogue.usable() if kind == _ANY else catalogue.entries(kind))})
 
 
 def walk() -> Iterator[Command]:
@@ -91,7 +90,8 @@ def whole_parser() -> CoreParser:
 
 def _fill(parser: argparse.ArgumentParser) -> None:
     """Put flags in place that a parser would add when it is used."""
-    getattr(parser, "fill", lambda: None)()
+    if isinstance(parser, CoreParser):
+        parser.fill()
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for child in action.choices.values():
@@ -101,7 +101,6 @@ def _fill(parser: argparse.ArgumentParser) -> None:
 def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[Command]:
     command = Command(path, {"--debug": "Show the traceback of an error.", "--log-level": "Log level."})
     children: Mapping[str, argparse.ArgumentParser] = {}
-    options = {option: group for group, kind in KINDS.items() for option in kind.options}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             children = action.choices
@@ -111,8 +110,8 @@ def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[Command]:
             if flag.startswith("--") and action.help is not argparse.SUPPRESS:
                 command.flags[flag] = action.help or ""
                 section, _, name = action.dest.partition(".")
-                if section == "select" and name in options:
-                    command.plugins[flag] = options[name]
+                if section == "select" and (kind := kind_chosen_by(name)):
+                    command.plugins[flag] = kind.group
                 elif action.dest in ("select.disable_plugin", "select.plugins"):
                     command.plugins[flag] = _ANY
     yield command

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError
 from core.cli.help import explain, find_option
+from core.cli.ui.tables import table
 from core.config.compat import by_name, describe
 from core.config.fields import OptionField, option_fields
 from core.config.flags import add_option_flags
 from core.config.load import LoadedOptions, load_options
-from core.config.parser import nearest
+from core.suggest import nearest
 
 if TYPE_CHECKING:
     from core.boot import Resolution
@@ -54,8 +55,6 @@ def run_show(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({path: {"value": value, "source": source} for path, value, source in rows}, indent=2))
         return 0
-    from core.cli.ui import table
-
     print(table(("option", "value", "source"), [(path, _text(value), source) for path, value, source in rows]))
     return 0
 

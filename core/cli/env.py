@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core import __version__
+from core.cli.ui.tables import table
 
 # Instruction sets that kernels choose between; x86 names first, then Arm's.
 _FLAGS = (
@@ -110,17 +111,12 @@ def _version(name: str) -> str:
 
 
 def _plugins() -> dict[str, str]:
-    found = {}
-    for dist in metadata.distributions():
-        for point in dist.entry_points:
-            if point.group.startswith("core."):
-                found[f"{point.group}:{point.name}"] = f"{dist.metadata['Name']} {dist.version}"
-    return dict(sorted(found.items()))
+    from core.plugins.catalog import Catalogue
+
+    return {f"{entry.group}:{entry.name}": entry.owner for entry in Catalogue.scan().every()}
 
 
 def _text(facts: dict[str, dict[str, str]]) -> str:
-    from core.cli.ui import table
-
     return "\n\n".join(f"{topic}\n{table((), indented(rows))}" for topic, rows in facts.items() if rows)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from core.api.errors import ConfigError
 from core.config.fields import OptionField, find_field, option_fields, section_help
-from core.config.parser import CoreParser, nearest
+from core.config.parser import CoreParser
+from core.suggest import nearest
 
 if TYPE_CHECKING:
     from core.plugins.catalog import Catalogue, Entry
@@ -90,20 +91,20 @@ def explain(field: OptionField) -> list[str]:
         f"  environment  {', '.join(field.envs)}",
         f"  file         {field.path}",
         f"  allowed      {field.allowed}{', or nothing' if field.optional else ''}",
-        f"  default      {_default(field) or 'none'}",
+        f"  default      {field.default_text or 'none'}",
         *_installed(field),
     ]
 
 
 def _installed(field: OptionField) -> Iterator[str]:
     """Yield who could be named, with the owner of each."""
-    if not field.chooses:
-        return
     from core.plugins.catalog import Catalogue
-    from core.plugins.kinds import KINDS
+    from core.plugins.kinds import kind_chosen_by
 
-    group = next(group for group, kind in KINDS.items() if field.name in kind.options)
-    found = Catalogue.scan().entries(group)
+    kind = kind_chosen_by(field.name)
+    if kind is None:
+        return
+    found = Catalogue.scan().entries(kind.group)
     yield f"  installed    {', '.join(f'{entry.name} ({entry.owner})' for entry in found) or 'none'}"
 
 
@@ -157,22 +158,10 @@ def _section(name: str) -> Iterator[str]:
 
 
 def _entry(field: OptionField) -> Iterator[str]:
-    yield f"  {', '.join(spellings(field))} {_value(field)}".rstrip()
+    yield f"  {', '.join(spellings(field))} {field.placeholder}".rstrip()
     yield f"{_INDENT}{field.description}"
-    default = _default(field)
-    yield f"{_INDENT}[{field.env}, {field.path}{f', default {default}' if default else ''}]"
-
-
-def _value(field: OptionField) -> str:
-    if field.choices:
-        return "{" + ",".join(field.choices) + "}"
-    if field.chooses:
-        return "NAME[,NAME]"
-    return {"bool": "", "int": "N", "float": "X", "list": "NAME[,NAME]", "mapping": "JSON"}.get(field.kind, "TEXT")
-
-
-def _default(field: OptionField) -> str:
-    return "" if field.default in (None, [], {}) else str(field.default)
+    default = f", default {field.default_text}" if field.default_text else ""
+    yield f"{_INDENT}[{field.env}, {field.path}{default}]"
 
 
 def _plugin_section() -> Iterator[str]:
@@ -192,7 +181,7 @@ def _plugin_options() -> Iterator[tuple[str, str, list[str]]]:
 
     catalogue = Catalogue.scan()
     for group in DESCRIPTORS:
-        for candidate in load_descriptors(catalogue, group)[0] if catalogue.entries(group) else []:
+        for candidate in load_descriptors(catalogue.entries(group))[0] if catalogue.entries(group) else []:
             plugin = _called(candidate.entry, catalogue)
             try:
                 rows = option_rows(candidate)

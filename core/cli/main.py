@@ -12,7 +12,8 @@ from typing import Any
 
 from core import __version__, logs
 from core.api.errors import ConfigError, CoreError, RequestError
-from core.config.parser import CoreParser, nearest
+from core.config.parser import CoreParser
+from core.suggest import nearest
 
 COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {

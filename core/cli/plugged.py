@@ -20,10 +20,10 @@ def register(name: str, subparsers: Any) -> None:
     Raises:
         PluginError: CORE-P102, two distributions provide it; why it cannot be loaded; CORE-P108, it raised.
     """
-    from core.plugins.drivers import guarded, instantiate, load_entries
+    from core.plugins.drivers import guarded, instantiate, load_descriptors
 
     entry = Catalogue.scan().find(COMMAND.group, name)
-    candidates, failures = load_entries(COMMAND.group, [entry])
+    candidates, failures = load_descriptors([entry])
     for failure in failures:
         raise failure.error(f"`core {name}`")
     descriptor = candidates[0].descriptor

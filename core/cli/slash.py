@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.config.parser import nearest
+from core.suggest import nearest
 
 if TYPE_CHECKING:
     from core.cli.chat import Session

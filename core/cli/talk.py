@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
 STDIN = "-"
+INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C ended."""
+
 _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "stop", "seed")
 
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Mapping
 
 from core.config.fields import option_fields
-from core.config.parser import nearest
+from core.suggest import nearest
 
 SETTINGS: Mapping[str, str] = types.MappingProxyType(
     {

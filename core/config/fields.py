@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from core.config.resolved import Options
-from core.plugins.kinds import KINDS
+from core.plugins.kinds import kind_chosen_by
 
 Kind = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
 
@@ -108,7 +108,21 @@ class OptionField:
     @property
     def chooses(self) -> bool:
         """Whether the value names plugins of one kind."""
-        return self.section == "select" and any(self.name in kind.options for kind in KINDS.values())
+        return self.section == "select" and kind_chosen_by(self.name) is not None
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for a value in help; empty for a switch."""
+        if self.choices:
+            return "{" + ",".join(self.choices) + "}"
+        if self.chooses or self.kind == "list":
+            return "NAME[,NAME]"
+        return {"bool": "", "int": "N", "float": "X", "mapping": "JSON"}.get(self.kind, "TEXT")
+
+    @property
+    def default_text(self) -> str:
+        """The default as help shows it; empty where there is nothing to show."""
+        return "" if self.default in (None, [], {}) else str(self.default)
 
     @property
     def allowed(self) -> str:
@@ -147,6 +161,16 @@ def find_field(name: str) -> OptionField | None:
     """Return the option that a bare name or a dotted path names, aliases included; spelt with - or _."""
     section, _, bare = name.replace("_", "-").rpartition(".")
     return next((one for one in option_fields() if bare in one.names and section in ("", one.section)), None)
+
+
+def without_secrets(options: Options) -> dict[str, dict[str, Any]]:
+    """Return options as nested plain values, without those that must not be shown."""
+    hidden: dict[str, set[str]] = {}
+    for path in SECRETS:
+        section, _, name = path.partition(".")
+        hidden.setdefault(section, set()).add(name)
+    values: dict[str, dict[str, Any]] = options.model_dump(mode="json", exclude=hidden)
+    return values
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from core.api.errors import ConfigError
 from core.config.compat import key_settings
 from core.config.fields import OptionField, fields_by_path, find_field, option_fields, section_help
 from core.config.settings import Key, Setting
+from core.suggest import nearest
 
 _SUFFIXES = (".toml", ".yaml", ".yml")
 
@@ -99,8 +99,7 @@ def _entries(document: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def _suggest(written: str) -> str:
     known = [name.replace("-", "_") for field in option_fields() for name in field.names] + list(fields_by_path())
-    close = difflib.get_close_matches(written.replace("-", "_"), known, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]}?" if close else "`core config show` lists every option."
+    return nearest(written.replace("-", "_"), known) or "`core config show` lists every option."
 
 
 def _plain(field: OptionField, value: Any) -> Any:

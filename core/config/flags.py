@@ -109,23 +109,15 @@ def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
         names = [spelling for name in field.names for spelling in (f"--{name}", f"--no-{name}")]
         group.add_argument(*names, action=_Switch, nargs=0, **keywords)
     elif field.kind == "list":
-        group.add_argument(*names, action=_Extend, metavar="NAME[,NAME]", **keywords)
+        group.add_argument(*names, action=_Extend, metavar=field.placeholder, **keywords)
     elif field.bare is not None:
-        group.add_argument(*names, action=_Store, nargs="?", const=field.bare, metavar=_metavar(field), **keywords)
+        group.add_argument(*names, action=_Store, nargs="?", const=field.bare, metavar=field.placeholder, **keywords)
     else:
-        group.add_argument(*names, action=_Store, metavar=_metavar(field), **keywords)
-
-
-def _metavar(field: OptionField) -> str:
-    if field.choices:
-        return "{" + ",".join(field.choices) + "}"
-    if field.chooses:
-        return "NAME[,NAME]"
-    return {"int": "N", "float": "X", "mapping": "JSON"}.get(field.kind, "TEXT")
+        group.add_argument(*names, action=_Store, metavar=field.placeholder, **keywords)
 
 
 def _help(field: OptionField) -> str:
-    shown = "" if field.default is None or field.default in ([], {}) else f" (default: {field.default})"
+    shown = f" (default: {field.default_text})" if field.default_text else ""
     return f"{field.description}{shown} [{field.env}]".replace("%", "%%")
 
 

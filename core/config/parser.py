@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from core.api.errors import ConfigError
 from core.config.compat import translate
-
-
-def nearest(word: str, candidates: Iterable[str]) -> str:
-    """Return a `did you mean` sentence for the closest candidate, or an empty text."""
-    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
-    return f"Did you mean {close[0]}?" if close else ""
+from core.suggest import nearest
 
 
 class CoreParser(argparse.ArgumentParser):
@@ -31,6 +25,17 @@ class CoreParser(argparse.ArgumentParser):
         self.spellings: dict[str, str] = {}
         self.foreign = False
         self.rest = ""
+        self._late: Callable[[CoreParser], None] | None = None
+
+    def fill_later(self, fill: Callable[[CoreParser], None]) -> None:
+        """Have `fill` add further arguments when the parser is used: other commands start faster without."""
+        self._late = fill
+
+    def fill(self) -> None:
+        """Put the arguments of `fill_later` in place now."""
+        late, self._late = self._late, None
+        if late is not None:
+            late(self)
 
     def keep_rest(self, dest: str) -> None:
         """Hand what follows a word `--` over as the list `dest`: it is meant for another program."""
@@ -45,6 +50,7 @@ class CoreParser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse after unifying the spellings; refuse what is left over."""
+        self.fill()
         mine, theirs = self._cut(None if args is None else list(args))
         words = None if mine is None else [self._unify(word) for word in mine]
         if words is not None and self.foreign:

@@ -91,15 +91,24 @@ class KVOptions(_Section):
     num_blocks: int | None = Field(None, ge=2, description="Exact number of KV blocks; overrides the memory options.")
     kv_dtype: Literal[
         "auto", "float32", "bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "float8_e4m3fn", "float8_e5m2"
-    ] = Field("auto", description="Dtype of the KV cache; fp8 is fp8_e4m3.")
+    ] = Field(
+        "auto",
+        description="Dtype of the KV cache; auto: as the checkpoint's kv_cache_scheme says, else the model's dtype; "
+        "fp8 is fp8_e4m3.",
+    )
     prefix_caching: bool = Field(True, description="Share the KV blocks of equal prefixes.")
     hash_seed: str | None = Field(
         None, description="Secret text that makes block hashes equal in every start, for KV stores that outlive it."
     )
 
-    def concrete_dtype(self, dtype: str) -> str:
-        """Return the dtype of the cache as attention backends name it, given the compute dtype."""
-        named = {"auto": dtype, "fp8": "float8_e4m3fn", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+    def concrete_dtype(self, dtype: str, demanded: str | None = None) -> str:
+        """Return the dtype of the cache as attention backends name it, given the compute dtype.
+
+        Args:
+            demanded: What the checkpoint asks for, if anything.
+        """
+        e4m3, e5m2 = "float8_e4m3fn", "float8_e5m2"
+        named = {"auto": demanded or dtype, "fp8": e4m3, "fp8_e4m3": e4m3, "fp8_e5m2": e5m2}
         return named.get(self.kv_dtype, self.kv_dtype)
 
 
@@ -150,7 +159,9 @@ class SelectOptions(_Section):
         None, description="Who speaks to tool servers, where some are allowed; auto: the one installed; none."
     )
     kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; other operations are left to core.")
-    disable_plugin: list[str] = Field([], description="Plugins never to use: name, group:name or distribution.")
+    disable_plugin: list[str] = Field(
+        [], description="Plugins never to use: name, kind:name, name@distribution or distribution."
+    )
     plugins: list[str] = Field([], description="Plugins that may take part unnamed: all (default), none, or names.")
     plugin_file: list[str] = Field([], description="Python files that are plugins (__core_drivers__, @hookimpl).")
     plugins_lock: str | None = Field(None, description="Lock file (`core plugins lock`) that the plugins must match.")

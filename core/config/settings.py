@@ -50,8 +50,10 @@ class Setting:
 
 
 def merge(layers: Sequence[Mapping[Key, Setting]]) -> dict[Key, Setting]:
-    """Return the settings of all layers; later layers win."""
+    """Return the settings of all layers; later layers win, also over what lies above or below their key."""
     merged: dict[Key, Setting] = {}
-    for layer in layers:
-        merged.update(layer)
+    for key, setting in (item for layer in layers for item in layer.items()):
+        for other in [one for one in merged if one[: len(key)] == key[: len(one)]]:
+            del merged[other]
+        merged[key] = setting
     return merged

@@ -7,7 +7,7 @@ from typing import cast
 from core.api.descriptors import AttentionRequest, AttentionSpec
 from core.api.verdict import Verdict
 from core.plugins.drivers import Candidate, guarded, load_impl
-from core.plugins.foundation import Foundation, spec_of
+from core.plugins.foundation import Foundation
 from core.plugins.kinds import ATTENTION
 from core.plugins.select import Selector
 
@@ -33,7 +33,7 @@ def choose_attention(
     )
 
     def check(candidate: Candidate) -> Verdict:
-        spec = spec_of(candidate, AttentionSpec)
+        spec = candidate.spec(AttentionSpec)
         verdict = request.check(spec)
         if not verdict.ok or spec.refine is None:
             return verdict

@@ -8,7 +8,7 @@ from typing import Any
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.drivers import Candidate, load_entries, load_impl
+from core.plugins.drivers import Candidate, load_descriptors, load_impl
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -102,7 +102,7 @@ def _same(planned: PlannedPlugin, here: Catalogue) -> Entry:
 
 
 def _load(planned: PlannedPlugin, entry: Entry) -> Candidate:
-    candidates, failures = load_entries(planned.group, [entry])
+    candidates, failures = load_descriptors([entry])
     for failure in failures:
         raise failure.error("the plugin plan")
     if candidates[0].descriptor.api != planned.api:

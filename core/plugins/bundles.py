@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from core.api.errors import PluginError
-from core.plugins.doctor.environment import project_of
+from core.plugins.catalog import project_of
 
 PREFIX = "core-plugin-"
 _LINE = re.compile(r"^(-e\s+|--editable[\s=])(?P<path>\S+)")
@@ -37,7 +37,8 @@ def install_arguments(specs: Sequence[str], root: Path | None) -> list[str]:
     """
     arguments: list[str] = []
     for spec in specs:
-        arguments += _arguments(spec, root)
+        folders = _projects(spec, root)
+        arguments += [word for folder in folders for word in ("-e", str(folder))] or [_full_name(spec)]
     return arguments
 
 
@@ -49,34 +50,27 @@ def distributions(specs: Sequence[str], root: Path | None) -> list[str]:
     """
     names: list[str] = []
     for spec in specs:
-        if root and spec in bundles(root):
-            names += [name for name in map(_project_name, _folders(root / "requirements" / f"{spec}.txt")) if name]
-        elif (Path(spec) / "pyproject.toml").is_file():
-            names.append(_project_name(Path(spec)))
-        else:
-            names.append(_full_name(spec))
+        names += [_project_name(folder) for folder in _projects(spec, root)] or [_full_name(spec)]
     names = [name for name in names if name != "core"]  # a bundle names core too
     if not names:
         raise PluginError("CORE-P320", "core does not uninstall itself.", hint="pip uninstall core")
     return names
 
 
-def _arguments(spec: str, root: Path | None) -> list[str]:
+def _projects(spec: str, root: Path | None) -> list[Path]:
+    """Return the projects that `spec` means: a bundle's, a folder, or a plugin of the checkout; else none."""
     if root and spec in bundles(root):
-        folders = _folders(root / "requirements" / f"{spec}.txt")
-        return [word for folder in folders for word in ("-e", str(folder))]
-    if (Path(spec) / "pyproject.toml").is_file():
-        return ["-e", spec]
-    if root and _is_plain(spec):
-        full = _full_name(spec)
-        for folder in sorted(root.glob("plugins/*/*")):
-            if (folder / "pyproject.toml").is_file() and _project_name(folder) == full:
-                return ["-e", str(folder)]
-    return [_full_name(spec)]
+        return _folders(root / "requirements" / f"{spec}.txt")
+    if _is_project(Path(spec)):
+        return [Path(spec)]
+    if root and re.fullmatch(r"[a-z0-9][a-z0-9_-]*", spec):
+        plugins = filter(_is_project, sorted(root.glob("plugins/*/*")))
+        return [folder for folder in plugins if _project_name(folder) == _full_name(spec)]
+    return []
 
 
-def _is_plain(spec: str) -> bool:
-    return re.fullmatch(r"[a-z0-9][a-z0-9_-]*", spec) is not None
+def _is_project(folder: Path) -> bool:
+    return (folder / "pyproject.toml").is_file()
 
 
 def _full_name(spec: str) -> str:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
 from core.signals import SignalExit
+from core.suggest import nearest
+
+log = logging.getLogger(__name__)
 
 FILE_PREFIX = "file:"
 """Begins the distribution name of a plugin that is a single file."""
@@ -57,7 +64,7 @@ class AllowList:
     """Which plugins may take part.
 
     Attributes:
-        names: Plugins by name, `group:name` or distribution, as for disabling.
+        names: Plugins, as `matches` takes them.
         asked: What selection options name, per group: `name`, `name@distribution`. Asking for a plugin allows it.
     """
 
@@ -66,7 +73,7 @@ class AllowList:
 
     def allows(self, entry: Entry) -> bool:
         """Say whether `entry` may take part. A plugin file is given by name, so it may."""
-        if entry.dist.startswith(FILE_PREFIX) or any(_matches(text, entry) for text in self.names):
+        if entry.dist.startswith(FILE_PREFIX) or any(matches(text, entry) for text in self.names):
             return True
         return any(answers(ask, entry) for ask in self.asked.get(entry.group, ()))
 
@@ -76,7 +83,7 @@ class Catalogue:
 
     Args:
         entries: What is installed; equal entries count once.
-        disabled: Plugins never to use: a name, `group:name` (with or without the `core.` prefix), or a distribution.
+        disabled: Plugins never to use, as `matches` takes them.
         allowed: If given, nothing else is used.
     """
 
@@ -109,6 +116,10 @@ class Catalogue:
         """Return what is installed, whether it may be used or not."""
         return list(self._all)
 
+    def usable(self) -> list[Entry]:
+        """Return what may be used, by group, name and distribution."""
+        return list(self._enabled)
+
     def of(self, entry: Entry) -> Catalogue:
         """Return a catalogue of one entry, under the same rules."""
         return Catalogue([entry], self.disabled, self.allowed)
@@ -132,11 +143,11 @@ class Catalogue:
     def unknown_names(self) -> list[str]:
         """Return the names of the allow-list that match nothing installed."""
         names = self.allowed.names if self.allowed else ()
-        return [text for text in names if not any(_matches(text, entry) for entry in self._all)]
+        return [text for text in names if not any(matches(text, entry) for entry in self._all)]
 
     def useless_disables(self) -> list[str]:
         """Return the disabled names that match nothing installed: usually a slip of the keyboard."""
-        return [text for text in self.disabled if not any(_matches(text, entry) for entry in self._all)]
+        return [text for text in self.disabled if not any(matches(text, entry) for entry in self._all)]
 
     def find(self, group: str, ask: str) -> Entry:
         """Return the entry that `ask` (`name` or `name@distribution`) names.
@@ -148,7 +159,7 @@ class Catalogue:
         if not found:
             raise self._missing(group, ask)
         if len(found) > 1:
-            raise _duplicate(group, found)
+            raise duplicate(found)
         return found[0]
 
     def exact(self, group: str, name: str, dist: str) -> Entry | None:
@@ -167,7 +178,7 @@ class Catalogue:
         return self.allowed is None or self.allowed.allows(entry)
 
     def _disabling(self, entry: Entry) -> str | None:
-        return next((text for text in self.disabled if _matches(text, entry)), None)
+        return next((text for text in self.disabled if matches(text, entry)), None)
 
     def _missing(self, group: str, ask: str) -> PluginError:
         kind = kind_of(group)
@@ -183,7 +194,7 @@ class Catalogue:
                 "CORE-P101",
                 f"distribution '{dist}' provides no {kind.label} named '{name}'; it comes from {', '.join(owners)}.",
             )
-        return PluginError("CORE-P101", f"no {kind.label} named '{ask}'. {installed}", hint=similar(name, names))
+        return PluginError("CORE-P101", f"no {kind.label} named '{ask}'. {installed}", hint=nearest(name, names))
 
 
 def normalise(dist: str) -> str:
@@ -195,17 +206,44 @@ def _installed() -> Iterator[Entry]:
     """Yield the entries of each distribution once: the first on `sys.path` wins, as it does on import."""
     seen: set[str] = set()
     for dist in importlib.metadata.distributions():
+        try:
+            entries = entries_of(dist)
+        except PluginError as error:
+            log.warning("%s", error)
+            continue
+        if entries and (name := normalise(entries[0].dist)) not in seen:
+            seen.add(name)
+            yield from entries
+
+
+def entries_of(dist: importlib.metadata.Distribution) -> list[Entry]:
+    """Return what a distribution offers to core. Raises `PluginError` CORE-P131, its metadata cannot be read."""
+    try:
         text = dist.read_text("entry_points.txt")
         if not text or "[core." not in text:
-            continue  # reading the name parses the whole metadata, so it is done for plugins only
+            return []  # reading the name parses the whole metadata, so it is done for plugins only
         metadata = dist.metadata  # parsed anew whenever it is asked for, and by `dist.version` too
         name, version = metadata["Name"], metadata["Version"]
-        if normalise(name) in seen:
-            continue
-        seen.add(normalise(name))
-        for point in dist.entry_points:
-            if point.group.startswith("core."):
-                yield Entry(point.group, point.name, name, version, point.value)
+        if not (name and version):
+            raise ValueError("it states no name or version")
+        points = [point for point in dist.entry_points if point.group.startswith("core.")]
+    except Exception as error:
+        place = getattr(dist, "_path", None) or dist.locate_file("")
+        reason = " ".join(str(error).split()) or type(error).__name__
+        hint = "Install it again, or delete that folder; until then its plugins take no part."
+        raise PluginError("CORE-P131", f"plugin metadata in {place} cannot be read: {reason}.", hint=hint) from error
+    return [Entry(point.group, point.name, name, version, point.value) for point in points]
+
+
+def project_of(dist: importlib.metadata.Distribution) -> Path | None:
+    """Return the source folder of an editable distribution, None for any other."""
+    try:
+        direct = json.loads(dist.read_text("direct_url.json") or "{}")
+        editable = bool(direct.get("dir_info", {}).get("editable"))
+        url = urlsplit(direct.get("url", ""))
+    except (ValueError, AttributeError):
+        return None
+    return Path(unquote(url.path)) if editable and url.scheme == "file" else None
 
 
 def answers(ask: str, entry: Entry) -> bool:
@@ -214,24 +252,22 @@ def answers(ask: str, entry: Entry) -> bool:
     return entry.name == name and (not dist or normalise(entry.dist) == normalise(dist))
 
 
-def _matches(text: str, entry: Entry) -> bool:
-    group, colon, name = text.rpartition(":")
-    if colon and not text.startswith(FILE_PREFIX):
-        return name == entry.name and entry.group in (group, f"core.{group}")
-    return text == entry.name or normalise(text) == normalise(entry.dist)
+def matches(text: str, entry: Entry) -> bool:
+    """Say whether `text` means `entry`: its distribution, or its name.
+
+    A kind (with or without `core.`) before the name and a distribution behind it narrow it: `platforms:cpu@acme`.
+    """
+    before, at, dist = text.partition("@")
+    group, _, name = before.rpartition(":")
+    if group in ("", entry.group, entry.group.removeprefix("core.")) and answers(f"{name}{at}{dist}", entry):
+        return True
+    return normalise(text) == normalise(entry.dist)
 
 
-def _duplicate(group: str, found: list[Entry]) -> PluginError:
-    kind, name = kind_of(group), found[0].name
+def duplicate(found: Sequence[Entry]) -> PluginError:
+    """Return CORE-P102 for entries of one kind and name, of which the user has to choose."""
+    kind, name = kind_of(found[0].group), found[0].name
     owners = " and ".join(entry.owner for entry in found)
     asks = " or ".join(f"{kind.flag} {name}@{entry.dist}".strip() for entry in found)
     hint = f"Choose one: {asks}." if kind.flag else f"Disable one: --disable-plugin {found[0].dist}."
     return PluginError("CORE-P102", f"{len(found)} distributions provide {kind.label} '{name}': {owners}.", hint=hint)
-
-
-def similar(name: str, names: list[str]) -> str:
-    """Return "Did you mean ...?" if one of `names` is close to `name`, else an empty string."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names, n=1)
-    return f"Did you mean '{close[0]}'?" if close else ""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
-from typing import cast
 
 from core.api.descriptors import ModelSourceSpec, ModelSpec, WeightLoaderSpec
 from core.api.errors import CheckpointError, CoreError, PluginError
@@ -18,7 +15,7 @@ from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate, guarded, instantiate, load_impl, typed
 from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.report import SelectionReport
-from core.plugins.select import Contest, Selector, names_in
+from core.plugins.select import Contest, Selector, is_auto, names_in
 
 ALONE = Access()
 """Sources do as they would by themselves."""
@@ -41,7 +38,7 @@ def find_files(
         CheckpointError: CORE-M101 when nobody claims it; or what the source that claims it raises.
         PluginError: None of the sources that were asked for can be had.
     """
-    ask = None if ask in (None, "", "auto") else ask
+    ask = None if is_auto(ask) else ask
     subject = repr(reference) if reference else "no model named"
     report = SelectionReport(SOURCE.group, subject, ask, how="first to claim it")
     selector.reports.append(report)
@@ -49,7 +46,7 @@ def find_files(
     report.rows = contest.listing()
     try:
         order = _in_order(contest, reference) if ask is None else list(contest.asked(names_in(ask)))
-        found = _first_claim(contest, order, reference, partial(_resolve, reference, revision, access))
+        found = _first_claim(contest, order, reference, revision, access)
     except CoreError as error:
         report.error = error
         raise
@@ -57,15 +54,6 @@ def find_files(
     contest.rows[report.chosen.entry].state = "chosen"
     report.rows = contest.listing()
     return found
-
-
-def _resolve(
-    reference: str | None, revision: str | None, access: Access, candidate: Candidate
-) -> Callable[[], ModelFiles | None]:
-    """Return what asks a source for files; making the source may fail, asking may as well."""
-    entry = candidate.entry
-    source = opened(candidate, access)
-    return lambda: guarded(entry, "resolve()", source.resolve, reference, revision=revision)
 
 
 def opened(candidate: Candidate, access: Access) -> ModelSource:
@@ -77,22 +65,18 @@ def opened(candidate: Candidate, access: Access) -> ModelSource:
 
 
 def _first_claim(
-    contest: Contest,
-    order: list[Candidate],
-    reference: str | None,
-    asking: Callable[[Candidate], Callable[[], ModelFiles | None]],
+    contest: Contest, order: list[Candidate], reference: str | None, revision: str | None, access: Access
 ) -> tuple[Candidate, ModelFiles]:
     asked = []
     for candidate in order:
-        entry = candidate.entry
-        row = contest.rows[entry]
+        entry, row = candidate.entry, contest.rows[candidate.entry]
         try:
-            ask = asking(candidate)
+            source = opened(candidate, access)
         except PluginError as error:
             row.fail(error)
             continue
         try:
-            files = ask()
+            files = guarded(entry, "resolve()", source.resolve, reference, revision=revision)
             if files is not None:
                 _require_clear(contest, candidate, order)
                 return candidate, typed(entry, "resolve()", files, ModelFiles)
@@ -114,9 +98,9 @@ def _in_order(contest: Contest, reference: str | None) -> list[Candidate]:
     """Return who may be asked for `reference`, in order."""
     ranking = contest.ranking()
     if reference is None:
-        return [one for one in ranking if cast(ModelSourceSpec, one.descriptor).default]
+        return [one for one in ranking if one.spec(ModelSourceSpec).default]
     # A stable sort: among those with the alias, and among the rest, the score decides.
-    return sorted(ranking, key=lambda one: reference not in cast(ModelSourceSpec, one.descriptor).aliases)
+    return sorted(ranking, key=lambda one: reference not in one.spec(ModelSourceSpec).aliases)
 
 
 def _unclaimed(contest: Contest, reference: str | None, asked: list[str]) -> CheckpointError:
@@ -144,7 +128,7 @@ def find_reader(selector: Selector, ask: str | None, files: ModelFiles) -> tuple
     readers: dict[Entry, CheckpointReader] = {}
 
     def check(candidate: Candidate) -> Verdict:
-        patterns = cast(WeightLoaderSpec, candidate.descriptor).patterns
+        patterns = candidate.spec(WeightLoaderSpec).patterns
         if not any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
             return Verdict.of(f"no file named {' or '.join(patterns)}")
         reader = readers[candidate.entry] = instantiate(candidate.descriptor.impl, candidate.entry)
@@ -185,7 +169,7 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
     architecture = checkpoint.architecture
 
     def check(candidate: Candidate) -> Verdict:
-        known = cast(ModelSpec, candidate.descriptor).architectures
+        known = candidate.spec(ModelSpec).architectures
         return Verdict.of(None if architecture in known else f"implements {', '.join(known)}")
 
     def none(report: SelectionReport) -> CheckpointError:
@@ -196,6 +180,6 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
 
     request = {"architecture": architecture, "quantization": checkpoint.quantization}
     chosen = selector.choose(MODEL, ask, check=check, subject=architecture, request=request, none=none)
-    spec = cast(ModelSpec, chosen.descriptor)
+    spec = chosen.spec(ModelSpec)
     shape = guarded(chosen.entry, spec.shape, load_impl(spec.shape, chosen.entry), dict(checkpoint.config))
     return chosen, typed(chosen.entry, spec.shape, shape, ModelShape)

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from core.api.descriptors import DESCRIPTORS, Descriptor
 from core.api.errors import CoreError, PluginError
 from core.api.versions import API_VERSIONS, WINDOW, accepts
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Entry, duplicate
 from core.plugins.kinds import kind_of
 from core.signals import SignalExit
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Candidate:
 
     entry: Entry
     descriptor: Descriptor
+
+    def spec(self, kind: type[D]) -> D:
+        """Return the descriptor, of the type that its kind has."""
+        return cast(D, self.descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +53,10 @@ class LoadFailure:
         return PluginError(self.code, message, hint=" ".join(text for text in (wish, self.hint) if text))
 
 
-def load_descriptors(catalogue: Catalogue, group: str) -> tuple[list[Candidate], list[LoadFailure]]:
-    """Load and check every descriptor of a group; implementations stay unimported."""
-    return load_entries(group, catalogue.entries(group))
-
-
-def load_entries(group: str, entries: Sequence[Entry]) -> tuple[list[Candidate], list[LoadFailure]]:
-    """Load and check the descriptors that `entries` (all of `group`) name, in their order."""
+def load_descriptors(entries: Sequence[Entry]) -> tuple[list[Candidate], list[LoadFailure]]:
+    """Load and check the descriptors that `entries` of one group name, in their order; nothing else is imported."""
     candidates: list[Candidate] = []
-    manager, failures = _manager(group, entries)
+    manager, failures = _manager(entries)
     for extension in manager:
         checked = _check(extension.entry_point, extension.plugin)
         if isinstance(checked, Candidate):
@@ -82,13 +82,18 @@ def load_impl(path: str, entry: Entry) -> Any:
         raise failure.error() from error
 
 
+def objects_of(descriptor: Descriptor) -> list[str]:
+    """Return the dotted names of every object that a descriptor names, light ones first, the implementation late."""
+    fields = ("probe", "shape", "refine", "check", "options", "impl", "worker_impl", "sender")
+    named = [getattr(descriptor, field, None) for field in fields]
+    managers: Mapping[str, str] = getattr(descriptor, "kv_managers", {})
+    # Some kinds have a method of such a name.
+    return [path for path in (*named, *managers.values()) if isinstance(path, str)]
+
+
 def instantiate(path: str, entry: Entry) -> Any:
     """Import a class and make an object of it without arguments. Raises `PluginError` like `load_impl`."""
-    made = load_impl(path, entry)
-    try:
-        return made()
-    except Exception as error:
-        raise raised(entry, path, error) from error
+    return guarded(entry, path, load_impl(path, entry))
 
 
 def raised(entry: Entry, what: str, error: BaseException) -> PluginError:
@@ -98,12 +103,12 @@ def raised(entry: Entry, what: str, error: BaseException) -> PluginError:
 
 
 def guarded(entry: Entry, what: str, function: Any, *arguments: Any, **named: Any) -> Any:
-    """Call a plugin's function; errors without a code become CORE-P108 with the plugin's name."""
+    """Call a plugin's function; errors without a code, and `sys.exit`, become CORE-P108 with the plugin's name."""
     try:
         return function(*arguments, **named)
-    except CoreError:
+    except (CoreError, SignalExit):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise raised(entry, what, error) from error
 
 
@@ -139,7 +144,7 @@ def _place(error: BaseException) -> str:
     return f" ({'/'.join(PurePath(frames[-1].filename).parts[-2:])}:{frames[-1].lineno})"
 
 
-def _manager(group: str, entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
+def _manager(entries: Sequence[Entry]) -> tuple[Any, list[LoadFailure]]:
     """Return a stevedore manager over `entries` and the list of what it could not import."""
     from stevedore.extension import ExtensionManager
 
@@ -155,10 +160,10 @@ def _manager(group: str, entries: Sequence[Entry]) -> tuple[Any, list[LoadFailur
         failures.append(LoadFailure(entry, "CORE-P103", f"it failed to import: {describe(error)}"))
 
     def conflict(_: str, name: str, extensions: list[Any]) -> Any:
-        return Catalogue([extension.entry_point for extension in extensions]).find(group, name)
+        raise duplicate([extension.entry_point for extension in extensions])
 
     manager = DescriptorManager(
-        group, propagate_map_exceptions=True, on_load_failure_callback=failed, conflict_resolver=conflict
+        "core", propagate_map_exceptions=True, on_load_failure_callback=failed, conflict_resolver=conflict
     )
     return manager, failures
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar, cast
 
-from core.api.descriptors import Descriptor, PlatformSpec
+from core.api.descriptors import PlatformSpec
 from core.api.models import ModelShape, PoolingShape
 from core.api.verdict import ProbeResult
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.plugins.drivers import Candidate
-
-D = TypeVar("D", bound=Descriptor)
 
 
 @dataclass(slots=True)
@@ -31,7 +28,7 @@ class Foundation:
     @property
     def device(self) -> str:
         """Type of the platform's devices."""
-        return spec_of(self.platform, PlatformSpec).device_type
+        return self.platform.spec(PlatformSpec).device_type
 
 
 @dataclass(slots=True)
@@ -50,11 +47,6 @@ class Derived:
 def drivers_of(base: Foundation, derived: Derived) -> list[Candidate]:
     """Return everything that was chosen."""
     return [base.platform, base.source, base.loader, base.model, *derived.drivers]
-
-
-def spec_of(candidate: Candidate, kind: type[D]) -> D:
-    """Return a candidate's descriptor, of the type that its kind has."""
-    return cast(D, candidate.descriptor)
 
 
 def device_reason(device: str, devices: frozenset[str]) -> str | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import STRUCTURED_OUTPUT
-from core.plugins.select import Selector, names_in
-
-NONE = "none"
+from core.plugins.select import NONE, Selector, is_auto, names_in
 
 
 def choose_backends(selector: Selector, ask: str | None) -> list[Candidate]:
@@ -21,7 +19,7 @@ def choose_backends(selector: Selector, ask: str | None) -> list[Candidate]:
     """
     if ask == NONE:
         return []
-    contest, named = selector.assess(STRUCTURED_OUTPUT), ask not in (None, "", "auto")
+    contest, named = selector.assess(STRUCTURED_OUTPUT), not is_auto(ask)
     if not named and not contest.ranking():
         return []
     first = selector.choose(STRUCTURED_OUTPUT, ask)

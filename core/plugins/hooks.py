@@ -23,6 +23,7 @@ from core.api.requests import Reject, RequestDraft, RequestPatch
 from core.api.versions import HOOKS_API as HOOKS_API
 from core.plugins.catalog import Entry
 from core.plugins.drivers import LoadFailure, describe, guarded, raised, typed
+from core.signals import SignalExit
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +216,9 @@ class Hooks:
         """Call one plugin's implementation, inside every wrapper, so that its answer has a known author."""
         try:
             answer = self._caller(hook, name)(**arguments)
-        except Exception as error:
+        except SignalExit:
+            raise
+        except (Exception, SystemExit) as error:
             raise raised(self._culprit(error, name), f"hook {hook}", error) from error
         if isinstance(answer, list):  # collected answers of this one plugin; a first-result hook gives a bare value
             return answer[0] if answer else None

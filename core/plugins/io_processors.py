@@ -6,9 +6,8 @@ from core.api.models import PoolingShape
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo
 from core.plugins.drivers import Candidate
-from core.plugins.grammars import NONE
 from core.plugins.kinds import IO_PROCESSOR
-from core.plugins.select import Selector
+from core.plugins.select import NONE, Selector, is_auto
 
 CHECKPOINT_KEY = "io_processor_plugin"
 """Where a checkpoint's configuration names the processor that it was made for."""
@@ -29,7 +28,7 @@ def choose_io_processor(
     def pools(_: Candidate) -> Verdict:
         return Verdict.of("the model generates; --runner pooling makes it pool" if pooling is None else None)
 
-    if ask in (None, "", "auto"):
+    if is_auto(ask):
         named = checkpoint.config.get(CHECKPOINT_KEY)
         ask = named if isinstance(named, str) and named and pooling is not None else NONE
     if ask == NONE:

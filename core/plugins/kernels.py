@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
 
 from core.api.descriptors import KernelSpec
 from core.api.errors import ConfigError, CoreError, PluginError
 from core.api.kernels import OPS, KernelRequest
 from core.api.verdict import ProbeResult, Verdict
-from core.plugins.catalog import similar
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import KERNEL
 from core.plugins.report import SelectionReport
 from core.plugins.select import Contest, Selector
+from core.suggest import nearest
 
 REFERENCE = "reference"
 """Stands for an operation's form in plain torch where a kernel's name is expected."""
@@ -33,7 +32,7 @@ def plan_kernels(
         return []
 
     def check(candidate: Candidate) -> Verdict:
-        spec = cast(KernelSpec, candidate.descriptor)
+        spec = candidate.spec(KernelSpec)
         request = KernelRequest(op=spec.op, device=device, dtype=dtype)
         lacking = sorted(feature for feature in spec.needs if not probe.has(feature))
         return Verdict.of(
@@ -71,7 +70,7 @@ def parse_kernels(asks: Iterable[str]) -> Mapping[str, Sequence[str]]:
             last.append(op)
             continue
         if not (equals and name) or op not in OPS:
-            hint = similar(op, sorted(OPS)) or f"Operations: {', '.join(sorted(OPS))}."
+            hint = nearest(op, sorted(OPS)) or f"Operations: {', '.join(sorted(OPS))}."
             raise ConfigError("CORE-C142", f"--kernel {ask!r} is not OP=NAME of an operation of core.", hint=hint)
         if op in commands and commands[op] != [name]:
             text = f"--kernel names two kernels for {op}: {', '.join(commands[op])} and {name}."
@@ -111,4 +110,4 @@ def _commanded(op: str, asks: Sequence[str], contest: Contest) -> list[Candidate
 
 
 def _op(candidate: Candidate) -> str:
-    return cast(KernelSpec, candidate.descriptor).op
+    return candidate.spec(KernelSpec).op

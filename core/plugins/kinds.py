@@ -89,6 +89,11 @@ KINDS: dict[str, Kind] = {
 """Every kind by its entry-point group."""
 
 
+def kind_chosen_by(option: str) -> Kind | None:
+    """Return the kind of which a field of `SelectOptions` chooses plugins; None for any other field."""
+    return next((kind for kind in KINDS.values() if option in kind.options), None)
+
+
 def kind_of(group: str) -> Kind:
     """Return the kind of `group`; a group that this core does not know is labelled by its own name."""
     return KINDS.get(group) or Kind(group, group)

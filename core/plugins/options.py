@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from core.api.errors import ConfigError
-from core.plugins.catalog import Catalogue, Entry, answers, similar
-from core.plugins.drivers import Candidate, load_impl
+from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.drivers import Candidate, guarded, load_impl
+from core.suggest import nearest
 
 
 def checked_options(candidate: Candidate, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,33 +18,45 @@ def checked_options(candidate: Candidate, given: Mapping[str, Any]) -> dict[str,
 
     Raises:
         ConfigError: CORE-C111 naming the plugin and every option that is wrong.
+        PluginError: Its options model cannot be imported, or raises something else.
     """
     path, entry = candidate.descriptor.options, candidate.entry
     if path is None:
         return dict(given)
-    try:
-        values: dict[str, Any] = load_impl(path, entry).model_validate(dict(given)).model_dump(mode="json")
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'options'}: {one['msg']}" for one in error.errors())
-        raise ConfigError("CORE-C111", f"options of plugin '{entry.name}' ({entry.owner}): {faults}.") from error
+    found = guarded(entry, path, _validated, load_impl(path, entry), given)
+    if isinstance(found, ValidationError):
+        faults = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'options'}: {one['msg']}" for one in found.errors())
+        raise ConfigError("CORE-C111", f"options of plugin '{entry.name}' ({entry.owner}): {faults}.") from found
+    values: dict[str, Any] = found
     return values
+
+
+def _validated(model: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any] | ValidationError:
+    try:
+        return model.model_validate(dict(given)).model_dump(mode="json")
+    except ValidationError as error:
+        return error
 
 
 def option_rows(candidate: Candidate) -> list[tuple[str, str, str]]:
     """Return `(name, default, description)` of every option that the plugin declares.
 
     Raises:
-        PluginError: CORE-P103 when its options model cannot be imported.
+        PluginError: CORE-P103, its options model cannot be imported; CORE-P108, it is none, or a default raises.
     """
-    path = candidate.descriptor.options
-    fields = load_impl(path, candidate.entry).model_fields if path else {}
+    path, entry = candidate.descriptor.options, candidate.entry
+    rows: list[tuple[str, str, str]] = guarded(entry, path, _rows, load_impl(path, entry)) if path else []
+    return rows
+
+
+def _rows(model: type[BaseModel]) -> list[tuple[str, str, str]]:
     return [
         (
             name,
             "required" if field.is_required() else repr(field.get_default(call_default_factory=True)),
             str(field.description or ""),
         )
-        for name, field in fields.items()
+        for name, field in model.model_fields.items()
     ]
 
 
@@ -51,6 +64,13 @@ def given_options(entry: Entry, given: Mapping[str, Mapping[str, Any]]) -> dict[
     """Return what is given for a plugin: under its name, and, outranking that, under `name@distribution`."""
     mine = [key for key in given if answers(key, entry)]
     return {name: value for key in sorted(mine, key=lambda key: "@" in key) for name, value in given[key].items()}
+
+
+def shown(options: Mapping[str, Any]) -> str:
+    """Return `key=value, ...` for people. Not for options of kinds that may be given secrets."""
+    return ", ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()
+    )
 
 
 def unused_options(given: Mapping[str, object], active: Iterable[Entry], catalogue: Catalogue) -> list[str]:
@@ -61,7 +81,7 @@ def unused_options(given: Mapping[str, object], active: Iterable[Entry], catalog
             several distributions have, all of which take part.
     """
     used = list(active)
-    installed = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
+    installed = catalogue.usable()
     warnings = []
     for key in given:
         owners = sorted({entry.dist for entry in used if answers(key, entry)})
@@ -84,9 +104,9 @@ def _unclear(name: str, owners: Sequence[str]) -> ConfigError:
 def _unknown(key: str, installed: Sequence[Entry]) -> ConfigError:
     name, at, _ = key.partition("@")
     owners = sorted({f"{name}@{entry.dist}" for entry in installed if entry.name == name})
-    hint = similar(key, owners) or f"There is {', '.join(owners)}." if at and owners else ""
+    hint = nearest(key, owners) or f"There is {', '.join(owners)}." if at and owners else ""
     return ConfigError(
         "CORE-C112",
         f"options are given for plugin '{key}', which is not installed.",
-        hint=hint or similar(name, sorted({entry.name for entry in installed})),
+        hint=hint or nearest(name, sorted({entry.name for entry in installed})),
     )

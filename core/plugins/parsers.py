@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from core.api.descriptors import ToolParserSpec
 from core.api.errors import ConfigError, CoreError
@@ -66,14 +66,14 @@ def choose_parsers(
 def likely_parsers(selector: Selector, what: str, facts: FormatFacts) -> list[str]:
     """Return the parsers of `tools` or `reasoning` whose marks stand in the chat template, by name."""
     usable = selector.assess(TOOL_PARSER, partial(_check, what, facts, False)).ranking()
-    specs = [cast(ToolParserSpec, one.descriptor) for one in usable]
+    specs = [one.spec(ToolParserSpec) for one in usable]
     return sorted(
         spec.name for spec in specs if spec.markers and all(mark in facts.chat_template for mark in spec.markers)
     )
 
 
 def _check(what: str, facts: FormatFacts, auto: bool, candidate: Candidate) -> Verdict:
-    spec = cast(ToolParserSpec, candidate.descriptor)
+    spec = candidate.spec(ToolParserSpec)
     found = spec.reads
     return Verdict.of(
         None if what in found else f"reads {' and '.join(sorted(found)) or 'nothing'}, not {what}",

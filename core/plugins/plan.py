@@ -29,6 +29,11 @@ class PlannedPlugin(BaseModel):
     api: int
     options: dict[str, Any] = {}
 
+    @property
+    def owner(self) -> str:
+        """Who it is, for errors and logs: its name, distribution and version."""
+        return f"'{self.name}' ({self.dist} {self.version})"
+
 
 class PlannedFile(BaseModel):
     """A plugin that is a single file: its absolute path and the SHA-256 of its bytes, hexadecimal."""

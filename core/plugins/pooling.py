@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from core.api.errors import ConfigError
 from core.api.models import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo
+from core.config.resolved import ModelOptions
 
 _METHODS = ("mean", "max", "cls", "last")
 _MADE = ("method", "normalize", "dense", "prompts", "default_prompt")
 
 
-class PoolingOptions(Protocol):
-    """What is needed of `core.config.resolved.ModelOptions`."""
-
-    @property
-    def runner(self) -> str: ...
-
-    @property
-    def convert(self) -> str: ...
-
-    @property
-    def pooling(self) -> str: ...
-
-
-def pooling_of(options: PoolingOptions, checkpoint: CheckpointInfo, shape: ModelShape) -> PoolingShape | None:
+def pooling_of(options: ModelOptions, checkpoint: CheckpointInfo, shape: ModelShape) -> PoolingShape | None:
     """Return what the engine gives instead of tokens; None if it generates.
 
     Raises:
@@ -54,7 +42,7 @@ def pooling_of(options: PoolingOptions, checkpoint: CheckpointInfo, shape: Model
     return _embedding(options, checkpoint, PoolingShape(method="last"))
 
 
-def _made_to_pool(options: PoolingOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
+def _made_to_pool(options: ModelOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
     if options.runner == "generate":
         does = "embeds" if shape.task == "embed" else "classifies"
         raise _cannot(f"{checkpoint.architecture} does not generate tokens, it {does}.", "Leave --runner generate out.")
@@ -67,7 +55,7 @@ def _made_to_pool(options: PoolingOptions, checkpoint: CheckpointInfo, shape: Po
     return shape
 
 
-def _embedding(options: PoolingOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
+def _embedding(options: ModelOptions, checkpoint: CheckpointInfo, shape: PoolingShape) -> PoolingShape:
     """Return the shape of an embedding model: the options win, then the makers' files, then the model's default."""
     made: dict[str, Any] = {key: checkpoint.pooling[key] for key in _MADE if key in checkpoint.pooling}
     if made.get("dense"):

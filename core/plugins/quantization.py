@@ -6,18 +6,19 @@ from core.api.descriptors import QuantSpec
 from core.api.verdict import Verdict
 from core.config.resolved import Options
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import Foundation, device_reason, spec_of
+from core.plugins.foundation import Foundation, device_reason
 from core.plugins.kinds import QUANTIZATION
-from core.plugins.select import Selector
+from core.plugins.options import checked_options, given_options, shown
+from core.plugins.select import Selector, is_auto
 
 
 def choose_quantization(selector: Selector, options: Options, base: Foundation) -> Candidate:
     """Return the method that reads the checkpoint's weights. Raises `CoreError` if there is none."""
     method, device = base.checkpoint.quantization, base.device
-    dtype, asked = options.model.dtype, options.select.quantization not in (None, "", "auto")
+    dtype, asked = options.model.dtype, not is_auto(options.select.quantization)
 
     def check(candidate: Candidate) -> Verdict:
-        spec = spec_of(candidate, QuantSpec)
+        spec = candidate.spec(QuantSpec)
         lacking = sorted(feature for feature in spec.needs if not base.probe.has(feature))
         return Verdict.of(
             f"the platform lacks {', '.join(lacking)}" if lacking else None,
@@ -29,4 +30,8 @@ def choose_quantization(selector: Selector, options: Options, base: Foundation) 
 
     request = {"method": method, "device": device, "dtype": dtype}
     subject = f"{method}, {device}"
-    return selector.choose(QUANTIZATION, options.select.quantization, check=check, subject=subject, request=request)
+    chosen = selector.choose(QUANTIZATION, options.select.quantization, check=check, subject=subject, request=request)
+    given = given_options(chosen.entry, options.runtime.plugin_options)
+    if settled := checked_options(chosen, given):
+        selector.reports[-1].notes.append(f"options of '{chosen.entry.name}': {shown(settled)}")
+    return chosen

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from core.api.errors import CoreError, PluginError
-from core.plugins.drivers import Candidate, LoadFailure
+from core.plugins.catalog import Entry
+from core.plugins.drivers import Candidate
 from core.plugins.kinds import kind_of
 
 if TYPE_CHECKING:
@@ -36,10 +37,9 @@ class Row:
     code: str = ""
 
     @staticmethod
-    def failed(failure: LoadFailure) -> Row:
-        """Return the row of an entry that gave no usable plugin."""
-        entry = failure.entry
-        return Row(entry.name, entry.dist, entry.version, "failed", None, (failure.reason,), failure.code)
+    def of(entry: Entry, state: State, reason: str = "", code: str = "") -> Row:
+        """Return the row of an entry."""
+        return Row(entry.name, entry.dist, entry.version, state, None, (reason,) if reason else (), code)
 
     def fail(self, error: CoreError) -> None:
         """Record that the candidate raised `error` when it was tried."""

@@ -38,7 +38,7 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
     """Write the project `core-plugin-NAME` for a plugin of `group` into `directory`.
 
     Raises:
-        PluginError: CORE-P321, the name is not allowed, there is no template, or the folder exists.
+        PluginError: CORE-P321, the name is not allowed, there is no template, or the folder exists or cannot be made.
     """
     if not _NAME.fullmatch(name):
         hint = "Use small letters, digits, and single - or _ between them."
@@ -52,7 +52,10 @@ def scaffold(group: str, name: str, directory: str | Path) -> Scaffold:
     folder = Path(directory) / words["dist"]
     if folder.exists():
         raise PluginError("CORE-P321", f"{folder} exists already; nothing was written.", hint="Take another name.")
-    written = [*_write(templates / _COMMON, folder, words), *_write(source, folder, words)]
+    try:
+        written = [*_write(templates / _COMMON, folder, words), *_write(source, folder, words)]
+    except OSError as error:
+        raise PluginError("CORE-P321", f"{folder} cannot be written: {error.strerror or error}.") from error
     return Scaffold(folder, words["dist"], tuple(sorted(written)), words["use"])
 
 

@@ -19,6 +19,9 @@ from core.plugins.report import Row, SelectionReport
 
 Check = Callable[[Candidate], Verdict]
 
+NONE = "none"
+"""What a user writes to have no plugin of a kind."""
+
 
 def anything(_: Candidate) -> Verdict:
     """The check of a kind that has nothing to check."""
@@ -67,7 +70,7 @@ class Selector:
         Raises:
             CoreError: What was asked cannot be had, or nothing can serve.
         """
-        ask = None if ask in (None, "", "auto") else ask
+        ask = None if is_auto(ask) else ask
         report = SelectionReport(kind.group, subject, ask)
         self.reports.append(report)
         contest = self.assess(kind, check)
@@ -83,12 +86,12 @@ class Selector:
 
     def assess(self, kind: Kind, check: Check = anything) -> Contest:
         """Return every candidate of `kind` with its verdict, without choosing."""
-        candidates, failures = load_descriptors(self.catalogue, kind.group)
+        candidates, failures = load_descriptors(self.catalogue.entries(kind.group))
         contest = Contest(kind, self.catalogue)
         for failure in failures:
             contest.fail(failure)
         for entry in self.catalogue.left_out(kind.group):
-            contest.rows[entry] = Row(entry.name, entry.dist, entry.version, "rejected", None, (LEFT_OUT,))
+            contest.rows[entry] = Row.of(entry, "rejected", LEFT_OUT)
         for candidate in candidates:
             contest.judge(candidate, _refused if kind.unused else check, self.score(candidate))
         return contest
@@ -135,14 +138,14 @@ class Contest:
 
     def fail(self, failure: LoadFailure) -> None:
         """Record an entry that gave no plugin."""
-        self.rows[failure.entry] = Row.failed(failure)
+        self.rows[failure.entry] = Row.of(failure.entry, "failed", failure.reason, failure.code)
         asked_by = f"{self.kind.flag} {failure.entry.name}" if self.kind.flag else ""
         self.failures[failure.entry] = failure.error(asked_by)
 
     def judge(self, candidate: Candidate, check: Check, score: int) -> None:
         """Record what `check` says of a candidate."""
         entry = candidate.entry
-        row = self.rows[entry] = Row(entry.name, entry.dist, entry.version, "ok")
+        row = self.rows[entry] = Row.of(entry, "ok")
         try:
             verdict = typed(entry, "its check", check(candidate), Verdict)
         except CoreError as error:
@@ -254,6 +257,11 @@ def nothing_serves(report: SelectionReport) -> CoreError:
 def reasons_of(rows: Sequence[Row]) -> str:
     """Return every candidate's reasons in one line."""
     return " · ".join(f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in rows)
+
+
+def is_auto(ask: str | None) -> bool:
+    """Say whether the user leaves a choice to core."""
+    return ask in (None, "", "auto")
 
 
 def names_in(ask: str) -> list[str]:

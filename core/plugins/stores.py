@@ -51,7 +51,7 @@ def kept_models(catalogue: Catalogue, access: Access, failed: Callable[[CoreErro
     Args:
         failed: Told why a source cannot say; the others are asked all the same.
     """
-    candidates, failures = load_descriptors(catalogue, SOURCE.group)
+    candidates, failures = load_descriptors(catalogue.entries(SOURCE.group))
     for failure in failures:
         failed(failure.error())
     for candidate in candidates:

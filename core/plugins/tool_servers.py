@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.plugins.drivers import Candidate
-from core.plugins.grammars import NONE
 from core.plugins.kinds import TOOL_SERVER
-from core.plugins.select import Selector
+from core.plugins.select import NONE, Selector
 
 
 def choose_tool_client(selector: Selector, ask: str | None, servers: Sequence[str]) -> list[Candidate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.config.fields import without_secrets
 from core.config.resolved import Options
 from core.plugins.foundation import Derived, Foundation, drivers_of
 from core.plugins.kinds import KERNEL, KV_CONNECTOR, LOGITS, ROUTE, STAT_SINK, STRUCTURED_OUTPUT, kind_of
@@ -11,13 +12,7 @@ from core.plugins.kinds import KERNEL, KV_CONNECTOR, LOGITS, ROUTE, STAT_SINK, S
 
 def options_view(options: Options, base: Foundation, derived: Derived) -> dict[str, dict[str, Any]]:
     """Return the options as nested plain values, with what core decided in place of `auto`."""
-    secrets = {
-        "server": {"api_key", "admin_api_key"},
-        "kv": {"hash_seed"},
-        "hub": {"hf_token"},
-        "tools": {"mcp_headers"},
-    }
-    view: dict[str, dict[str, Any]] = options.model_dump(mode="json", exclude=secrets)
+    view = without_secrets(options)
     view["kv"]["hash_seed"] = None if options.kv.hash_seed is None else "(secret)"
     view["model"].update(dtype=derived.dtype, max_model_len=derived.max_model_len)
     view["kv"].update(kv_dtype=derived.kv_dtype, block_size=derived.block_size)

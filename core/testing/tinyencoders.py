@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from core.testing.tinymodels import random_model
 
 VOCAB_SIZE = 320
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -67,21 +68,9 @@ def reference_encoder(
     Args:
         model_type: transformers' model type, for an architecture of no family here.
     """
-    import torch
-
-    transformers: Any = import_module("transformers")
     family = architecture.split("For")[0].removesuffix("Model")
     kind, values = ENCODERS[family] if model_type is None else (model_type, _COMMON)
-    config = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps({**values, **overrides})))
-    config._attn_implementation = "eager"
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = getattr(transformers, architecture)(config).to(torch.float32).train(False)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                centre = 1.0 if parameter.ndim == 1 and bool((parameter == 1).all()) else 0.0
-                parameter.normal_(centre, 0.2)
-    return model
+    return random_model(architecture, kind, {**values, **overrides}, seed=seed)
 
 
 def tiny_wordpiece(directory: Path, *, pair_types: bool = True, padding_first: bool = True) -> Path:

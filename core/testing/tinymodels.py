@@ -7,7 +7,7 @@ forgets changes the logits. transformers is imported only inside the functions t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -91,16 +91,27 @@ def reference_model(family: str = "llama", *, seed: int = 0, model_type: str | N
     Args:
         model_type: transformers' model type, for one that no family has; `family` then counts for nothing.
     """
+    kind, changes = FAMILIES[family] if model_type is None else (model_type, {})
+    return random_model("AutoModelForCausalLM", kind, {**_BASE, **changes, **overrides}, seed=seed)
+
+
+def random_model(name: str, model_type: str, values: Mapping[str, Any], *, seed: int = 0) -> Any:
+    """Return transformers' class `name` of a configuration with random weights, in float32 and evaluation mode.
+
+    Args:
+        name: An architecture, or a class that chooses one by the configuration, such as `AutoModelForCausalLM`.
+        values: Of the configuration of `model_type`.
+    """
     import torch
 
     transformers: Any = import_module("transformers")
-
-    kind, changes = FAMILIES[family] if model_type is None else (model_type, {})
-    config = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps({**_BASE, **changes, **overrides})))
+    config = transformers.AutoConfig.for_model(model_type, **json.loads(json.dumps(values)))
     config._attn_implementation = "eager"
+    made = getattr(transformers, name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = transformers.AutoModelForCausalLM.from_config(config).to(torch.float32).train(False)
+        model = made.from_config(config) if name.startswith("Auto") else made(config)
+        model = model.to(torch.float32).train(False)
         with torch.no_grad():
             for parameter in model.parameters():
                 # Wide enough for attention and logits that are far from uniform, so that errors are seen.

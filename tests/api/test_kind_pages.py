@@ -18,7 +18,7 @@ from core.api import hooks as specifications
 from core.api.descriptors import DESCRIPTORS, Descriptor
 from core.cli import main as cli
 from core.engine.sampling import Grammar
-from core.plugins.drivers import load_entries, load_impl
+from core.plugins.drivers import load_descriptors, load_impl
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 from core.testing.tinyencoders import tiny_encoder
@@ -93,7 +93,7 @@ def test_the_example_of_a_page_installs_and_loads(example, page):
     found = example(page)
     for entry in found.entries:
         assert entry.group == f"core.{page}"
-        candidates, failures = load_entries(entry.group, [entry])
+        candidates, failures = load_descriptors([entry])
         assert failures == []
         descriptor = candidates[0].descriptor
         implementation = load_impl(descriptor.impl, entry)

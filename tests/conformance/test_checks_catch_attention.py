@@ -121,11 +121,20 @@ def test_a_slow_backend_is_not_faster_than_the_reference(backend):
     assert "times the speed of 'torch_sdpa'" in report.outcomes[0].message
 
 
+def test_a_backend_that_forgets_scales_when_it_reads_is_found(backend):
+    forgets = "pass\n\n    def use_scales(self, key, value):\n        self.inner._scales = (key, 1.0)"
+    made = backend(dtypes=("float32", "float8_e4m3fn"), write=forgets)
+    report = made.report("attention", checks=("scales_are_applied",))
+    assert [one.status for one in report.outcomes] == ["failed"]
+    assert "with scales" in report.outcomes[0].message
+
+
 def test_what_is_not_declared_is_not_asked(backend):
     made = backend(features=(), dtypes=("float32",), condition="site.window is not None or site.softcap is not None")
     report = made.report("attention")
     skipped = {one.check for one in report.outcomes if one.status == "skipped"}
-    assert (report.failures, skipped) == ([], {"sliding_window_matches_reference", "softcap_matches_reference"})
+    absent = {"scales_are_applied", "sliding_window_matches_reference", "softcap_matches_reference"}
+    assert (report.failures, skipped) == ([], absent)
 
 
 def test_a_backend_for_an_absent_device_stays_at_l0(backend):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(960)  # the first test waits for the run over all plugins
+pytestmark = pytest.mark.timeout(960)  # the first test waits for the run over all plugins, which began long ago
 UNAVAILABLE = {"a_declared_accelerator_is_here"}
 """What a machine without accelerators cannot check."""
 
@@ -38,34 +34,9 @@ PLUGINS = _entries("plugins/*/*/pyproject.toml")
 EXAMPLES = _entries("examples/plugins/*/pyproject.toml")
 
 
-def _install(project: Path, site: Path) -> str:
-    """Write the metadata of an example into `site`; return the directory of its sources."""
-    fields = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    info = site / f"{fields['name'].replace('-', '_')}-{fields['version']}.dist-info"
-    info.mkdir(parents=True)
-    lines = ["Metadata-Version: 2.4", f"Name: {fields['name']}", f"Version: {fields['version']}"]
-    lines += [f"Summary: {fields['description']}", f"License-Expression: {fields['license']}"]
-    lines += [f"Requires-Dist: {one}" for one in fields.get("dependencies", [])]
-    (info / "METADATA").write_text("\n".join(lines) + "\n")
-    sections = [
-        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
-        for group, points in fields.get("entry-points", {}).items()
-    ]
-    (info / "entry_points.txt").write_text("\n".join(sections))
-    return str(project / "src")
-
-
 @pytest.fixture(scope="module")
-def report(tmp_path_factory) -> dict:
-    folder = tmp_path_factory.mktemp("conformance")
-    sources = [_install(path.parent, folder / "site") for path in ROOT.glob("examples/plugins/*/pyproject.toml")]
-    command = [sys.executable, "-m", "pytest", "--core-plugin-conformance"]
-    command += ["--core-conformance-report", "report.json", "-p", "no:cacheprovider", "-q"]
-    path = os.pathsep.join(filter(None, [str(folder / "site"), *sources, os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return json.loads((folder / "report.json").read_text())
+def report(whole_kit) -> dict:
+    return whole_kit.report()
 
 
 @pytest.mark.covers("PLAT-01", "ATTN-01", "KV-01", "TOOL-01", "WT-01")

@@ -189,7 +189,7 @@ def test_errors_of_a_command_are_one_line(plugins, capsys):
 def test_a_command_is_listed_and_proposed_without_being_imported(plugins, capsys):
     plugins("command")
     assert cli.main(["gret"]) == 2
-    assert "Did you mean greet?" in capsys.readouterr().err
+    assert "Did you mean 'greet'?" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     assert "From seam-command 1.0." in capsys.readouterr().out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from core.cli.ui import table
+from core.cli.ui.tables import table
 from core.config.sizes import format_size
 from core.phases import WAITING, parse
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from core.cli.ui.tables import table
+
 if TYPE_CHECKING:
     from core import LLM
 
@@ -55,7 +57,6 @@ def summary(report: Mapping[str, list[float]], elapsed: float) -> dict[str, Any]
 
 def show_profile(figures: Mapping[str, Mapping[str, float]]) -> None:
     """Print the phases as a table; nothing without any."""
-    from core.cli.ui import table
     from core.engine.profile import INNER, PHASES
 
     if not figures:

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.cli.ui import table
+from core.api.errors import ConfigError
+from core.cli.files import write_whole
+from core.cli.ui.tables import table
 
 
 def save(path: str | Path, result: Mapping[str, Any]) -> None:
-    """Write a result as JSON in one piece: a reader never sees half a file."""
+    """Write a result as JSON in one piece: a reader never sees half a file. Raises `ConfigError` CORE-C108."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    partial.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    partial.replace(target)
+    with _writing(target):
+        write_whole(target, json.dumps(result, indent=2).encode() + b"\n")
     print(f"result written to {target}")
 
 
 def append(path: str | Path, result: Mapping[str, Any]) -> None:
-    """Add a result as one line of JSON at the end of a file."""
+    """Add a result as one line of JSON at the end of a file. Raises `ConfigError` CORE-C108."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("a", encoding="utf-8") as file:
+    with _writing(target), target.open("a", encoding="utf-8") as file:
         file.write(json.dumps(result) + "\n")
     print(f"result added to {target}")
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ConfigError("CORE-C108", f"the result cannot be written to {target}: {error.strerror}.") from error
 
 
 def show(title: str, rows: list[tuple[str, str]]) -> None:

@@ -124,7 +124,9 @@ def _target(args: argparse.Namespace, rng: np.random.Generator) -> Target:
 
 
 def _base(args: argparse.Namespace) -> str:
-    return str(args.base_url or f"http://{args.host}:{args.port}").rstrip("/")
+    from core.cli.client import server_root
+
+    return server_root(args.base_url, "--base-url") if args.base_url else f"http://{args.host}:{args.port}"
 
 
 def _body(args: argparse.Namespace) -> dict[str, Any]:

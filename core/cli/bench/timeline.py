@@ -44,7 +44,9 @@ class Timeline:
         try:
             data = orjson.loads(event)
         except ValueError:
-            self._record.error = f"event is not JSON: {event[:80]!r}"
+            data = None
+        if not isinstance(data, dict):
+            self._record.error = f"event is no JSON object: {event[:80]!r}"
             return
         if "error" in data:
             self._record.error = error_text(data)

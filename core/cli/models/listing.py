@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from core.cli.models.common import CACHE, add_flags, opened, tell
+from core.cli.ui.tables import table
 
 if TYPE_CHECKING:
     from core.plugins.stores import Kept
@@ -39,8 +40,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([_plain(kept) for kept in models], indent=2))
         return 0
-    from core.cli.ui.tables import table
-
     print(table(HEADER, [_row(kept) for kept in models], right=(1,)) if models else "no model is on this machine")
     return 0
 

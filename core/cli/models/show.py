@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.cli.models.common import WHICH, add_flags, opened
+from core.cli.ui.tables import table
 
 
 def register(subparsers: Any) -> None:
@@ -38,7 +39,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(facts, indent=2))
         return 0
-    from core.cli.ui.tables import table
     from core.config.sizes import format_size
 
     sizes = facts.pop("files")

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from core.api.versions import WINDOW, versions
+from core.cli.ui.tables import table
 from core.plugins.kinds import KINDS
 
 HEADER = ("kind", "group", "api", "accepted", "tier", "descriptor", "option")
@@ -25,8 +26,6 @@ def run_api(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    from core.cli.ui.tables import table
-
     print(table(HEADER, [tuple(_shown(row[key]) for key in HEADER) for row in rows]))
     return 0
 

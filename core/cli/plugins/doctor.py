@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from core.cli.plugins.naming import named
-from core.cli.plugins.scope import selection
+from core.cli.plugins.scope import scope_flags, selection
 from core.plugins.catalog import FILE_PREFIX, Catalogue, Entry
 
 
@@ -24,12 +24,13 @@ def add(actions: Any) -> None:
         "--timeout", type=float, default=60.0, metavar="X", help="Seconds for one plugin (default: 60)."
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.fill_later(scope_flags)
     parser.set_defaults(run=run_doctor)
 
 
 def _chosen(catalogue: Catalogue, name: str | None) -> list[Entry]:
     """Return the plugins to examine; naming one that takes no part is an error that says why."""
-    usable = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
+    usable = catalogue.usable()
     if name is None:
         return usable
     found = named(catalogue, name, dists=True)

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from core.cli.plugins.scope import visible
+from core.cli.plugins.scope import scope_flags, visible
 from core.plugins.kinds import HOOKS_GROUP
 
 
@@ -14,6 +14,7 @@ def add(actions: Any) -> None:
     """Add the action."""
     parser = actions.add_parser("hooks", help="Show every hook and who implements it (imports hook modules).")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.fill_later(scope_flags)
     parser.set_defaults(run=run_hooks)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli.plugins.listing import rows_of
 from core.cli.plugins.naming import named
-from core.cli.plugins.scope import visible
+from core.cli.plugins.scope import scope_flags, visible
+from core.cli.ui.tables import table
 from core.plugins.catalog import Catalogue, Entry
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def add(actions: Any) -> None:
     parser = actions.add_parser("info", help="Show what a plugin says of itself.")
     parser.add_argument("name", metavar="NAME", help="name, name@distribution, or kind:name.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.fill_later(scope_flags)
     parser.set_defaults(run=run_info)
 
 
@@ -34,8 +36,6 @@ def run_info(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(facts, indent=2))
         return 0
-    from core.cli.ui.tables import table
-
     print("\n\n".join(table((), [(key, _shown(value)) for key, value in one.items()]) for one in facts))
     return 0
 
@@ -46,7 +46,7 @@ def _facts(catalogue: Catalogue, entry: Entry) -> dict[str, Any]:
         return facts
     from core.plugins.drivers import load_descriptors
 
-    (candidate,), _ = load_descriptors(Catalogue([entry]), entry.group)
+    (candidate,), _ = load_descriptors([entry])
     described = {key: value for key, value in candidate.descriptor.to_dict().items() if key not in _SHOWN}
     return facts | described | _options(candidate)
 

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 from core.cli.plugins.naming import group_of
-from core.cli.plugins.scope import visible
+from core.cli.plugins.scope import scope_flags, visible
+from core.cli.ui.tables import table
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
 from core.plugins.kinds import HOOKS_GROUP, KINDS, kind_of
 
@@ -19,6 +20,7 @@ def add(actions: Any) -> None:
     parser = actions.add_parser("list", help="List every installed plugin.")
     parser.add_argument("--kind", metavar="K", help="Only this kind: its group, with or without `core.`, or its name.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.fill_later(scope_flags)
     parser.set_defaults(run=run_list)
 
 
@@ -30,8 +32,6 @@ def run_list(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    from core.cli.ui.tables import table
-
     print(table(HEADER, [(*(str(row[key]) for key in HEADER[:-1]), _told(row)) for row in rows]))
     return 0
 
@@ -57,7 +57,7 @@ def _usable_rows(catalogue: Catalogue, group: str) -> list[dict[str, Any]]:
         return []
     from core.plugins.drivers import load_descriptors
 
-    candidates, failures = load_descriptors(catalogue, group)
+    candidates, failures = load_descriptors(catalogue.entries(group))
     rows = {one.entry: _row(one.entry, "ok", one.descriptor.api, one.descriptor.maturity) for one in candidates}
     for one in candidates:
         if mounts := getattr(one.descriptor, "mounts", ()):  # routes outside /x/NAME

@@ -7,13 +7,15 @@ import json
 import sys
 from typing import Any
 
+from core.cli.plugins.scope import option_flags
 from core.plugins.catalog import Catalogue
 
 
 def add(actions: Any) -> None:
-    """Add both actions; `core.cli.plugins` gives `lock` the flags of `serve`."""
+    """Add both actions."""
     lock = actions.add_parser("lock", help="Choose as `serve` would, and write the plugins to a lock file.")
     lock.add_argument("file", metavar="FILE", help="File to write (JSON).")
+    lock.fill_later(option_flags)  # the file is the positional argument; the model comes as --model
     lock.set_defaults(run=run_lock)
     verify = actions.add_parser(
         "verify",

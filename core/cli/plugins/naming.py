@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from core.api.errors import PluginError
-from core.plugins.catalog import Catalogue, Entry, normalise, similar
+from core.plugins.catalog import Catalogue, Entry, answers, normalise
 from core.plugins.kinds import KINDS
+from core.suggest import nearest
 
 
 def group_of(text: str) -> str:
@@ -17,7 +18,7 @@ def group_of(text: str) -> str:
         if text in (group, group.removeprefix("core."), kind.label, kind.label.replace(" ", "_"), kind.option):
             return group
     names = [group.removeprefix("core.") for group in KINDS]
-    hint = similar(text, names) or f"Kinds: {', '.join(names)}."
+    hint = nearest(text, names) or f"Kinds: {', '.join(names)}."
     raise PluginError("CORE-P101", f"there is no kind of plugin called '{text}'.", hint=hint)
 
 
@@ -37,13 +38,8 @@ def named(catalogue: Catalogue, ask: str, *, dists: bool = False) -> list[Entry]
         return owned
     kind, _, rest = ask.rpartition(":")
     group = group_of(kind) if kind else None
-    name, _, dist = rest.partition("@")
-    found = [
-        entry
-        for entry in every
-        if entry.name == name and group in (None, entry.group) and normalise(dist) in ("", normalise(entry.dist))
-    ]
+    found = [entry for entry in every if group in (None, entry.group) and answers(rest, entry)]
     if not found:
-        hint = similar(name, sorted({entry.name for entry in every})) or "See `core plugins list`."
+        hint = nearest(rest.partition("@")[0], sorted({entry.name for entry in every})) or "See `core plugins list`."
         raise PluginError("CORE-P101", f"no plugin named '{rest}' is installed.", hint=hint)
     return found

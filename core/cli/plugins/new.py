@@ -35,5 +35,6 @@ def run_new(args: argparse.Namespace) -> int:
     print(f"  core plugins install {made.folder}")
     print(f"  core plugins doctor {args.name}")
     print(f"  python -m pytest {made.folder}")
+    print(f"  core plugins test {args.name}")
     print(f"  {made.use}")
     return 0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from core.api.errors import ConfigError
+from core.cli.plugins.scope import scope_flags, visible
 
 if TYPE_CHECKING:
-    from core.api.descriptors import ToolParserSpec
     from core.api.parsers import OutputParser, ParseEvent, ParserContext
     from core.frontend.answering.parsing import AnswerParser
 
@@ -33,6 +33,7 @@ def add(actions: Any) -> None:
         "--model", type=Path, metavar="DIR", help="The checkpoint, for parsers that go by what its tokenizer says."
     )
     parser.add_argument("--in-reasoning", action="store_true", help="The prompt opened the thinking.")
+    parser.fill_later(scope_flags)
     parser.set_defaults(run=run_parse)
 
 
@@ -73,7 +74,7 @@ def message_of(events: Sequence[ParseEvent]) -> dict[str, Any]:
 
 def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
     """Choose as `serve` does, and load what was chosen."""
-    from core.cli.plugins.scope import visible
+    from core.api.descriptors import ToolParserSpec
     from core.frontend.answering.parsing import answer_parser
     from core.plugins.drivers import load_impl
     from core.plugins.hooks import Hooks
@@ -91,7 +92,7 @@ def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
     selector = Selector(catalogue, Hooks(catalogue.entries(HOOKS_GROUP)))
     facts = FormatFacts.of(args.model) if args.model else FormatFacts()
     found = choose_parsers(selector, args.name, args.reasoning, facts)
-    chosen = [(cast("ToolParserSpec", one.descriptor), load_impl(one.descriptor.impl, one.entry)) for one in found]
+    chosen = [(one.spec(ToolParserSpec), load_impl(one.descriptor.impl, one.entry)) for one in found]
     made = cast("AnswerParser", answer_parser(chosen, args.name))
     return made.make(ctx)
 

@@ -9,8 +9,23 @@ from typing import TYPE_CHECKING
 from core.api.errors import ConfigError
 
 if TYPE_CHECKING:
+    from core.config.parser import CoreParser
     from core.config.resolved import SelectOptions
     from core.plugins.catalog import Catalogue
+
+
+def scope_flags(parser: CoreParser) -> None:
+    """Add the flags of `serve` that say which plugins there are."""
+    from core.config.flags import add_scope_flags
+
+    add_scope_flags(parser)
+
+
+def option_flags(parser: CoreParser, *, positional_model: bool = False) -> None:
+    """Add all flags of `serve`, for an action that chooses as it does."""
+    from core.config.flags import add_option_flags
+
+    add_option_flags(parser, positional_model=positional_model)
 
 
 def selection(args: argparse.Namespace) -> SelectOptions:

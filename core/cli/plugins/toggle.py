@@ -8,7 +8,8 @@ import os
 from typing import Any
 
 from core.api.errors import PluginError
-from core.plugins.catalog import Catalogue, similar
+from core.plugins.catalog import Catalogue
+from core.suggest import nearest
 
 DEFAULT_FILE = "core.toml"
 
@@ -20,7 +21,7 @@ def add(actions: Any) -> None:
         ("disable", run_disable, "Keep a plugin from taking part."),
     ):
         parser = actions.add_parser(name, help=text, description=f"{text} Edits $CORE_CONFIG, or ./{DEFAULT_FILE}.")
-        parser.add_argument("name", metavar="NAME", help="name, group:name, or distribution.")
+        parser.add_argument("name", metavar="NAME", help="name, kind:name, name@distribution, or distribution.")
         parser.set_defaults(run=run)
 
 
@@ -30,9 +31,8 @@ def run_disable(args: argparse.Namespace) -> int:
 
     catalogue = Catalogue.scan([args.name])
     if catalogue.useless_disables():
-        every = [entry for group in catalogue.groups() for entry in catalogue.entries(group)]
-        names = sorted({entry.name for entry in every} | {entry.dist for entry in every})
-        hint = similar(args.name, names) or "See `core plugins list`."
+        names = sorted({text for entry in catalogue.usable() for text in (entry.name, entry.dist)})
+        hint = nearest(args.name, names) or "See `core plugins list`."
         raise PluginError("CORE-P101", f"nothing named '{args.name}' is installed.", hint=hint)
     path = _file()
     disabled = DisabledList(path)

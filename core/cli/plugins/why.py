@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CoreError
+from core.cli.plugins.scope import option_flags
 
 if TYPE_CHECKING:
     from core.boot import Resolver
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def add(actions: Any) -> None:
-    """Add the action; `core.cli.plugins` gives it the flags of `serve`."""
+    """Add the action."""
     parser = actions.add_parser("why", help="Choose as `serve` would, and explain every choice.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.fill_later(partial(option_flags, positional_model=True))
     parser.set_defaults(run=run_why)
 
 

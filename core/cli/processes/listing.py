@@ -8,6 +8,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from core.cli.ui.tables import table
+
 HEADER = ("model", "url", "pid", "up")
 
 
@@ -30,8 +32,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(server) for server in servers], indent=2))
         return 0
-    from core.cli.ui.tables import table
-
     now = time.time()
     rows = [(one.model, one.url, str(one.pid), duration(now - one.started)) for one in servers]
     print(table(HEADER, rows) if rows else "no server is running")

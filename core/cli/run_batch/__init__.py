@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError
 from core.cli.engine_flags import add_engine_flags, engine_options
+from core.cli.talk import DEFAULT_URL, INTERRUPTED
 from core.config.flags import Given
 from core.config.parser import CoreParser
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from core.cli.run_batch.sender import Sender
     from core.config.load import LoadedOptions
 
-INTERRUPTED = 130
 _CONCURRENCY = 64
 _SHOWN = 10
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _answer(args: argparse.Namespace, loaded: LoadedOptions, left: list[Request], outbox: Outbox) -> bool:
     """Ask for the answers that are missing; return whether Ctrl-C ended it."""
-    from core.cli.ui.counter import RequestProgress
+    from core.cli.ui.progress import RequestProgress
 
     try:
         with ExitStack() as held:
@@ -113,7 +113,6 @@ def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) ->
     """Return what sends to the server of `--url`, or to one of this command's own, which `held` ends."""
     from core.cli.client import server_root, trust
     from core.cli.run_batch.sender import Sender
-    from core.cli.talk import DEFAULT_URL
 
     key, socket = loaded.options.server.api_key, None
     if _is_local(args):

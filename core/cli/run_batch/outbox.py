@@ -52,7 +52,8 @@ class Outbox:
         self._failed: list[bytes] = []
         self._before: IO[bytes] | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for target in (path, errors):
+                target.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._partial.open("a+b")
         except OSError as error:
             raise self._unusable(error) from None

@@ -1,4 +1,4 @@
-"""Progress of what takes long at a start: fetching a model, reading its weights."""
+"""Progress of what takes long: fetching a model, reading its weights, many requests."""
 
 from __future__ import annotations
 
@@ -10,37 +10,22 @@ from typing import TYPE_CHECKING, Self, TextIO
 from core.config.sizes import format_size
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
 
-class WeightProgress:
+class _Shown:
     """A bar on a terminal, otherwise a plain line at most every ten percent.
 
-    `update` may be called as often as wanted; `close` (or leaving the context) removes a bar that did not end.
-
-    Args:
-        stream: Where to show it; None: standard error.
-        what: What takes long.
+    `close` (or leaving the context) removes a bar that did not end.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, what: str = "loading weights") -> None:
+    def __init__(self, what: str, stream: TextIO | None) -> None:
         self._what = what
         self._stream = stream or sys.stderr
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._tenth = -1
         self._started = time.perf_counter()
-
-    def update(self, done: int, total: int) -> None:
-        """Show that `done` of `total` bytes are loaded."""
-        if total <= 0:
-            return
-        if self._stream.isatty():
-            self._draw(done, total)
-        else:
-            self._tell(done, total)
-        if done >= total:
-            self.close()
 
     def close(self) -> None:
         """Stop drawing; safe to call twice."""
@@ -56,37 +41,91 @@ class WeightProgress:
     ) -> None:
         self.close()
 
-    def _draw(self, done: int, total: int) -> None:
-        if self._bar is None and self._tenth < 10:
-            self._bar = _bar(self._stream)
-            self._task = self._bar.add_task(self._what, total=total)
+    @property
+    def _seconds(self) -> float:
+        return max(time.perf_counter() - self._started, 1e-9)
+
+    def _show(self, done: int, total: int, line: str, note: str = "") -> None:
+        tenth, before = min(10, done * 10 // total), self._tenth
+        self._tenth = max(tenth, before)
+        if self._stream.isatty():
+            self._draw(done, total, note, ended=before == 10)
+        elif tenth > before:
+            print(line, file=self._stream, flush=True)
+
+    def _draw(self, done: int, total: int, note: str, *, ended: bool) -> None:
+        if self._bar is None and not ended:
+            self._bar = self._new_bar()
+            self._task = self._bar.add_task(self._what, total=total, note=note)
             self._bar.start()
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done)
-        self._tenth = min(10, done * 10 // total)
+            self._bar.update(self._task, completed=done, note=note)
 
-    def _tell(self, done: int, total: int) -> None:
-        tenth = min(10, done * 10 // total)
-        if tenth > self._tenth:
-            self._tenth = tenth
-            rate = format_size(done / max(time.perf_counter() - self._started, 1e-9))
-            print(
-                f"{self._what}: {tenth * 10} % ({format_size(done)} of {format_size(total)}, {rate}/s)",
-                file=self._stream,
-                flush=True,
-            )
+    def _new_bar(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), *self._columns())
+        return Progress(*columns, console=Console(file=self._stream), transient=True)
+
+    def _columns(self) -> list[ProgressColumn]:
+        """Return what stands behind the bar."""
+        raise NotImplementedError
 
 
-def _bar(stream: TextIO) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+class WeightProgress(_Shown):
+    """Progress in bytes; `update` may be called as often as wanted.
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(file=stream),
-        transient=True,
-    )
+    Args:
+        stream: Where to show it; None: standard error.
+        what: What takes long.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, what: str = "loading weights") -> None:
+        super().__init__(what, stream)
+
+    def update(self, done: int, total: int) -> None:
+        """Show that `done` of `total` bytes are loaded."""
+        if total <= 0:
+            return
+        sizes = f"{format_size(done)} of {format_size(total)}, {format_size(done / self._seconds)}/s"
+        self._show(done, total, f"{self._what}: {min(10, done * 10 // total) * 10} % ({sizes})")
+        if done >= total:
+            self.close()
+
+    def _columns(self) -> list[ProgressColumn]:
+        from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+
+        return [DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()]
+
+
+class RequestProgress(_Shown):
+    """Progress of many requests.
+
+    Args:
+        total: How many there are.
+    """
+
+    def __init__(self, total: int, stream: TextIO | None = None) -> None:
+        super().__init__("requests", stream)
+        self._total, self._tenth = total, 0
+        self._done = self._failed = self._tokens = 0
+
+    def step(self, *, failed: bool, tokens: int) -> None:
+        """One request is done; it generated this many tokens."""
+        self._done += 1
+        self._failed += failed
+        self._tokens += tokens
+        lost = f", {self._failed} failed" if self._failed else ""
+        speed = f", {self._tokens / self._seconds:.1f} tokens/s" if self._tokens else ""
+        note = f"{lost}, {self._done / self._seconds:.2f} requests/s{speed}"
+        self._show(self._done, self._total, f"{self._done} of {self._total} requests{note}", note)
+
+    def __enter__(self) -> Self:
+        self._show(0, self._total, "")
+        return self
+
+    def _columns(self) -> list[ProgressColumn]:
+        from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+        return [MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")]

@@ -5,54 +5,23 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from core.cli.ui.tables import clean, table
+from core.plugins.kinds import KERNEL, KINDS, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE
+from core.plugins.options import shown
 
 if TYPE_CHECKING:
+    from core.boot import Resolution
     from core.config.resolved import EngineConfig
     from core.plugins.plan import PlannedPlugin
-
-
-class Patch(Protocol):
-    """A change of the configuration that a plugin made."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def after(self) -> Any: ...
-
-    @property
-    def reason(self) -> str: ...
-
-    @property
-    def owner(self) -> str: ...
-
-
-class Resolved(Protocol):
-    """What the report needs of a `core.boot.Resolution`."""
-
-    @property
-    def config(self) -> EngineConfig: ...
-
-    @property
-    def patches(self) -> Sequence[Patch]: ...
 
 
 Row = tuple[str, str, str]
 """What was decided, the decision, and by whom: `set` (the user), `auto`, or the plugin that changed it."""
 
-# Row title, entry-point group, and the option that chooses explicitly.
-_PARTS = (
-    ("attention", "core.attention_backends", "attention_backend"),
-    ("executor", "core.executors", "executor"),
-    ("policy", "core.schedulers", "scheduler_policy"),
-    ("tool parser", "core.tool_parsers", "tool_parser"),
-    ("KV connectors", "core.kv_connectors", "kv_connector"),
-    ("weight transfer", "core.weight_transfer", "weight_transfer"),
-    ("tool servers", "core.tool_servers", "tool_client"),
-)
+_ELSEWHERE = (PLATFORM, SOURCE, LOADER, MODEL, QUANTIZATION, KERNEL)
+"""Kinds that the rows of the model name, and kernels, which layers choose when they are built."""
 
 
 def choices_rows(config: EngineConfig) -> list[Row]:
@@ -60,15 +29,10 @@ def choices_rows(config: EngineConfig) -> list[Row]:
     return [*_model_rows(config), *_plugin_rows(config), *_size_rows(config)]
 
 
-def choices_table(resolution: Resolved) -> str:
+def choices_table(resolution: Resolution) -> str:
     """Return the one table that says what was chosen."""
     changes = [(patch.path, f"{patch.after} ({patch.reason})", patch.owner) for patch in resolution.patches]
     return table(("what", "chosen", "by"), [*choices_rows(resolution.config), *changes])
-
-
-def print_choices(resolution: Resolved) -> None:
-    """Print the table of choices."""
-    print(choices_table(resolution), flush=True)
 
 
 def timeline(phases: Sequence[tuple[str, float]]) -> str:
@@ -77,16 +41,10 @@ def timeline(phases: Sequence[tuple[str, float]]) -> str:
     return f"started in {total:.2f} s: " + ", ".join(f"{name} {seconds:.2f}" for name, seconds in phases)
 
 
-def print_timeline(phases: Sequence[tuple[str, float]]) -> None:
-    """Print how long each phase of the start took; nothing if there were none."""
-    if phases:
-        print(timeline(phases), flush=True)
-
-
-def print_facts(facts: Mapping[str, str]) -> None:
-    """Print what the worker found and allocated: device, threads, memory budget."""
-    if facts:
-        print(table(("resource", "found"), list(facts.items())), flush=True)
+def started_text(facts: Mapping[str, str], phases: Sequence[tuple[str, float]]) -> str:
+    """Return what the worker found and allocated, and how long each phase of the start took, as far as it is known."""
+    found = [table(("resource", "found"), list(facts.items()))] if facts else []
+    return "\n".join([*found, *([timeline(phases)] if phases else [])])
 
 
 CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello!"}]})
@@ -116,34 +74,31 @@ def ready_text(
     )
 
 
-def print_ready(
-    url: str, model_name: str, *, api_key: bool = False, example: tuple[str, Mapping[str, Any]] = CHAT
-) -> None:
-    """Print the banner; these are the last lines of the start. Arguments as those of `ready_text`."""
-    print(ready_text(url, model_name, api_key=api_key, example=example), flush=True)
-
-
 def _model_rows(config: EngineConfig) -> list[Row]:
     checkpoint, select = config.checkpoint, config.options.select
-    methods = config.plan.of("core.quantization")
-    quantized = checkpoint.quantization + (f" ({', '.join(map(_plugin, methods))})" if methods else "")
+    method = config.plan.one("core.quantization")
+    settled = f": {shown(method.options)}" if method and method.options else ""
     chosen = config.options.model.model is not None
     return [
         ("platform", _names(config.plan.of("core.platforms")), _by(select.platform)),
         ("model", f"{config.files.name} ({config.files.path})", "set" if chosen else "default"),
         ("architecture", _with(checkpoint.architecture, config.plan.one("core.models")), _by(select.model_impl)),
         ("checkpoint", _with(checkpoint.format, config.plan.one("core.weight_loaders")), _by(select.load_format)),
-        ("quantization", quantized, _by(select.quantization)),
+        ("quantization", _with(checkpoint.quantization, method) + settled, _by(select.quantization)),
     ]
 
 
 def _plugin_rows(config: EngineConfig) -> list[Row]:
-    select = config.options.select
-    return [
-        (title, _names(config.plan.of(group)), _by(getattr(select, option)))
-        for title, group, option in _PARTS
-        if config.plan.of(group)
-    ]
+    rows = []
+    for kind in KINDS.values():
+        chosen = config.plan.of(kind.group)
+        if chosen and kind not in _ELSEWHERE:
+            rows.append((kind.label, _names(chosen), _by(any(_asked(config, option) for option in kind.options))))
+    return rows
+
+
+def _asked(config: EngineConfig, option: str) -> bool:
+    return getattr(config.options.select, option) not in (None, "auto", [])
 
 
 def _size_rows(config: EngineConfig) -> list[Row]:

@@ -32,7 +32,7 @@ def main() -> int:
     sys.path[:] = job["path"]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        glance = Glance() if job["file"] or not job["point"] else look(job["point"]["value"])
+        glance = Glance() if job["file"] or not job["entry"] else look(job["entry"]["value"])
         # Only now: it brings pydantic.
         from core.plugins.doctor.examination import examine
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import Distribution
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import core
-from core.plugins.catalog import Entry, normalise
+from core.api.errors import PluginError
+from core.plugins.catalog import Entry, duplicate, entries_of, normalise, project_of
 from core.plugins.doctor.finding import Finding
-from core.plugins.kinds import kind_of
 
 Points = dict[tuple[str, str], str]
 """`(group, name) -> object reference`."""
@@ -24,25 +22,34 @@ Points = dict[tuple[str, str], str]
 def examine_environment(entries: Sequence[Entry], *, all_distributions: bool = True) -> list[Finding]:
     """Return findings on `entries` and, with `all_distributions`, on the environment as a whole."""
     findings = [*_duplicates(entries)]
-    dists = _distributions(None if all_distributions else {entry.dist for entry in entries})
+    dists, unreadable = _distributions(None if all_distributions else {entry.dist for entry in entries})
     for name, found in dists.items():
         findings += [*_installed_twice(name, found), *_stale(found[0])]
     if all_distributions:
+        findings += [Finding("error", one.code, one.message.rstrip("."), one.hint) for one in unreadable]
         findings += _shadowed()
     return findings
 
 
-def _distributions(names: set[str] | None) -> dict[str, list[Distribution]]:
-    """Return installed plugin distributions in the order of `sys.path`; editable ones even without entry points."""
+def _distributions(names: set[str] | None) -> tuple[dict[str, list[Distribution]], list[PluginError]]:
+    """Return plugin distributions in the order of `sys.path`, and why some cannot be read.
+
+    Editable ones are among them even without entry points.
+    """
     wanted = None if names is None else {normalise(name) for name in names}
     found: dict[str, list[Distribution]] = defaultdict(list)
+    unreadable = []
     for dist in importlib.metadata.distributions():
-        if "[core." not in (dist.read_text("entry_points.txt") or "") and project_of(dist) is None:
+        try:
+            if not entries_of(dist) and project_of(dist) is None:
+                continue
+        except PluginError as error:
+            unreadable.append(error)
             continue
         name = normalise(str(dist.metadata["Name"]))
         if wanted is None or name in wanted:
             found[name].append(dist)
-    return found
+    return found, unreadable
 
 
 def _duplicates(entries: Iterable[Entry]) -> Iterator[Finding]:
@@ -51,11 +58,9 @@ def _duplicates(entries: Iterable[Entry]) -> Iterator[Finding]:
         owners[entry.group, entry.name].append(entry)
     for (group, name), found in owners.items():
         if len(found) > 1:
-            kind, dists = kind_of(group), " and ".join(entry.owner for entry in found)
-            asks = " or ".join(f"{kind.flag} {name}@{entry.dist}".strip() for entry in found)
-            cause = f"{len(found)} distributions provide {kind.label} '{name}': {dists}"
-            remedy = f"Choose with {asks}, or disable or uninstall one." if kind.flag else "Disable or uninstall one."
-            yield Finding("error", "CORE-P102", cause, remedy, f"{group.removeprefix('core.')}:{name}")
+            error = duplicate(found)
+            plugin = f"{group.removeprefix('core.')}:{name}"
+            yield Finding("error", error.code, error.message.rstrip("."), error.hint, plugin)
 
 
 def _installed_twice(name: str, dists: Sequence[Distribution]) -> Iterator[Finding]:
@@ -67,26 +72,13 @@ def _installed_twice(name: str, dists: Sequence[Distribution]) -> Iterator[Findi
         yield Finding("warning", "CORE-P128", cause, remedy, dist=name, version=dists[0].version)
 
 
-def project_of(dist: Distribution) -> Path | None:
-    """Return the source folder of an editable distribution, None for any other."""
-    try:
-        direct = json.loads(dist.read_text("direct_url.json") or "{}")
-        editable = bool(direct.get("dir_info", {}).get("editable"))
-        url = urlsplit(direct.get("url", ""))
-    except (ValueError, AttributeError):
-        return None
-    return Path(unquote(url.path)) if editable and url.scheme == "file" else None
-
-
 def _stale(dist: Distribution) -> Iterator[Finding]:
     """Hold the entry points of an editable distribution against those its source has now."""
     project = project_of(dist)
     declared = None if project is None else _declared(project / "pyproject.toml")
     if declared is None:
         return
-    installed: Points = {
-        (point.group, point.name): point.value for point in dist.entry_points if point.group.startswith("core.")
-    }
+    installed: Points = {(entry.group, entry.name): entry.value for entry in entries_of(dist)}
     changed = [key for key in sorted(declared.keys() | installed.keys()) if declared.get(key) != installed.get(key)]
     if changed:
         texts = "; ".join(

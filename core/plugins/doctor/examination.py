@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Entry
-from core.plugins.doctor.messages import Fault, Job, Point, Report, Told
-from core.plugins.drivers import LoadFailure, load_entries, load_impl
+from core.plugins.doctor.messages import Fault, Job, Report
+from core.plugins.drivers import LoadFailure, load_descriptors, load_impl, objects_of
 from core.plugins.files import open_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP
 
 if TYPE_CHECKING:
     from core.plugins.doctor.child import Glance
-
-_DOTTED = ("probe", "shape", "refine", "check", "options", "impl", "worker_impl", "sender")
-"""Fields of descriptors that name an object; light ones first."""
 
 
 def examine(job: Mapping[str, Any], glance: Glance, caught: Iterable[warnings.WarningMessage]) -> Report:
@@ -35,9 +32,9 @@ def examine(job: Mapping[str, Any], glance: Glance, caught: Iterable[warnings.Wa
     """
     wanted = Job.model_validate(job)
     report = _file(wanted.file) if wanted.file else Report()
-    if wanted.point is None:
+    entry = wanted.entry
+    if entry is None:
         return report
-    entry = wanted.point.entry
     report.milliseconds, report.heavy = glance.milliseconds, list(glance.heavy)
     if entry.group == HOOKS_GROUP:
         _hooks(entry, report)
@@ -51,7 +48,7 @@ def _file(path: str) -> Report:
     """Execute a plugin file and say what it offers."""
     report = Report()
     try:
-        report.offered = [Point.of(entry) for entry in open_files([path])[1]]
+        report.offered = open_files([path])[1]
     except PluginError as error:
         report.faults.append(Fault(code=error.code, reason=error.message.rstrip("."), hint=error.hint))
     return report
@@ -61,7 +58,7 @@ def _hooks(entry: Entry, report: Report) -> None:
     """Register the hook module and let it check this machine."""
     hooks = Hooks([entry])
     report.faults += [_fault(failure) for failure in hooks.failures]
-    report.told = [Told.model_validate(finding.model_dump()) for _, finding in hooks.doctor()]
+    report.told = [finding for _, finding in hooks.doctor()]
 
 
 def _driver(entry: Entry, report: Report) -> None:
@@ -71,18 +68,14 @@ def _driver(entry: Entry, report: Report) -> None:
         loaded = None
     else:
         report.found, report.descriptor = type(loaded).__name__, isinstance(loaded, Descriptor)
-    candidates, failures = load_entries(entry.group, [entry])
+    candidates, failures = load_descriptors([entry])
     report.faults += [_fault(failure) for failure in failures]
     for candidate in candidates:
         report.faults += _implementation(entry, candidate.descriptor)
 
 
 def _implementation(entry: Entry, descriptor: Descriptor) -> Iterable[Fault]:
-    named = [getattr(descriptor, field, None) for field in _DOTTED]
-    managers: Mapping[str, str] = getattr(descriptor, "kv_managers", {})
-    for path in (*named, *managers.values()):
-        if not isinstance(path, str):
-            continue  # absent, or a method of the same name
+    for path in objects_of(descriptor):
         try:
             load_impl(path, entry)
         except PluginError as error:

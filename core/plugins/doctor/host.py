@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from core.api.record import EMPTY
 from core.plugins.catalog import FILE_PREFIX, Entry
 from core.plugins.doctor.finding import Finding, Level
-from core.plugins.doctor.messages import Fault, Job, Point, Report
+from core.plugins.doctor.messages import Fault, Job, Report
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 
 MANIFEST_MS = 20.0
@@ -47,7 +47,7 @@ def examine_files(paths: Sequence[str], *, timeout: float = 60.0) -> tuple[list[
     for path in paths:
         outcome = _run(Job(path=_import_path(), file=path), timeout)
         if isinstance(outcome, Report):
-            entries += [point.entry for point in outcome.offered]
+            entries += outcome.offered
             findings += [_of_file(path, one.code, one.reason, one.hint) for one in outcome.faults]
         else:
             findings.append(_of_file(path, "CORE-P126", outcome, "Correct it, or leave --plugin-file out."))
@@ -62,7 +62,7 @@ def _examine(entry: Entry, file: str | None, timeout: float) -> list[Finding]:
     if entry.group not in KINDS:
         cause = f"this core does not know the kind {entry.group}, so the plugin is never used"
         return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")]
-    outcome = _run(Job(path=_import_path(), point=Point.of(entry), file=file), timeout)
+    outcome = _run(Job(path=_import_path(), entry=entry, file=file), timeout)
     if isinstance(outcome, str):
         remedy = f"Import {entry.value.partition(':')[0]} by hand to see where; disable it until then."
         return [Finding.of(entry, "error", "CORE-P126", outcome, remedy)]
@@ -140,5 +140,5 @@ def _manifest_findings(entry: Entry, report: Report, timeout: float) -> Iterator
 
 def _again(entry: Entry, first: Report, timeout: float) -> float:
     """Measure once more: a busy machine must not make a plugin look slow."""
-    second = _run(Job(path=_import_path(), point=Point.of(entry)), timeout)
+    second = _run(Job(path=_import_path(), entry=entry), timeout)
     return first.milliseconds if isinstance(second, str) else min(first.milliseconds, second.milliseconds)

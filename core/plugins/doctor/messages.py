@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel
 
+from core.api.patches import Finding
 from core.plugins.catalog import Entry
-
-
-class Point(BaseModel):
-    """An entry as it travels."""
-
-    group: str
-    name: str
-    dist: str
-    version: str
-    value: str
-
-    @staticmethod
-    def of(entry: Entry) -> Point:
-        """Return an entry for the journey."""
-        return Point(group=entry.group, name=entry.name, dist=entry.dist, version=entry.version, value=entry.value)
-
-    @property
-    def entry(self) -> Entry:
-        """The entry as the catalogue has it."""
-        return Entry(self.group, self.name, self.dist, self.version, self.value)
 
 
 class Job(BaseModel):
     """What to look at, on the parent's import path.
 
     Attributes:
-        point: The entry to import; None to say what `file` offers.
+        entry: What to import; None to say what `file` offers.
         file: The plugin file that the entry is in, or that is asked about.
     """
 
     path: list[str]
-    point: Point | None = None
+    entry: Entry | None = None
     file: str | None = None
 
 
@@ -47,14 +26,6 @@ class Fault(BaseModel):
 
     code: str
     reason: str
-    hint: str = ""
-
-
-class Told(BaseModel):
-    """What a hook plugin's own check of this machine found (`core_doctor`)."""
-
-    level: Literal["ok", "warning", "error"]
-    message: str
     hint: str = ""
 
 
@@ -77,6 +48,6 @@ class Report(BaseModel):
     milliseconds: float = 0.0
     heavy: list[str] = []
     deprecations: list[str] = []
-    told: list[Told] = []
+    told: list[Finding] = []
     faults: list[Fault] = []
-    offered: list[Point] = []
+    offered: list[Entry] = []

@@ -12,7 +12,6 @@ from core.testing.conformance.report import PluginReport, Report
 from core.testing.conformance.samples import (
     CheckpointSample,
     CommandSample,
-    ConnectorSample,
     GrammarSample,
     IOSample,
     LogitsSample,
@@ -31,7 +30,6 @@ from core.testing.conformance.tools.grammar_samples import EBNF, LARK
 __all__ = [
     "CheckpointSample",
     "CommandSample",
-    "ConnectorSample",
     "EBNF",
     "GrammarSample",
     "IOSample",

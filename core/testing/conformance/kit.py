@@ -18,9 +18,10 @@ from core.api.descriptors import (
 )
 from core.api.errors import ConfigError
 from core.api.verdict import ProbeResult
-from core.plugins.catalog import Catalogue, Entry, normalise, similar
+from core.plugins.catalog import Catalogue, matches
 from core.plugins.drivers import describe
 from core.plugins.kinds import KINDS
+from core.suggest import nearest
 from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Outcome, Status, Unavailable
 from core.testing.conformance.report import Report
 from core.testing.conformance.samples import ReferenceDevice
@@ -54,7 +55,7 @@ def run(
     """Run the kit and return what came of it.
 
     Args:
-        selector: A distribution, `group:name` (with or without `core.`), a name, or empty for every plugin.
+        selector: A distribution, a name, `kind:name` or `name@distribution`, or empty for every plugin.
         level: Highest level to check; None is L2.
         checks: Names of checks, to run only these.
         catalogue: The installed plugins; scanned if not given.
@@ -77,14 +78,14 @@ def run(
 def subjects(selector: str, shared: Shared, catalogue: Catalogue | None = None) -> list[Subject]:
     """Return the plugins that `selector` names, as in `run`."""
     installed = Catalogue.scan() if catalogue is None else catalogue
-    every = [entry for group in installed.groups() for entry in installed.entries(group)]
-    found = [entry for entry in every if not selector or _answers(selector, entry)]
+    every = installed.usable()
+    found = [entry for entry in every if not selector or matches(selector, entry)]
     if not found:
         names = sorted({entry.name for entry in every} | {entry.dist for entry in every})
         raise ConfigError(
             "CORE-T101",
             f"no installed plugin is called '{selector}', nor a distribution with plugins.",
-            hint=similar(selector.rpartition(":")[2], names) or "See `core plugins list`.",
+            hint=nearest(selector.rpartition(":")[2], names) or "See `core plugins list`.",
         )
     order = list(KINDS)
     found.sort(key=lambda one: (order.index(one.group) if one.group in order else len(order), one))
@@ -176,16 +177,6 @@ def _probes(catalogue: Catalogue) -> Iterator[tuple[str, str, ProbeResult]]:
             yield entry.name, "", ProbeResult(available=False, reason=f"it cannot be asked: {describe(error)}")
 
 
-def _answers(selector: str, entry: Entry) -> bool:
-    group, colon, name = selector.rpartition(":")
-    if colon:
-        return name == entry.name and entry.group in (group, f"core.{group}")
-    name, at, dist = selector.partition("@")
-    if at:
-        return name == entry.name and normalise(dist) == normalise(entry.dist)
-    return selector == entry.name or normalise(selector) == normalise(entry.dist)
-
-
 def _l1_device(subject: Subject, devices: frozenset[str]) -> str:
     """Return the device for L1: the CPU, what the plugin says stands in for it, or none."""
     if not devices or "cpu" in devices:
@@ -205,6 +196,6 @@ def _attempt(function: Callable[[], None]) -> tuple[Status, str]:
         return "unavailable", str(reason)
     except Failed as reason:
         return "failed", str(reason)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return "failed", describe(error)
     return "passed", ""

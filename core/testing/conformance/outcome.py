@@ -89,6 +89,13 @@ class Check:
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
 
+def checks(
+    *functions: Callable[[Subject], None], level: Level = Level.L1, on_device: bool = False
+) -> tuple[Check, ...]:
+    """Return functions as checks of one level, in their order."""
+    return tuple(Check(function, level, on_device) for function in functions)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One check of one plugin.

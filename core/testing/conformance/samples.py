@@ -85,7 +85,7 @@ class CheckpointSample(Sample):
 
 @dataclass(frozen=True)
 class OptionsSample(Sample):
-    """Options to run a plugin with, besides its defaults or where an option has none.
+    """Options to run a plugin with, besides its defaults or where an option has none: a tiny capacity, a file.
 
     Attributes:
         options: Makes the plugin's options from a directory of the kit's, which is empty.
@@ -124,11 +124,6 @@ class ModelSample(Sample):
     architecture: str
     model_type: str
     config: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ConnectorSample(OptionsSample):
-    """Options to run a KV connector with, for example a capacity so small that blocks are evicted."""
 
 
 @dataclass(frozen=True)

@@ -107,9 +107,13 @@ class Subject:
         """Return the samples of a kind. Raises `Unavailable` when there is none."""
         found = self.samples(kind)
         if not found:
-            where = f"{self.package}.conformance"
-            raise Unavailable(f"it ships no {kind.__name__}: add one to samples() in {where}")
+            raise Unavailable(f"it ships no {kind.__name__}: add one to samples() in {self.package}.conformance")
         return found
+
+    def wants(self, kind: type[Sample], lack: str) -> str:
+        """Return a sentence that says what is lacking, and which sample of the plugin would help."""
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        return f"{lack}: add {article} {kind.__name__} to samples() in {self.package}.conformance"
 
     def folder(self) -> Path:
         """Return a new empty directory, removed after the run."""

@@ -266,11 +266,13 @@ def test_few_streams_are_not_kept_waiting_by_the_stub(monkeypatch, streams, seco
     """With one stream and the interval of a thousand, the overhead group took a quarter of an hour."""
     from benchmarks import api_overhead
 
-    async def measured(port, streams, tokens):
-        return {"port": port, "streams": streams}
+    async def measured(server, streams, tokens):
+        return {"port": server.port, "streams": streams}
 
     class Server:
         """Says its port, and remembers how it was started."""
+
+        pid = 1
 
         def __init__(self, command, **kwargs):
             self.stdout = SimpleNamespace(readline=lambda: "4321\n")

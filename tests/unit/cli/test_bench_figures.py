@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.errors import ConfigError
 from core.cli.bench.arrivals import Arrivals
 from core.cli.bench.metrics import Record, Run, details, meets, parse_goodput, summarize
 from core.cli.bench.prompts import RandomPrompts, as_text
+from core.cli.bench.report import append, save
 from core.cli.bench.stats import describe, peak_in_windows, peak_overlap, percentile_key, quantiles
 
 
@@ -134,6 +135,7 @@ def test_all_at_once():
     assert Arrivals().times(3, np.random.default_rng(0)) == [0.0, 0.0, 0.0]
 
 
+@settings(deadline=None)
 @given(st.floats(0.1, 1e4), st.floats(0.1, 50), st.integers(1, 60), st.integers(0, 99))
 def test_arrivals_ascend_and_keep_the_rate(rate, burstiness, count, seed):
     times = Arrivals(rate, burstiness).times(count, np.random.default_rng(seed))
@@ -223,3 +225,10 @@ def test_arrivals_of_a_poisson_process_have_exponential_gaps():
         assert np.quantile(gaps, quantile) == pytest.approx(-math.log(1 - quantile) / 50, rel=0.06)
     # Neighbouring gaps tell nothing about each other.
     assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 0.03
+
+
+def test_a_result_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    for write in (save, append):
+        with pytest.raises(ConfigError, match=r"CORE-C108 .*cannot be written"):
+            write(tmp_path / "file" / "result.json", {})

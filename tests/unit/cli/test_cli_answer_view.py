@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from core.cli.ui.answer import MarkdownView, PlainView, blocks, complete_blocks, open_view
-from core.cli.ui.counter import RequestProgress
+from core.cli.ui.progress import RequestProgress
 
 MARKDOWN = """# Title
 

@@ -158,7 +158,7 @@ def test_stats_are_counted_shown_and_switched(session, capsys):
 
 def test_unknown_commands_and_help(session, model, capsys):
     session.take("/sytem x")
-    assert "Did you mean /system?" in capsys.readouterr().err
+    assert "Did you mean '/system'?" in capsys.readouterr().err
     session.take("/help")
     shown = capsys.readouterr().err
     assert all(f"/{name}" in shown for name in slash.COMMANDS) and model.asked == []

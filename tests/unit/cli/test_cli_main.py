@@ -68,14 +68,14 @@ def test_nothing_heavy_is_imported(argv):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["serv"], ["unknown command 'serv'", "Did you mean serve?"]),
+        (["serv"], ["unknown command 'serv'", "Did you mean 'serve'?"]),
         (["--nope"], ["unknown flag --nope"]),
         (["serve", "--blok-size", "1"], ["CORE-C104", "--block-size"]),
         (["serve", "--block-size", "x"], ["CORE-C101"]),
         (["serve", "-tp", "2"], ["CORE-C105"]),
         (["serve", "--config", "/nowhere.yaml"], ["CORE-C103", "/nowhere.yaml"]),
         (["config", "show", "--log-level", "loud"], ["CORE-C107", "loud"]),
-        (["config", "explain", "blok-size"], ["Did you mean block-size?"]),
+        (["config", "explain", "blok-size"], ["Did you mean 'block-size'?"]),
         (["bench", "serve", "--goodput", "itl:3"], ["CORE-C108", "itl:3"]),
     ],
 )

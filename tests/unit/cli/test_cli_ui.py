@@ -9,8 +9,9 @@ import pytest
 
 from core.api.models import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
-from core.cli import ui
-from core.cli.ui.startup import ready_text
+from core.cli.ui.progress import WeightProgress
+from core.cli.ui.startup import choices_rows, choices_table, ready_text, started_text
+from core.cli.ui.tables import table
 from core.config.resolved import EngineConfig, Options
 from core.plugins.plan import PlannedPlugin, PluginPlan
 
@@ -41,7 +42,7 @@ def config(**options) -> EngineConfig:
 
 
 def rows(**options) -> dict[str, tuple[str, str]]:
-    return {what: (chosen, by) for what, chosen, by in ui.choices_rows(config(**options))}
+    return {what: (chosen, by) for what, chosen, by in choices_rows(config(**options))}
 
 
 def test_choices():
@@ -49,10 +50,21 @@ def test_choices():
     assert found["platform"] == ("cpu · core-plugin-cpu 1.2", "auto")
     assert found["model"] == ("x (/models/x.gguf)", "default")
     assert found["architecture"][0].startswith("LlamaForCausalLM (llama")
-    assert found["KV connectors"][0] == "a · core-plugin-a 1.2, b · core-plugin-b 1.2"
+    assert found["KV connector"][0] == "a · core-plugin-a 1.2, b · core-plugin-b 1.2"
     assert found["context"] == ("2048 tokens", "auto")
     assert found["KV cache"] == ("50% of free memory, float32, blocks of 16, prefix caching", "auto")
-    assert "tool parser" not in found and "policy" not in found
+    assert "tool parser" not in found and "scheduling policy" not in found
+
+
+def test_what_the_method_of_quantization_was_told_is_said():
+    resolved = config()
+    drivers = [
+        one.model_copy(update={"options": {"head": "int8", "exact": False}}) if one.name == "gguf" else one
+        for one in resolved.plan.drivers
+    ]
+    told = resolved.model_copy(update={"plan": PluginPlan(drivers=tuple(drivers))})
+    chosen = {what: chosen for what, chosen, _ in choices_rows(told)}["quantization"]
+    assert chosen == "gguf (gguf · core-plugin-gguf 1.2): head=int8, exact=false"
 
 
 def test_choices_of_the_user():
@@ -61,31 +73,32 @@ def test_choices_of_the_user():
         select={"attention_backend": "sdpa"},
         kv={"num_blocks": 64, "prefix_caching": False},
     )
-    assert [found[what][1] for what in ("model", "dtype", "attention", "KV cache", "batch")] == ["set"] * 4 + ["auto"]
+    assert [found[what][1] for what in ("model", "dtype", "attention backend", "KV cache", "batch")] == ["set"] * 4 + [
+        "auto"
+    ]
     assert found["KV cache"][0] == "64 blocks, float32, blocks of 16, no prefix caching"
 
 
-def test_the_table_has_what_plugins_changed(capsys):
+def test_the_table_has_what_plugins_changed():
     patch = SimpleNamespace(path="kv.block_size", before=16, after=32, reason="tiles", owner="core-plugin-x 1.0")
-    ui.print_choices(SimpleNamespace(config=config(), patches=[patch]))
-    out = capsys.readouterr().out
+    out = choices_table(SimpleNamespace(config=config(), patches=[patch]))
     assert "kv.block_size" in out and "32 (tiles)" in out and "core-plugin-x 1.0" in out
     lines = out.splitlines()
     assert lines[0].split() == ["what", "chosen", "by"] and set(lines[1]) == {"-", " "}
 
 
 def test_table_alignment_and_safety():
-    assert ui.table(("a", "b"), [("x", "10"), ("longer", "9")], right=(1,)) == (
+    assert table(("a", "b"), [("x", "10"), ("longer", "9")], right=(1,)) == (
         "a        b\n------  --\nx       10\nlonger   9"
     )
-    assert "\x1b" not in ui.table((), [("\x1b[2Jname\n", "v")])
-    assert ui.table((), []) == ""
+    assert "\x1b" not in table((), [("\x1b[2Jname\n", "v")])
+    assert table((), []) == ""
 
 
-def test_timeline(capsys):
-    ui.print_timeline([("resolve", 0.25), ("weights", 1.5)])
-    ui.print_timeline([])
-    assert capsys.readouterr().out == "started in 1.75 s: resolve 0.25, weights 1.50\n"
+def test_what_the_start_found_and_took():
+    text = started_text({"device": "cpu"}, [("resolve", 0.25), ("weights", 1.5)])
+    assert text.splitlines()[2:] == ["device    cpu", "started in 1.75 s: resolve 0.25, weights 1.50"]
+    assert started_text({}, []) == ""
 
 
 @pytest.mark.parametrize(
@@ -106,14 +119,9 @@ def test_the_request_to_copy(url, words):
     assert "Authorization: Bearer $CORE_API_KEY" in arguments
 
 
-def test_ready_is_printed(capsys):
-    ui.print_ready("http://127.0.0.1:8000", "m")
-    assert capsys.readouterr().out == ready_text("http://127.0.0.1:8000", "m") + "\n"
-
-
 def test_plain_progress_is_a_few_lines():
     stream = io.StringIO()
-    with ui.WeightProgress(stream) as progress:
+    with WeightProgress(stream) as progress:
         progress.update(0, 0)
         for done in range(1001):
             progress.update(done * 2**20, 1000 * 2**20)
@@ -131,7 +139,7 @@ class Terminal(io.StringIO):
 def test_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with ui.WeightProgress(stream) as progress:
+    with WeightProgress(stream) as progress:
         progress.update(1, 100)
         progress.update(50, 100)
         progress.update(100, 100)
@@ -141,7 +149,7 @@ def test_a_bar_on_a_terminal(monkeypatch):
 
 def test_a_bar_that_never_ends_is_removed(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    progress = ui.WeightProgress(Terminal())
+    progress = WeightProgress(Terminal())
     with pytest.raises(ZeroDivisionError), progress:
         progress.update(1, 100)
         raise ZeroDivisionError

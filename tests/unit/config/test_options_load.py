@@ -85,12 +85,18 @@ def test_plugin_options_merge_by_key(file):
     assert loaded.given() == {"plugin_options": {"a": {"k": 9, "l": 8}, "b": {"m": 3}}}
 
 
+@pytest.mark.parametrize("text", ["5", "[]", '{"a": 5}', '{"a": {"b": {"c": 1}}}'])
+def test_a_later_layer_wins_over_options_of_another_shape(text):
+    loaded = load("--opt", "a.b=1", CORE_PLUGIN_OPTIONS=text)
+    assert loaded.options.runtime.plugin_options == {"a": {"b": 1}}
+
+
 @pytest.mark.covers("CLI-02")
 @pytest.mark.parametrize(
     ("name", "text", "code", "words"),
     [
         ("a.yaml", "kv: {blok_size: 8}", "CORE-C102", ["kv.blok_size", "kv.block_size"]),
-        ("a.yaml", "blok_size: 8", "CORE-C102", ["blok_size", "Did you mean block_size?"]),
+        ("a.yaml", "blok_size: 8", "CORE-C102", ["blok_size", "Did you mean 'block_size'?"]),
         ("a.yaml", "qqqqqqqq: 8", "CORE-C102", ["core config show"]),
         ("a.yaml", "kv: {block_size: 8}\nblock-size: 9", "CORE-C102", ["repeats", "kv.block_size"]),
         ("a.yaml", "kv: {block_size: x}", "CORE-C101", ["key kv.block_size of", "'x'", "integer"]),

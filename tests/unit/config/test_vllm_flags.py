@@ -278,7 +278,7 @@ def test_what_would_be_ignored_is_refused_with_a_sentence(words, said):
 def test_a_missing_value_and_an_unknown_flag():
     assert (refusal("m", "-tp").code, refusal("m", "-tp", "--port", "1").code) == ("CORE-C104", "CORE-C104")
     error = refusal("m", "--max-num-seq", "3")
-    assert (error.code, error.hint) == ("CORE-C104", "Did you mean --max-num-seqs?")
+    assert (error.code, error.hint) == ("CORE-C104", "Did you mean '--max-num-seqs'?")
 
 
 def test_words_that_only_look_foreign_are_left_alone():

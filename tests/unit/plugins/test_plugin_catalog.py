@@ -6,7 +6,8 @@ import time
 import pytest
 
 from core.api.errors import PluginError
-from core.plugins.catalog import Catalogue
+from core.plugins.catalog import Catalogue, matches
+from core.plugins.doctor.environment import examine_environment
 
 GROUP = "core.schedulers"
 
@@ -41,8 +42,28 @@ def test_a_stale_second_version_is_shadowed_by_the_first_on_the_path(site, tmp_p
     assert site.catalogue().find(GROUP, "a").version == "2.0"
 
 
+@pytest.mark.parametrize("metadata", [None, "Metadata-Version: 2.1\nVersion: 1.0\n"])
+def test_a_distribution_without_a_name_is_left_out_with_a_word(site, caplog, metadata):
+    site.install("acme", {GROUP: {"a": "acme_mod:A"}})
+    rest = site.root / "half_gone-1.0.dist-info"
+    rest.mkdir()
+    (rest / "entry_points.txt").write_text(f"[{GROUP}]\nb = half_gone:B\n")
+    if metadata is not None:
+        (rest / "METADATA").write_text(metadata)
+    assert [entry.name for entry in site.catalogue().entries(GROUP)] == ["a"]
+    assert "CORE-P131" in caplog.text and str(rest) in caplog.text
+    assert [one.code for one in examine_environment([])].count("CORE-P131") == 1
+
+
 def test_equal_entries_of_a_list_count_once(entry):
     assert len(Catalogue([entry(), entry()]).entries(GROUP)) == 1
+
+
+@pytest.mark.parametrize("text", ["a", "a@Acme", "schedulers:a", "core.schedulers:a", "schedulers:a@acme", "ACME"])
+def test_what_names_a_plugin(entry, text):
+    assert matches(text, entry(dist="acme"))
+    assert not matches(text, entry(name="b", dist="bolt"))
+    assert not matches(f"executors:{text}", entry(dist="acme"))
 
 
 def test_two_distributions_with_one_name_are_an_error_that_names_both(entry):

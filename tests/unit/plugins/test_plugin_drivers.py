@@ -8,7 +8,7 @@ import pytest
 from core.api.errors import PluginError
 from core.api.versions import API_VERSIONS
 from core.plugins.catalog import Catalogue
-from core.plugins.drivers import _manager, describe, instantiate, load_descriptors, load_impl, unmet
+from core.plugins.drivers import _manager, describe, guarded, instantiate, load_descriptors, load_impl, unmet
 from core.signals import SignalExit
 
 GROUP = "core.schedulers"
@@ -26,7 +26,7 @@ def load(site, source):
     """Install a good plugin and one of `source`, and load the group."""
     site.install("good", {GROUP: {"good": "good_mod:GOOD"}}, {"good_mod": GOOD})
     site.install("acme", {GROUP: {"a": "acme_mod:A"}}, {"acme_mod": source}, version="4.2")
-    return load_descriptors(site.catalogue(), GROUP)
+    return load_descriptors(site.catalogue().entries(GROUP))
 
 
 def test_a_signal_that_comes_during_an_import_is_no_fault_of_the_plugin(site, entry):
@@ -96,7 +96,7 @@ def test_requirements_hold_or_say_what_is_there_instead():
 def test_the_manager_refuses_to_pick_between_two_owners_of_a_name(site):
     for dist in ("acme", "bolt"):
         site.install(dist, {GROUP: {"a": f"{dist}_mod:A"}}, {f"{dist}_mod": manifest()})
-    manager, failures = _manager(GROUP, site.catalogue().entries(GROUP))
+    manager, failures = _manager(site.catalogue().entries(GROUP))
     assert not failures
     with pytest.raises(PluginError, match=r"acme 1\.0 and bolt 1\.0"):
         manager["a"]
@@ -134,6 +134,17 @@ def test_load_impl_names_the_plugin_and_the_innermost_cause(site, entry, path, c
     assert caught.value.__cause__ is not None
 
 
+def test_a_plugin_that_exits_ends_nothing_but_itself(entry):
+    with pytest.raises(PluginError, match=r"CORE-P108 .*acme.*probe raised SystemExit: no card"):
+        guarded(entry(), "probe", sys.exit, "no card")
+    with pytest.raises(SignalExit):  # but the user's wish to end the process is heard
+        guarded(entry(), "probe", _end)
+
+
+def _end():
+    raise SignalExit(143)
+
+
 def test_instantiate_attributes_a_constructor_that_raises(site, entry):
     site.install("x", {}, {"ctor_mod": "class A:\n    def __init__(self):\n        raise KeyError('k')\n"})
     with pytest.raises(PluginError, match="ctor_mod:A raised KeyError: 'k'") as caught:
@@ -154,5 +165,5 @@ def test_a_cause_is_told_in_one_line():
 
 def test_failures_do_not_depend_on_the_order(site, entry):
     entries = [entry("x", value="missing_x:A"), entry("y", value="missing_y:A")]
-    _, failures = load_descriptors(Catalogue(reversed(entries)), GROUP)
+    _, failures = load_descriptors(Catalogue(reversed(entries)).entries(GROUP))
     assert [one.entry.name for one in failures] == ["x", "y"]

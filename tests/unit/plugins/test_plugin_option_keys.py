@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from core.api.errors import ConfigError
+from core.api.descriptors import ExecutorSpec
+from core.api.errors import ConfigError, PluginError
 from core.boot import resolve
 from core.config.resolved import Options
+from core.plugins.drivers import Candidate
+from core.plugins.options import checked_options, option_rows
 
 MANIFEST = """
 from core.api import *
 EXECUTOR = ExecutorSpec(name="twin", impl="world.impl:Executor", api=1, summary="", options="world.impl:Options")
 CONNECTOR = KVConnectorSpec(name="twin", impl="world.impl:Nothing", worker_impl="world.impl:Nothing", api=1, summary="")
+"""
+
+OPTIONS = """
+from pydantic import BaseModel, Field, field_validator
+
+class Options(BaseModel):
+    size: int = Field(default_factory=lambda: {}["no default"])
+
+    @field_validator("size")
+    @classmethod
+    def known(cls, value):
+        return {}[value]
 """
 
 
@@ -78,3 +93,13 @@ def test_options_of_nobody_are_refused(run, key, hint):
 def test_a_wrong_value_names_the_distribution(run):
     with pytest.raises(ConfigError, match=r"CORE-C111 options of plugin 'twin' \(acme 1.0\): threads"):
         run({"twin@acme": {"threads": "many"}})
+
+
+@pytest.mark.parametrize("options", ["class Options: ...", OPTIONS])
+def test_options_that_raise_are_the_plugins_fault(site, entry, options):
+    site.install("acme", {"core.executors": {"a": "odd_manifest:X"}}, {"odd_options": options})
+    spec = ExecutorSpec(name="a", impl="x:Y", api=1, summary="", options="odd_options:Options")
+    candidate = Candidate(entry(dist="acme"), spec)
+    for use in (option_rows, lambda one: checked_options(one, {"size": 3})):
+        with pytest.raises(PluginError, match=r"CORE-P108 .*acme 1.0.*odd_options:Options raised"):
+            use(candidate)

@@ -11,6 +11,7 @@ import pytest
 from core.api.errors import CoreError
 from core.cli import plugins
 from core.config.parser import CoreParser
+from core.plugins.catalog import Catalogue
 
 BUDGET = """
 import sys, time
@@ -29,8 +30,8 @@ def world(site, monkeypatch):
     site.install("broken", {"core.executors": {"ruin": "ruin_mod:X"}, "core.grammars": {"g": "g:G"}})
     site.install("acme-hooks", {"core.plugins": {"watch": "watch_mod"}}, {"watch_mod": "raise OSError"})
     catalogue = site.catalogue()
-    monkeypatch.setattr(plugins.Catalogue, "scan", classmethod(lambda cls, disabled=(): catalogue.without(disabled)))
-    monkeypatch.setattr("core.boot.Catalogue", plugins.Catalogue)
+    monkeypatch.setattr(Catalogue, "scan", classmethod(lambda cls, disabled=(): catalogue.without(disabled)))
+    monkeypatch.setattr("core.boot.Catalogue", Catalogue)
     for name in list(os.environ):
         if name.startswith("CORE_"):
             monkeypatch.delenv(name)
@@ -124,7 +125,7 @@ def test_the_flags_of_why_are_those_of_serve(world, capsys):
 def test_register_fits_a_plain_argument_parser():
     parser = argparse.ArgumentParser()
     plugins.register(parser.add_subparsers())
-    assert parser.parse_args(["plugins", "list"]).run is plugins.run_list
+    assert parser.parse_args(["plugins", "list"]).run is plugins.listing.run_list
 
 
 def test_listing_imports_no_device_library_and_is_quick():

@@ -53,7 +53,7 @@ def test_every_kind_has_a_template():
 def test_every_scaffold_is_found_and_loads(projects):
     catalogue = Catalogue.scan()
     for group in DESCRIPTORS:
-        (candidate,), failures = load_descriptors(catalogue, group)
+        (candidate,), failures = load_descriptors(catalogue.entries(group))
         assert not failures and candidate.descriptor.name == name_of(group)
         if group in TORCH_FREE:
             assert callable(load_impl(candidate.descriptor.impl, candidate.entry))
@@ -121,6 +121,12 @@ def test_the_command_says_what_was_written_and_what_comes_next(core, tmp_path):
 def test_names_and_kinds_are_checked(core, tmp_path, kind, name, text):
     status, _, err = core("plugins", "new", kind, name, "--dir", tmp_path)
     assert status == 1 and text in err and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_told(core, tmp_path):
+    (tmp_path / "file").touch()
+    status, _, err = core("plugins", "new", "hooks", "acme", "--dir", tmp_path / "file")
+    assert status == 1 and "CORE-P321" in err and "cannot be written" in err
 
 
 def test_nothing_is_overwritten(core, tmp_path):

@@ -140,7 +140,7 @@ def test_a_flag_that_is_wrong_is_an_error_and_another_setting_only_a_warning(two
     status, _, err = core("plugins", *action, "--plugins=none,acme")
     assert status == 2 and "CORE-C140" in err
     status, _, err = core("plugins", *action, "--disable-plugins=acme")
-    assert status == 2 and "Did you mean --disable-plugin?" in err
+    assert status == 2 and "Did you mean '--disable-plugin'?" in err
     status, _, err = core("plugins", *action, "--config", tmp_path / "missing.toml")
     assert status == 2 and "CORE-C103" in err
     if action != ("why",):

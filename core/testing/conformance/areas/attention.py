@@ -12,9 +12,9 @@ import torch
 
 from core.api.descriptors import AttentionRequest, AttentionSpec
 from core.api.verdict import Verdict
-from core.testing.conformance.outcome import Check, Level, NotApplicable, Unavailable, require
+from core.testing.conformance.outcome import Level, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, largest_difference, probe_of, wait
+from core.testing.conformance.tools.devices import device_of, largest_difference, plainest, probe_of, wait
 from core.testing.conformance.tools.generate import for_all, need_hypothesis
 from core.testing.conformance.tools.paged import Geometry, PagedBench, Step
 from core.testing.conformance.tools.timing import speed_ratio
@@ -87,6 +87,31 @@ def every_dtype_matches_reference(subject: Subject) -> None:
     base, spec = _base(subject), subject.spec(AttentionSpec)
     pairs = [(dtype, kv_dtype) for dtype in sorted(spec.dtypes) for kv_dtype in sorted(spec.kv_dtypes)]
     _every(subject, (replace(base, dtype=dtype, kv_dtype=kv_dtype) for dtype, kv_dtype in pairs))
+
+
+def scales_are_applied(subject: Subject) -> None:
+    """Keys and values far beyond the range of a float8 cache come through scales, where its layers take any."""
+    base, spec = _base(subject), subject.spec(AttentionSpec)
+    found = [replace(base, kv_dtype=one) for one in sorted(spec.kv_dtypes) if one.startswith("float8")]
+    geometry = next((one for one in found if _supports(subject, one)), None)
+    if geometry is None:
+        raise NotApplicable("it has no cache of float8")
+    bench = PagedBench(subject, geometry, (37, 18, 50))
+    if not hasattr(bench.layers[0], "use_scales"):
+        raise NotApplicable("its layers take no scales")
+    key, value = 2.0**17, 2.0**18  # of powers of two, so that nothing is rounded besides
+    for layer in bench.layers:
+        layer.use_scales(key, value)
+    for row in bench.rows:
+        row.q, row.k, row.v = (
+            [one * factor for one in many] for many, factor in ((row.q, 1 / key), (row.k, key), (row.v, value))
+        )
+    for counts in ((35, 0, 30), (1, 17, 19), (1, 1, 1)):
+        step = bench.prepare(counts)
+        for layer, output in enumerate(bench.run(step)):
+            error = largest_difference(output / value, bench.reference(step, layer) / value)
+            allowed = geometry.tolerance(bench.device)
+            require(error <= allowed, f"with scales an output is off by {error:.2g}, allowed {allowed:g} ({geometry})")
 
 
 def sliding_window_matches_reference(subject: Subject) -> None:
@@ -275,8 +300,8 @@ def _base(subject: Subject) -> Geometry:
     geometry = Geometry(
         head_dim=64 if dims is None or 64 in dims else min(dims),
         block_size=-(-16 // spec.block_multiple) * spec.block_multiple,
-        dtype="float32" if "float32" in spec.dtypes else min(spec.dtypes),
-        kv_dtype="float32" if "float32" in spec.kv_dtypes else min(spec.kv_dtypes),
+        dtype=plainest(spec.dtypes),
+        kv_dtype=plainest(spec.kv_dtypes),
     )
     device_of(subject)
     verdict = _verdict(subject, geometry)
@@ -341,29 +366,28 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 CHECKS = (
-    *(
-        Check(function, Level.L1, on_device=True)
-        for function in (
-            prefill_matches_reference,
-            decode_matches_reference,
-            mixed_batch_matches_reference,
-            chunked_prefill_equals_whole,
-            grouped_heads_match_reference,
-            head_dims_match_reference,
-            block_sizes_match_reference,
-            every_dtype_matches_reference,
-            sliding_window_matches_reference,
-            softcap_matches_reference,
-            scattered_blocks_match_reference,
-            unused_content_does_not_matter,
-            very_different_lengths_match_reference,
-            generated_batches_match_reference,
-            one_plan_serves_every_layer,
-            blocks_can_be_copied,
-            writes_touch_only_their_blocks,
-            leaves_its_inputs_alone,
-            layout_holds_the_keys_and_values,
-        )
+    *checks(
+        prefill_matches_reference,
+        decode_matches_reference,
+        mixed_batch_matches_reference,
+        chunked_prefill_equals_whole,
+        grouped_heads_match_reference,
+        head_dims_match_reference,
+        block_sizes_match_reference,
+        every_dtype_matches_reference,
+        scales_are_applied,
+        sliding_window_matches_reference,
+        softcap_matches_reference,
+        scattered_blocks_match_reference,
+        unused_content_does_not_matter,
+        very_different_lengths_match_reference,
+        generated_batches_match_reference,
+        one_plan_serves_every_layer,
+        blocks_can_be_copied,
+        writes_touch_only_their_blocks,
+        leaves_its_inputs_alone,
+        layout_holds_the_keys_and_values,
+        on_device=True,
     ),
-    Check(faster_than_reference, Level.L3),
+    *checks(faster_than_reference, level=Level.L3),
 )

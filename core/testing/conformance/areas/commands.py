@@ -10,10 +10,10 @@ from pathlib import Path
 
 from core.api.commands import Command
 from core.cli.main import COMMANDS
-from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, require
+from core.testing.conformance.outcome import Failed, Level, NotApplicable, checks, require
 from core.testing.conformance.samples import CommandSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import ask, child_environment
+from core.testing.conformance.tools.interpreters import ask, child_environment
 
 _COMMON = frozenset({"--debug", "--log-level", "--log-format"})
 _RESERVED = frozenset({"run", "version", "debug", "log_level", "log_format"})
@@ -128,15 +128,8 @@ def _without_help(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 CHECKS = (
-    Check(its_name_is_free, Level.L0),
-    *(
-        Check(function)
-        for function in (
-            help_explains_every_argument,
-            help_needs_no_torch,
-            common_flags_are_cores,
-            wrong_usage_has_status_2,
-            samples_run,
-        )
+    *checks(its_name_is_free, level=Level.L0),
+    *checks(
+        help_explains_every_argument, help_needs_no_torch, common_flags_are_cores, wrong_usage_has_status_2, samples_run
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from core.api.connectors import BlockRef
-from core.testing.conformance.outcome import Check, Level, require
+from core.testing.conformance.outcome import checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.connector_pair import BLOCKS, ConnectorPair, chain, hashes
 from core.testing.conformance.tools.options import every_options
@@ -194,17 +194,15 @@ def _pairs(subject: Subject) -> Iterator[ConnectorPair]:
         pair.worker.close()
 
 
-CHECKS = tuple(
-    Check(function, Level.L1, on_device=True)
-    for function in (
-        saved_blocks_load_back,
-        match_has_no_side_effects,
-        match_counts_consecutive_blocks,
-        blocks_count_once_reported,
-        failed_steps_leak_nothing,
-        reset_forgets_everything,
-        restarts_keep_the_truth,
-        random_operations_keep_the_truth,
-        closes_quietly,
-    )
+CHECKS = checks(
+    saved_blocks_load_back,
+    match_has_no_side_effects,
+    match_counts_consecutive_blocks,
+    blocks_count_once_reported,
+    failed_steps_leak_nothing,
+    reset_forgets_everything,
+    restarts_keep_the_truth,
+    random_operations_keep_the_truth,
+    closes_quietly,
+    on_device=True,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from core.api.descriptors import DrafterSpec
 from core.api.drafters import Drafter, DrafterContext
-from core.testing.conformance.outcome import Check, require
+from core.testing.conformance.outcome import checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.options import every_options
 
@@ -144,13 +144,6 @@ def _require_limits(drafts: object, asked: Sequence[int], most: int, budget: int
     require(not strange, f"it drafts {strange[:3]!r}, tokens are integers below {VOCABULARY}")
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        drafts_keep_their_limits,
-        asking_changes_nothing,
-        rows_do_not_mix,
-        rows_are_forgotten,
-        pieces_do_not_matter,
-    )
+CHECKS = checks(
+    drafts_keep_their_limits, asking_changes_nothing, rows_do_not_mix, rows_are_forgotten, pieces_do_not_matter
 )

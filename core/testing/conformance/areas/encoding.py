@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.api.attention import AttentionContext, AttentionSite
 from core.api.descriptors import AttentionSpec
-from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.outcome import NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, dtype_of, largest_difference
-from core.testing.conformance.tools.encoder import encode_plainly
+from core.testing.conformance.tools.devices import device_of, dtype_of, largest_difference, plainest
+from core.testing.conformance.tools.encoder import whole_prompts
+from core.testing.conformance.tools.plain import encode_plainly
 
 LENGTHS = (1, 70, 33, 3, 17, 33, 1, 5, 4, 16)
 _TOLERANCE = {"float32": 4e-3, "bfloat16": 5e-2, "float16": 8e-3}
@@ -36,7 +37,7 @@ def bidirectional_windows_match_reference(subject: Subject) -> None:
     if "sliding_window" not in spec.features:
         raise NotApplicable("it does not declare sliding_window")
     for window in (1, 7, 33, 201):
-        _compare(subject, _site(spec, 4, 4, window), LENGTHS, min(spec.dtypes & {"float32"} or spec.dtypes))
+        _compare(subject, _site(spec, 4, 4, window), LENGTHS, plainest(spec.dtypes))
 
 
 def position_biases_match_reference(subject: Subject) -> None:
@@ -59,7 +60,7 @@ def position_biases_match_reference(subject: Subject) -> None:
 def bidirectional_rows_are_independent(subject: Subject) -> None:
     """What else is in a step changes nothing for a prompt."""
     spec = _spec(subject)
-    dtype, site = min(spec.dtypes & {"float32"} or spec.dtypes), _site(spec, 4, 2)
+    dtype, site = plainest(spec.dtypes), _site(spec, 4, 2)
     q, k, v = _inputs(subject, site, LENGTHS, dtype)
     starts = np.concatenate([[0], np.cumsum(LENGTHS)])
     together = _run(subject, site, LENGTHS, dtype, (q, k, v))
@@ -86,17 +87,8 @@ def _run(
     device, kind = device_of(subject), dtype_of(dtype)
     backend = subject.impl()(AttentionContext(device, kind, kind, _BLOCK))
     layer = backend.encoder(site)
-    total = sum(lengths)
-    batch = BatchView(
-        query_starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
-        seq_lens=np.array(lengths, np.int32),
-        block_tables=torch.zeros(len(lengths), 1, dtype=torch.int32, device=device),
-        slots=torch.zeros(total, dtype=torch.int64, device=device),
-        max_query_len=max(lengths),
-        max_seq_len=max(lengths),
-    )
     with torch.inference_mode():
-        found: Tensor = layer.forward(*inputs, backend.plan(batch))
+        found: Tensor = layer.forward(*inputs, backend.plan(whole_prompts(lengths, device)))
     return found
 
 
@@ -120,12 +112,10 @@ def _spec(subject: Subject) -> AttentionSpec:
     return spec
 
 
-CHECKS = tuple(
-    Check(function, Level.L1, on_device=True)
-    for function in (
-        bidirectional_matches_reference,
-        bidirectional_windows_match_reference,
-        position_biases_match_reference,
-        bidirectional_rows_are_independent,
-    )
+CHECKS = checks(
+    bidirectional_matches_reference,
+    bidirectional_windows_match_reference,
+    position_biases_match_reference,
+    bidirectional_rows_are_independent,
+    on_device=True,
 )

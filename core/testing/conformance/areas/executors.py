@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from core.api.executors import Executor
 from core.config.resolved import EngineConfig
 from core.engine.step import WorkerInfo
-from core.testing.conformance.outcome import Check, require, require_core_error
+from core.testing.conformance.outcome import checks, require, require_core_error
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.gone import Life
+from core.testing.conformance.tools.footprint import Footprint
 from core.testing.conformance.tools.tiny_engine import (
     BLOCKS,
     expected,
@@ -51,7 +51,7 @@ def calls_run_between_steps(subject: Subject) -> None:
 
 def close_leaves_nothing_behind(subject: Subject) -> None:
     """After `close` no process and no thread is left; a second `close` is harmless, and steps are refused."""
-    before = Life.now()
+    before = Footprint.now()
     with _started(subject) as (executor, _, _):
         require(executor.healthy(), "once started it reports that it is not healthy")
         executor.close()
@@ -63,7 +63,7 @@ def close_leaves_nothing_behind(subject: Subject) -> None:
 
 def failed_start_leaves_nothing_behind(subject: Subject) -> None:
     """A start that fails raises the worker's coded error, and leaves no process and no thread."""
-    config, before = without_weights(subject), Life.now()
+    config, before = without_weights(subject), Footprint.now()
     executor: Executor = subject.impl()(config)
     try:
         require_core_error(executor.start, what="start() with an empty checkpoint directory")
@@ -83,12 +83,6 @@ def _started(subject: Subject) -> Iterator[tuple[Executor, EngineConfig, WorkerI
         executor.close()
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        steps_run_in_order,
-        calls_run_between_steps,
-        close_leaves_nothing_behind,
-        failed_start_leaves_nothing_behind,
-    )
+CHECKS = checks(
+    steps_run_in_order, calls_run_between_steps, close_leaves_nothing_behind, failed_start_leaves_nothing_behind
 )

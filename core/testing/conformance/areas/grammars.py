@@ -9,12 +9,13 @@ from typing import cast
 
 from core.api.descriptors import StructuredOutputSpec
 from core.api.structured import GRAMMAR_KINDS, CompiledGrammar, LoadsGrammars, PortableGrammar
-from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Unavailable, require
+from core.testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.samples import GrammarSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import ask
 from core.testing.conformance.tools.grammar_bench import HOSTILE, STANDARD, GrammarBench, Walk, samples_of
+from core.testing.conformance.tools.interpreters import ask
 from core.testing.conformance.tools.options import some_options
+from core.testing.conformance.tools.tokenizers import tokenizer_folder
 
 COMPILE_SECONDS = 10.0
 """Within which every grammar is compiled or refused."""
@@ -36,8 +37,7 @@ def every_kind_can_be_checked(subject: Subject) -> None:
     known = {sample.kind for sample in subject.samples(GrammarSample)} | set(STANDARD)
     missing = sorted(subject.spec(StructuredOutputSpec).grammars - known)
     if missing:
-        where = f"{subject.package}.conformance"
-        raise Unavailable(f"no texts for {', '.join(missing)}: add a GrammarSample to samples() in {where}")
+        raise Unavailable(subject.wants(GrammarSample, f"no texts for {', '.join(missing)}"))
 
 
 def sentences_are_accepted(subject: Subject) -> None:
@@ -164,7 +164,7 @@ def compiling_is_bounded(subject: Subject) -> None:
     request = {
         "impl": subject.descriptor.impl,
         "options": some_options(subject),
-        "tokenizer": str(GrammarBench(subject).folder),
+        "tokenizer": str(tokenizer_folder(subject)),
         "grammars": [[kind, value] for kind in kinds for value in HOSTILE[kind]],
         "seconds": COMPILE_SECONDS,
     }
@@ -208,22 +208,19 @@ def _walks(subject: Subject) -> Iterator[tuple[GrammarBench, Walk]]:
 
 
 CHECKS = (
-    Check(grammar_kinds_are_known, Level.L0),
-    *(
-        Check(function)
-        for function in (
-            every_kind_can_be_checked,
-            sentences_are_accepted,
-            other_texts_are_refused,
-            masks_and_accept_agree,
-            masks_stay_in_the_vocabulary,
-            the_end_is_allowed_when_complete,
-            rollback_takes_back,
-            matchers_share_nothing,
-            bad_grammars_are_value_errors,
-            compiling_is_bounded,
-            isolated_grammars_travel,
-            tokenizer_waits_until_needed,
-        )
+    *checks(grammar_kinds_are_known, level=Level.L0),
+    *checks(
+        every_kind_can_be_checked,
+        sentences_are_accepted,
+        other_texts_are_refused,
+        masks_and_accept_agree,
+        masks_stay_in_the_vocabulary,
+        the_end_is_allowed_when_complete,
+        rollback_takes_back,
+        matchers_share_nothing,
+        bad_grammars_are_value_errors,
+        compiling_is_bounded,
+        isolated_grammars_travel,
+        tokenizer_waits_until_needed,
     ),
 )

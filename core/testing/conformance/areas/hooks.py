@@ -14,10 +14,11 @@ from core.api.errors import CoreError
 from core.api.patches import Problem
 from core.api.quantization import LayerSite
 from core.api.requests import RequestDraft, RequestPatch
+from core.config.fields import without_secrets
 from core.config.resolved import Options
 from core.engine.sampling import SamplingParams
 from core.plugins.hooks import Hooks
-from core.testing.conformance.outcome import Check, Failed, Level, require
+from core.testing.conformance.outcome import Failed, Level, checks, require
 from core.testing.conformance.subject import Subject
 
 BUDGET = 0.001
@@ -128,10 +129,7 @@ def _hooks(subject: Subject) -> Hooks:
 
 
 def _config() -> dict[str, Any]:
-    view: dict[str, Any] = Options().model_dump(
-        mode="json", exclude={"server": {"api_key", "admin_api_key"}, "hub": {"hf_token"}}
-    )
-    return view
+    return without_secrets(Options())
 
 
 def _time(call: Callable[[], object]) -> float:
@@ -141,6 +139,6 @@ def _time(call: Callable[[], object]) -> float:
 
 
 CHECKS = (
-    Check(hooks_fit_the_specifications, Level.L0),
-    *(Check(function) for function in (hooks_answer_in_kind, hooks_change_nothing_they_read, hooks_are_quick)),
+    *checks(hooks_fit_the_specifications, level=Level.L0),
+    *checks(hooks_answer_in_kind, hooks_change_nothing_they_read, hooks_are_quick),
 )

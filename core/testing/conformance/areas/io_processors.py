@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from core.api.errors import RequestError
-from core.testing.conformance.outcome import Check, Failed, require
+from core.testing.conformance.outcome import Failed, checks, require
 from core.testing.conformance.samples import IOSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.io_bench import IOBench
@@ -106,12 +106,6 @@ def _benches(subject: Subject) -> Iterator[tuple[IOBench, IOSample]]:
             yield IOBench(subject, options, sample), sample
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        samples_are_answered,
-        refused_data_is_refused,
-        strange_data_is_the_clients_fault,
-        answers_do_not_depend_on_others,
-    )
+CHECKS = checks(
+    samples_are_answered, refused_data_is_refused, strange_data_is_the_clients_fault, answers_do_not_depend_on_others
 )

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from core.api.descriptors import KernelSpec
 from core.ops.registry import REGISTRY
-from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.outcome import Level, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import wait
+from core.testing.conformance.tools.devices import plainest, wait
 from core.testing.conformance.tools.generate import for_all, need_hypothesis
 from core.testing.conformance.tools.kernel_bench import (
     Guarded,
@@ -218,8 +218,7 @@ def _candidates(subject: Subject) -> dict[str, list[int]]:
 
 
 def _dtype(subject: Subject) -> str:
-    dtypes = subject.spec(KernelSpec).dtypes
-    return "float32" if "float32" in dtypes else min(dtypes)
+    return plainest(subject.spec(KernelSpec).dtypes)
 
 
 def _with_special(tensor: Tensor, seed: int) -> Tensor:
@@ -253,20 +252,18 @@ def _storage(tensor: Tensor) -> int:
 
 
 CHECKS = (
-    *(
-        Check(function, Level.L1, on_device=True)
-        for function in (
-            declared_sizes_exist,
-            generated_sizes_match_reference,
-            every_dtype_matches_reference,
-            any_number_of_rows_matches_reference,
-            slices_match_reference,
-            special_values_match_reference,
-            stays_inside_its_tensors,
-            outputs_are_its_own,
-            equal_inputs_give_equal_bits,
-            rows_do_not_see_each_other,
-        )
+    *checks(
+        declared_sizes_exist,
+        generated_sizes_match_reference,
+        every_dtype_matches_reference,
+        any_number_of_rows_matches_reference,
+        slices_match_reference,
+        special_values_match_reference,
+        stays_inside_its_tensors,
+        outputs_are_its_own,
+        equal_inputs_give_equal_bits,
+        rows_do_not_see_each_other,
+        on_device=True,
     ),
-    Check(faster_than_reference, Level.L3),
+    *checks(faster_than_reference, level=Level.L3),
 )

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from core.api.descriptors import WeightLoaderSpec
 from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo, CheckpointReader
-from core.testing.conformance.outcome import Check, Failed, require
+from core.testing.conformance.outcome import checks, require, require_core_error
 from core.testing.conformance.samples import CheckpointSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import ask
 from core.testing.conformance.tools.devices import largest_difference
+from core.testing.conformance.tools.interpreters import ask
 
 _PADDING = 128
 """Bytes at a file's end that may be padding, which nobody misses."""
@@ -66,7 +65,7 @@ def inspecting_needs_no_torch(subject: Subject) -> None:
 def every_tensor_comes_once(subject: Subject) -> None:
     """Names and shapes are those that are meant, and no tensor comes twice."""
     for sample, path in _checkpoints(subject):
-        found = [(tensor.name, tuple(tensor.shape)) for tensor in _reader(subject).tensors(path, _ignore)]
+        found = _names(_reader(subject), path)
         names = [name for name, _ in found]
         twice = sorted({name for name in names if names.count(name) > 1})
         require(not twice, f"'{sample.name}': {', '.join(twice)} come twice")
@@ -112,16 +111,16 @@ def truncated_files_are_refused(subject: Subject) -> None:
             damaged = copy / file.relative_to(path) if path.is_dir() else copy
             with damaged.open("r+b") as handle:
                 handle.truncate(length)
-            where = f"'{sample.name}' with {file.name} cut to {length} of {file.stat().st_size} bytes"
-            _require_refused(lambda copy=copy: _read_all(subject, copy), where)  # type: ignore[misc]
+            what = f"'{sample.name}' with {file.name} cut to {length} of {file.stat().st_size} bytes"
+            require_core_error(_read_all, subject, copy, what=what, kind=CheckpointError)
 
 
 def missing_files_are_refused(subject: Subject) -> None:
     """A path where nothing is, or an empty directory, gives a `CheckpointError`."""
     reader, folder = _reader(subject), subject.folder()
     for path in (folder / "nowhere", folder):
-        _require_refused(lambda path=path: reader.inspect(path), f"inspect of {path}")  # type: ignore[misc]
-        _require_refused(lambda path=path: list(reader.tensors(path, _ignore)), f"tensors of {path}")  # type: ignore[misc]
+        require_core_error(reader.inspect, path, what=f"inspect of {path}", kind=CheckpointError)
+        require_core_error(_names, reader, path, what=f"tensors of {path}", kind=CheckpointError)
 
 
 def tokenizer_loses_nothing(subject: Subject) -> None:
@@ -159,21 +158,15 @@ def _claims(subject: Subject, path: Path) -> bool:
     return True
 
 
+def _names(reader: CheckpointReader, path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    return [(tensor.name, tuple(tensor.shape)) for tensor in reader.tensors(path, _ignore)]
+
+
 def _read_all(subject: Subject, path: Path) -> None:
     reader = _reader(subject)
     reader.inspect(path)
     for tensor in reader.tensors(path, _ignore):
         tensor.dense(torch.float32)
-
-
-def _require_refused(read: Callable[[], Any], where: str) -> None:
-    try:
-        read()
-    except CheckpointError:
-        return
-    except Exception as error:
-        raise Failed(f"{where}: {type(error).__name__} ({error}), where a CheckpointError is due") from error
-    raise Failed(f"{where}: it is read as if nothing were missing")
 
 
 def _cuts(path: Path) -> Iterator[tuple[Path, int]]:
@@ -197,17 +190,14 @@ def _ignore(num_bytes: int) -> None:
     """Stand in for a progress display."""
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        recognises_its_samples,
-        inspect_states_the_facts,
-        inspecting_needs_no_torch,
-        every_tensor_comes_once,
-        values_are_those_meant,
-        progress_adds_up,
-        truncated_files_are_refused,
-        missing_files_are_refused,
-        tokenizer_loses_nothing,
-    )
+CHECKS = checks(
+    recognises_its_samples,
+    inspect_states_the_facts,
+    inspecting_needs_no_torch,
+    every_tensor_comes_once,
+    values_are_those_meant,
+    progress_adds_up,
+    truncated_files_are_refused,
+    missing_files_are_refused,
+    tokenizer_loses_nothing,
 )

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from core.api.descriptors import LogitsSpec
-from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, require
+from core.testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core.testing.conformance.samples import LogitsSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.logits_bench import ROWS, VOCABULARY, Asked, LogitsBench, requests
@@ -198,16 +198,13 @@ def _accepts(check: Callable[[Mapping[str, Any]], None], args: Mapping[str, Any]
 
 
 CHECKS = (
-    Check(samples_are_accepted),
-    Check(check_refuses_with_value_errors),
-    *(
-        Check(function, Level.L1, on_device=True)
-        for function in (
-            logits_stay_logits,
-            argmax_is_as_declared,
-            rows_do_not_mix,
-            rows_are_forgotten,
-            failures_stay_with_their_request,
-        )
+    *checks(samples_are_accepted, check_refuses_with_value_errors),
+    *checks(
+        logits_stay_logits,
+        argmax_is_as_declared,
+        rows_do_not_mix,
+        rows_are_forgotten,
+        failures_stay_with_their_request,
+        on_device=True,
     ),
 )

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from core.api.versions import API_VERSIONS, WINDOW, accepts
-from core.testing.conformance.outcome import Check, Level, require
+from core.testing.conformance.outcome import Level, checks, require
 from core.testing.conformance.subject import Shared, Subject
-from core.testing.conformance.tools.child import facts_of
+from core.testing.conformance.tools.interpreters import facts_of
 
 BUDGET = 0.05
 """Seconds of processor time for importing a manifest, `core.api` being imported already."""
@@ -63,13 +63,11 @@ def _facts(subject: Subject) -> dict[str, Any]:
     return facts_of(subject, "manifests")
 
 
-CHECKS = tuple(
-    Check(function, Level.L0)
-    for function in (
-        manifest_imports_nothing_heavy,
-        manifest_has_no_side_effects,
-        manifest_imports_quickly,
-        descriptor_round_trips_through_json,
-        api_is_in_the_window,
-    )
+CHECKS = checks(
+    manifest_imports_nothing_heavy,
+    manifest_has_no_side_effects,
+    manifest_imports_quickly,
+    descriptor_round_trips_through_json,
+    api_is_in_the_window,
+    level=Level.L0,
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import core
 from core.plugins.catalog import normalise
 from core.plugins.drivers import unmet
-from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.outcome import Level, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.sources import imported_names, python_files
 
@@ -70,7 +70,7 @@ def import_name_is_its_own(subject: Subject) -> None:
     require(package not in sys.stdlib_module_names, f"'{package}' is a module of the standard library")
     installed: Mapping[str, Sequence[str]] = subject.shared.once(("packages",), packages_distributions)
     owners = {normalise(name) for name in installed.get(package, ())}
-    every = [entry for group in subject.catalogue.groups() for entry in subject.catalogue.entries(group)]
+    every = subject.catalogue.usable()
     owners |= {normalise(entry.dist) for entry in every if entry.value.split(":")[0].split(".")[0] == package}
     others = sorted(owners - {dist})
     require(not others, f"the package '{package}' is also that of {', '.join(others)}")
@@ -80,12 +80,7 @@ def import_name_is_its_own(subject: Subject) -> None:
 
 def imports_only_the_public_interface(subject: Subject) -> None:
     """Of core, the sources import `core.api` and `core.testing` alone; executors may run core's worker."""
-    groups = {
-        entry.group
-        for group in subject.catalogue.groups()
-        for entry in subject.catalogue.entries(group)
-        if entry.dist == subject.entry.dist
-    }
+    groups = {entry.group for entry in subject.catalogue.usable() if entry.dist == subject.entry.dist}
     allowed = PUBLIC + (FOR_EXECUTORS if "core.executors" in groups else ())
     found = [
         f"{file.name}:{line} imports {name}"
@@ -116,14 +111,12 @@ def _site(own: Path) -> tuple[Path, ...]:
     return (own.parent,)
 
 
-CHECKS = tuple(
-    Check(function, Level.L0)
-    for function in (
-        entry_point_is_named_like_its_descriptor,
-        requirements_are_met,
-        distribution_has_metadata,
-        distribution_ships_nothing_of_core,
-        import_name_is_its_own,
-        imports_only_the_public_interface,
-    )
+CHECKS = checks(
+    entry_point_is_named_like_its_descriptor,
+    requirements_are_met,
+    distribution_has_metadata,
+    distribution_ships_nothing_of_core,
+    import_name_is_its_own,
+    imports_only_the_public_interface,
+    level=Level.L0,
 )

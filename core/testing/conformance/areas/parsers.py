@@ -10,7 +10,7 @@ from functools import wraps
 
 from core.api.descriptors import ToolParserSpec
 from core.api.parsers import Reasoning, Text
-from core.testing.conformance.outcome import Check, require
+from core.testing.conformance.outcome import checks, require
 from core.testing.conformance.samples import ParserSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools import messages
@@ -165,15 +165,12 @@ def _time(subject: Subject, head: str, repeated: str, size: int) -> float:
     return time.thread_time() - begin
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        samples_give_their_events,
-        any_split_gives_the_same_events,
-        calls_are_well_formed,
-        unfinished_calls_are_closed,
-        plain_text_passes_unchanged,
-        parsers_share_nothing,
-        work_is_linear,
-    )
+CHECKS = checks(
+    samples_give_their_events,
+    any_split_gives_the_same_events,
+    calls_are_well_formed,
+    unfinished_calls_are_closed,
+    plain_text_passes_unchanged,
+    parsers_share_nothing,
+    work_is_linear,
 )

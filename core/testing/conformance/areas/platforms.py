@@ -16,10 +16,10 @@ from core.api.facets import CollectiveFacet, GraphFacet, StepShape
 from core.api.models import StepInputs
 from core.api.platform import Platform
 from core.api.verdict import ProbeResult
-from core.testing.conformance.outcome import Check, Level, NotApplicable, Unavailable, require, require_core_error
+from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import facts_of
 from core.testing.conformance.tools.devices import device_of
+from core.testing.conformance.tools.interpreters import facts_of
 
 PROBE_SECONDS = 1.0
 _LARGEST_DRIFT = 0.02
@@ -228,20 +228,18 @@ def _probe_facts(subject: Subject) -> dict[str, Any]:
 
 
 CHECKS = (
-    *(Check(function) for function in (probe_never_raises, probe_is_quick_and_light, probe_result_is_data)),
-    *(
-        Check(function, Level.L1, on_device=True)
-        for function in (
-            opens_its_device,
-            open_seeds_the_generators,
-            memory_is_plausible,
-            memory_sees_allocations,
-            stream_keeps_order,
-            submit_does_not_wait,
-            stream_delivers_exceptions,
-            closes_for_good,
-            graphs_replay_what_was_captured,
-            collectives_of_one_rank_change_nothing,
-        )
+    *checks(probe_never_raises, probe_is_quick_and_light, probe_result_is_data),
+    *checks(
+        opens_its_device,
+        open_seeds_the_generators,
+        memory_is_plausible,
+        memory_sees_allocations,
+        stream_keeps_order,
+        submit_does_not_wait,
+        stream_delivers_exceptions,
+        closes_for_good,
+        graphs_replay_what_was_captured,
+        collectives_of_one_rank_change_nothing,
+        on_device=True,
     ),
 )

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from core.api.descriptors import QuantSpec
 from core.api.quantization import LayerSite
-from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.outcome import Level, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import largest_difference, wait
+from core.testing.conformance.tools.devices import largest_difference, plainest, wait
 from core.testing.conformance.tools.layers import Case, LayerBench, cases
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.testing.conformance.tools.timing import speed_ratio
@@ -175,8 +175,7 @@ def _sites(subject: Subject, kind: str = "") -> Iterator[tuple[Case, LayerSite]]
 
 
 def _dtype(subject: Subject) -> str:
-    dtypes = subject.spec(QuantSpec).dtypes
-    return "float32" if "float32" in dtypes else min(dtypes)
+    return plainest(subject.spec(QuantSpec).dtypes)
 
 
 def _alone(site: LayerSite, part: tuple[str, int]) -> LayerSite:
@@ -203,18 +202,16 @@ def _reference(subject: Subject) -> Subject:
 
 
 CHECKS = (
-    *(
-        Check(function, Level.L1, on_device=True)
-        for function in (
-            linear_equals_dequantized,
-            merged_parts_equal_separate_parts,
-            embedding_equals_dequantized,
-            lm_head_equals_dequantized,
-            loading_again_gives_the_same,
-            other_weights_replace_the_first,
-            finalize_is_pure,
-            apply_leaves_its_inputs_alone,
-        )
+    *checks(
+        linear_equals_dequantized,
+        merged_parts_equal_separate_parts,
+        embedding_equals_dequantized,
+        lm_head_equals_dequantized,
+        loading_again_gives_the_same,
+        other_weights_replace_the_first,
+        finalize_is_pure,
+        apply_leaves_its_inputs_alone,
+        on_device=True,
     ),
-    Check(faster_than_reference, Level.L3),
+    *checks(faster_than_reference, level=Level.L3),
 )

@@ -9,11 +9,11 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.server.plugged import PluggedRoute
-from core.testing.conformance.outcome import Check, Failed, require
+from core.testing.conformance.outcome import Failed, checks, require
 from core.testing.conformance.samples import RouteSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.options import every_options
-from core.testing.conformance.tools.route_bench import RouteBench, declared, long_running
+from core.testing.conformance.tools.route_bench import STALL, RouteBench, declared
 
 _BAD_ANSWER = b"CORE-P108"
 _PARAMETER = re.compile(r"\{([^{}/]+)\}")
@@ -107,7 +107,7 @@ def generations_are_ended(subject: Subject) -> None:
             answer = bench.ask(method, path, body)
             require(not answer.running, f"after the answer to {method} {path[:60]} a generation goes on")
         for method, path, body in samples:
-            left = long_running(subject, options).leave(method, path, body)
+            left = RouteBench(subject, options, stall=STALL).leave(method, path, body)
             require(not left, f"the client of {method} {path} goes away, and {left} generations go on")
 
 
@@ -137,14 +137,11 @@ def _title(route: PluggedRoute) -> str:
     return f"{route.method} {route.path}"
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        routes_are_declared,
-        errors_have_the_declared_form,
-        no_route_hides_another,
-        samples_are_answered,
-        strange_requests_are_the_clients_fault,
-        generations_are_ended,
-    )
+CHECKS = checks(
+    routes_are_declared,
+    errors_have_the_declared_form,
+    no_route_hides_another,
+    samples_are_answered,
+    strange_requests_are_the_clients_fault,
+    generations_are_ended,
 )

@@ -6,11 +6,15 @@ import random
 from dataclasses import dataclass, replace
 
 from core.api.schedulers import SchedulerPolicy
-from core.testing.arithmetic import generate
-from core.testing.conformance.outcome import Check, Failed, require
+from core.engine.step_budget import Limits
+from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate
+from core.testing.conformance.outcome import Failed, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.arithmetic_engine import VOCABULARY, ArithmeticEngine
+from core.testing.conformance.tools.engine_driver import EngineDriver
 
+_VOCABULARY = 97
+_BLOCK_SIZE = 4
+_LIMITS = Limits(max_num_seqs=6, max_num_batched_tokens=24, max_chunk=16, max_model_len=64)
 _REQUESTS = 24
 _TURNS = 6000
 """More turns of the loop than any order of the requests needs."""
@@ -71,24 +75,29 @@ def everybody_finishes(subject: Subject) -> None:
         _run(subject, blocks=18, seed=seed)
 
 
-def _run(subject: Subject, *, blocks: int, seed: int = 0) -> tuple[ArithmeticEngine, dict[int, list[int]]]:
+def _run(subject: Subject, *, blocks: int, seed: int = 0) -> tuple[EngineDriver, dict[int, list[int]]]:
     """Run requests of all sizes and priorities that arrive over time; returns the engine and what is expected."""
-    rng = random.Random(seed)
-    engine, expected = ArithmeticEngine(_policy(subject), blocks=blocks), {}
-    handle = 0
+    rng, engine = random.Random(seed), _engine(subject, blocks)
+    expected: dict[int, list[int]] = {}
     for turn in range(_TURNS):
-        if handle < _REQUESTS and turn % 3 == 0:
-            prompt = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 30))]
+        if len(expected) < _REQUESTS and turn % 3 == 0:
+            prompt = [rng.randrange(_VOCABULARY) for _ in range(rng.randint(1, 30))]
             count = rng.randint(1, 30)
-            expected[handle] = generate(prompt, count, VOCABULARY)
-            engine.add(handle, prompt, count, priority=rng.randint(-2, 2))
-            handle += 1
+            handle = engine.add(prompt, count, priority=rng.randint(-2, 2))
+            expected[handle] = generate(prompt, count, _VOCABULARY)
         engine.advance()
-        if handle == _REQUESTS and not engine.busy:
+        if len(expected) == _REQUESTS and not engine.busy:
             engine.scheduler.check()
             return engine, expected
     late = sorted(set(expected) - set(engine.finished))
     raise Failed(f"after {_TURNS} turns the requests {late} are not finished: they take each other's memory for ever")
+
+
+def _engine(subject: Subject, blocks: int) -> EngineDriver:
+    """Return an engine whose outputs are known beforehand; few blocks make requests give way to each other."""
+    sizes = blocks, _BLOCK_SIZE, _LIMITS.max_num_seqs, _LIMITS.max_model_len, _VOCABULARY
+    executor = ArithmeticExecutor(ArithmeticWorker(*sizes), blocks)
+    return EngineDriver(executor, _policy(subject), _LIMITS, blocks=blocks, block_size=_BLOCK_SIZE, overlap=1)
 
 
 def _policy(subject: Subject) -> SchedulerPolicy:
@@ -101,13 +110,6 @@ def _views(count: int) -> list[View]:
     return [View(rng.randint(-3, 3), arrival, rng.randint(1, 99), 0) for arrival in range(1, count + 1)]
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        key_is_a_total_order,
-        key_is_fixed,
-        victim_is_a_valid_index,
-        outputs_do_not_depend_on_the_policy,
-        everybody_finishes,
-    )
+CHECKS = checks(
+    key_is_a_total_order, key_is_fixed, victim_is_a_valid_index, outputs_do_not_depend_on_the_policy, everybody_finishes
 )

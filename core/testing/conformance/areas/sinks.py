@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from core.api.sinks import EngineStats, FinishedRequest, StatSink
-from core.testing.conformance.outcome import Check, Failed, require
+from core.testing.conformance.outcome import Failed, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.gone import Life
+from core.testing.conformance.tools.footprint import Footprint
 from core.testing.conformance.tools.options import every_options
 
 BUDGET = 0.005
@@ -66,7 +66,7 @@ def calls_return_at_once(subject: Subject) -> None:
 def close_ends_everything(subject: Subject) -> None:
     """`close` returns, also if nothing ever came, and then no thread and no process of the sink is left."""
     for figures in ((), _STATS[:2]):
-        before = Life.now()
+        before = Footprint.now()
         with _made(subject) as sinks:
             for sink in sinks:
                 for stats in figures:
@@ -117,7 +117,4 @@ def _time(call: Callable[[], None]) -> float:
     return time.perf_counter() - begin
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (every_figure_is_taken, calls_return_at_once, close_ends_everything, sinks_share_nothing)
-)
+CHECKS = checks(every_figure_is_taken, calls_return_at_once, close_ends_everything, sinks_share_nothing)

@@ -10,10 +10,10 @@ from core.api.descriptors import ModelSourceSpec
 from core.api.errors import CheckpointError, CoreError
 from core.api.sources import Access, KeepsModels, ReachesOut, StoredModel
 from core.api.weights import ModelFiles, ModelSource
-from core.testing.conformance.outcome import Check, NotApplicable, Unavailable, require, require_core_error
+from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error
 from core.testing.conformance.samples import SourceSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import ask
+from core.testing.conformance.tools.interpreters import ask
 
 FOREIGN = ("", "core conformance: nobody's reference", "conformance+scheme:\\?", "\u2603 \u2603", "\n")
 """References that are no source's business: neither paths, nor hub ids, nor a name that anyone would give."""
@@ -114,14 +114,11 @@ def _require_files(resolve: Resolve, reference: str | None) -> ModelFiles | None
     return found
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        foreign_references_are_left_alone,
-        default_is_as_declared,
-        aliases_are_answered,
-        samples_resolve,
-        missing_models_are_errors,
-        stored_models_are_there,
-    )
+CHECKS = checks(
+    foreign_references_are_left_alone,
+    default_is_as_declared,
+    aliases_are_answered,
+    samples_resolve,
+    missing_models_are_errors,
+    stored_models_are_there,
 )

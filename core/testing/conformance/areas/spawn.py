@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.testing.conformance.outcome import Check, Level, NotApplicable, require
+from core.testing.conformance.outcome import Level, NotApplicable, checks, require
 from core.testing.conformance.samples import OptionsSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import facts_of
+from core.testing.conformance.tools.child import TORCH_FREE
+from core.testing.conformance.tools.interpreters import facts_of
 from core.testing.conformance.tools.options import every_options, required
-from core.testing.conformance.tools.probe import TORCH_FREE
 
 
 def loads_in_a_spawned_process(subject: Subject) -> None:
@@ -77,14 +77,12 @@ def _options(subject: Subject) -> Any:
     return model
 
 
-CHECKS = tuple(
-    Check(function, Level.L0)
-    for function in (
-        loads_in_a_spawned_process,
-        loads_twice_in_one_process,
-        changes_nobody_elses_code,
-        runs_without_torch_where_core_does,
-        options_explain_every_field,
-        options_survive_json,
-    )
+CHECKS = checks(
+    loads_in_a_spawned_process,
+    loads_twice_in_one_process,
+    changes_nobody_elses_code,
+    runs_without_torch_where_core_does,
+    options_explain_every_field,
+    options_survive_json,
+    level=Level.L0,
 )

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from core.api.tool_servers import ToolServerClient, ToolServerError, ToolSession
-from core.testing.conformance.outcome import Check, Failed, NotApplicable, require
+from core.testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core.testing.conformance.samples import ToolServerSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.options import every_options
@@ -172,14 +172,11 @@ def _told() -> Iterator[None]:
         raise Failed(f"the sample's server does not work: {error.message}") from error
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        tools_are_listed_and_called,
-        calls_overlap,
-        cancelled_calls_do_no_harm,
-        closing_leaves_nothing,
-        broken_servers_are_errors,
-        redirects_betray_nothing,
-    )
+CHECKS = checks(
+    tools_are_listed_and_called,
+    calls_overlap,
+    cancelled_calls_do_no_harm,
+    closing_leaves_nothing,
+    broken_servers_are_errors,
+    redirects_betray_nothing,
 )

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from core.api.descriptors import WeightTransferSpec
 from core.api.weights import WeightManifest, WeightReceiver
-from core.testing.conformance.outcome import Check, NotApplicable, require, require_core_error
+from core.testing.conformance.outcome import NotApplicable, checks, require, require_core_error
 from core.testing.conformance.samples import TransferSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.child import ask
+from core.testing.conformance.tools.interpreters import ask
 from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tiny_engine import executor_of, expected, greedy, some_prompts, tiny_config
 from core.testing.tinymodels import reference_model
@@ -146,15 +146,12 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-CHECKS = tuple(
-    Check(function)
-    for function in (
-        manifest_is_what_comes,
-        tensors_arrive_unchanged,
-        version_is_reported,
-        updates_follow_each_other,
-        missing_updates_do_no_harm,
-        updates_are_visible_once_committed,
-        sender_needs_no_engine,
-    )
+CHECKS = checks(
+    manifest_is_what_comes,
+    tensors_arrive_unchanged,
+    version_is_reported,
+    updates_follow_each_other,
+    missing_updates_do_no_harm,
+    updates_are_visible_once_committed,
+    sender_needs_no_engine,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
 
 import torch
@@ -30,6 +30,11 @@ def dtype_of(name: str) -> torch.dtype:
     if not isinstance(found, torch.dtype):
         raise Unavailable(f"this torch has no dtype {name}")
     return found
+
+
+def plainest(dtypes: Set[str]) -> str:
+    """Return float32 where it is among the names, else the first of them."""
+    return "float32" if "float32" in dtypes else min(dtypes)
 
 
 def probe_of(subject: Subject) -> ProbeResult:

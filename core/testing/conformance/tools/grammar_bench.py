@@ -6,19 +6,18 @@ import json
 import random
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from core.api.descriptors import StructuredOutputSpec
 from core.api.structured import CompiledGrammar, GrammarMatcher, StructuredContext, StructuredOutputBackend
-from core.api.tokenizer import Tokenizer, tokenizer_from_directory
+from core.api.tokenizer import Tokenizer
 from core.testing.conformance.outcome import Failed, Unavailable, require
 from core.testing.conformance.samples import GrammarSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.grammar_samples import TAGS
 from core.testing.conformance.tools.options import some_options
-from core.testing.tinymodels import tiny_tokenizer
+from core.testing.conformance.tools.tokenizers import tokenizer_of
 
 PADDING = 37
 """Tokens of the model's vocabulary that the tokenizer does not have."""
@@ -106,9 +105,7 @@ class GrammarBench:
     """
 
     def __init__(self, subject: Subject) -> None:
-        path = subject.shared.once(("tokenizer",), lambda: tiny_tokenizer(subject.folder()))
-        self.folder: Path = path
-        self.tokenizer: Tokenizer = subject.shared.once(("loaded",), lambda: tokenizer_from_directory(path))
+        self.tokenizer = tokenizer_of(subject)
         self.vocabulary = self.tokenizer.vocab_size + PADDING
         self.loads = 0
         context = StructuredContext(self.vocabulary, self._load, some_options(subject))

@@ -13,16 +13,15 @@ import orjson
 from core.api.errors import PluginError
 from core.api.io_processors import IOContext, IORequest
 from core.api.models import PoolingShape
-from core.api.tokenizer import Tokenizer, tokenizer_from_directory
 from core.frontend.inputs import InputProcessor
-from core.frontend.io_processing import DataPooling
-from core.frontend.pooling import Answer, PoolingModel, Work
-from core.frontend.pooling_inputs import PoolingPrompt
+from core.frontend.pooling.data import DataPooling
+from core.frontend.pooling.inputs import PoolingPrompt
+from core.frontend.pooling.model import PooledVector, PoolingModel, Work
 from core.server.pooling.data import written
 from core.testing.conformance.outcome import Failed
 from core.testing.conformance.samples import IOSample
 from core.testing.conformance.subject import Subject
-from core.testing.tinymodels import tiny_tokenizer
+from core.testing.conformance.tools.tokenizers import tokenizer_of
 
 LONGEST = 4096
 SIZE = 16
@@ -36,9 +35,7 @@ class IOBench:
     """
 
     def __init__(self, subject: Subject, options: Mapping[str, Any], sample: IOSample) -> None:
-        path = subject.shared.once(("tokenizer",), lambda: tiny_tokenizer(subject.folder()))
-        tokenizer: Tokenizer = subject.shared.once(("loaded",), lambda: tokenizer_from_directory(path))
-        labels = tuple(sample.labels)
+        tokenizer, labels = tokenizer_of(subject), tuple(sample.labels)
         shape = PoolingShape(task="classify", labels=labels, activation="softmax") if labels else PoolingShape()
         inputs = InputProcessor(tokenizer, vocab_size=tokenizer.vocab_size, max_model_len=LONGEST)
         self.pooler = PoolingModel("kit", shape, inputs, SIZE)
@@ -67,7 +64,7 @@ class IOBench:
 
     def _pool(self, work: Work[Any]) -> list[Any]:
         self.seen.append(work)
-        return work.finish([Answer(self._vector(prompt)) for prompt in work.prompts])
+        return work.finish([PooledVector(self._vector(prompt)) for prompt in work.prompts])
 
     def _vector(self, prompt: PoolingPrompt) -> np.ndarray:
         seed = hashlib.sha256(msgspec.msgpack.encode((prompt.ids, prompt.pooling))).digest()

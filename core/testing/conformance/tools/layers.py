@@ -12,19 +12,16 @@ import torch
 from torch import Tensor
 
 from core.api.descriptors import QuantSpec
-from core.api.models import WeightRules
-from core.api.quantization import LayerQuant, LayerSite, QuantContext, QuantScheme
+from core.api.quantization import LayerSite, QuantContext, QuantScheme
 from core.api.weights import CheckpointReader, WeightTensor
 from core.layers.linear import QuantLayer
-from core.layers.params import ParamGroup
 from core.testing.conformance.outcome import Unavailable
 from core.testing.conformance.samples import CheckpointSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of, dtype_of, need_features
 from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tensors import PlainTensor
-from core.worker.loading.fill import WeightFiller
-from core.worker.loading.names import NameMap
+from core.testing.layers import fill, make_layer
 
 _QKV = (("q_proj", 24), ("k_proj", 8), ("v_proj", 8))
 _PLAIN_SITES = (
@@ -71,19 +68,14 @@ class LayerBench:
         need_features(subject, subject.spec(QuantSpec).needs)
         self.dtype = dtype_of(dtype)
         scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
-        self.quant: LayerQuant = scheme.for_site(site)
-        self.group = ParamGroup(site.prefix, self.quant.decode)
-        self.quant.declare(self.group)
-        self.layer = QuantLayer(self.quant, self.group)
-        self._filler = WeightFiller([self.group], NameMap(WeightRules(), ()), self.device)
-        self._wanted = set(self.group.targets())
+        self.quant, self.layer = make_layer(scheme, site)
+        self.group = self.layer.group
         self.case, self.site = case, site
         self.fill()
 
     def fill(self, tensors: Iterable[WeightTensor] | None = None) -> None:
         """Load the layer's tensors, those of the case by default."""
-        source = self.case.tensors() if tensors is None else tensors
-        self._filler.fill(tensor for tensor in source if tensor.name in self._wanted)
+        fill(self.group, self.case.tensors() if tensors is None else tensors, self.device)
 
     def stored(self) -> dict[str, Tensor]:
         """Return the parameters as the checkpoint fills them, in memory of their own: what `finalize` is given."""

@@ -102,6 +102,30 @@ def _add_rms_norm(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
     return x, residual, make.weights(sizes["size"]), 1e-5
 
 
+def _layer_norm(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    return make.activations(sizes["rows"], sizes["size"]), *_norm_parameters(make, sizes)
+
+
+def _add_layer_norm(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    x, residual = (make.activations(sizes["rows"], sizes["size"]) for _ in range(2))
+    return x, residual, *_norm_parameters(make, sizes)
+
+
+def _norm_parameters(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    size = sizes["size"]
+    return make.weights(size), make.weights(size) if sizes["biased"] else None, 1e-5
+
+
+def _plain(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    return (make.activations(sizes["rows"], sizes["width"]),)
+
+
+def _settle_gelu(arguments: Sequence[Any], found: list[Tensor], due: list[Tensor]) -> list[Tensor]:
+    """Of infinity torch makes infinity or NaN, as its vectors fall."""
+    free = (arguments[0] == float("inf")) & (found[0].isnan() | (found[0] == float("inf")))
+    return [torch.where(free, due[0].to(found[0].dtype), found[0])]
+
+
 def _gated(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
     return (make.activations(sizes["rows"], 2 * sizes["width"]),)
 
@@ -173,6 +197,11 @@ def _part_of_draw(arguments: Sequence[Any], begin: int, end: int) -> list[Any]:
 
 _NORM = OpShape({"size": _WIDTHS, "heads": (0, 1, 3, 8)}, _rms_norm, (0,), {"rows": 512, "size": 2048, "heads": 0})
 _ADD_NORM = OpShape({"size": _WIDTHS}, _add_rms_norm, (0, 1), {"rows": 512, "size": 2048})
+_LAYER_NORM = OpShape({"size": _WIDTHS, "biased": (0, 1)}, _layer_norm, (0,), {"rows": 512, "size": 2048, "biased": 1})
+_ADD_LAYER_NORM = OpShape(
+    {"size": _WIDTHS, "biased": (0, 1)}, _add_layer_norm, (0, 1), {"rows": 512, "size": 2048, "biased": 1}
+)
+_PLAIN = OpShape({"width": _WIDTHS}, _plain, (0,), {"rows": 512, "width": 4096}, settle=_settle_gelu)
 _GATED = OpShape({"width": _WIDTHS}, _gated, (0,), {"rows": 256, "width": 4096})
 _ROTARY = OpShape(
     {"heads": (1, 3, 4, 9), "kv_heads": (1, 2, 3), "head_dim": (2, 8, 24, 64, 80, 128), "rotary_dim": (2, 8, 20, 64)},
@@ -198,6 +227,10 @@ SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
     {
         "rms_norm": _NORM,
         "add_rms_norm": _ADD_NORM,
+        "layer_norm": _LAYER_NORM,
+        "add_layer_norm": _ADD_LAYER_NORM,
+        "gelu": _PLAIN,
+        "gelu_tanh": _PLAIN,
         "silu_and_mul": _GATED,
         "gelu_and_mul": _GATED,
         "gelu_tanh_and_mul": _GATED,

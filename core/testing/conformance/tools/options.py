@@ -21,10 +21,7 @@ def every_options(subject: Subject) -> Iterator[dict[str, Any]]:
     """
     samples, needed = subject.samples(OptionsSample), required(subject)
     if needed and not samples:
-        where = f"{subject.package}.conformance"
-        raise Unavailable(
-            f"its options {', '.join(needed)} have no default: add an OptionsSample to samples() in {where}"
-        )
+        raise Unavailable(subject.wants(OptionsSample, f"its options {', '.join(needed)} have no default"))
     if not needed:
         yield _complete(subject, {}, "its default options")
     for sample in samples:

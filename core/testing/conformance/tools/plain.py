@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import cast
 
 import torch
@@ -15,10 +16,15 @@ from core.api.weights import WeightTensor
 
 
 class PlainAttention:
-    """Paged attention, one sequence after the other, by definition. A plan is the batch itself."""
+    """Attention, one sequence after the other, by definition. A plan is the batch itself.
+
+    Attributes:
+        encoders: Where the model sees whole prompts.
+    """
 
     def __init__(self, ctx: AttentionContext) -> None:
         self._ctx = ctx
+        self.encoders: list[AttentionSite] = []
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
         """Keys, then values, each `(block_size, kv_heads, head_dim)`."""
@@ -31,6 +37,11 @@ class PlainAttention:
     def layer(self, site: AttentionSite) -> AttentionLayer:
         """Return the attention of one layer."""
         return PlainAttentionLayer(site, self._ctx.block_size)
+
+    def encoder(self, site: AttentionSite) -> PlainEncoder:
+        """Return the attention of one layer within prompts."""
+        self.encoders.append(site)
+        return PlainEncoder(site)
 
 
 class PlainAttentionLayer:
@@ -68,6 +79,37 @@ class PlainAttentionLayer:
         if site.window is not None:
             hidden |= key <= query - site.window
         return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
+
+
+class PlainEncoder:
+    """Attention of one layer within prompts."""
+
+    def __init__(self, site: AttentionSite) -> None:
+        self._site = site
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, plan: AttentionPlan) -> Tensor:
+        """Attend, `(tokens, heads * head_dim)`."""
+        starts = cast(BatchView, plan).query_starts.tolist()
+        return encode_plainly(q, k, v, starts, self._site).to(q.dtype)
+
+
+def encode_plainly(q: Tensor, k: Tensor, v: Tensor, starts: Sequence[int], site: AttentionSite) -> Tensor:
+    """Attend within each row by definition, in float32.
+
+    Shapes: `q (tokens, heads, head_dim)`, `k, v (tokens, kv_heads, head_dim)` -> `(tokens, heads * head_dim)`.
+    """
+    parts = []
+    groups = site.num_heads // site.num_kv_heads
+    for begin, end in pairwise(starts):
+        keys, values = (x[begin:end].float().repeat_interleave(groups, dim=1) for x in (k, v))
+        scores = torch.einsum("qhd,khd->hqk", q[begin:end].float(), keys) * site.scale
+        if site.bias is not None:
+            scores = scores + site.bias(end - begin).float()
+        if site.window is not None:
+            ramp = torch.arange(end - begin, device=q.device)
+            scores = scores.masked_fill((ramp[:, None] - ramp).abs() > site.window // 2, -torch.inf)
+        parts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), values))
+    return torch.cat(parts).flatten(1)
 
 
 class PlainWeights:

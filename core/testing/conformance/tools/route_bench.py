@@ -14,25 +14,28 @@ from fastapi import FastAPI
 from core.api.descriptors import RouteSpec
 from core.api.errors import CoreError, RequestError
 from core.api.routes import RoutePlugin
-from core.api.tokenizer import Tokenizer, tokenizer_from_directory
-from core.config.resolved import Options
+from core.api.tokenizer import Tokenizer
+from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Stats
 from core.engine.sampling import SamplingParams
+from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared, Prompt
 from core.frontend.pausing import PauseMode
+from core.frontend.pooling.model import PoolingModel
+from core.frontend.prompts import Cut
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.app import create_app
 from core.server.plugged import PluggedRoute, RouteTable
 from core.testing.conformance.outcome import Failed
 from core.testing.conformance.subject import Subject
-from core.testing.tinymodels import tiny_tokenizer
+from core.testing.conformance.tools.tokenizers import tokenizer_of
 
 REPLY = "kit"
 _PAUSE = 0.002
 _FIRST_PIECE = 0.3
 """Seconds in which a stream has sent something, generations being as quick as they are here."""
 
-_STALL = 30.0
+STALL = 30.0
 """Seconds that a generation stops in the middle, so that nobody can wait for it."""
 
 
@@ -56,6 +59,11 @@ class KitLLM:
     running: int = 0
     paused: bool = False
     request_ids: list[str] = field(default_factory=list)
+    config: EngineConfig | None = None
+    template_variables: frozenset[str] | None = None
+    template_names: frozenset[str] = frozenset({"default"})
+    grammar_kinds: frozenset[str] | None = None
+    pooling: PoolingModel | None = None
 
     async def generate(
         self, prompt: str | dict[str, Any], params: SamplingParams, **named: Any
@@ -74,9 +82,22 @@ class KitLLM:
         finally:
             self.running -= 1
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
+    def render_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
         """Return some token ids."""
         return [3, 4, 5]
+
+    async def tokenize_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+        """Return the same."""
+        return self.render_chat(chat, cut)
+
+    async def token_offsets(self, *asked: Any) -> None:
+        """Nobody knows."""
+
+    async def pool(self, *work: Any, **treatment: Any) -> Any:
+        """Refuse: it generates."""
+        raise RequestError("this model generates text")
+
+    pool_data = pool
 
     async def prepare(self, prompt: str | dict[str, Any], params: SamplingParams) -> Prepared:
         """Return the request with its token ids."""
@@ -125,9 +146,7 @@ class RouteBench:
         self.plugin: RoutePlugin = subject.impl()(dict(options))
         self.table = declared(subject, self.plugin)
         self.routes: Sequence[PluggedRoute] = self.table.routes
-        folder = subject.shared.once(("tokenizer",), lambda: tiny_tokenizer(subject.folder()))
-        tokenizer = subject.shared.once(("loaded",), lambda: tokenizer_from_directory(folder))
-        self.llm = KitLLM(tokenizer, stall=stall)
+        self.llm = KitLLM(tokenizer_of(subject), stall=stall)
         self.app: FastAPI = create_app(self.llm, Options(), plugged=self.routes)
         self.table.plugins.append((subject.title, self.plugin))
         self.table.bind(self.app.state.core)
@@ -218,8 +237,3 @@ def declared(subject: Subject, plugin: RoutePlugin) -> RouteTable:
     except CoreError as error:
         raise Failed(error.message) from error
     return table
-
-
-def long_running(subject: Subject, options: Mapping[str, Any]) -> RouteBench:
-    """Return a bench whose engine generates for many seconds."""
-    return RouteBench(subject, options, stall=_STALL)

@@ -12,25 +12,17 @@ from core.api.errors import CoreError
 from core.api.executors import Executor
 from core.boot import resolve
 from core.config.resolved import EngineConfig, KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
-from core.engine.blocks import BlockPool
-from core.engine.hashing import BlockHasher
-from core.engine.loop import EngineLoop
-from core.engine.messages import Add
-from core.engine.prefix import PrefixCache
-from core.engine.request import Request
-from core.engine.rows import RowTable
-from core.engine.sampling import SamplingParams
-from core.engine.scheduler import Scheduler
 from core.engine.step_budget import Limits
 from core.plugins.kinds import kind_of
 from core.testing.conformance.outcome import Unavailable
 from core.testing.conformance.subject import Subject
+from core.testing.conformance.tools.engine_driver import EngineDriver
 from core.testing.conformance.tools.options import some_options
 from core.testing.tinymodels import VOCAB_SIZE, reference_model, tiny_model
 
 BLOCKS = 64
 LONGEST = 64
-_ROWS = 4
+_LIMITS = Limits(max_num_seqs=4, max_num_batched_tokens=32, max_chunk=16, max_model_len=LONGEST)
 
 
 class _Arrival:
@@ -93,31 +85,12 @@ def without_weights(subject: Subject) -> EngineConfig:
 
 def greedy(executor: Executor, config: EngineConfig, prompts: Sequence[Sequence[int]], count: int) -> list[list[int]]:
     """Generate `count` tokens after each prompt, all at once, with two steps launched ahead."""
-    pool, hasher = BlockPool(BLOCKS), BlockHasher(config.block_size)
-    cache = PrefixCache(pool, hasher, enabled=True)
-    rows = RowTable(_ROWS, LONGEST, config.block_size)
-    scheduler = Scheduler(Limits(_ROWS, 32, 16, LONGEST), rows, cache, _Arrival(), ())
-    loop = EngineLoop(scheduler, executor, 2)
-    outputs: dict[int, list[int]] = {}
-    for handle, prompt in enumerate(prompts):
-        params = SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True)
-        message = Add(
-            handle=handle,
-            prompt=np.array(prompt, "<i4").tobytes(),
-            params=params,
-            stop_ids=[],
-            priority=0,
-            cache_salt=None,
-        )
-        outputs[handle] = []
-        scheduler.add(Request(message, handle + 1, hasher.root(None)))
-    while loop.busy:
-        done = loop.advance()
-        if done is not None:
-            handles, tokens = np.frombuffer(done.handles, "<i8"), np.frombuffer(done.tokens, "<i4")
-            for handle, token in zip(handles.tolist(), tokens.tolist(), strict=True):
-                outputs[handle].append(token)
-    return [outputs[handle] for handle in sorted(outputs)]
+    driver = EngineDriver(executor, _Arrival(), _LIMITS, blocks=BLOCKS, block_size=config.block_size, overlap=2)
+    for prompt in prompts:
+        driver.add(prompt, count)
+    while driver.busy:
+        driver.advance()
+    return list(driver.outputs.values())
 
 
 def expected(prompts: Sequence[Sequence[int]], count: int, seed: int = 0) -> list[list[int]]:

@@ -358,7 +358,7 @@ def test_who_interrupts_need_not_wait(tiny):
     try:
         with pytest.raises(KeyboardInterrupt):
             source().resolve("acme/tiny")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30  # who waits for an answer gives up after a minute
     finally:
         timer.join()
         tiny.gate.set()

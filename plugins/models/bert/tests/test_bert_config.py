@@ -5,10 +5,9 @@ import sys
 
 import pytest
 from core_plugin_bert import config, modern_config
-from core_plugin_bert.heads import labels
 from core_plugin_bert.model import Encoder
 
-from core.api import CheckpointError
+from core.api import CheckpointError, config_labels
 
 BERT = {
     "architectures": ["BertModel"],
@@ -112,7 +111,7 @@ def test_layer_types_must_name_every_layer():
 
 
 def test_labels_are_in_the_order_of_their_numbers():
-    assert labels({"id2label": {"10": "k", **{str(i): chr(97 + i) for i in range(10)}}})[-2:] == ("j", "k")
+    assert config_labels({"id2label": {"10": "k", **{str(i): chr(97 + i) for i in range(10)}}})[-2:] == ("j", "k")
 
 
 def test_a_pooler_is_kept_only_where_the_head_reads_it():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import ConnectorSample
+from core.testing.conformance import OptionsSample
 
 
-def samples() -> Iterator[ConnectorSample]:
+def samples() -> Iterator[OptionsSample]:
     """Yield a directory with room for everything, and one with room for little."""
-    yield ConnectorSample("roomy", lambda folder: {"path": str(folder)})
-    yield ConnectorSample("narrow", lambda folder: {"path": str(folder), "capacity": 8 * 2**10})
+    yield OptionsSample("roomy", lambda folder: {"path": str(folder)})
+    yield OptionsSample("narrow", lambda folder: {"path": str(folder), "capacity": 8 * 2**10})

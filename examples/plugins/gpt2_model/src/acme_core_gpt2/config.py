@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape
+from core.api import CheckpointError, ModelShape, config_dtype, config_int
 
 REFUSED = ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
 """Switches of the architecture that change the arithmetic and that this model does not have."""
@@ -32,20 +32,21 @@ class GPT2Config:
         """Read a configuration.
 
         Raises:
-            CheckpointError: ACME-M1, a size is missing or wrong; ACME-M2, a switch this model does not have is on.
+            CheckpointError: CORE-M126, a size is missing; ACME-M1, sizes do not fit each other; ACME-M2, a switch this
+                model does not have is on.
         """
         refused = [key for key in REFUSED if config.get(key)]
         if refused:
             raise CheckpointError("ACME-M2", f"this GPT-2 does not implement {', '.join(refused)}.")
-        hidden, heads = _size(config, "n_embd"), _size(config, "n_head")
+        hidden, heads = config_int(config, "n_embd"), config_int(config, "n_head")
         if hidden % heads:
             raise CheckpointError("ACME-M1", f"{hidden} hidden dimensions do not divide into {heads} heads.")
         return GPT2Config(
-            vocab_size=_size(config, "vocab_size"),
-            positions=_size(config, "n_positions"),
+            vocab_size=config_int(config, "vocab_size"),
+            positions=config_int(config, "n_positions"),
             hidden_size=hidden,
-            inner_size=_size(config, "n_inner", 4 * hidden),
-            num_layers=_size(config, "n_layer"),
+            inner_size=config_int(config, "n_inner", 4 * hidden),
+            num_layers=config_int(config, "n_layer"),
             num_heads=heads,
             norm_eps=float(config.get("layer_norm_epsilon", 1e-5)),
             activation=str(config.get("activation_function", "gelu_new")),
@@ -70,13 +71,5 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_heads=c.num_heads,
         num_kv_heads=c.num_heads,
         head_dim=c.head_dim,
-        dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch."),
+        dtype=config_dtype(config, "float32"),
     )
-
-
-def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = config.get(key)
-    value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CheckpointError("ACME-M1", f"the model configuration needs a positive integer '{key}', got {value!r}.")
-    return value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from core.testing.conformance import ConnectorSample
+from core.testing.conformance import OptionsSample
 
 
-def samples() -> Iterator[ConnectorSample]:
+def samples() -> Iterator[OptionsSample]:
     """Yield a store of a few kilobytes, in which blocks are evicted all the time."""
-    yield ConnectorSample("room for a few blocks", options=lambda _: {"capacity": 4096})
+    yield OptionsSample("room for a few blocks", options=lambda _: {"capacity": 4096})

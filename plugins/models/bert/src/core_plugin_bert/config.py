@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, PoolingShape
-from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, architecture, dtype, pooling, size
+from core.api import CheckpointError, ModelShape, PoolingShape, config_architecture, config_dtype, config_int
+from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
 
 PREFIXES = {"Bert": "bert", "Roberta": "roberta", "XLMRoberta": "roberta", "DistilBert": "distilbert", "MPNet": "mpnet"}
 """Family -> what stands in front of the encoder's tensors in checkpoints that have a head."""
@@ -106,22 +106,22 @@ class EncoderConfig:
         Raises:
             CheckpointError: CORE-M126 when a value is missing or is not supported.
         """
-        name = architecture(config, _BY_TYPE.get(str(config.get("model_type")), "BertModel"))
+        name = config_architecture(config, _BY_TYPE.get(str(config.get("model_type")), "BertModel"))
         family = name.removesuffix("Model").partition("For")[0]
         _refuse(config)
         distil, mpnet = family == "DistilBert", family == "MPNet"
         shape = pooling(config, name)
-        hidden = size(config, "dim" if distil else "hidden_size")
+        hidden = config_int(config, "dim" if distil else "hidden_size")
         return EncoderConfig(
-            vocab_size=size(config, "vocab_size"),
+            vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=size(config, "hidden_dim" if distil else "intermediate_size"),
-            num_layers=size(config, "n_layers" if distil else "num_hidden_layers"),
-            num_heads=size(config, "n_heads" if distil else "num_attention_heads"),
-            position_rows=size(config, "max_position_embeddings", 512),
+            intermediate_size=config_int(config, "hidden_dim" if distil else "intermediate_size"),
+            num_layers=config_int(config, "n_layers" if distil else "num_hidden_layers"),
+            num_heads=config_int(config, "n_heads" if distil else "num_attention_heads"),
+            position_rows=config_int(config, "max_position_embeddings", 512),
             position_offset=_offset(config, family),
-            type_rows=0 if distil or mpnet else size(config, "type_vocab_size", 2),
-            distance_rows=size(config, "relative_attention_num_buckets", 32) if mpnet else 0,
+            type_rows=0 if distil or mpnet else config_int(config, "type_vocab_size", 2),
+            distance_rows=config_int(config, "relative_attention_num_buckets", 32) if mpnet else 0,
             norm_eps=1e-12 if distil else float(config.get("layer_norm_eps") or 1e-12),
             activation=str(config.get("activation" if distil else "hidden_act") or "gelu"),
             names=_DISTIL if distil else _MPNET if mpnet else _BERT,
@@ -148,7 +148,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_kv_heads=encoder.num_heads,
         head_dim=encoder.hidden_size // encoder.num_heads,
         features=frozenset({"bidirectional", "position_bias"} if encoder.distance_rows else {"bidirectional"}),
-        dtype=dtype(config),
+        dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
     )
 

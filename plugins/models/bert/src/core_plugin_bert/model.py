@@ -66,7 +66,8 @@ class Embeddings:
 
     def __call__(self, step: StepInputs) -> Tensor:
         """Return `(T, D)`."""
-        total = self.words(step.token_ids) + self.positions(step.positions + self.offset)
+        places = step.positions + self.offset if self.offset else step.positions
+        total = self.words(step.token_ids) + self.positions(places)
         if self.types is not None:
             types = getattr(step, "token_types", None) if self.two_types else None
             # Without pairs all are of type 0: one row for all tokens.

@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, PoolingShape, RopeConfig
-from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, architecture, dtype, pooling, size
+from core.api import (
+    CheckpointError,
+    ModelShape,
+    PoolingShape,
+    RopeConfig,
+    config_architecture,
+    config_dtype,
+    config_int,
+)
+from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 _THETA = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}
@@ -52,14 +60,14 @@ class ModernConfig:
         Raises:
             CheckpointError: CORE-M126 when a value is missing or is not supported.
         """
-        name = architecture(config, "ModernBertModel")
-        hidden, heads = size(config, "hidden_size"), size(config, "num_attention_heads")
-        longest = size(config, "max_position_embeddings", 8192)
+        name = config_architecture(config, "ModernBertModel")
+        hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
+        longest = config_int(config, "max_position_embeddings", 8192)
         shape = pooling(config, name, "mean" if config.get("classifier_pooling") == "mean" else "cls")
         return ModernConfig(
-            vocab_size=size(config, "vocab_size"),
+            vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=size(config, "intermediate_size"),
+            intermediate_size=config_int(config, "intermediate_size"),
             num_heads=heads,
             max_positions=longest,
             norm_eps=float(config.get("norm_eps") or 1e-5),
@@ -68,7 +76,7 @@ class ModernConfig:
             mlp_bias=bool(config.get("mlp_bias")),
             activation=str(config.get("hidden_activation") or "gelu"),
             kinds=_kinds(config),
-            window=size(config, "local_attention", 128) // 2 * 2 + 1,
+            window=config_int(config, "local_attention", 128) // 2 * 2 + 1,
             ropes={kind: _rope(config, kind, hidden // heads, longest) for kind in (GLOBAL, LOCAL)},
             head=_head(config, name, hidden, len(shape.labels)),
             pooling=shape,
@@ -87,15 +95,15 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_kv_heads=encoder.num_heads,
         head_dim=encoder.head_dim,
         features=frozenset({"bidirectional", "sliding_window"} if LOCAL in encoder.kinds else {"bidirectional"}),
-        dtype=dtype(config),
+        dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
     )
 
 
 def _kinds(config: Mapping[str, Any]) -> tuple[str, ...]:
-    layers, given = size(config, "num_hidden_layers"), config.get("layer_types")
+    layers, given = config_int(config, "num_hidden_layers"), config.get("layer_types")
     if given is None:
-        every = size(config, "global_attn_every_n_layers", 3)
+        every = config_int(config, "global_attn_every_n_layers", 3)
         return tuple(LOCAL if index % every else GLOBAL for index in range(layers))
     if len(given) != layers or not set(given) <= {LOCAL, GLOBAL}:
         raise CheckpointError("CORE-M126", f"'layer_types' must name {layers} layers as {LOCAL} or {GLOBAL}.")

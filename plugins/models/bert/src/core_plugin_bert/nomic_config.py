@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, PoolingShape, RopeConfig
-from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, architecture, dtype, pooling, size
+from core.api import (
+    CheckpointError,
+    ModelShape,
+    PoolingShape,
+    RopeConfig,
+    config_architecture,
+    config_dtype,
+    config_int,
+)
+from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
 
 _KEYS = {
     "hidden_size": "n_embd",
@@ -68,16 +76,16 @@ class NomicConfig:
         """
         config = {**given, **{key: given[name] for key, name in _KEYS.items() if name in given and key not in given}}
         _refuse(config)
-        name = architecture(config, "NomicBertModel")
-        hidden, heads = size(config, "hidden_size"), size(config, "num_attention_heads")
+        name = config_architecture(config, "NomicBertModel")
+        hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
         shape = pooling(config, name)
         return NomicConfig(
-            vocab_size=size(config, "vocab_size"),
+            vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=size(config, "intermediate_size"),
-            num_layers=size(config, "num_hidden_layers"),
+            intermediate_size=config_int(config, "intermediate_size"),
+            num_layers=config_int(config, "num_hidden_layers"),
             num_heads=heads,
-            type_rows=size(config, "type_vocab_size", 2),
+            type_rows=config_int(config, "type_vocab_size", 2),
             norm_eps=float(config.get("layer_norm_eps") or 1e-12),
             rope=_rope(config, hidden // heads),
             head=_head(name, hidden, len(shape.labels)),
@@ -97,7 +105,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_kv_heads=encoder.num_heads,
         head_dim=encoder.head_dim,
         features=frozenset({"bidirectional"}),
-        dtype=dtype(config),
+        dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
     )
 
@@ -115,7 +123,7 @@ def _rope(config: Mapping[str, Any], head_dim: int) -> RopeConfig:
         head_dim=head_dim,
         rotary_dim=head_dim,
         theta=float(theta),
-        max_positions=size(config, "max_position_embeddings", 2048),
+        max_positions=config_int(config, "max_position_embeddings", 2048),
         scaling={key: value for key, value in given.items() if value is not None},
     )
 

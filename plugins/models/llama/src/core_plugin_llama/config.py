@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, PoolingShape, RopeConfig, features_of
+from core.api import (
+    CheckpointError,
+    ModelShape,
+    PoolingShape,
+    RopeConfig,
+    config_architecture,
+    config_dtype,
+    config_int,
+    features_of,
+)
 from core_plugin_llama.pooled import BARE, GENERATES, SEQUENCE, pooling
 
 _BY_TYPE = {"mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -57,15 +66,15 @@ class DecoderConfig:
         """
         name = architecture(config)
         family = _family(name)
-        hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
+        hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
         bias = bool(config.get("attention_bias")) and family in ("Llama", "Qwen3")
-        head_dim = _size(config, "head_dim", 128 if family == "Qwen3" else hidden // heads)
+        head_dim = config_int(config, "head_dim", 128 if family == "Qwen3" else hidden // heads)
         return DecoderConfig(
-            vocab_size=_size(config, "vocab_size"),
+            vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=_size(config, "intermediate_size"),
+            intermediate_size=config_int(config, "intermediate_size"),
             num_heads=heads,
-            num_kv_heads=_size(config, "num_key_value_heads", heads),
+            num_kv_heads=config_int(config, "num_key_value_heads", heads),
             head_dim=head_dim,
             norm_eps=float(config.get("rms_norm_eps") or 1e-6),
             activation=str(config.get("hidden_act") or "silu"),
@@ -94,29 +103,20 @@ def shape(config: dict[str, Any]) -> ModelShape:
         num_kv_heads=decoder.num_kv_heads,
         head_dim=decoder.head_dim,
         features=features_of(decoder.windows, None) | (set() if decoder.causal else {"bidirectional"}),
-        dtype=str(config.get("dtype") or config.get("torch_dtype") or "bfloat16").removeprefix("torch."),
+        dtype=config_dtype(config, "bfloat16"),
         pooling=decoder.pooling,
     )
 
 
 def architecture(config: Mapping[str, Any]) -> str:
     """Return the architecture's name, from `model_type` where `architectures` is missing."""
-    names = config.get("architectures") or ()
-    return str(names[0]) if names else _BY_TYPE.get(str(config.get("model_type")), "LlamaForCausalLM")
+    return config_architecture(config, _BY_TYPE.get(str(config.get("model_type")), "LlamaForCausalLM"))
 
 
 def _family(name: str) -> str:
     for kind in (GENERATES, SEQUENCE, BARE):
         name = name.removesuffix(kind)
     return name
-
-
-def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = config.get(key)
-    value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise CheckpointError("CORE-M126", f"the model configuration needs a positive integer '{key}', got {value!r}.")
-    return value
 
 
 def _checked_windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
@@ -127,14 +127,14 @@ def _checked_windows(config: Mapping[str, Any], family: str) -> tuple[int | None
 
 
 def _windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
-    layers = _size(config, "num_hidden_layers")
+    layers = config_int(config, "num_hidden_layers")
     if config.get("sliding_window") is None:
         return (None,) * layers
     if family == "Mistral":
-        return (_size(config, "sliding_window"),) * layers
+        return (config_int(config, "sliding_window"),) * layers
     if not family.startswith("Qwen") or not config.get("use_sliding_window"):
         return (None,) * layers
-    window, kinds = _size(config, "sliding_window"), config.get("layer_types")
+    window, kinds = config_int(config, "sliding_window"), config.get("layer_types")
     if kinds is None:
         full = int(config.get("max_window_layers", 28))
         kinds = ["full_attention" if layer < full else "sliding_attention" for layer in range(layers)]
@@ -154,6 +154,6 @@ def _rope(config: Mapping[str, Any], head_dim: int) -> RopeConfig:
         head_dim=head_dim,
         rotary_dim=head_dim,
         theta=float(theta),
-        max_positions=_size(config, "max_position_embeddings", 2048),
+        max_positions=config_int(config, "max_position_embeddings", 2048),
         scaling={key: value for key, value in scaling.items() if value is not None},
     )

@@ -48,7 +48,7 @@ class CausalLM:
             if DecoderConfig.read(config).projects
             else ("*.rotary_emb.inv_freq", "lm_head.*")
         )
-        return WeightRules(rename=(same, *bare), skip=skip)
+        return WeightRules(rename=(same, *bare), skip=skip, kv_scales="model.layers.{}.self_attn")
 
     def forward(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(T, D)`."""

@@ -1,9 +1,12 @@
-"""A real scheduler, block pool and loop over the arithmetic worker, with a policy under check."""
+"""A real scheduler, block pool and loop over an executor, driven request by request."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from core.api.executors import Executor
 from core.api.schedulers import SchedulerPolicy
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
@@ -15,28 +18,28 @@ from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.step_budget import Limits
-from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
-
-VOCABULARY = 97
-BLOCK_SIZE = 4
-LONGEST = 64
 
 
-class ArithmeticEngine:
-    """An engine whose outputs are known beforehand: `core.testing.arithmetic.generate`.
+class EngineDriver:
+    """An engine without a process of its own; every request is greedy and goes past any end of the text.
 
     Args:
         blocks: KV blocks; few of them make requests give way to each other.
-        rows: Requests that may run at once.
+        overlap: Steps that are launched ahead.
+
+    Attributes:
+        outputs: Handle -> tokens so far.
+        finished: Handles, in the order in which they finished.
     """
 
-    def __init__(self, policy: SchedulerPolicy, *, blocks: int, rows: int = 6) -> None:
-        pool, self._hasher = BlockPool(blocks), BlockHasher(BLOCK_SIZE)
-        cache = PrefixCache(pool, self._hasher, enabled=True)
-        table = RowTable(rows, LONGEST, BLOCK_SIZE)
-        self.scheduler = Scheduler(Limits(rows, 24, 16, LONGEST), table, cache, policy, ())
-        worker = ArithmeticWorker(blocks, BLOCK_SIZE, rows, LONGEST, VOCABULARY)
-        self._loop = EngineLoop(self.scheduler, ArithmeticExecutor(worker, blocks), 1)
+    def __init__(
+        self, executor: Executor, policy: SchedulerPolicy, limits: Limits, *, blocks: int, block_size: int, overlap: int
+    ) -> None:
+        self._hasher = BlockHasher(block_size)
+        cache = PrefixCache(BlockPool(blocks), self._hasher, enabled=True)
+        rows = RowTable(limits.max_num_seqs, limits.max_model_len, block_size)
+        self.scheduler = Scheduler(limits, rows, cache, policy, ())
+        self._loop = EngineLoop(self.scheduler, executor, overlap)
         self.outputs: dict[int, list[int]] = {}
         self.finished: list[int] = []
 
@@ -45,19 +48,20 @@ class ArithmeticEngine:
         """Whether a request is unfinished."""
         return self._loop.busy
 
-    def add(self, handle: int, prompt: list[int], count: int, priority: int = 0) -> None:
-        """Add a request for `count` tokens."""
-        params = SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True)
+    def add(self, prompt: Sequence[int], count: int, priority: int = 0) -> int:
+        """Add a request for `count` tokens and return its handle; handles count from 0."""
+        handle = len(self.outputs)
         message = Add(
             handle=handle,
             prompt=np.array(prompt, "<i4").tobytes(),
-            params=params,
+            params=SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True),
             stop_ids=[],
             priority=priority,
             cache_salt=None,
         )
         self.outputs[handle] = []
         self.scheduler.add(Request(message, handle + 1, self._hasher.root(None)))
+        return handle
 
     def advance(self) -> None:
         """Take one turn of the loop."""

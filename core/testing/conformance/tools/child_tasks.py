@@ -1,11 +1,12 @@
-"""What a fresh interpreter is asked about one plugin; the child's side, as `probe` is."""
+"""What a fresh interpreter is asked about one plugin: functions from a request to facts, both as JSON has them."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +15,69 @@ from core.testing.conformance.tools.guard import Guard
 
 Facts = dict[str, Any]
 
-NO_TORCH = frozenset({"torch", "triton", "transformers"})
+_TORCH = frozenset({"torch", "triton", "transformers"})
+
+
+def load(path: str) -> Any:
+    """Import `package.module:Attribute`."""
+    return EntryPoint("", path, "").load()
+
+
+@contextmanager
+def error_told(facts: Facts, key: str = "error") -> Iterator[None]:
+    """Put what the block raises into `facts`."""
+    try:
+        yield
+    except Exception as error:
+        facts[key] = describe(error)
+
+
+@contextmanager
+def without_torch() -> Iterator[Facts]:
+    """Yield new facts; in the block torch cannot be imported. `imports` is who asked for it, `error` what it raised."""
+    guard = Guard(_TORCH)
+    facts = Facts(imports=guard.imports)
+    guard.start()
+    with error_told(facts):
+        yield facts
 
 
 def imported(request: Mapping[str, Any]) -> Facts:
     """Import one object and say which modules of the `watch` packages came with it.
 
-    The probe itself has parts of core loaded: they are put aside first.
+    This process has parts of core loaded: they are put aside first.
     """
     for name in [name for name in sys.modules if name.split(".")[0] == "core"]:
         del sys.modules[name]
-    module, _, name = request["path"].partition(":")
-    try:
-        getattr(import_module(module), name)
-    except Exception as error:
-        return {"error": describe(error)}
-    return {"modules": sorted(name for name in sys.modules if name.startswith(tuple(request["watch"])))}
+    facts = Facts()
+    with error_told(facts):
+        load(request["path"])
+    return facts | {"modules": sorted(name for name in sys.modules if name.startswith(tuple(request["watch"])))}
 
 
 def reader(request: Mapping[str, Any]) -> Facts:
     """Let a weight loader recognise, inspect and tokenize a checkpoint where torch cannot be imported."""
-    guard = Guard(NO_TORCH)
-    guard.start()
-    module, _, name = request["impl"].partition(":")
-    try:
-        made = getattr(import_module(module), name)()
-        path = Path(request["path"])
-        known = made.recognises(path)
+    with without_torch() as facts:
+        made, path = load(request["impl"])(), Path(request["path"])
+        made.recognises(path)
         made.inspect(path)
         if request["tokenizer"]:
             made.tokenizer(path)
-    except Exception as error:
-        return {"error": describe(error), "imports": guard.imports}
-    return {"recognises": bool(known), "imports": guard.imports}
+    return facts
 
 
 def resolved(request: Mapping[str, Any]) -> Facts:
     """Resolve a reference with a model source, in the environment that this process was started with."""
     from core.api.errors import CheckpointError
 
-    module, _, name = request["impl"].partition(":")
-    try:
-        found = getattr(import_module(module), name)().resolve(request["reference"])
-    except CheckpointError as error:
-        return {"refused": error.to_dict()}
-    except Exception as error:
-        return {"error": describe(error)}
-    return {"files": found.model_dump(mode="json") if hasattr(found, "model_dump") else found}
+    facts = Facts()
+    with error_told(facts):
+        try:
+            found = load(request["impl"])().resolve(request["reference"])
+        except CheckpointError as error:
+            return {"refused": error.to_dict()}
+        facts["files"] = found.model_dump(mode="json") if hasattr(found, "model_dump") else found
+    return facts
 
 
 def compile(request: Mapping[str, Any]) -> Facts:
@@ -69,9 +86,7 @@ def compile(request: Mapping[str, Any]) -> Facts:
     from core.api.tokenizer import tokenizer_from_directory
 
     tokenizer = tokenizer_from_directory(request["tokenizer"])
-    module, _, name = request["impl"].partition(":")
-    context = StructuredContext(tokenizer.vocab_size, lambda: tokenizer, request["options"])
-    backend = getattr(import_module(module), name)(context)
+    backend = load(request["impl"])(StructuredContext(tokenizer.vocab_size, lambda: tokenizer, request["options"]))
     faults = []
     for kind, value in request["grammars"]:
         begin = time.perf_counter()
@@ -90,13 +105,8 @@ def command_help(request: Mapping[str, Any]) -> Facts:
     """Make a command's help where torch cannot be imported."""
     import argparse
 
-    guard = Guard(NO_TORCH)
-    guard.start()
-    module, _, name = request["impl"].partition(":")
-    try:
+    with without_torch() as facts:
         parser = argparse.ArgumentParser(request["name"])
-        getattr(import_module(module), name)().register(parser)
-        text = parser.format_help()
-    except Exception as error:
-        return {"error": describe(error), "imports": guard.imports}
-    return {"text": text, "imports": guard.imports}
+        load(request["impl"])().register(parser)
+        parser.format_help()
+    return facts

@@ -12,14 +12,14 @@ from core.testing.conformance.outcome import require
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Footprint:
     """Ids of this process's children and threads at some moment."""
 
     children: frozenset[int]
     threads: frozenset[int]
 
     @classmethod
-    def now(cls) -> Life:
+    def now(cls) -> Footprint:
         """Return those of now."""
         children = {child.pid for child in psutil.Process().children(recursive=True)}
         return cls(frozenset(children), frozenset(thread.ident or 0 for thread in threading.enumerate()))
@@ -34,7 +34,7 @@ class Life:
         require(not names, f"threads are left: {', '.join(names)}")
 
     def _children(self) -> frozenset[int]:
-        return Life.now().children - self.children
+        return Footprint.now().children - self.children
 
     def _threads(self) -> list[str]:
         return [thread.name for thread in threading.enumerate() if (thread.ident or 0) not in self.threads]
