@@ -1,9 +1,13 @@
-"""For every test of the repository: how threads wait, and the demo model as transformers reads it."""
+"""For every test of the repository: what its processes start with, and the demo model as transformers reads it."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,15 @@ import pytest
 # OpenMP's threads spin while they wait for each other. On a machine that does other things as well they wait for a
 # processor, and a test of tiny tensors takes fifteen times what it takes alone. Who sleeps does not hold one.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# Tests start hundreds of processes. Where the environment forbids to keep what was compiled, as images of containers
+# do, each of them compiles several hundred modules of this checkout anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# A shell ignores Ctrl-C for what it starts in the background, and every process of a test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -24,15 +37,29 @@ def demo_file() -> Path:
 
 
 @pytest.fixture(scope="session")
-def reference(demo_file: Path) -> Any:
+def transformers_reads_once() -> Iterator[Any]:
+    """transformers, which else parses a GGUF file for every question and lists all names for every module."""
+    transformers, gguf = pytest.importorskip("transformers"), pytest.importorskip("gguf")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GGUFReader", "get_tensor_name_map"):
+            patch.setattr(gguf, name, functools.cache(getattr(gguf, name)))
+        yield transformers
+
+
+@pytest.fixture(scope="session")
+def reference(demo_file: Path, transformers_reads_once: Any) -> Any:
     """transformers' model on the same dequantized weights, float32; read once for all who compare with it."""
     import torch
 
-    transformers = pytest.importorskip("transformers")
-
-    return transformers.AutoModelForCausalLM.from_pretrained(
+    return transformers_reads_once.AutoModelForCausalLM.from_pretrained(
         demo_file.parent,
         gguf_file=demo_file.name,
         dtype=torch.float32,
-        quantization_config=transformers.GgufConfig(dequantize=True),
+        quantization_config=transformers_reads_once.GgufConfig(dequantize=True),
     )
+
+
+@pytest.fixture(scope="session")
+def reference_tokenizer(demo_file: Path, transformers_reads_once: Any) -> Any:
+    """transformers' tokenizer of the demo model."""
+    return transformers_reads_once.AutoTokenizer.from_pretrained(demo_file.parent, gguf_file=demo_file.name)
