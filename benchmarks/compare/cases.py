@@ -68,6 +68,7 @@ class Variant:
 
 
 _SERVED = ("offline", "startup", "server")
+_OTHER_FOUR_BIT = ("q4_k", "awq", "gptq", "gptq-act-order")
 
 VARIANTS = (
     Variant("core-bf16", "core", "bf16", "bf16", groups=(*_SERVED, "engine", "overhead", "rates")),
@@ -82,6 +83,7 @@ VARIANTS = (
     Variant("llama-q4_0", "llama", "4-bit", "gguf-q4_0", kv_mib=180, groups=_SERVED),
     Variant("openvino-q4_0", "openvino", "4-bit", "gguf-q4_0", kv_mib=1024),
     Variant("core-q4_1", "core", "4-bit", "gguf-q4_1"),
+    *(Variant(f"core-{form}", "core", "4-bit", form.replace("q4_k", "gguf-q4_k")) for form in _OTHER_FOUR_BIT),
     Variant("core-w8a8", "core", "int8", "w8a8"),
     Variant("core-fp32", "core", "fp32", "bf16", dtype="float32", kv_mib=384),
     Variant("transformers-bf16", "transformers", "bf16", "bf16", kv_mib=0),
@@ -115,6 +117,7 @@ GOALS = (
     Goal("(i) bf16, beside llama.cpp", "decode", 1.0, ("core-bf16",), ("llama-bf16",)),
     Goal("(i) int8", "decode", 1.5, _INT8, ("llama-q8_0",)),
     Goal("(i) 4-bit", "decode", 1.3, ("core-q4_0", "core-q4_1"), ("llama-q4_0",)),
+    *(Goal(f"(i) 4-bit, {form}", "decode", 1.3, (f"core-{form}",), ("llama-q4_0",)) for form in _OTHER_FOUR_BIT),
     Goal("(ii) bf16, beside the best", "batch", 1.4, ("core-bf16",), _BF16_PEERS),
     Goal("(ii) int8, beside vLLM W8A8", "batch", 1.5, _INT8, ("vllm-w8a8",)),
     Goal("(iii) bf16, beside the best", "prefill", 1.2, ("core-bf16",), _BF16_PEERS),

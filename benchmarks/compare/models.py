@@ -8,10 +8,18 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-FORMATS = ("bf16", "w8a8", "gguf-bf16", "gguf-q8_0", "gguf-q4_0", "gguf-q4_1")
+from benchmarks.compare import four_bit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_FOUR_BIT = ("awq", "gptq", "gptq-act-order", "gguf-q4_0", "gguf-q4_1", "gguf-q4_k")
+FORMATS = ("bf16", "w8a8", "gguf-bf16", "gguf-q8_0", *_FOUR_BIT)
 
 _W8A8 = {
     "quant_method": "compressed-tensors",
@@ -61,7 +69,12 @@ def prepare(folder: Path, form: str) -> Path:
 def _make(form: str, folder: Path, target: Path) -> None:
     makers: dict[str, Callable[[], None]] = {
         "bf16": lambda: _hugging_face(target),
-        "w8a8": lambda: _w8a8(prepare(folder, "bf16"), target),
+        "w8a8": lambda: _rounded(folder, target, _int8, _W8A8),
+        "awq": lambda: _rounded(folder, target, four_bit.awq, four_bit.AWQ),
+        "gptq": lambda: _rounded(folder, target, four_bit.gptq, four_bit.GPTQ),
+        "gptq-act-order": lambda: _rounded(
+            folder, target, partial(four_bit.gptq, act_order=True), {**four_bit.GPTQ, "desc_act": True}
+        ),
     }
     makers.get(form, lambda: _gguf(target, form[5:].upper()))()
 
@@ -83,23 +96,29 @@ def _hugging_face(target: Path) -> None:
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(target)
 
 
-def _w8a8(source: Path, target: Path) -> None:
-    import torch
+def _rounded(
+    folder: Path, target: Path, store: Callable[[str, Tensor], dict[str, Tensor]], config: Mapping[str, Any]
+) -> None:
+    """Make a checkpoint whose linears are what `store` makes of a module's weight."""
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(source, target)
+    shutil.copytree(prepare(folder, "bf16"), target)
     weights = next(target.glob("*.safetensors"))
     tensors = {}
     for name, value in load_file(weights).items():
-        if not name.endswith("_proj.weight"):
-            tensors[name] = value
-            continue
-        scale = value.float().abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
-        tensors[name] = (value.float() / scale).round().clamp(-127, 127).to(torch.int8)
-        tensors[f"{name}_scale"] = scale
+        linear = name.endswith("_proj.weight")
+        tensors |= store(name.removesuffix(".weight"), value) if linear else {name: value}
     save_file(tensors, weights, metadata={"format": "pt"})
-    config = target / "config.json"
-    config.write_text(json.dumps({**json.loads(config.read_text()), "quantization_config": _W8A8}, indent=2))
+    file = target / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "quantization_config": config}, indent=2))
+
+
+def _int8(module: str, weight: Tensor) -> dict[str, Tensor]:
+    import torch
+
+    scale = weight.float().abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
+    codes = (weight.float() / scale).round().clamp(-127, 127).to(torch.int8)
+    return {f"{module}.weight": codes, f"{module}.weight_scale": scale}
 
 
 def _gguf(target: Path, kind: str) -> None:
@@ -112,13 +131,22 @@ def _gguf(target: Path, kind: str) -> None:
             continue
         array = field.types[0] == gguf.GGUFValueType.ARRAY
         writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if array else None)
-    wanted = gguf.GGMLQuantizationType[kind]
-    writer.add_file_type(int(gguf.LlamaFileType[{"BF16": "MOSTLY_BF16"}.get(kind, f"MOSTLY_{kind}")]))
+    writer.add_file_type(int(gguf.LlamaFileType[{"Q4_K": "MOSTLY_Q4_K_M"}.get(kind, f"MOSTLY_{kind}")]))
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        form = wanted if len(tensor.shape) > 1 else gguf.GGMLQuantizationType.F32
-        writer.add_tensor(tensor.name, gguf.quants.quantize(values, form), raw_dtype=form)
+        form = gguf.GGMLQuantizationType[_type_of(tensor.name, values.shape, kind)]
+        stored = four_bit.q4_k(values) if form.name == "Q4_K" else gguf.quants.quantize(values, form)
+        writer.add_tensor(tensor.name, stored, raw_dtype=form)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _type_of(name: str, shape: tuple[int, ...], kind: str) -> str:
+    """Return the type of a tensor in a file of `kind`: as llama.cpp chooses where super-blocks of 256 do not fit."""
+    if len(shape) == 1:
+        return "F32"
+    if kind != "Q4_K" or shape[1] % 256 == 0:
+        return kind
+    return "Q8_0" if name == "token_embd.weight" else "Q5_0"

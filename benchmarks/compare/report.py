@@ -43,6 +43,7 @@ def write(docs: Path, store: Store, environments: Environments) -> None:
         _server(store),
         _engine(store),
         _rates(store, drawn),
+        _accuracy(store),
         _noise(store),
         _missing(store),
     ]
@@ -222,6 +223,26 @@ def _rates(store: Store, drawn: bool) -> str:
     picture = f"![throughput against latency]({PICTURE})\n\n" if drawn else ""
     text = "## Request rates\n\nPoisson arrivals of requests of 128 / 128 tokens, about ten seconds each.\n\n"
     return text + picture + table(head, rows) if rows else ""
+
+
+def _accuracy(store: Store) -> str:
+    found = store.group("accuracy")
+    ways = ("tokens", "prompt")
+    rows = [
+        [name, *(cell for way in ways for cell in (f"{of[way]['divergence']:.5f}", f"{of[way]['agreement']:.1%}"))]
+        for name, of in ((name, record["data"]) for name, record in found.items())
+    ]
+    if not rows:
+        return ""
+    places = next(iter(found.values()))["data"]["prompt"]["places"]
+    text = f"""## Accuracy
+
+Beside transformers in float32 with the decoded weights of the same GGUF file (`bf16`, `int8` and `w8a8`: of the demo
+file), {places} tokens of answers to 12 questions: mean divergence (Kullback-Leibler, nats) of the next token's
+distribution, and how often the most likely token is the same. What a GGUF file itself has lost does not count.
+`python -m benchmarks.accuracy`; decision 0013."""
+    head = ["", "divergence, token by token", "the same token", "divergence, prompt", "the same token"]
+    return text + "\n\n" + table(head, rows)
 
 
 def _noise(store: Store) -> str:

@@ -37,6 +37,12 @@ class Store:
         """Return the results that did not fail, by round."""
         return [record for record in self._read(variant, group) if "error" not in record]
 
+    def group(self, group: str) -> dict[str, dict[str, Any]]:
+        """Return variant -> its last result that did not fail."""
+        names = sorted({path.name.split(f".{group}.")[0] for path in self._folder.glob(f"*.{group}.*.json")})
+        found = {name: self.all(name, group) for name in names}
+        return {name: records[-1] for name, records in found.items() if records}
+
     def errors(self, variant: str, group: str) -> list[str]:
         """Return why results are missing."""
         return [record["error"] for record in self._read(variant, group) if "error" in record]

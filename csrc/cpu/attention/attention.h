@@ -24,6 +24,7 @@ extern "C" {
 //
 // - `block_size` is a multiple of 16, `head_dim` of 16 and at most 256, `block_stride` the elements of a block.
 // - `table` holds block numbers, row by row `table_stride` apart; entries after a row's last block are not read.
+// - `value_scale` times what the cache holds are the values; a scale of the keys is a part of `scale`.
 // - `softcap` 0: none; else scores become softcap * tanh(score / softcap).
 // - `dtype` of `q` and `out`: float32 or bfloat16. `kv_dtype` of the cache: any but uint8.
 // - `scratch` holds core_cpu_attention_scratch(args) bytes, aligned to 64.
@@ -36,7 +37,7 @@ struct core_attention_args {
   int64_t rows, heads, kv_heads, head_dim, block_size, block_stride;
   int64_t q_stride, out_stride, table_stride, window;
   int64_t dtype, kv_dtype, threads;
-  double scale, softcap;
+  double scale, softcap, value_scale;
 };
 
 void core_cpu_attention(const core_attention_args* args);
@@ -45,14 +46,16 @@ void core_cpu_attention(const core_attention_args* args);
 int64_t core_cpu_attention_scratch(const core_attention_args* args);
 
 // Stores k and v `(tokens, kv_heads, head_dim)` of `dtype`, tokens `*_stride` apart, at slots[token] = block *
-// block_size + offset of a cache of `kv_dtype`. Values round to nearest even; those beyond the largest finite one
-// become that; int8 has a scale for each token and head, so that the largest becomes 127.
+// block_size + offset of a cache of `kv_dtype`, divided by `key_scale` and `value_scale`. Values round to nearest even; those beyond the largest finite one
+// become that; int8 has a scale for each token and head, so that the largest becomes 127,
+// and takes no other.
 struct core_store_kv_args {
   const void *k, *v;
   void* cache;
   const int64_t* slots;
   int64_t tokens, kv_heads, head_dim, k_stride, v_stride, block_size, block_stride;
   int64_t dtype, kv_dtype, threads;
+  double key_scale, value_scale;
 };
 
 void core_cpu_store_kv(const core_store_kv_args* args);

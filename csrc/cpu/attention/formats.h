@@ -149,14 +149,16 @@ inline float scale_of(const T* x, int64_t count) {
   return max_of(best) / 127.0f + sum(wrong);
 }
 
-// Rounds a row of `count` elements, a multiple of 16, to the format. Returns its scale (1 where there is none).
+// Rounds a row of `count` elements, a multiple of 16, to the format: divided by its own scale, which is returned, or,
+// in a format without, by `given`.
 template <typename S, typename T>
-inline float narrow_row(const T* x, S* out, int64_t count) {
-  float scale = Format<S>::kScaled ? scale_of(x, count) : 1.0f;
-  float divisor = Format<S>::kScaled && scale != 0.0f ? scale : 1.0f;
+inline float narrow_row(const T* x, S* out, int64_t count, float given) {
+  float scale = Format<S>::kScaled ? scale_of(x, count) : given;
+  float divisor = scale != 0.0f ? scale : 1.0f;
+  bool divides = Format<S>::kScaled || given != 1.0f;
   for (int64_t i = 0; i < count; i += kLanes) {
     vf value = load(x + i);
-    narrow(out + i, Format<S>::kScaled ? value / divisor : value);
+    narrow(out + i, divides ? value / divisor : value);
   }
   return scale;
 }

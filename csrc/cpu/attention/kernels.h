@@ -13,6 +13,7 @@
 #if defined(__AMX_BF16__)
 #include "attention/tiles.h"
 #endif
+#include "attention/encoder.h"
 
 namespace core {
 namespace CORE_VARIANT {
@@ -191,11 +192,17 @@ void attend(const Tile<P>& t) {
   P::leave();
 }
 
+// What the tile's accumulators are multiplied with.
+template <typename P>
+CORE_INLINE float unit_of_values(const Tile<P>& t) {
+  return Format<typename P::S>::kUnit * static_cast<float>(t.a.value_scale);
+}
+
 template <typename P, typename Q>
 void write_row(const Tile<P>& t, int64_t r) {
   const core_attention_args& a = t.a;
   Q* out = static_cast<Q*>(a.out) + t.token(r) * a.out_stride + t.query_head(r) * a.head_dim;
-  float inverse = Format<typename P::S>::kUnit / t.sums()[r];
+  float inverse = unit_of_values(t) / t.sums()[r];
   for (int64_t d = 0; d < a.head_dim; d += kLanes) store(out + d, load(t.o() + r * a.head_dim + d) * inverse);
 }
 
@@ -212,7 +219,7 @@ void write_partial(const Tile<P>& t, float* partial) {
   std::memcpy(partial, t.o(), static_cast<size_t>(floats) * 4);
   std::memcpy(partial + floats, t.maxima(), static_cast<size_t>(group) * 4);
   for (int64_t g = 0; g < group; ++g) {
-    partial[floats + group + g] = t.sums()[g] * (1.0f / Format<typename P::S>::kUnit);
+    partial[floats + group + g] = t.sums()[g] * (1.0f / unit_of_values(t));
   }
 }
 

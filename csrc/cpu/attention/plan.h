@@ -20,6 +20,10 @@ constexpr int64_t kCut = 32;           // its ranges begin at multiples of this
 constexpr int64_t kMaxSplits = 64;
 constexpr int64_t kUnitsPerThread = 4;
 constexpr int64_t kAlign = 64;
+// Without a cache: rows of up to so many keys are copied whole, and attended by tiles of so many query vectors in one
+// pass; of longer rows each tile copies what it reads, and tiles have a multiple of so many queries. Less than so many
+// products are not worth a team.
+constexpr int64_t kWholeKeys = 384, kWholeRows = 32, kEvenQueries = 16, kTeamWork = 1 << 16;
 
 struct Plan {
   int64_t group;         // query heads per kv head
@@ -61,6 +65,11 @@ inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim, int64_t pass)
   t.scales = t.copy + kTileKeys * head_dim * 4;
   t.bytes = t.scales + 2 * kWideKeys * 4;
   return t;
+}
+
+// Scratch of one thread without a cache: a tile, and the keys and values of a row.
+inline int64_t encoder_bytes(int64_t tile_rows, int64_t head_dim, int64_t pass) {
+  return round_up(tile_layout(tile_rows, head_dim, pass).bytes, kAlign) + 2 * kWholeKeys * head_dim * 4;
 }
 
 // A split's result: accumulators, maximum and sum of each query head of the group.

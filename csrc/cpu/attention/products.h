@@ -126,6 +126,11 @@ struct Loops : E {
   static constexpr bool kGathers = false;
 
   CORE_INLINE static vf weights(vf exponents) { return exp2_negative(exponents); }
+  template <int N>
+  CORE_INLINE static void weights(vf (&exponents)[N]) {
+    CORE_UNROLL
+    for (int i = 0; i < N; ++i) exponents[i] = exp2_negative(exponents[i]);
+  }
 
   // Around the products of one tile of query vectors.
   static void enter(int64_t) {}

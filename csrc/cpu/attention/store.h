@@ -45,10 +45,10 @@ void store_token(const core_store_kv_args& a, int64_t token) {
   for (int64_t head = 0; head < a.kv_heads; ++head, keys += per_head, values += per_head) {
     auto k = static_cast<const T*>(a.k) + token * a.k_stride + head * a.head_dim;
     auto v = static_cast<const T*>(a.v) + token * a.v_stride + head * a.head_dim;
-    float key_scale = narrow_row(k, row, a.head_dim);
+    float key_scale = narrow_row(k, row, a.head_dim, static_cast<float>(a.key_scale));
     place_key(keys, row, offset, a.block_size, a.head_dim);
     place_scale(keys, key_scale, offset, a.block_size, a.head_dim);
-    float value_scale = narrow_row(v, row, a.head_dim);
+    float value_scale = narrow_row(v, row, a.head_dim, static_cast<float>(a.value_scale));
     place_value(values, row, offset, a.head_dim);
     place_scale(values, value_scale, offset, a.block_size, a.head_dim);
   }

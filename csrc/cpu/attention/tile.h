@@ -37,10 +37,11 @@ struct Tile {
   TileLayout at;
   Range range;
   Range after;  // what this thread attends next; without keys if there is nothing
+  int64_t whole = 0;  // keys of the only pass, where it is not `keys()`
 
   int64_t rows() const { return (range.end - range.begin) * plan.group; }
   // Keys per pass: few query vectors leave room for more, which spares rounds of softmax.
-  int64_t keys() const { return rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : P::kPass; }
+  int64_t keys() const { return whole > 0 ? whole : rows() * kWideKeys <= plan.tile_rows * kTileKeys ? kWideKeys : P::kPass; }
   // From a row's scores to the next row's; `P::words` of it for weights.
   int64_t stride() const { return keys() + kPadKeys; }
   typename P::Query* q() const { return reinterpret_cast<typename P::Query*>(scratch + at.q); }

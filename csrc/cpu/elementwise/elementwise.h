@@ -32,6 +32,43 @@ struct core_gated_args {
 
 enum core_activation : int64_t { CORE_SILU = 0, CORE_GELU = 1, CORE_GELU_TANH = 2 };
 
+// Layer norm over the last dimension, of rows that lie `x_stride` apart; `total` and `out` are contiguous. With
+// `residual` the sum x + residual, rounded to the dtype, is written to `total` and normalised. `bias` may be null.
+// `total` may be `residual`, `out` may be `x`.
+struct core_layer_norm_args {
+  const void *x, *residual, *weight, *bias;
+  void *total, *out;
+  int64_t rows, size, x_stride, residual_stride;
+  int64_t dtype, threads;
+  double eps;
+};
+
+// Activation of every element: out = act(x). `out` may be `x`.
+struct core_activate_args {
+  const void* x;
+  void* out;
+  int64_t rows, size;
+  int64_t x_stride, out_stride;
+  int64_t activation;  // enum core_activation
+  int64_t dtype, threads;
+};
+
+// out = x + y, rounded to the dtype. A stride of 0 gives every row the same.
+struct core_add_args {
+  const void *x, *y;
+  void* out;
+  int64_t rows, size;
+  int64_t x_stride, y_stride, out_stride;
+  int64_t dtype, threads;
+};
+
+// out[i] = x[i] + amount, for int64 elements.
+struct core_shift_args {
+  const int64_t* x;
+  int64_t* out;
+  int64_t count, amount;
+};
+
 // out[i] = table[ids[i]]; rows of `row_bytes`.
 struct core_gather_args {
   const void* table;
@@ -61,6 +98,10 @@ struct core_rope_kv_args {
 };
 
 void core_cpu_rms_norm(const core_rms_norm_args* args);
+void core_cpu_layer_norm(const core_layer_norm_args* args);
+void core_cpu_activate(const core_activate_args* args);
+void core_cpu_add(const core_add_args* args);
+void core_cpu_shift(const core_shift_args* args);
 void core_cpu_gated(const core_gated_args* args);
 void core_cpu_gather(const core_gather_args* args);
 void core_cpu_rope_kv(const core_rope_kv_args* args);

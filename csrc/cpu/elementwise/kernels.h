@@ -3,6 +3,7 @@
 #include "common/vec.h"
 #include "elementwise/activate.h"
 #include "elementwise/elementwise.h"
+#include "elementwise/plain.h"
 
 namespace core {
 namespace CORE_VARIANT {

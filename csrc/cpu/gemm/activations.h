@@ -1,5 +1,9 @@
 // Activations that meet blocks of weights, and how a block's sum joins a result. Included per instruction set.
 //
+// They are rounded in one of two ways, for each 32 of them: Coarse, to int8, or Fine, to 15 bits by a power of two, which
+// is exact for bfloat16 that is not far smaller than the largest of the 32. A fine sum is that of two products of bytes, or one
+// of 16-bit integers, according to the instruction set; it is the same, because integer sums are exact.
+//
 // With CORE_GEMM_BY_ROW a result must not depend on how many rows are computed with it: every kernel of block formats,
 // but the widening (widen.h), rounds activations by `quantize_block` and adds blocks in their order by `add_sum`, then
 // `multiply_add` where there is a minimum.
@@ -12,38 +16,96 @@ namespace core {
 namespace gemm {
 namespace {
 
-// 32 activations.
-struct XBlock {
-  int8_t values[32];
+// What comes with 32 activations.
+struct XScales {
   float scale;
-  float sum;          // of the values, times the scale
-  int32_t start[2];   // -zero * (sum of the values): of all, or of either half where these have scales of their own
+  float sum;         // of the values, times the scale
+  int32_t start[2];  // -zero * (sum of the values): of all, or of either half where these have scales of their own
 };
-static_assert(sizeof(XBlock) == 48, "rows are arrays of this");
+
+// 32 activations rounded to int8: their largest magnitude is 127.
+struct Coarse {
+  int8_t values[32];
+  XScales with;
+
+  template <typename From>
+  CORE_INLINE static Divisor divisor(const From* from, int64_t count) {
+    float scale = (count < kBlock ? largest_of(from, count) : largest_of_block(from)) / 127.0f;
+    if (!(scale > 0.0f)) scale = 1.0f;
+    return {scale, 1.0f / scale};
+  }
+  CORE_INLINE static vi round(vf x, const Divisor& by) { return nearest(divide(x, by.scale, by.inverse)); }
+  CORE_INLINE void put(int i, vi value) { store_bytes(value, values + i); }
+};
+static_assert(sizeof(Coarse) == 48, "rows are arrays of this");
+
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#define CORE_DOT_BYTES 1
+#endif
+
+// 32 activations rounded to 15 bits: their largest magnitude is between 2^13 and 2^14.
+struct Fine {
+#if defined(CORE_DOT_BYTES)
+  int8_t values[32], high[32];  // value = 256 * high + values
+#else
+  int16_t values[32];  // in the order 0 2 1 3: the even and the odd bytes of a dword of codes meet them
+#endif
+  XScales with;
+
+  template <typename From>
+  CORE_INLINE static Divisor divisor(const From* from, int64_t count) {
+    float largest = count < kBlock ? largest_of(from, count) : largest_of_block(from);
+    uint32_t bits;
+    std::memcpy(&bits, &largest, 4);
+    uint32_t power = bits >> 23, least = 14;
+    uint32_t scale_bits = ((power > least ? power : least) - 13) << 23, inverse_bits = (254u << 23) - scale_bits;
+    if (power == 255) scale_bits = 0x7fc00000u;  // what is not finite makes no number
+    Divisor by;
+    std::memcpy(&by.scale, &scale_bits, 4);
+    std::memcpy(&by.inverse, &inverse_bits, 4);
+    return by;
+  }
+  CORE_INLINE static vi round(vf x, const Divisor& by) { return nearest(x * by.inverse); }
+#if defined(CORE_DOT_BYTES)
+  CORE_INLINE void put(int i, vi value) {
+    store_bytes(value, values + i);
+    store_bytes((value + 128) >> 8, high + i);
+  }
+#else
+  CORE_INLINE void put(int i, vi value) {
+    for (int j = 0; j < kLanes; j += 4) {
+      const int16_t four[4] = {static_cast<int16_t>(value[j]), static_cast<int16_t>(value[j + 2]),
+                               static_cast<int16_t>(value[j + 1]), static_cast<int16_t>(value[j + 3])};
+      std::memcpy(values + i + j, four, 8);
+    }
+  }
+#endif
+};
+static_assert(sizeof(Fine) == 80, "rows are arrays of this");
 
 // What a block adds to a result: its sum of products of integers, times the scales of weights and activations.
 CORE_INLINE vf add_sum(vf total, vi sum, vf factor, float scale) {
   return multiply_add(__builtin_convertvector(sum, vf), factor * scale, total);
 }
 
-template <typename F, typename From>
-CORE_INLINE void quantize_block(const From* from, int64_t count, XBlock* to) {
-  float scale = count < kBlock ? row_scale(from, count) : block_scale(from);
-  Divisor by{scale, 1.0f / scale};
+// The first `count` values at `from`, or 32 of more.
+template <typename F, typename X, typename From>
+CORE_INLINE void quantize_block(const From* from, int64_t count, X* to) {
+  Divisor by = X::divisor(from, count);
   int32_t sums[2] = {0, 0};
   for (int half = 0; half < 2; ++half) {
     vi total{};
     for (int i = half * 16; i < half * 16 + 16; i += kLanes) {
-      vi values = quantize_lanes(from + i, count - i, by);
-      store_bytes(values, to->values + i);
+      vi values = X::round(load_upto(from + i, count - i), by);
+      to->put(i, values);
       total += values;
     }
     if (F::zero != 0 || F::has_minimum) sums[half] = sum_of(total);
   }
-  to->scale = scale;
-  to->sum = scale * static_cast<float>(sums[0] + sums[1]);
-  to->start[0] = -F::zero * (F::kind == Scales::halves ? sums[0] : sums[0] + sums[1]);
-  to->start[1] = -F::zero * sums[1];
+  to->with.scale = by.scale;
+  to->with.sum = by.scale * static_cast<float>(sums[0] + sums[1]);
+  to->with.start[0] = -F::zero * (F::kind == Scales::halves ? sums[0] : sums[0] + sums[1]);
+  to->with.start[1] = -F::zero * sums[1];
 }
 
 }  // namespace

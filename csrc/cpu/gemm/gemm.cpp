@@ -284,9 +284,8 @@ CORE_API int64_t core_cpu_gemm_workspace(const core_gemm_args* args) {
     int64_t bytes = rows <= 0 ? 0 : core::gemm::workspace_of(fewer, core::gemm::select(fewer)).bytes;
     if (bytes > most) most = bytes;
   };
-  // Fewer rows may mean another kernel, or rows that each thread prepares for itself, with a larger need; kernels
-  // change at powers of two.
-  for (int64_t rows = 2; rows < args->m; rows *= 2) consider(rows - 1);
+  // Fewer rows may mean another kernel, or rows that each thread prepares for itself, with a larger need.
+  for (int64_t rows = 1; rows < args->m && rows <= core::gemm::kLastChange; ++rows) consider(rows);
   int64_t apart = args->k > 0 ? (core::gemm::kSharedPrepare - 1) / args->k : args->m;
   consider(apart < args->m ? apart : args->m - 1);
   consider(args->m - 1);

@@ -32,9 +32,14 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_FORMATS = 14,
 };
 
-// May be added to a block format: what a row gives is then the same, bit for bit, however many rows are computed with
-// it. Without it many rows may be multiplied otherwise than few. Other formats are what they are, with it or without.
+// May be added to a block format. Other formats are what they are, with them or without.
+//
+// What a row gives is the same, bit for bit, however many rows are computed with it. Without it many rows may be
+// multiplied otherwise than few.
 constexpr int64_t CORE_GEMM_BY_ROW = 1 << 8;
+// Where activations are rounded to integers, to 8 bits, or to 15 bits. Without either to 15 where that takes little longer.
+constexpr int64_t CORE_GEMM_COARSE = 1 << 9;
+constexpr int64_t CORE_GEMM_FINE = 1 << 10;
 
 struct core_gemm_args {
   const void* x;         // (m, k), rows `x_stride` elements apart

@@ -57,28 +57,33 @@ CORE_INLINE vf load_upto(const T* from, int64_t count) {
   return count > 0 ? load_part(from, count) : vf{};
 }
 
-// The largest magnitude of `count` values divided by 127, or 1 if all are zero.
+// The largest magnitude of `count` values.
 template <typename T>
-CORE_INLINE float row_scale(const T* from, int64_t count) {
+CORE_INLINE float largest_of(const T* from, int64_t count) {
   vf most{};
   for (int64_t i = 0; i < count; i += kLanes) most = vec_max(magnitude(load_upto(from + i, count - i)), most);
-  float largest = max_of(most);
+  return max_of(most);
+}
+
+// The same divided by 127, or 1 if all are zero.
+template <typename T>
+CORE_INLINE float row_scale(const T* from, int64_t count) {
+  float largest = largest_of(from, count);
   return largest > 0.0f ? largest / 127.0f : 1.0f;
 }
 
-// The same of 32 values.
-CORE_INLINE float block_scale(const float* from) { return row_scale(from, 32); }
-CORE_INLINE float block_scale(const bf16* from) {
+// The largest magnitude of 32 values.
+CORE_INLINE float largest_of_block(const float* from) { return largest_of(from, 32); }
+CORE_INLINE float largest_of_block(const bf16* from) {
 #if defined(__AVX512BW__)
   // Bits without the sign are in the order of the values; the instruction finds the least of eight.
   __m512i all = _mm512_and_si512(_mm512_loadu_si512(from), _mm512_set1_epi16(0x7fff));
   __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
   __m128i most = _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
   int least = _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi16(-1))));
-  float largest = to_float(bf16{static_cast<uint16_t>(~least)});
-  return largest > 0.0f ? largest / 127.0f : 1.0f;
+  return to_float(bf16{static_cast<uint16_t>(~least)});
 #else
-  return row_scale(from, 32);
+  return largest_of(from, 32);
 #endif
 }
 

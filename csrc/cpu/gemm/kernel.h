@@ -27,7 +27,9 @@ constexpr Storage kStorage[CORE_GEMM_FORMATS] = {
 
 namespace {
 // The format alone, without what is asked of it.
-inline int64_t format_of(int64_t format) { return format & ~CORE_GEMM_BY_ROW; }
+inline int64_t format_of(int64_t format) {
+  return format & ~(CORE_GEMM_BY_ROW | CORE_GEMM_COARSE | CORE_GEMM_FINE);
+}
 
 // Inputs with their padding: whole AMX tiles, which are 32 inputs of bf16 and 64 of int8.
 inline int64_t padded_inputs(int64_t format, int64_t k) {
@@ -108,6 +110,9 @@ struct Kernel {
 
 // Scales, biases, converts and stores a tile, and keeps each row's largest value in `best[row]` (null: not wanted).
 typedef void Finish(const Call& call, const Tile& tile, const float* out, int64_t stride, Best* best);
+
+// Which kernel it is does not depend on rows beyond so many.
+constexpr int64_t kLastChange = 32;
 
 // The kernel for these arguments on this machine.
 const Kernel& select(const core_gemm_args& args);

@@ -1,6 +1,6 @@
 // Kernels for GGUF's block formats. Included once per instruction set, with CORE_VARIANT set.
 //
-// Activations are rounded to int8, one scale for 32 of them; a block of weights meets a block of activations in
+// Activations are rounded to integers, one scale for 32 of them; a block of weights meets a block of activations in
 // integers, and the two scales are applied to the sum. The codes of a line are unsigned and the activations signed, as
 // the instructions want them; a zero point costs nothing, since sums start at -zero * (sum of the activations).
 #include <utility>
@@ -19,7 +19,8 @@ constexpr int kRows = 4, kWide = 1;
 constexpr int kRows = 2, kWide = 1;
 #endif
 
-constexpr int kAhead = 1024;  // bytes ahead of its use that a block for one or two rows is asked for
+constexpr int kAhead = 1024;  // bytes ahead of its use that a block for few rows is asked for
+constexpr int kFewRows = 4;   // rows up to which weights come from memory rather than from a cache
 
 // Adds to each dword of `sum` the products of four codes and four activations.
 template <int Bits>
@@ -50,35 +51,79 @@ CORE_INLINE vi dot_codes(vi sum, vu codes, const int8_t* x) {
 #endif
 }
 
-// One block of one vector of channels meets M rows.
+// Integer sums of M rows: how they start, how they grow by a line of codes, and what they come to.
+template <typename F, typename X, int M>
+struct Sums;
+
 template <typename F, int M>
+struct Sums<F, Coarse, M> {
+  vi sum[M];
+
+  CORE_INLINE void start(int i, int32_t first) { sum[i] = first + vi{}; }
+  CORE_INLINE void add(int i, vu line, const Coarse& x, int g) {
+    sum[i] = dot_codes<F::bits>(sum[i], line, x.values + g * 4);
+  }
+  CORE_INLINE vi result(int i) { return sum[i]; }
+};
+
+template <typename F, int M>
+struct Sums<F, Fine, M> {
+#if defined(CORE_DOT_BYTES)
+  vi sum[M], high[M];
+
+  CORE_INLINE void start(int i, int32_t first) {
+    sum[i] = first + vi{};
+    high[i] = vi{};
+  }
+  CORE_INLINE void add(int i, vu line, const Fine& x, int g) {
+    sum[i] = dot_codes<F::bits>(sum[i], line, x.values + g * 4);
+    high[i] = dot_codes<F::bits>(high[i], line, x.high + g * 4);
+  }
+  CORE_INLINE vi result(int i) { return (high[i] << 8) + sum[i]; }
+#else
+  vi sum[M];
+
+  CORE_INLINE void start(int i, int32_t first) { sum[i] = first + vi{}; }
+  CORE_INLINE void add(int i, vu line, const Fine& x, int g) {
+    uint32_t even, odd;
+    std::memcpy(&even, x.values + g * 4, 4);
+    std::memcpy(&odd, x.values + g * 4 + 2, 4);
+    sum[i] += dot_pairs(line & 0x00ff00ffu, splat_bits(even));
+    sum[i] += dot_pairs((line >> 8) & 0x00ff00ffu, splat_bits(odd));
+  }
+  CORE_INLINE vi result(int i) { return sum[i]; }
+#endif
+};
+
+// One block of one vector of channels meets M rows.
+template <typename F, typename X, int M>
 CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
                            int64_t row_bytes) {
   constexpr bool halves = F::kind == Scales::halves;
-  auto row = [&](int i) { return reinterpret_cast<const XBlock*>(x + i * row_bytes); };
+  auto row = [&](int i) -> const X& { return *reinterpret_cast<const X*>(x + i * row_bytes); };
 #pragma GCC unroll 2
   for (int half = 0; half < (halves ? 2 : 1); ++half) {
-    vi sum[M];
+    Sums<F, X, M> sums;
 #pragma GCC unroll 8
-    for (int i = 0; i < M; ++i) sum[i] = F::zero == 0 ? vi{} : row(i)->start[half] + vi{};
+    for (int i = 0; i < M; ++i) sums.start(i, F::zero == 0 ? 0 : row(i).with.start[half]);
 #pragma GCC unroll 8
     for (int g = halves ? half * 4 : 0; g < (halves ? half * 4 + 4 : 8); ++g) {
       vu line = code_line<F>(codes, g, v);
 #pragma GCC unroll 8
-      for (int i = 0; i < M; ++i) sum[i] = dot_codes<F::bits>(sum[i], line, row(i)->values + g * 4);
+      for (int i = 0; i < M; ++i) sums.add(i, line, row(i), g);
     }
     vf factor = half == 0 ? scale.low : scale.high;
 #pragma GCC unroll 8
     for (int i = 0; i < M; ++i) {
       vf& total = acc[i * kVecs + v];
-      total = add_sum(total, sum[i], factor, row(i)->scale);
-      if (F::has_minimum && half == 0) total = multiply_add(scale.minimum, splat(row(i)->sum), total);
+      total = add_sum(total, sums.result(i), factor, row(i).with.scale);
+      if (F::has_minimum && half == 0) total = multiply_add(scale.minimum, splat(row(i).with.sum), total);
     }
   }
 }
 
 // M rows by P panels, whose scales are `scales` bytes after their codes.
-template <typename F, int M, int P>
+template <typename F, typename X, int M, int P>
 void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, int64_t scales, int64_t blocks,
           float* out) {
   vf acc[P][M * kVecs] = {};
@@ -90,17 +135,17 @@ void tile(const char* x, int64_t row_bytes, const char* w, int64_t panel_bytes, 
 #pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) group[p][v] = group_scale<F>(shared + p * panel_bytes, v);
     }
-    for (int64_t block = 0; block < F::group; ++block, x += sizeof(XBlock)) {
+    for (int64_t block = 0; block < F::group; ++block, x += sizeof(X)) {
       const char* codes = w + (first + block) * F::code_bytes;
 #pragma GCC unroll 4
       for (int p = 0; p < P; ++p, codes += panel_bytes) {
-        if (M <= 2) {
+        if (M <= kFewRows) {
           for (int64_t at = 0; at < F::code_bytes; at += 64) __builtin_prefetch(codes + kAhead + at);
         }
 #pragma GCC unroll 4
         for (int v = 0; v < kVecs; ++v) {
           BlockScale scale = block_scale<F>(group[p][v], shared + p * panel_bytes, block, v);
-          add_block<F, M>(acc[p], codes, v, scale, x, row_bytes);
+          add_block<F, X, M>(acc[p], codes, v, scale, x, row_bytes);
         }
       }
     }
@@ -123,14 +168,15 @@ struct Tiles {
   TileOf* rows[kRows];
 };
 
-template <typename F, size_t... I, size_t... J>
+template <typename F, typename X, size_t... I, size_t... J>
 constexpr Tiles make_tiles(std::index_sequence<I...>, std::index_sequence<J...>) {
-  return {{&tile<F, 1, I + 1>...}, {&tile<F, J + 1, 1>...}};
+  return {{&tile<F, X, 1, I + 1>...}, {&tile<F, X, J + 1, 1>...}};
 }
 
-template <typename F>
+template <typename F, typename X>
 void run_tile(const Call& call, const Tile& where, const char*, float* out) {
-  static constexpr Tiles tiles = make_tiles<F>(std::make_index_sequence<kWide>(), std::make_index_sequence<kRows>());
+  static constexpr Tiles tiles =
+      make_tiles<F, X>(std::make_index_sequence<kWide>(), std::make_index_sequence<kRows>());
   int64_t blocks = call.inputs / kBlock, scales = scales_at(call);
   const char* x = call.rows + where.row * call.row_bytes;
   const char* w = panel_of(call, where.panel);
@@ -140,40 +186,52 @@ void run_tile(const Call& call, const Tile& where, const char*, float* out) {
   }
 }
 
-template <typename F, typename From>
+template <typename F, typename X, typename From>
 void quantize_row(const From* from, char* to, int64_t count) {
-  XBlock* block = reinterpret_cast<XBlock*>(to);
+  X* block = reinterpret_cast<X*>(to);
   for (int64_t i = 0; i < count; i += kBlock) quantize_block<F>(from + i, count - i, block++);
 }
 
-template <typename F>
+template <typename F, typename X>
 void quantize_rows(const Call& call, int64_t begin, int64_t end) {
   const core_gemm_args& args = *call.args;
   for (int64_t row = begin; row < end; ++row) {
     char* to = const_cast<char*>(call.rows) + row * call.row_bytes;
     if (args.x_dtype == CORE_F32) {
-      quantize_row<F>(static_cast<const float*>(args.x) + row * args.x_stride, to, args.k);
+      quantize_row<F, X>(static_cast<const float*>(args.x) + row * args.x_stride, to, args.k);
     } else {
-      quantize_row<F>(static_cast<const bf16*>(args.x) + row * args.x_stride, to, args.k);
+      quantize_row<F, X>(static_cast<const bf16*>(args.x) + row * args.x_stride, to, args.k);
     }
   }
 }
 
+template <typename X>
 int64_t quantized_bytes(const core_gemm_args& args) {
-  return padded_inputs(args) / kBlock * static_cast<int64_t>(sizeof(XBlock));
+  return padded_inputs(args) / kBlock * static_cast<int64_t>(sizeof(X));
+}
+
+template <typename F, typename X>
+constexpr Kernel block_kernel() {
+  return {kRows,   kWide,   nullptr, quantized_bytes<X>, quantize_rows<F, X>, run_tile<F, X>,
+          nullptr, nullptr, nullptr, nullptr,            nullptr,             nullptr};
 }
 
 template <typename F>
-constexpr Kernel block_kernel() {
-  return {kRows,   kWide,   nullptr, quantized_bytes, quantize_rows<F>, run_tile<F>,
-          nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+constexpr Kernel coarse_kernel() {
+  return block_kernel<F, Coarse>();
+}
+
+template <typename F>
+constexpr Kernel fine_kernel() {
+  return block_kernel<F, Fine>();
 }
 
 }  // namespace
 
 namespace CORE_VARIANT {
-extern const Kernel block_kernels[kBlockFormats];
-const Kernel block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(block_kernel);
+extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
+const Kernel block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(coarse_kernel);
+const Kernel fine_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(fine_kernel);
 }  // namespace CORE_VARIANT
 }  // namespace gemm
 }  // namespace core

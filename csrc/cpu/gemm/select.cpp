@@ -6,22 +6,25 @@ namespace core {
 namespace gemm {
 
 namespace base {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx2 {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512 {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512_vnni {
-extern const Kernel w8a8_kernel, block_kernels[kBlockFormats];
+extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512_bf16 {
 extern const Kernel bf16_kernel, w8a16_kernel;
 }
 namespace neon_dot {
-extern const Kernel w8a8_kernel, block_kernels[kBlockFormats];
+extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace neon_bf16 {
 extern const Kernel dot_kernel, matrix_kernel;
@@ -30,8 +33,8 @@ namespace neon_i8mm {
 extern const Kernel matrix_kernel;
 }
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, block_kernels[kBlockFormats];
-extern const Kernel wide_block_kernels[kBlockFormats];
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel fine_block_kernels[kBlockFormats], wide_block_kernels[kBlockFormats];
 }  // namespace amx
 
 namespace {
@@ -61,16 +64,26 @@ constexpr Levels kBlocks = {base::block_kernels,
                             CORE_AVX512(avx512::block_kernels),
                             CORE_AVX512_VNNI(avx512_vnni::block_kernels),
                             nullptr,
-                            CORE_AMX(amx::block_kernels),
+                            nullptr,
                             CORE_NEON_DOT(neon_dot::block_kernels)};
+constexpr Levels kFineBlocks = {base::fine_block_kernels,
+                                CORE_AVX2(avx2::fine_block_kernels),
+                                CORE_AVX512(avx512::fine_block_kernels),
+                                CORE_AVX512_VNNI(avx512_vnni::fine_block_kernels),
+                                nullptr,
+                                CORE_AMX(amx::fine_block_kernels),
+                                CORE_NEON_DOT(neon_dot::fine_block_kernels)};
 constexpr Levels kWideBlocks = {nullptr, nullptr, nullptr, nullptr, nullptr, CORE_AMX(amx::wide_block_kernels)};
 
-// Rows from which a kernel is faster than the one of the level below, all powers of two (gemm.cpp counts on it).
-constexpr int64_t kTileRows = 2;     // AMX: a tile that is mostly empty still beats two rows of vectors
-constexpr int64_t kExpandRows = 8;   // widening int8 to bf16 pays
-constexpr int64_t kBlockRows = 16;   // AMX: spreading blocks to bytes pays
-constexpr int64_t kWideRows = 32;    // AMX: widening blocks to bf16 pays, where results may depend on the rows
-constexpr int64_t kPairedRows = 4;   // ARM: fewer instructions than dot products, interleaving included; not measured
+// Rows from which a kernel is faster than the one of the level below, none beyond kLastChange.
+constexpr int64_t kTileRows = 2;         // AMX: a tile that is mostly empty still beats two rows of vectors
+constexpr int64_t kExpandRows = 8;       // widening int8 to bf16 pays
+constexpr int64_t kBlockRows = 5;        // AMX: spreading blocks to bytes pays
+constexpr int64_t kWideRows = 17;        // AMX: widening blocks to bf16 pays, where results may depend on the rows,
+constexpr int64_t kCoarseWideRows = 32;  // instead of integers of 15 bits, or of 8
+constexpr int64_t kCoarseRows = 5;       // without AMX: integers of 15 bits take noticeably longer than those of 8,
+constexpr int64_t kSlowCoarseRows = 2;   // and where there are no dot products of bytes
+constexpr int64_t kPairedRows = 4;       // ARM: fewer instructions than dot products, interleaving included; not measured
 
 const Kernel* pick(const Levels& levels, Isa most) {
   int level = static_cast<int>(isa() < most || isa() > Isa::amx ? isa() : most);  // `most` speaks of x86 only
@@ -87,12 +100,20 @@ const Kernel* pick_matrices(const core_gemm_args& args) {
   return nullptr;
 }
 
-// Blocks have one arithmetic, but for the widening, which is faster and more exact.
+// Rows from which activations are rounded to 8 bits, unless it is said to how many.
+int64_t coarse_rows() {
+  if (kWideBlocks[static_cast<int>(isa())] != nullptr) return INT64_MAX;
+  return isa() >= Isa::avx512_vnni ? kCoarseRows : kSlowCoarseRows;
+}
+
+// With AMX integers of 15 bits, then widened; without it integers of 15 bits, then of 8.
 const Kernel* pick_blocks(const core_gemm_args& args) {
   const Kernel* wide = kWideBlocks[static_cast<int>(isa())];
-  bool by_row = (args.format & CORE_GEMM_BY_ROW) != 0;
-  if (wide != nullptr && args.m >= kWideRows && !by_row) return wide;
-  return pick(kBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16);
+  bool by_row = (args.format & CORE_GEMM_BY_ROW) != 0, coarse = (args.format & CORE_GEMM_COARSE) != 0;
+  if (wide != nullptr && !by_row && args.m >= (coarse ? kCoarseWideRows : kWideRows)) return wide;
+  bool said = by_row || (args.format & CORE_GEMM_FINE) != 0;
+  if (coarse || (!said && args.m >= coarse_rows())) return pick(kBlocks, Isa::avx512_bf16);
+  return pick(kFineBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16);
 }
 
 }  // namespace

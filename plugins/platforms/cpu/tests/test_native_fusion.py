@@ -7,6 +7,7 @@ import pytest
 import torch
 from core_plugin_cpu.native import elementwise, gemm, library
 from core_plugin_cpu.native.arena import ALIGNMENT, Need, lay_out
+from core_plugin_cpu.native.asked import BY_ROW, COARSE
 from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED, Format
 from core_plugin_cpu.native.program import record
 from hypothesis import given, settings
@@ -46,10 +47,10 @@ def both_ways(m, weight, activation, dtype, bias):
     return program, wanted, out
 
 
-@pytest.mark.parametrize("kind, by_row", [*((kind, False) for kind in KINDS), (Format.Q4_1, True)])
+@pytest.mark.parametrize("kind, asked", [*((kind, 0) for kind in KINDS), (Format.Q4_1, BY_ROW), (Format.Q4_1, COARSE)])
 @pytest.mark.parametrize("n, k", [(192, 64), (96, 576), (40, 32)])
-def test_a_product_with_its_gate_equals_the_two(isa, kind, by_row, n, k):
-    weight = replace(packed(kind, n, k), by_row=by_row)
+def test_a_product_with_its_gate_equals_the_two(isa, kind, asked, n, k):
+    weight = replace(packed(kind, n, k), asked=asked)
     for m in ROWS:
         for bias in (None, torch.randn(n)):
             program, wanted, out = both_ways(m, weight, "silu", torch.bfloat16, bias)

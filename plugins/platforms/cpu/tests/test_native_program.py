@@ -1,12 +1,13 @@
 """Programs: recorded native calls replayed in one foreign call, and the graph facet made of them."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
-from core_plugin_cpu.graphs import MOST_TOKENS, EagerGraph, ProgramGraph, ProgramGraphs
+from core_plugin_cpu.graphs import CAPACITIES, EagerGraph, PaddedStep, ProgramGraph, ProgramGraphs
 from core_plugin_cpu.native import elementwise, library
 from core_plugin_cpu.native.program import NotReplayableError, record
 
@@ -84,7 +85,7 @@ def test_replays_equal_the_forward_pass_step_after_step(isa, dtype):
         assert torch.equal(graphs[key].replay(step), wanted)
     for ours, theirs in zip(graphed.caches, eager.caches):
         assert torch.equal(ours[1:], theirs[1:]), "recording may write to the null block only"
-    assert sorted(graphs) == [1, 2, 4]
+    assert sorted(graphs) == [CAPACITIES[0]]
 
 
 def test_a_program_is_one_call_per_operation():
@@ -152,9 +153,36 @@ def test_other_attention_is_not_recorded():
 
 def test_every_step_but_very_wide_ones_has_a_program():
     facet = ProgramGraphs()
-    assert [facet.key(StepShape(n, n, 1, 9)) for n in (1, 2, 3, 5, 256)] == [1, 2, 4, 8, 256]
-    assert facet.key(StepShape(MOST_TOKENS + 1, 1, MOST_TOKENS + 1, MOST_TOKENS + 1)) is None
-    assert facet.key(StepShape(4, 2, 3, 9)) == 4 and facet.key(StepShape(1000, 1, 1000, 1000)) == 1024
+    usual, most = CAPACITIES
+    assert {facet.key(StepShape(n, min(n, 9), 1, 9)) for n in (1, 2, 3, 256, usual)} == {usual}
+    assert facet.key(StepShape(usual + 1, 1, usual + 1, 9)) == facet.key(StepShape(most, 1, most, 9)) == most
+    assert facet.key(StepShape(most + 1, 1, most + 1, most + 1)) is None
+
+
+def resident(tensor):
+    """Pages of a tensor's memory that are there, in bytes."""
+    begin, end, found, inside = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        head = line.split(maxsplit=1)[0]
+        if "-" in head:
+            low, high = (int(part, 16) for part in head.split("-"))
+            inside = low <= begin and end <= high
+        elif inside and head == "Rss:":
+            found += int(line.split()[1]) * 1024
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not say which pages are there")
+def test_a_program_takes_the_memory_of_the_steps_it_runs_not_of_those_it_could():
+    model = ToyModel(torch.bfloat16, layers=8)
+    padded = PaddedStep.of(CAPACITIES[0])
+    program, out = record(lambda: model.forward(padded), padded, run=False, step=padded.inputs())
+    memory = program.keep[0]
+    activations = CAPACITIES[0] * 2 * (QKV + 2 * WIDTH + 2 * WIDTH)
+    assert 0 < memory.nbytes < 3 * activations, "places are not used again"
+    assert resident(memory) == 0 and resident(out) == 0
+    ProgramGraph(program, out).replay(decode_step(model, [3, 9], 0))
+    assert 0 < resident(memory) <= 16 * 2**12 < memory.nbytes / 8
 
 
 def step_of(model, rows, seed):
@@ -191,7 +219,7 @@ def test_prompts_and_decode_rows_share_programs(isa, dtype):
             graphs[key] = facet.capture(graphed.forward, step)
         assert isinstance(graphs[key], ProgramGraph)
         assert torch.equal(graphs[key].replay(step), wanted)
-    assert sorted(graphs) == [4, 32, 64]
+    assert sorted(graphs) == [CAPACITIES[0]]
     for ours, theirs in zip(graphed.caches, eager.caches):
         assert torch.equal(ours[1:], theirs[1:])
 

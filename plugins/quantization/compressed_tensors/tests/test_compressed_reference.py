@@ -8,8 +8,7 @@ from core_plugin_compressed_tensors.conformance import samples
 from core_plugin_compressed_tensors.scheme import CompressedScheme
 
 from core.api import CheckpointError, LayerSite, QuantContext
-from core.layers.linear import QuantLayer
-from core.layers.params import ParamGroup
+from core.testing.layers import sample_layer
 
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
 CONFIG = {
@@ -18,41 +17,6 @@ CONFIG = {
     "config_groups": {"g": {"targets": ["Linear"], "weights": INT8}},
 }
 SAMPLES = {one.name: one for one in samples()}
-
-
-def load(sample, site, folder, dtype=torch.float32):
-    """A layer filled from the sample's files."""
-    import json
-
-    from safetensors.torch import load_file
-
-    path = sample.write(folder)
-    config = json.loads((path / "config.json").read_text())["quantization_config"]
-    quant = CompressedScheme(QuantContext(torch.device("cpu"), dtype, config)).for_site(site)
-    group = ParamGroup(site.prefix, quant.decode)
-    quant.declare(group)
-    layer = QuantLayer(quant, group)
-    params, stored = group.allocate(torch.device("cpu")), load_file(path / "model.safetensors")
-    for name, target in group.targets().items():
-        target.slot(params).copy_(quant.decode(target.param, Stored(name, stored[name])))
-    for reader, final in group.finalize(params):
-        reader.bind(final)
-    return layer
-
-
-class Stored:
-    """A tensor of a file."""
-
-    encoding = "plain"
-
-    def __init__(self, name, values):
-        self.name, self.shape, self._values = name, tuple(values.shape), values
-
-    def dense(self, dtype):
-        return self._values.to(dtype)
-
-    def raw(self):
-        return self._values
 
 
 def integers(tokens, size):
@@ -70,7 +34,8 @@ def test_activations_are_rounded_per_token(tmp_path):
     rounded = torch.round(x / step) * step
     values = sample.values()
     expected = rounded @ values[f"{site.prefix}.weight"].T + values[f"{site.prefix}.bias"]
-    torch.testing.assert_close(load(sample, site, tmp_path)(x), expected, rtol=1e-5, atol=1e-5)
+    layer = sample_layer(CompressedScheme, sample, site, tmp_path)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_other_schemes_of_weights_are_refused_by_name():
@@ -93,7 +58,8 @@ def test_linears_compute_what_the_format_means(name, tmp_path):
         x = integers(5, site.in_features)
         expected = x @ weight.T + bias
         largest = expected.abs().max().item()
-        torch.testing.assert_close(load(sample, site, tmp_path)(x), expected, rtol=1e-5, atol=1e-5 * largest)
+        layer = sample_layer(CompressedScheme, sample, site, tmp_path)
+        torch.testing.assert_close(layer(x), expected, rtol=1e-5, atol=1e-5 * largest)
 
 
 def test_layers_that_the_checkpoint_leaves_plain():

@@ -43,12 +43,6 @@ def demo_backend(demo_file):
     return build_backend(Vocabulary.of(Header(demo_file)))
 
 
-@pytest.fixture(scope="module")
-def transformers_tokenizer(demo_file):
-    transformers = pytest.importorskip("transformers")
-    return transformers.AutoTokenizer.from_pretrained(demo_file.parent, gguf_file=demo_file.name)
-
-
 def random_texts(count):
     rng = random.Random(0)
     letters = "abc XYZ.,'\n\t-_é日😀\u0301\u00a0"
@@ -56,21 +50,21 @@ def random_texts(count):
 
 
 @pytest.mark.covers("QUANT-12")
-def test_demo_tokenizer_equals_transformers(demo_backend, transformers_tokenizer):
+def test_demo_tokenizer_equals_transformers(demo_backend, reference_tokenizer):
     for text in PLAIN_TEXTS + random_texts(300):
-        expected = transformers_tokenizer(text, add_special_tokens=True)["input_ids"]
+        expected = reference_tokenizer(text, add_special_tokens=True)["input_ids"]
         assert demo_backend.encode(text).ids == expected, text
-        assert demo_backend.decode(expected, skip_special_tokens=False) == transformers_tokenizer.decode(expected)
+        assert demo_backend.decode(expected, skip_special_tokens=False) == reference_tokenizer.decode(expected)
 
 
-def test_demo_tokenizer_splits_digits(demo_backend, transformers_tokenizer):
+def test_demo_tokenizer_splits_digits(demo_backend, reference_tokenizer):
     """The file's pre-tokenizer `smollm` sets every digit apart, as the model was trained.
 
     transformers does not know the name and merges digits; its tokenizer, given that split, agrees.
     """
-    gpt2 = transformers_tokenizer.backend_tokenizer.pre_tokenizer
+    gpt2 = reference_tokenizer.backend_tokenizer.pre_tokenizer
     digits = pre_tokenizers.Digits(individual_digits=True)
-    reference = Tokenizer.from_str(transformers_tokenizer.backend_tokenizer.to_str())
+    reference = Tokenizer.from_str(reference_tokenizer.backend_tokenizer.to_str())
     reference.pre_tokenizer = pre_tokenizers.Sequence([digits, gpt2])
     for text in DIGIT_TEXTS + PLAIN_TEXTS:
         assert demo_backend.encode(text).ids == reference.encode(text).ids, text

@@ -8,46 +8,10 @@ from core_plugin_gptq.conformance import samples
 from core_plugin_gptq.scheme import GPTQScheme
 
 from core.api import CheckpointError, LayerSite, QuantContext
-from core.layers.linear import QuantLayer
-from core.layers.params import ParamGroup
+from core.testing.layers import sample_layer
 
 CONFIG = {"bits": 4, "group_size": 32, "modules_to_not_convert": ["left.out"]}
 SAMPLES = {one.name: one for one in samples()}
-
-
-def load(sample, site, folder, dtype=torch.float32):
-    """A layer filled from the sample's files."""
-    import json
-
-    from safetensors.torch import load_file
-
-    path = sample.write(folder)
-    config = json.loads((path / "config.json").read_text())["quantization_config"]
-    quant = GPTQScheme(QuantContext(torch.device("cpu"), dtype, config)).for_site(site)
-    group = ParamGroup(site.prefix, quant.decode)
-    quant.declare(group)
-    layer = QuantLayer(quant, group)
-    params, stored = group.allocate(torch.device("cpu")), load_file(path / "model.safetensors")
-    for name, target in group.targets().items():
-        target.slot(params).copy_(quant.decode(target.param, Stored(name, stored[name])))
-    for reader, final in group.finalize(params):
-        reader.bind(final)
-    return layer
-
-
-class Stored:
-    """A tensor of a file."""
-
-    encoding = "plain"
-
-    def __init__(self, name, values):
-        self.name, self.shape, self._values = name, tuple(values.shape), values
-
-    def dense(self, dtype):
-        return self._values.to(dtype)
-
-    def raw(self):
-        return self._values
 
 
 @pytest.mark.covers("QUANT-01", "QUANT-04")
@@ -62,7 +26,8 @@ def test_linears_compute_what_the_format_means(name, tmp_path):
         x = torch.randn(5, site.in_features)
         expected = x @ weight.T + bias
         largest = expected.abs().max().item()
-        torch.testing.assert_close(load(sample, site, tmp_path)(x), expected, rtol=1e-5, atol=1e-5 * largest)
+        layer = sample_layer(GPTQScheme, sample, site, tmp_path)
+        torch.testing.assert_close(layer(x), expected, rtol=1e-5, atol=1e-5 * largest)
 
 
 def test_layers_that_the_checkpoint_leaves_plain():

@@ -54,13 +54,18 @@ class TorchSdpaLayer:
         self._kv_dtype = ctx.kv_dtype
         self._variant = variant
         self._group = site.num_heads // site.num_kv_heads
+        self._scales = (1.0, 1.0)
         self._attend = self._fused if site.softcap is None else self._explicit
+
+    def use_scales(self, key: float, value: float) -> None:
+        """Divide keys and values of a float8 cache by these before they are rounded."""
+        self._scales = (key, value)
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
         flat = kv.view(-1, *kv.shape[3:])
-        flat.index_copy_(0, plan.key_slots, elements.encode(k, self._kv_dtype))
-        flat.index_copy_(0, plan.value_slots, elements.encode(v, self._kv_dtype))
+        flat.index_copy_(0, plan.key_slots, elements.encode(k, self._kv_dtype, self._scales[0]))
+        flat.index_copy_(0, plan.value_slots, elements.encode(v, self._kv_dtype, self._scales[1]))
 
     def forward(self, q: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
@@ -101,8 +106,12 @@ class TorchSdpaLayer:
         site = self._site
         size = elements.stored_size(site.head_dim, self._kv_dtype)
         both = halves.index_select(0, index).view(2, rows, -1, site.num_kv_heads, size)
-        both = elements.decode(both, self._kv_dtype, self._dtype).transpose(2, 3)
-        return both[0], both[1]
+        if self._scales[0] == self._scales[1]:
+            both = elements.decode(both, self._kv_dtype, self._dtype, self._scales[0]).transpose(2, 3)
+            return both[0], both[1]
+        parts = zip(both, self._scales)
+        k, v = (elements.decode(one, self._kv_dtype, self._dtype, scale).transpose(1, 2) for one, scale in parts)
+        return k, v
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
         shared = q.shape[1] != k.shape[1]

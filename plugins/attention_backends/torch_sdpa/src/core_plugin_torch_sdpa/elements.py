@@ -19,11 +19,11 @@ def stored_size(head_dim: int, kv_dtype: torch.dtype) -> int:
     return head_dim + SCALE_BYTES if kv_dtype == torch.int8 else head_dim
 
 
-def encode(x: Tensor, kv_dtype: torch.dtype) -> Tensor:
+def encode(x: Tensor, kv_dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """Return `x (..., head_dim)` as it is stored, `(..., stored_size)`.
 
     Values round to nearest even; those beyond the largest finite one become that. int8 has a scale for each head of a
-    token, so that its largest value becomes 127.
+    token, so that its largest value becomes 127; of the others float8 is divided by `scale` before.
     """
     if kv_dtype == torch.int8:
         scales = x.float().abs().amax(-1, keepdim=True) / 127
@@ -32,16 +32,19 @@ def encode(x: Tensor, kv_dtype: torch.dtype) -> Tensor:
     if kv_dtype in (torch.float32, torch.bfloat16):
         return x.to(kv_dtype)
     most = torch.finfo(kv_dtype).max
-    rounded = x.float().clamp(-most, most).to(kv_dtype)
-    return rounded.view(torch.uint8) if _is_float8(kv_dtype) else rounded
+    if not _is_float8(kv_dtype):
+        return x.float().clamp(-most, most).to(kv_dtype)
+    return (x.float() / scale).clamp(-most, most).to(kv_dtype).view(torch.uint8)
 
 
-def decode(stored: Tensor, kv_dtype: torch.dtype, dtype: torch.dtype) -> Tensor:
+def decode(stored: Tensor, kv_dtype: torch.dtype, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """Return what `encode` made, `(..., stored_size)`, as values `(..., head_dim)` of `dtype`."""
     if kv_dtype == torch.int8:
         scales = stored[..., -SCALE_BYTES:].contiguous().view(torch.float32)
         return (stored[..., :-SCALE_BYTES].float() * scales).to(dtype)
-    return stored.view(kv_dtype).to(dtype) if _is_float8(kv_dtype) else stored.to(dtype)
+    if not _is_float8(kv_dtype):
+        return stored.to(dtype)
+    return stored.view(kv_dtype).to(dtype) if scale == 1.0 else (stored.view(kv_dtype).float() * scale).to(dtype)
 
 
 def _is_float8(dtype: torch.dtype) -> bool:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
 from core_plugin_cpu.native import attention as kernels
+from core_plugin_cpu.native import encoder
 
 
 class NativeAttentionBackend:
@@ -14,7 +15,8 @@ class NativeAttentionBackend:
 
     def __init__(self, ctx: AttentionContext) -> None:
         self._ctx = ctx
-        self._caches: dict[tuple[int, ...], kernels.Cache] = {}
+        self._caches: dict[tuple[float, ...], kernels.Cache] = {}
+        self._scratch: dict[tuple[int, ...], Tensor] = {}
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
         """Return blocks of `(2, kv_heads, block_size * head_dim)`; int8 with the tokens' scales behind them."""
@@ -28,15 +30,33 @@ class NativeAttentionBackend:
         """Return the attention of one layer."""
         return NativeAttentionLayer(site, self)
 
-    def cache(self, site: AttentionSite) -> kernels.Cache:
+    def encoder(self, site: AttentionSite) -> NativeEncoderLayer:
+        """Return attention within the prompts of a step."""
+        return NativeEncoderLayer(site, self)
+
+    def encoder_scratch(self, site: AttentionSite) -> Tensor:
+        """Return scratch memory, which layers of one geometry share."""
+        threads = torch.get_num_threads()
+        key = (1, site.num_heads, site.num_kv_heads, site.head_dim, threads)
+        if key not in self._scratch:
+            self._scratch[key] = encoder.scratch_for(site, threads)
+        return self._scratch[key]
+
+    def _attention_scratch(self, site: AttentionSite, threads: int) -> Tensor:
+        key = (0, site.num_heads, site.num_kv_heads, site.head_dim, threads)
+        if key not in self._scratch:
+            self._scratch[key] = kernels.scratch_for(site, self._ctx.dtype, self._ctx.block_size, threads)
+        return self._scratch[key]
+
+    def cache(self, site: AttentionSite, scales: tuple[float, float] = (1.0, 1.0)) -> kernels.Cache:
         """Return how to read the cache; layers of one geometry share scratch memory, because they run in turn."""
         threads = torch.get_num_threads()
-        key = (site.num_heads, site.num_kv_heads, site.head_dim, threads)
+        key = (site.num_heads, site.num_kv_heads, site.head_dim, threads, *scales)
         found = self._caches.get(key)
         if found is None:
             ctx = self._ctx
-            scratch = kernels.scratch_for(site, ctx.dtype, ctx.block_size, threads)
-            found = self._caches[key] = kernels.Cache(ctx.block_size, ctx.kv_dtype, scratch)
+            scratch = self._attention_scratch(site, threads)
+            found = self._caches[key] = kernels.Cache(ctx.block_size, ctx.kv_dtype, scratch, scales)
         return found
 
 
@@ -46,11 +66,28 @@ class NativeAttentionLayer:
     def __init__(self, site: AttentionSite, backend: NativeAttentionBackend) -> None:
         self._site = site
         self._backend = backend
+        self._scales = (1.0, 1.0)
+
+    def use_scales(self, key: float, value: float) -> None:
+        """Divide keys and values of a float8 cache by these before they are rounded."""
+        self._scales = (key, value)
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
-        kernels.write_kv(k, v, kv, plan, self._backend.cache(self._site))
+        kernels.write_kv(k, v, kv, plan, self._backend.cache(self._site, self._scales))
 
     def forward(self, q: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
-        return kernels.attend(q, kv, plan, self._site, self._backend.cache(self._site))
+        return kernels.attend(q, kv, plan, self._site, self._backend.cache(self._site, self._scales))
+
+
+class NativeEncoderLayer:
+    """Encoder attention of one layer."""
+
+    def __init__(self, site: AttentionSite, backend: NativeAttentionBackend) -> None:
+        self._site = site
+        self._backend = backend
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, plan: kernels.Batch) -> Tensor:
+        """Attend within each prompt; shapes as in `EncoderLayer.forward`."""
+        return encoder.encode(q, k, v, plan, self._site, self._backend.encoder_scratch(self._site))

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from core.api import CheckpointError
-from core_plugin_cpu.forms import Dense
 from core_plugin_cpu.grouped import GroupedLayer, Grouping
-from core_plugin_cpu.options import BlockOptions
-from core_plugin_cpu.packed_layers import PackedLayer
+from core_plugin_cpu.options import GroupOptions
+from core_plugin_cpu.plain import PlainForms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,18 +22,20 @@ _PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 
 
 class AWQScheme:
-    """AWQ linears; layers that the checkpoint leaves plain are packed in the compute dtype."""
+    """AWQ linears, and layers that the checkpoint leaves plain."""
 
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
-        self._by_row = BlockOptions.model_validate(dict(ctx.options)).batch_invariant
+        options = GroupOptions.model_validate(dict(ctx.options))
+        self._asked = options.asked
+        self._others = PlainForms("cpu_awq", ctx.dtype, options, asked=self._asked)
         self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
 
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
         if site.kind == "linear" and not any(name in site.prefix for name in self._plain):
-            return AWQLinear(site, self._dtype, self._grouping, by_row=self._by_row)
-        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+            return AWQLinear(site, self._dtype, self._grouping, asked=self._asked)
+        return self._others.layer(site)
 
 
 class AWQLinear(GroupedLayer):

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from core.api import CheckpointError
-from core_plugin_cpu.forms import Dense
 from core_plugin_cpu.native import packed
 from core_plugin_cpu.native.packed import Format
-from core_plugin_cpu.packed_layers import PackedLayer, ProductLayer, declare_bias, part_of
+from core_plugin_cpu.options import DenseOptions
+from core_plugin_cpu.packed_layers import ProductLayer, declare_bias, part_of
+from core_plugin_cpu.plain import PlainForms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,10 +26,12 @@ _ACTIVATIONS = {**_INT8, "strategy": ("token",), "dynamic": (True,)}
 
 
 class CompressedScheme:
-    """Int8 linears; layers that the checkpoint leaves plain are packed in the compute dtype."""
+    """Int8 linears, and layers that the checkpoint leaves plain."""
 
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype, self._activations = ctx.dtype, _activation_bits(ctx.checkpoint)
+        options = DenseOptions.model_validate(dict(ctx.options))
+        self._others = PlainForms("cpu_compressed_tensors", ctx.dtype, options)
         self._ignored = tuple(cast("Sequence[str]", ctx.checkpoint.get("ignore") or ()))
 
     def for_site(self, site: LayerSite) -> LayerQuant:
@@ -37,7 +40,7 @@ class CompressedScheme:
         module = f"{site.prefix}.{part}" if part else site.prefix
         if site.kind == "linear" and not any(_matches(name, module) for name in self._ignored):
             return Int8Linear(site, self._dtype, self._activations)
-        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+        return self._others.layer(site)
 
 
 class Int8Linear(ProductLayer):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core_plugin_cpu.forms import Dense
-from core_plugin_cpu.packed_layers import PackedLayer
+from core_plugin_cpu.options import DenseOptions
+from core_plugin_cpu.plain import PlainForms
 
 if TYPE_CHECKING:
     from core.api import LayerQuant, LayerSite, QuantContext
@@ -15,8 +15,8 @@ class DenseScheme:
     """Reads plain weights, and encoded ones that can be decoded to plain (GGUF)."""
 
     def __init__(self, ctx: QuantContext) -> None:
-        self._dtype = ctx.dtype
+        self._forms = PlainForms("cpu_dense", ctx.dtype, DenseOptions.model_validate(dict(ctx.options)))
 
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
-        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+        return self._forms.layer(site)

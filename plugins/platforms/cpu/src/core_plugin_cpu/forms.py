@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from core_plugin_cpu.native import packed
-from core_plugin_cpu.native.packed import Format, PackedWeight
+from core_plugin_cpu.native.packed import PANEL, Format, PackedWeight, packed_bytes, panel_bytes
 from core_plugin_cpu.native.rounding import encode
 
 if TYPE_CHECKING:
     from core.api import WeightTensor
+
+
+_SOME = 128 * PANEL
+"""Rows that are rounded at a time: what is in between takes several times their memory."""
 
 
 class Form(Protocol):
@@ -49,8 +53,15 @@ class Blocks:
         """Rearrange the stored blocks. Weights of an update, for instance, come as plain numbers."""
         if tensor.encoding == self._encoding:
             return packed.pack_blocks(tensor.raw(), self.kind, tensor.shape[1])
-        values = tensor.dense(torch.float32)
-        return packed.pack_codes(encode(values, self.kind.name), self.kind, *values.shape)
+        values = tensor.raw() if tensor.encoding == "plain" else tensor.dense(torch.float32)
+        rows, inputs = values.shape
+        data = torch.empty(packed_bytes(self.kind, rows, inputs), dtype=torch.uint8)
+        for first in range(0, rows, _SOME):
+            some = values[first : first + _SOME].to(torch.float32).contiguous()
+            part = packed.pack_codes(encode(some, self.kind.name), self.kind, *some.shape)
+            start = first // PANEL * panel_bytes(self.kind, inputs)
+            data[start : start + part.nbytes] = part.data
+        return PackedWeight(self.kind, rows, inputs, data)
 
 
 class RoundedInt8:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, cast
 
-from core_plugin_cpu.forms import Blocks, Dense, Form
+from core_plugin_cpu.forms import Blocks, Form
 from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.packed import Format
 from core_plugin_cpu.options import BlockOptions
 from core_plugin_cpu.packed_layers import PackedLayer
+from core_plugin_cpu.plain import PlainForms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,9 @@ class GGUFScheme:
 
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype = ctx.dtype
-        self._by_row = BlockOptions.model_validate(dict(ctx.options)).batch_invariant
+        options = BlockOptions.model_validate(dict(ctx.options))
+        self._asked = options.asked
+        self._plain = PlainForms("cpu_gguf", ctx.dtype, options)
         self._types = cast("Mapping[str, str]", ctx.checkpoint.get("tensors", {}))
         decoded = sorted({kind for kind in self._types.values() if kind not in blocks.FORMATS} - _PLAIN)
         if decoded:
@@ -37,9 +40,9 @@ class GGUFScheme:
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
         modules = [f"{site.prefix}.{part}" if part else site.prefix for part, _ in site.parts]
-        forms = [self._form(f"{module}.weight") for module in modules]
-        return PackedLayer(site, self._dtype, forms, by_row=self._by_row)
+        forms = [self._form(f"{module}.weight", site) for module in modules]
+        return PackedLayer(site, self._dtype, forms, asked=self._asked)
 
-    def _form(self, name: str) -> Form:
+    def _form(self, name: str, site: LayerSite) -> Form:
         kind = self._types.get(name, "")
-        return Blocks(Format[kind]) if kind in blocks.FORMATS else Dense(self._dtype)
+        return Blocks(Format[kind]) if kind in blocks.FORMATS else self._plain.form(site)

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from core.api import CheckpointError
-from core_plugin_cpu.forms import Dense
 from core_plugin_cpu.grouped import GroupedLayer, Grouping
-from core_plugin_cpu.options import BlockOptions
-from core_plugin_cpu.packed_layers import PackedLayer
+from core_plugin_cpu.options import GroupOptions
+from core_plugin_cpu.plain import PlainForms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,12 +23,14 @@ _BITS = (2, 3, 4, 8)
 
 
 class GPTQScheme:
-    """GPTQ linears; layers that the checkpoint leaves plain are packed in the compute dtype."""
+    """GPTQ linears, and layers that the checkpoint leaves plain."""
 
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype, self._grouping = ctx.dtype, _grouping(ctx.checkpoint)
         self._offset = 0 if ctx.checkpoint.get("checkpoint_format") == "gptq_v2" else 1
-        self._by_row = BlockOptions.model_validate(dict(ctx.options)).batch_invariant
+        options = GroupOptions.model_validate(dict(ctx.options))
+        self._asked = options.asked
+        self._others = PlainForms("cpu_gptq", ctx.dtype, options, asked=self._asked)
         self._plain = tuple(cast("Sequence[str]", ctx.checkpoint.get("modules_to_not_convert") or ()))
         if self._grouping.bits != 4:
             _LOG.info("no kernel for GPTQ weights of %d bits: they are decoded to %s", self._grouping.bits, ctx.dtype)
@@ -37,8 +38,8 @@ class GPTQScheme:
     def for_site(self, site: LayerSite) -> LayerQuant:
         """Return how this layer is stored."""
         if site.kind == "linear" and not any(name in site.prefix for name in self._plain):
-            return GPTQLinear(site, self._dtype, self._grouping, self._offset, by_row=self._by_row)
-        return PackedLayer(site, self._dtype, [Dense(self._dtype)] * len(site.parts))
+            return GPTQLinear(site, self._dtype, self._grouping, self._offset, asked=self._asked)
+        return self._others.layer(site)
 
 
 class GPTQLinear(GroupedLayer):
@@ -48,10 +49,8 @@ class GPTQLinear(GroupedLayer):
         offset: What is added to stored zero points.
     """
 
-    def __init__(
-        self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, offset: int, *, by_row: bool = False
-    ) -> None:
-        super().__init__(site, dtype, grouping, by_row=by_row)
+    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, offset: int, *, asked: int = 0) -> None:
+        super().__init__(site, dtype, grouping, asked=asked)
         self._offset = offset
 
     def codes(self, words: Tensor) -> Tensor:
@@ -85,4 +84,5 @@ def _grouping(given: Mapping[str, object]) -> Grouping:
             f"{', differing from layer to layer,' if given.get('dynamic') else ''} are not supported.",
             hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
         )
-    return Grouping(bits, size, indexed=True, ordered=bool(given.get("desc_act")) and size != -1)
+    ordered, symmetric = bool(given.get("desc_act")) and size != -1, given.get("sym") is True
+    return Grouping(bits, size, indexed=True, ordered=ordered, symmetric=symmetric)

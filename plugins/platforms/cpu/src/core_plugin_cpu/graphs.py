@@ -13,10 +13,12 @@ from core.api.attention import AttentionPlan, BatchView
 from core.api.facets import Forward, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
-from core_plugin_cpu.native.program import NotReplayableError, Program, record
+from core_plugin_cpu.native.program import Inputs, NotReplayableError, Program, record
 
-MOST_TOKENS = 8192
-"""Steps of more tokens are not worth a program: the calls' own cost is lost in the work."""
+CAPACITIES = (2048, 8192)
+"""Tokens that programs are recorded with. The first is what hardly any step exceeds, so that the program recorded while
+the engine starts is the only one: a program of fewer tokens saves nothing, its memory is what its steps use in any
+case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,14 +30,30 @@ class PaddedStep:
     token_ids: Tensor
     positions: Tensor
     plan: AttentionPlan
+    batch: Batch
 
     @staticmethod
     def of(size: int) -> PaddedStep:
         """Make the inputs of a step of `size` tokens."""
-        zeros = torch.zeros(size, dtype=torch.int64)
+        # Memory of its own for each of them: by their addresses the program tells them apart.
+        zeros, positions, slots = torch.zeros(3, size, dtype=torch.int64).unbind()
         starts, lengths = np.arange(size + 1, dtype=np.int32), np.ones(size, dtype=np.int32)
         table = torch.zeros(size, 1, dtype=torch.int32)
-        return PaddedStep(zeros, zeros, Batch.of(BatchView(starts, lengths, table, zeros, 1, 1)))
+        batch = Batch.of(BatchView(starts, lengths, table, slots, 1, 1))
+        return PaddedStep(zeros, positions, batch, batch)
+
+    def inputs(self) -> Inputs:
+        """Return where the step's inputs are."""
+        batch = self.batch
+        places = {
+            self.token_ids.data_ptr(): "token_ids",
+            self.positions.data_ptr(): "positions",
+            batch.slots: "slots",
+            batch.query_starts: "query_starts",
+            batch.seq_lens: "seq_lens",
+            batch.table: "table",
+        }
+        return Inputs(len(self.token_ids), places)
 
 
 class ProgramGraph:
@@ -79,7 +97,7 @@ class EagerGraph:
 
 
 class ProgramGraphs:
-    """Records a program for each power of two of tokens: prompts run the same calls as decode rows.
+    """Records a program for each of `CAPACITIES` that is needed: prompts run the same calls as decode rows.
 
     Attributes:
         refused: Why forward passes are not recorded; empty while they are.
@@ -90,20 +108,23 @@ class ProgramGraphs:
 
     def key(self, shape: StepShape) -> int | None:
         """Return the number of tokens that the step's program holds; None for very wide steps."""
-        if self.refused or shape.num_tokens > MOST_TOKENS:
-            return None
-        return 1 << (shape.num_tokens - 1).bit_length()
+        return None if self.refused else _capacity(shape.num_tokens)
 
     def capture(self, forward: Forward, step: StepInputs) -> ProgramGraph | EagerGraph:
         """Record `forward`, if all of it is native calls."""
         if not isinstance(step.plan, Batch):
             self.refused = "the attention backend is not cpu_native"
             return EagerGraph(forward)
-        padded = PaddedStep.of(1 << (len(step.token_ids) - 1).bit_length())
+        padded = PaddedStep.of(_capacity(len(step.token_ids)) or len(step.token_ids))
         try:
-            program, out = record(lambda: forward(padded), padded, run=False)
+            program, out = record(lambda: forward(padded), padded, run=False, step=padded.inputs())
         except NotReplayableError as error:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)
             return EagerGraph(forward)
         return ProgramGraph(program, out)
+
+
+def _capacity(tokens: int) -> int | None:
+    """Return the least capacity that holds so many tokens."""
+    return next((capacity for capacity in CAPACITIES if tokens <= capacity), None)

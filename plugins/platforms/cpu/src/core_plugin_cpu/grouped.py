@@ -30,12 +30,14 @@ class Grouping:
         size: Inputs of a group; -1 for all of them.
         indexed: Whether a tensor `g_idx` tells the group of each input.
         ordered: Whether it may do so in any order.
+        symmetric: Whether every zero point is the middle of the codes, 8 of 16.
     """
 
     bits: int
     size: int
     indexed: bool = False
     ordered: bool = False
+    symmetric: bool = False
 
     def groups(self, inputs: int) -> int:
         """Return how many groups so many inputs make."""
@@ -45,7 +47,8 @@ class Grouping:
         """Return the format to multiply with."""
         size = inputs if self.size == -1 else self.size
         if self.bits == 4 and inputs % size == 0 and size % 32 == 0:
-            return packed.group_format(size)
+            kind = packed.group_format(size)
+            return Format.Q4_0 if self.symmetric and kind is Format.Q4_1 else kind  # no minimum to store
         return Format.F32 if dtype == torch.float32 else Format.BF16
 
 
@@ -56,12 +59,12 @@ class GroupedLayer(ProductLayer):
     groups)`; `g_idx (parts, in)` if indexed; `bias`.
     """
 
-    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, *, by_row: bool = False) -> None:
+    def __init__(self, site: LayerSite, dtype: torch.dtype, grouping: Grouping, *, asked: int = 0) -> None:
         self._kind = grouping.format(site.in_features, dtype)
         self._grouping = grouping
         self._reorders = grouping.ordered and self._kind not in (Format.F32, Format.BF16)
         parts = [(self._kind, rows) for _, rows in site.parts]
-        super().__init__(site, dtype, parts, joined=not self._reorders, by_row=by_row)
+        super().__init__(site, dtype, parts, asked=asked)
 
     def declare(self, params: ParamBuilder) -> None:
         """Declare what the checkpoint holds, outputs first, so that parts can be stacked."""
@@ -103,8 +106,11 @@ class GroupedLayer(ProductLayer):
             parts.append(self._pack(name, mine, group))
             first += rows
         final = {"weight": torch.cat([part.data for part in parts])}
-        if self._reorders:
-            final["order"] = torch.stack([part.order for part in parts if part.order is not None])
+        orders = [part.order for part in parts if part.order is not None]
+        if orders:
+            # Inputs are ordered by what the layer is fed: commonly all parts have one order, and are one product.
+            same = all(torch.equal(orders[0], order) for order in orders)
+            final["order"] = torch.stack(orders[:1] if same else orders)
         return final | {name: value for name, value in params.items() if name == "bias"}
 
     def _pack(self, part: str, params: Mapping[str, Tensor], group: Tensor) -> PackedWeight:
@@ -115,14 +121,19 @@ class GroupedLayer(ProductLayer):
             return packed.pack(((codes.float() - zeros[:, group]) * scales[:, group]).to(self._dtype))
         order = group.argsort(stable=True)
         if not torch.equal(group[order], self._plain_groups()) or not (self._reorders or _rising(group)):
-            raise CheckpointError(
-                "CORE-M160",
-                f"the groups that g_idx of '{self._site.prefix}{'.' * bool(part)}{part}' tells are not those of its "
-                f"quantization_config.",
-                hint="The weights and config.json do not belong together.",
-            )
+            raise self._contradicted(part, "the groups that g_idx tells")
         codes = codes[:, order] if self._reorders else codes
-        return packed.pack_groups(codes, scales, -zeros * scales, order=order if self._reorders else None)
+        if self._kind is Format.Q4_0 and not bool((zeros == packed.MIDDLE).all()):
+            raise self._contradicted(part, "the zero points, which differ,")
+        minima = None if self._kind is Format.Q4_0 else -zeros * scales
+        return packed.pack_groups(codes, scales, minima, order=order if self._reorders else None)
+
+    def _contradicted(self, part: str, what: str) -> CheckpointError:
+        return CheckpointError(
+            "CORE-M160",
+            f"in '{self._site.prefix}{'.' * bool(part)}{part}' {what} are not those of its quantization_config.",
+            hint="The weights and config.json do not belong together.",
+        )
 
     def _plain_groups(self) -> Tensor:
         inputs = self._site.in_features

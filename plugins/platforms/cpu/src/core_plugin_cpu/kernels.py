@@ -4,15 +4,46 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from core_plugin_cpu.native.elementwise import add_rms_norm, gated, rms_norm, rotary
+from core_plugin_cpu.native.elementwise import (
+    activate,
+    add_layer_norm,
+    add_rms_norm,
+    gated,
+    layer_norm,
+    rms_norm,
+    rotary,
+)
 from core_plugin_cpu.native.sampling import argmax, draw
 
-__all__ = ["add_rms_norm", "argmax", "draw", "gelu_and_mul", "gelu_tanh_and_mul", "rms_norm", "rotary", "silu_and_mul"]
+__all__ = [
+    "add_layer_norm",
+    "add_rms_norm",
+    "argmax",
+    "draw",
+    "gelu",
+    "gelu_and_mul",
+    "gelu_tanh",
+    "gelu_tanh_and_mul",
+    "layer_norm",
+    "rms_norm",
+    "rotary",
+    "silu_and_mul",
+]
 
 
 def silu_and_mul(x: Tensor) -> Tensor:
     """`silu(gate) * up` of `x (..., 2 * size)`."""
     return gated(x, "silu")
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The exact GELU."""
+    return activate(x, "gelu")
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The tanh approximation of GELU."""
+    return activate(x, "gelu_pytorch_tanh")
 
 
 def gelu_and_mul(x: Tensor) -> Tensor:

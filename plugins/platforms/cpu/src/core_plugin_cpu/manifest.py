@@ -7,7 +7,7 @@ from core.api.descriptors import AttentionSpec, KernelSpec, PlatformSpec, QuantS
 NATIVE = "cpu_native"
 """Feature that the probe reports where the native library can be loaded."""
 
-BLOCK_OPTIONS = "core_plugin_cpu.options:BlockOptions"
+_OPTIONS = "core_plugin_cpu.options"
 
 CPU = PlatformSpec(
     name="cpu",
@@ -27,13 +27,13 @@ CPU_NATIVE = AttentionSpec(
     name="cpu_native",
     impl="core_plugin_cpu.attention:NativeAttentionBackend",
     api=1,
-    summary="Paged attention in C++ for AVX2, AVX-512, AVX-512 BF16 and AMX; portable elsewhere",
+    summary="Paged and encoder attention in C++ for AVX2, AVX-512, AVX-512 BF16 and AMX; portable elsewhere",
     band=3,
     devices=frozenset({"cpu"}),
     dtypes=frozenset({"float32", "bfloat16"}),
     kv_dtypes=frozenset({"float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int8"}),
     block_multiple=16,
-    features=frozenset({"sliding_window", "softcap"}),
+    features=frozenset({"sliding_window", "softcap", "bidirectional"}),
     refine="core_plugin_cpu.native.refine:attention",
 )
 
@@ -70,28 +70,29 @@ CPU_DENSE = _quant(
     "Plain or decoded weights, packed for the native products",
     frozenset({"none", "gguf"}),
     exact=True,
+    options=f"{_OPTIONS}:DenseOptions",
 )
 CPU_GGUF = _quant(
     "cpu_gguf",
     "gguf:GGUFScheme",
-    "GGUF blocks multiplied as they are stored, activations rounded to 8 bits (float32: see cpu_dense)",
+    "GGUF blocks multiplied as they are stored, activations rounded to 8 to 15 bits (float32: see cpu_dense)",
     frozenset({"gguf"}),
     priority=60,  # before cpu_dense, which decodes
-    options=BLOCK_OPTIONS,
+    options=f"{_OPTIONS}:BlockOptions",
 )
 CPU_AWQ = _quant(
     "cpu_awq",
     "awq:AWQScheme",
     "AWQ 4-bit weights multiplied as they are stored",
     frozenset({"awq"}),
-    options=BLOCK_OPTIONS,
+    options=f"{_OPTIONS}:GroupOptions",
 )
 CPU_GPTQ = _quant(
     "cpu_gptq",
     "gptq:GPTQScheme",
     "GPTQ 4-bit weights multiplied as they are stored",
     frozenset({"gptq"}),
-    options=BLOCK_OPTIONS,
+    options=f"{_OPTIONS}:GroupOptions",
 )
 CPU_COMPRESSED_TENSORS = _quant(
     "cpu_compressed_tensors",
@@ -99,6 +100,7 @@ CPU_COMPRESSED_TENSORS = _quant(
     "compressed-tensors int8 weights, activations int8 per token or left as they are",
     frozenset({"compressed-tensors"}),
     exact=True,  # the checkpoint itself says how activations are rounded
+    options=f"{_OPTIONS}:DenseOptions",
 )
 INT8 = QuantSpec(
     name="int8",
@@ -111,7 +113,7 @@ INT8 = QuantSpec(
     dtypes=frozenset({"bfloat16"}),
     needs=frozenset({NATIVE}),
     on_request=True,
-    options="core_plugin_cpu.options:Int8Options",
+    options=f"{_OPTIONS}:Int8Options",
 )
 
 
@@ -131,6 +133,10 @@ def _kernel(op: str, summary: str) -> KernelSpec:
 
 CPU_RMS_NORM = _kernel("rms_norm", "RMS norm in C++")
 CPU_ADD_RMS_NORM = _kernel("add_rms_norm", "Residual sum and RMS norm in one pass, in C++")
+CPU_LAYER_NORM = _kernel("layer_norm", "Layer norm in C++")
+CPU_ADD_LAYER_NORM = _kernel("add_layer_norm", "Residual sum and layer norm in one pass, in C++")
+CPU_GELU = _kernel("gelu", "GELU (erf) in C++")
+CPU_GELU_TANH = _kernel("gelu_tanh", "GELU (tanh) in C++")
 CPU_SILU_AND_MUL = _kernel("silu_and_mul", "SwiGLU in one pass, in C++")
 CPU_GELU_AND_MUL = _kernel("gelu_and_mul", "GeGLU (erf) in one pass, in C++")
 CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, in C++")

@@ -33,21 +33,20 @@ class Product:
     rows: int
     start: int
     size: int
-    by_row: bool = False
+    asked: int = 0
 
     def of(self, weight: Tensor, inputs: int, order: Tensor | None = None) -> PackedWeight:
         """Return this part of the weight's bytes."""
         data = weight.narrow(0, self.start, self.size)
-        return PackedWeight(self.kind, self.rows, inputs, data, order, self.by_row)
+        return PackedWeight(self.kind, self.rows, inputs, data, order, self.asked)
 
 
 class ProductLayer:
     """Applies a weight of one or several products: a linear layer, an embedding or an output projection.
 
     Args:
-        parts: `(format, rows)` of each part of the weight.
-        joined: Whether neighbours of one format are one product. They must be of whole panels for that.
-        by_row: As in `PackedWeight`.
+        parts: `(format, rows)` of each part of the weight; neighbours of one format and whole panels are one product.
+        asked: As in `PackedWeight`.
     """
 
     def __init__(
@@ -56,42 +55,46 @@ class ProductLayer:
         dtype: torch.dtype,
         parts: Sequence[tuple[Format, int]],
         *,
-        joined: bool = True,
-        by_row: bool = False,
+        asked: int = 0,
     ) -> None:
-        self._site, self._dtype, self._by_row = site, dtype, by_row
+        self._site, self._dtype, self._asked = site, dtype, asked
+        # Steps of bfloat16 are an eighth where logits are about 20: likely tokens would often come out as equals.
+        self._result = torch.float32 if site.kind == "lm_head" else dtype
         self._sizes = [packed_bytes(kind, rows, site.in_features) for kind, rows in parts]
         self._rows = sum(rows for _, rows in parts)
-        self._products = list(self._divide(parts, joined))
+        self._products, self._apart = list(self._divide(parts)), list(self._divide(parts, joined=False))
 
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """Return `x @ weight.T + bias`; for an embedding the rows that the token ids name, decoded.
 
         Args:
-            params: `weight`, `bias (rows,)` float32 if there is one, `order (products, in)` if inputs are rearranged.
+            params: `weight`, `bias (rows,)` float32 if there is one, `order (1, in)` if inputs are rearranged, or
+                `(parts, in)` if those of each part are in another way.
         """
         weight, bias, inputs = params["weight"], params.get("bias"), self._site.in_features
         if self._site.kind == "embedding":
             return gemm.lookup(self._products[0].of(weight, inputs), x, self._dtype)
         orders = params.get("order")
-        if len(self._products) == 1:
-            return gemm.linear(x, self._products[0].of(weight, inputs, None if orders is None else orders[0]), bias)
-        y = torch.empty(x.shape[0], self._rows, dtype=x.dtype)
-        for index, one in enumerate(self._products):
-            part = one.of(weight, inputs, None if orders is None else orders[index])
+        products = self._products if orders is None or len(orders) == 1 else self._apart
+        if len(products) == 1:
+            product = products[0].of(weight, inputs, None if orders is None else orders[0])
+            return gemm.linear(x, product, bias, dtype=self._result)
+        y = torch.empty(x.shape[0], self._rows, dtype=self._result)
+        for index, one in enumerate(products):
+            part = one.of(weight, inputs, None if orders is None else orders[index if len(orders) > 1 else 0])
             some = None if bias is None else bias.narrow(0, one.first, one.rows)
             gemm.apply(x, part, some, y.narrow(1, one.first, one.rows))
         return y
 
-    def _divide(self, parts: Sequence[tuple[Format, int]], joined: bool) -> Iterator[Product]:
-        """Yield as few products as there can be."""
+    def _divide(self, parts: Sequence[tuple[Format, int]], *, joined: bool = True) -> Iterator[Product]:
+        """Yield one product for each part, or as few as there can be."""
         firsts, starts = [0, *accumulate(rows for _, rows in parts)], [0, *accumulate(self._sizes)]
         breaks = [not joined or kind != before or rows % PANEL > 0 for (before, rows), (kind, _) in pairwise(parts)]
         numbers = accumulate(map(int, breaks), initial=0)
         for _, run in groupby(zip(numbers, range(len(parts))), key=lambda pair: pair[0]):
             members = [part for _, part in run]
             a, b = members[0], members[-1] + 1
-            yield Product(parts[a][0], firsts[a], firsts[b] - firsts[a], starts[a], starts[b] - starts[a], self._by_row)
+            yield Product(parts[a][0], firsts[a], firsts[b] - firsts[a], starts[a], starts[b] - starts[a], self._asked)
 
 
 class PackedLayer(ProductLayer):
@@ -99,11 +102,11 @@ class PackedLayer(ProductLayer):
 
     Args:
         forms: How each part of the site is packed.
-        by_row: As in `PackedWeight`.
+        asked: As in `PackedWeight`.
     """
 
-    def __init__(self, site: LayerSite, dtype: torch.dtype, forms: Sequence[Form], *, by_row: bool = False) -> None:
-        super().__init__(site, dtype, [(form.kind, rows) for form, (_, rows) in zip(forms, site.parts)], by_row=by_row)
+    def __init__(self, site: LayerSite, dtype: torch.dtype, forms: Sequence[Form], *, asked: int = 0) -> None:
+        super().__init__(site, dtype, [(form.kind, rows) for form, (_, rows) in zip(forms, site.parts)], asked=asked)
         self._forms = forms
 
     def declare(self, params: ParamBuilder) -> None:

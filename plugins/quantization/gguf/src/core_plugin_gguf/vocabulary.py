@@ -108,12 +108,12 @@ def build_backend(vocabulary: Vocabulary) -> Tokenizer:
 
 def _pairs(vocabulary: Vocabulary, ids: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the file's merges as pairs. The library would panic on one whose tokens are not in the vocabulary."""
-    pairs = []
+    pairs, tokens = [], vocabulary.tokens
     for merge in vocabulary.merges:
         left, _, right = merge.partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
             raise bad_tokenizer(vocabulary.path, f"the merge {merge!r} is not one of two tokens into a third")
-        pairs.append((left, right))
+        pairs.append((tokens[ids[left]], tokens[ids[right]]))  # not strings of their own: they would be most of all
     return pairs
 
 

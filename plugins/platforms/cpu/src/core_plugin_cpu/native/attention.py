@@ -18,13 +18,14 @@ ATTENTION = Entry(
     pointers="q cache out query_starts seq_lens table scratch",
     sizes="rows heads kv_heads head_dim block_size block_stride q_stride out_stride table_stride window dtype kv_dtype "
     "threads",
-    numbers="scale softcap",
+    numbers="scale softcap value_scale",
     slots={name: name for name in ("query_starts", "seq_lens", "table", "table_stride", "rows")},
 )
 STORE_KV = Entry(
     "store_kv",
     pointers="k v cache slots",
     sizes="tokens kv_heads head_dim k_stride v_stride block_size block_stride dtype kv_dtype threads",
+    numbers="key_scale value_scale",
     slots={"tokens": "tokens", "slots": "slots"},
 )
 
@@ -55,7 +56,7 @@ def scratch_for(site: AttentionSite, dtype: torch.dtype, block_size: int, thread
     function = library().core_cpu_attention_scratch
     function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
     sizes = (1, site.num_heads, site.num_kv_heads, site.head_dim, block_size, 0, 0, 0, 0, 0, CODES[dtype], 0, threads)
-    size = function(ATTENTION.pack(*(0,) * 7, *sizes, site.scale, 0.0))
+    size = function(ATTENTION.pack(*(0,) * 7, *sizes, site.scale, 0.0, 1.0))
     return aligned(size)
 
 
@@ -96,11 +97,13 @@ class Cache:
 
     Attributes:
         scratch: From `scratch_for` with at least as many threads as torch uses.
+        scales: What keys and values are divided by before they are rounded, float8 only.
     """
 
     block_size: int
     kv_dtype: torch.dtype
     scratch: Tensor
+    scales: tuple[float, float] = (1.0, 1.0)
 
 
 def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, cache: Cache) -> None:
@@ -113,7 +116,7 @@ def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, cache: Cache) -> No
     pointers = (k.data_ptr(), v.data_ptr(), kv.data_ptr(), batch.slots)
     strides = (k.stride(0), v.stride(0), cache.block_size, kv.stride(0))
     kind = (CODES[k.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
-    STORE_KV(*pointers, tokens, kv_heads, head_dim, *strides, *kind)
+    STORE_KV(*pointers, tokens, kv_heads, head_dim, *strides, *kind, *cache.scales)
 
 
 def _copy_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) -> None:
@@ -133,6 +136,8 @@ def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cach
     pointers = (q.data_ptr(), kv.data_ptr(), out.data_ptr(), batch.query_starts, batch.seq_lens, batch.table)
     shape = (batch.rows, heads, site.num_kv_heads, head_dim, cache.block_size, kv.stride(0))
     strides = (q.stride(0), heads * head_dim, batch.table_stride, site.window or 0)
-    kind = (CODES[q.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads(), site.scale, site.softcap or 0.0)
-    ATTENTION(*pointers, cache.scratch.data_ptr(), *shape, *strides, *kind)
+    kind = (CODES[q.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
+    key_scale, value_scale = cache.scales
+    numbers = (site.scale * key_scale, site.softcap or 0.0, value_scale)
+    ATTENTION(*pointers, cache.scratch.data_ptr(), *shape, *strides, *kind, *numbers)
     return out

@@ -34,6 +34,26 @@ GATHER = Entry(
     sizes="count row_bytes threads",
     slots={"ids": "token_ids", "count": "tokens"},
 )
+LAYER_NORM = Entry(
+    "layer_norm",
+    pointers="x residual weight bias total out",
+    sizes="rows size x_stride residual_stride dtype threads",
+    numbers="eps",
+    slots={"rows": "tokens"},
+)
+ACTIVATE = Entry(
+    "activate",
+    pointers="x out",
+    sizes="rows size x_stride out_stride activation dtype threads",
+    slots={"rows": "tokens"},
+)
+ADD = Entry(
+    "add",
+    pointers="x y out",
+    sizes="rows size x_stride y_stride out_stride dtype threads",
+    slots={"rows": "tokens"},
+)
+SHIFT = Entry("shift", pointers="x out", sizes="count amount", slots={"x": "positions", "count": "tokens"})
 ROPE_KV = Entry(
     "rope_kv",
     pointers="q k v q_out k_out cache positions slots cos sin",
@@ -63,6 +83,56 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     pointers = (x.data_ptr(), residual.data_ptr(), weight.data_ptr(), total.data_ptr(), out.data_ptr())
     RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, CODES[x.dtype], torch.get_num_threads(), eps)
     return out, total
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """Return the layer norm of `x (..., size)` over the last dimension."""
+    rows = _rows(x)
+    out = torch.empty(x.shape, dtype=x.dtype)
+    pointers = (rows.data_ptr(), 0, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), 0, out.data_ptr())
+    threads = torch.get_num_threads()
+    LAYER_NORM(*pointers, rows.shape[0], rows.shape[1], rows.stride(0), 0, CODES[x.dtype], threads, eps)
+    return out
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Return `(layer_norm(x + residual), x + residual)`, the sum rounded to the dtype before it is normalised."""
+    rows, others = _rows(x), _rows(residual)
+    out, total = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.shape, dtype=x.dtype)
+    parameters = (weight.data_ptr(), 0 if bias is None else bias.data_ptr())
+    pointers = (rows.data_ptr(), others.data_ptr(), *parameters, total.data_ptr(), out.data_ptr())
+    sizes = (*rows.shape, rows.stride(0), others.stride(0), CODES[x.dtype], torch.get_num_threads())
+    LAYER_NORM(*pointers, *sizes, eps)
+    return out, total
+
+
+def activate(x: Tensor, activation: str) -> Tensor:
+    """Return `act(x)` of every element; `activation` is a key of `ACTIVATIONS`."""
+    rows = _rows(x)
+    out = torch.empty(x.shape, dtype=x.dtype)
+    count, size = rows.shape
+    kind, dtype = ACTIVATIONS[activation], CODES[x.dtype]
+    ACTIVATE(rows.data_ptr(), out.data_ptr(), count, size, rows.stride(0), size, kind, dtype, torch.get_num_threads())
+    return out
+
+
+def add(x: Tensor, y: Tensor) -> Tensor:
+    """Return `x + y`, both `(rows, size)` of one dtype; `y` may be one row for all."""
+    x, y = _rows(x), _rows(y)
+    out = torch.empty(x.shape, dtype=x.dtype)
+    pointers = (x.data_ptr(), y.data_ptr(), out.data_ptr())
+    apart = y.stride(0) if y.shape[0] == x.shape[0] else 0
+    ADD(*pointers, *x.shape, x.stride(0), apart, x.shape[1], CODES[x.dtype], torch.get_num_threads())
+    return out
+
+
+def shift(x: Tensor, amount: int) -> Tensor:
+    """Return `x + amount` of a contiguous `x (count,)` int64."""
+    out = torch.empty(x.shape, dtype=x.dtype)
+    SHIFT(x.data_ptr(), out.data_ptr(), len(x), amount)
+    return out
 
 
 def gated(x: Tensor, activation: str) -> Tensor:
@@ -103,6 +173,13 @@ def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tens
     shape = (tokens, heads, kv_heads, head_dim, dims)
     ROPE_KV(*pointers, *shape, *strides, 1, 0, CODES[q.dtype], CODES[table.dtype], torch.get_num_threads())
     return q_out, k_out
+
+
+def _rows(x: Tensor) -> Tensor:
+    """Return `x (..., size)` as `(rows, size)` with contiguous rows."""
+    if x.dim() == 2 and (x.stride(1) == 1 or x.shape[1] == 1):
+        return x
+    return x.contiguous().view(-1, x.shape[-1])
 
 
 def _plain(x: Tensor) -> Tensor:

@@ -35,8 +35,11 @@ class Format(IntEnum):
     Q4_128 = 13
 
 
-BY_ROW = 1 << 8
-"""Added to a format: see `PackedWeight.by_row`."""
+SOME = 128 * PANEL
+"""Rows that are rearranged at a time: what is in between takes several times their memory."""
+
+MIDDLE = 8
+"""Code that stands for zero in `Q4_0`."""
 
 _GROUP = {Format.Q4_1: 32, Format.Q4_64: 64, Format.Q4_128: 128}
 
@@ -48,8 +51,7 @@ class PackedWeight:
     Attributes:
         data: Panels of 16 channels one after another, `(bytes,)` uint8.
         order: `(k,)` int32 if the inputs were rearranged: packed input `i` is input `order[i]` of the activations.
-        by_row: Whether what a row gives must be the same, bit for bit, however many rows are computed with it. Block
-            formats only: W8A8 is so in any case, the others are not.
+        asked: Flags of `native.asked`: what is asked of products. Only block formats have a choice.
     """
 
     format: Format
@@ -57,12 +59,12 @@ class PackedWeight:
     k: int
     data: Tensor
     order: Tensor | None = None
-    by_row: bool = False
+    asked: int = 0
 
     @property
     def code(self) -> int:
         """The field `format` of the kernels' arguments."""
-        return self.format | BY_ROW if self.by_row else int(self.format)
+        return self.format | self.asked
 
     @property
     def nbytes(self) -> int:
@@ -120,7 +122,7 @@ def pack_blocks(raw: Tensor, kind: Format, k: int) -> PackedWeight:
 
     Args:
         raw: `(n, bytes of a row)` uint8, as in the file.
-        k: Values of a row. The native kernels round activations to int8, 32 of them to a scale, as ggml does.
+        k: Values of a row.
 
     Raises:
         ValueError: `kind` is no block format, or the rows do not hold `k` values.
@@ -128,15 +130,23 @@ def pack_blocks(raw: Tensor, kind: Format, k: int) -> PackedWeight:
     layout = blocks.FORMATS.get(kind.name)
     if layout is None or k % layout.values or raw.shape[1] * layout.values != k * layout.stored:
         raise ValueError(f"rows of {raw.shape[1]} bytes do not hold {k} values of {kind.name}")
-    return pack_codes(layout.read(raw.reshape(raw.shape[0], -1, layout.stored)), kind, raw.shape[0], k)
+    n = raw.shape[0]
+    data = torch.empty(packed_bytes(kind, n, k), dtype=torch.uint8)
+    for first in range(0, n, SOME):
+        some = raw[first : first + SOME]
+        part = pack_codes(layout.read(some.reshape(some.shape[0], -1, layout.stored)), kind, some.shape[0], k)
+        start = first // PANEL * panel_bytes(kind, k)
+        data[start : start + part.nbytes] = part.data
+    return PackedWeight(kind, n, k, data)
 
 
-def pack_groups(codes: Tensor, scales: Tensor, minima: Tensor, *, order: Tensor | None = None) -> PackedWeight:
+def pack_groups(codes: Tensor, scales: Tensor, minima: Tensor | None, *, order: Tensor | None = None) -> PackedWeight:
     """Pack a weight of 4-bit codes, `code * scale + minimum`.
 
     Args:
         codes: `(n, k)` uint8, 0 to 15.
-        scales, minima: `(n, groups)`; groups of 32 inputs, or of a multiple of it.
+        scales, minima: `(n, groups)`; groups of 32 inputs, or of a multiple of it. Without minima they are `-MIDDLE *
+            scale`, and need not be stored.
         order: As in `PackedWeight`; the columns of `codes` are in the packed order already.
 
     Raises:
@@ -146,9 +156,8 @@ def pack_groups(codes: Tensor, scales: Tensor, minima: Tensor, *, order: Tensor 
     size = k // groups
     if size * groups != k or size % 32:
         raise ValueError(f"{groups} groups do not divide {k} inputs into whole blocks of 32")
-    kind = group_format(size)
-    repeat = size // _GROUP[kind]
-    shared = torch.stack((scales, minima), dim=-1).half().repeat_interleave(repeat, dim=1)
+    kind, numbers = (Format.Q4_0, (scales,)) if minima is None else (group_format(size), (scales, minima))
+    shared = torch.stack(numbers, dim=-1).half().repeat_interleave(size // _GROUP.get(kind, 32), dim=1)
     packed = pack_codes(blocks.Codes(codes.view(n, k // 32, 32), shared), kind, n, k)
     return PackedWeight(kind, n, k, packed.data, None if order is None else order.to(torch.int32))
 

@@ -3,8 +3,8 @@
 A program owns the memory that its calls read and write. Calls that follow each other may have become one
 (`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to
 step goes through *slots*: `tokens` and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`,
-`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride`). Each struct field that takes one says so in its
-`Entry`; to change a slot writes one word per call that has it.
+`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride`). Each struct field that may take one says so in its
+`Entry`, and `Inputs` which of them do; to change a slot writes one word per call that has it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,41 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from core_plugin_cpu.native.arena import ALIGNMENT, Need, lay_out
+from core_plugin_cpu.native.arena import Need, lay_out, reserve
 from core_plugin_cpu.native.entry import WORD, Entry, recorder
 from core_plugin_cpu.native.fusion import fuse
+from core_plugin_cpu.native.rewrite import rewritten
 from core_plugin_cpu.native.uses import Call, Homes
 
 RUN = Entry("run", pointers="ops", sizes="count threads", result=True)
 RUN_TIMED = Entry("run_timed", pointers="ops times", sizes="count threads", result=True)
 
+_CONSTANTS = frozenset({"new_zeros", "zeros"})
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
 
 class NotReplayableError(Exception):
     """Something other than native calls took part in what was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a program is recorded with: tells apart what the step gives from what the calls make of it.
+
+    Attributes:
+        size: Tokens, and rows: a size that is another one does not depend on the step.
+        places: Address -> slot of each input. A pointer to anything else stays, whatever its field may take.
+    """
+
+    size: int
+    places: Mapping[int, str]
+
+    def slot(self, entry: Entry, name: str, word: int) -> str | None:
+        """Return the slot of a field that holds `word`, or None."""
+        if name in entry.pointers:
+            return self.places.get(word)
+        slot = entry.slots[name]
+        return slot if word == self.size or slot not in ("tokens", "rows") else None
 
 
 class Program:
@@ -42,6 +64,7 @@ class Program:
     Args:
         calls: Entry and argument struct of each call.
         keep: Whatever the calls' pointers point into.
+        inputs: What they were recorded with; None takes every field that may be a slot for one.
 
     Attributes:
         count: How many calls.
@@ -50,8 +73,9 @@ class Program:
         slots: Slot -> the words of the arguments that hold it.
     """
 
-    def __init__(self, calls: list[Call], keep: list[Any]) -> None:
+    def __init__(self, calls: list[Call], keep: list[Any], inputs: Inputs | None = None) -> None:
         self.keep = keep
+        self._inputs = inputs
         self.count = len(calls)
         self.entries = tuple(entry for entry, _ in calls)
         self._words = np.frombuffer(b"".join(packed for _, packed in calls), dtype=np.int64).copy()
@@ -94,9 +118,14 @@ class Program:
         places = defaultdict(list)
         for (entry, _), start in zip(calls, starts):
             for name, slot in entry.slots.items():
-                # A null pointer means "without", and stays.
-                if name not in entry.pointers or self._words[start + entry.fields[name]]:
-                    places[slot].append(start + entry.fields[name])
+                word = int(self._words[start + entry.fields[name]])
+                found: str | None = slot
+                if name in entry.pointers and not word:
+                    found = None  # a null pointer means "without", and stays
+                elif self._inputs is not None:
+                    found = self._inputs.slot(entry, name, word)
+                if found is not None:
+                    places[found].append(start + entry.fields[name])
         return {slot: np.array(found) for slot, found in places.items()}
 
     def _threads_of(self, entry: Entry, start: int) -> int:
@@ -109,6 +138,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     calls: list[Call] = field(default_factory=list)
     made: list[Tensor] = field(default_factory=list)
+    constants: list[Tensor] = field(default_factory=list)
     running: bool = True
 
     def __post_init__(self) -> None:
@@ -124,12 +154,31 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.running
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        native = rewritten(func, args, kwargs)
+        if native is not None:
+            self.made.append(native)
+            return native
+        name = func.overloadpacket.__name__
+        if name in _ALLOCATIONS and not self.running:
+            self.made.append(_untouched(func, args, kwargs or {}))
+            return self.made[-1]
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket.__name__ in _ALLOCATIONS:
+        if name in _ALLOCATIONS:
             self.made.append(result)
+        elif name in _CONSTANTS:
+            self.constants.append(result)
         elif not (func.is_view and _share_memory(result, args)):
             raise NotReplayableError(f"{func} is no native call")
         return result
+
+
+def _untouched(func: Any, args: Any, kwargs: Any) -> Tensor:
+    """Allocate as `func` would, with memory of its own for every tensor.
+
+    All results of a forward pass live at once while it is recorded, and none is written: that must cost addresses only.
+    """
+    like = func(*args, **{**kwargs, "device": "meta"})
+    return reserve(like.untyped_storage().nbytes()).view(like.dtype).as_strided(like.shape, like.stride())
 
 
 def _share_memory(result: Any, args: Any) -> bool:
@@ -150,11 +199,14 @@ def _recording(running: bool) -> Iterator[_Recorder]:
         recorder.reset(token)
 
 
-def record(work: Callable[[], Tensor], *inputs: Any, run: bool = True) -> tuple[Program, Tensor]:
+def record(
+    work: Callable[[], Tensor], *inputs: Any, run: bool = True, step: Inputs | None = None
+) -> tuple[Program, Tensor]:
     """Return the native calls of `work` as a program, with the tensor that a replay fills anew.
 
     Args:
         inputs: What the work reads and nothing else keeps alive.
+        step: Tells the program's slots; see `Program`.
         run: Whether the calls are made while they are recorded; if not, what they write holds anything until a replay.
 
     Raises:
@@ -165,15 +217,15 @@ def record(work: Callable[[], Tensor], *inputs: Any, run: bool = True) -> tuple[
     home = out.untyped_storage().data_ptr()
     private = [one for one in found.made if one.untyped_storage().data_ptr() != home]
     calls, memory = _move(fuse(found.calls, Homes(found.calls, private)), private)
-    return Program(calls, [memory, *inputs, out, work]), out
+    return Program(calls, [memory, *found.constants, *inputs, out, work], step), out
 
 
 def _move(calls: list[Call], private: list[Tensor]) -> tuple[list[Call], Tensor]:
     """Return the calls with what they alone use moved into one memory, and that memory."""
     used = [home for home in Homes(calls, private).all if home.uses]
     offsets, total = lay_out(Need(home.size, home.uses[0][0], home.uses[-1][0]) for home in used)
-    memory = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
-    base = -(-memory.data_ptr() // ALIGNMENT) * ALIGNMENT
+    memory = reserve(total)
+    base = memory.data_ptr()
     words = [np.frombuffer(packed, dtype=np.int64).copy() for _, packed in calls]
     for home, offset in zip(used, offsets):
         for call, place in home.uses:

@@ -11,9 +11,10 @@ MOST_HEAD_DIM = 256
 
 
 def attention(request: AttentionRequest, probe: ProbeResult) -> Verdict:
-    """Native attention needs the library, and heads of whole vectors."""
+    """Native attention needs the library, and in a paged cache heads of whole vectors."""
     dim = request.head_dim
-    fits = dim % 16 == 0 and dim <= MOST_HEAD_DIM
+    encoder = "bidirectional" in request.features
+    fits = (dim % 16 == 0 or encoder) and dim <= MOST_HEAD_DIM
     return Verdict.of(
         None if library.available() else f"no native library: {library.reason()} ({library.REMEDY})",
         None if fits else f"head_dim {dim} is not a multiple of 16 up to {MOST_HEAD_DIM}",

@@ -1,0 +1,55 @@
+"""What is compared: distributions of the next token, and how far one is from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+TOP = 128
+"""Tokens of a distribution that an engine tells; the others count as one."""
+
+Distribution = Mapping[int, float]
+"""Token -> log-probability, of the `TOP` most likely ones at least."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """Token ids, of which those from `start` on are the reference's answer."""
+
+    ids: Sequence[int]
+    start: int
+
+    @property
+    def places(self) -> range:
+        """Return the places of the answer's tokens."""
+        return range(self.start, len(self.ids))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of all places: the mean divergence, and the share where the most likely token is that of the reference."""
+
+    divergence: float
+    agreement: float
+    places: int
+
+
+def divergence(reference: np.ndarray, found: Distribution) -> float:
+    """Return the Kullback-Leibler divergence of `found` from log-probabilities `(vocabulary,)`, in nats.
+
+    It is that of the tokens in `found` and the sum of the others, hence a lower bound, and close to it.
+    """
+    tokens = np.fromiter(found, dtype=np.int64)
+    log_q = np.fromiter((found[int(token)] for token in tokens), dtype=np.float64)
+    log_p = reference[tokens].astype(np.float64)
+    rest = [max(1 - float(np.exp(logs).sum()), 1e-9) for logs in (log_p, log_q)]
+    return float((np.exp(log_p) * (log_p - log_q)).sum() + rest[0] * np.log(rest[0] / rest[1]))
+
+
+def compare(references: Iterable[np.ndarray], found: Iterable[Distribution]) -> Figures:
+    """Compare place by place."""
+    pairs = list(zip(references, found, strict=True))
+    alike = [int(reference.argmax()) == max(one, key=lambda token: one[token]) for reference, one in pairs]
+    return Figures(float(np.mean([divergence(*pair) for pair in pairs])), float(np.mean(alike)), len(pairs))
