@@ -14,7 +14,7 @@ from core.layers.linear import Embedding, Linear, QuantLayer
 from core.layers.norm import LayerNorm, RMSNorm, norm_group
 from core.layers.params import ParamGroup
 from core.layers.rope import RotaryEmbedding
-from core.ops import gelu, gelu_tanh, relu, silu
+from core.ops import relu, silu
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_pytorch_tanh": "gelu_tanh_and_mul"}
-_PLAIN = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh}
+_PLAIN: Mapping[str, api.Activation | str] = {
+    "relu": relu,
+    "silu": silu,
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
+"""Name -> the function, or the operation that kernels may implement."""
 
 
 class Builder:
@@ -101,7 +108,8 @@ class Builder:
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
         """Return a layer norm filled from `<prefix>.weight` (and `.bias`)."""
-        layer = LayerNorm(eps)
+        pick = self._kernels.pick
+        layer = LayerNorm(eps, pick("layer_norm", size=size), pick("add_layer_norm", size=size))
         self.groups.append(norm_group(layer, size, prefix, self._dtype, bias=bias))
         return layer
 
@@ -122,7 +130,8 @@ class Builder:
 
     def activation(self, name: str) -> api.Activation:
         """Return `act(x)`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
-        return _named(_PLAIN, "activation", name)
+        form = _named(_PLAIN, "activation", name)
+        return self._kernels.pick(form) if isinstance(form, str) else form
 
     def attention(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.layers.params import Parameterised, ParamGroup
-from core.ops.norm import add_rms_norm, layer_norm, rms_norm
+from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 
 if TYPE_CHECKING:
     import torch
@@ -44,10 +44,15 @@ class RMSNorm(Parameterised):
 
 
 class LayerNorm(Parameterised):
-    """Layer norm over the last dimension, with or without a bias."""
+    """Layer norm over the last dimension, with or without a bias.
 
-    def __init__(self, eps: float) -> None:
+    Args:
+        norm, add_norm: The forms of `layer_norm` and `add_layer_norm` to use.
+    """
+
+    def __init__(self, eps: float, norm: Op = layer_norm, add_norm: Op = add_layer_norm) -> None:
         self._eps = eps
+        self._norm, self._add = norm, add_norm
 
     def bind(self, params: Params) -> None:
         """Use these parameters from now on."""
@@ -56,12 +61,13 @@ class LayerNorm(Parameterised):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the normalised `x`."""
-        return layer_norm(x, self._weight, self._bias, self._eps)
+        normed: Tensor = self._norm(x, self._weight, self._bias, self._eps)
+        return normed
 
     def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return `(norm(x + residual), x + residual)`."""
-        total = x + residual
-        return self(total), total
+        both: tuple[Tensor, Tensor] = self._add(x, residual, self._weight, self._bias, self._eps)
+        return both
 
 
 def norm_group(

@@ -59,7 +59,12 @@ class ParamGroup:
     """The parameters that one set of checkpoint tensors under `prefix` fills: those of a layer, or of a tied pair.
 
     It is the `ParamBuilder` of its layer.
+
+    Attributes:
+        optional: Whether a checkpoint may lack any of its tensors.
     """
+
+    optional = False
 
     def __init__(self, prefix: str, decode: Decode) -> None:
         self.prefix = prefix

@@ -24,3 +24,11 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
     """Return `(x - mean) / sqrt(var + eps) * weight + bias` over the last dimension."""
     return functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Return `(layer_norm(x + residual), x + residual)`."""
+    total = x + residual
+    return layer_norm(total, weight, bias, eps), total

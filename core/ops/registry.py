@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.ops.activation import gelu_and_mul, gelu_tanh_and_mul, silu_and_mul
-from core.ops.norm import add_rms_norm, rms_norm
+from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
+from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.rotary import rotary
 from core.ops.sampling import argmax, draw
 
@@ -32,6 +32,10 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
     {
         "rms_norm": OpSpec(rms_norm, ("size",)),
         "add_rms_norm": OpSpec(add_rms_norm, ("size",)),
+        "layer_norm": OpSpec(layer_norm, ("size",)),
+        "add_layer_norm": OpSpec(add_layer_norm, ("size",)),
+        "gelu": OpSpec(gelu),
+        "gelu_tanh": OpSpec(gelu_tanh),
         "silu_and_mul": OpSpec(silu_and_mul),
         "gelu_and_mul": OpSpec(gelu_and_mul),
         "gelu_tanh_and_mul": OpSpec(gelu_tanh_and_mul),

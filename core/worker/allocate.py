@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
+import mmap
 
-import numpy as np
 import torch
 from torch import Tensor
 
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector register."""
-
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a zeroed tensor; in host memory its pages are committed when they are first written.
+    """Return a zeroed tensor; in host memory it begins at a page, and pages are committed when they are first written.
 
-    `torch.zeros` writes every page at once: seconds and gigabytes for a KV cache that few requests will ever fill.
+    `torch.zeros` writes every page at once: seconds and gigabytes for a KV cache that few requests will ever fill. So
+    may `numpy.zeros` where memory is used again that was freed before, and it asks for huge pages: of a KV cache, whose
+    layers are apart, the first request would commit 2 MiB a layer.
     """
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
     size = math.prod(shape) * dtype.itemsize
-    memory = np.zeros(size + ALIGNMENT, dtype=np.uint8)
-    begin = -memory.ctypes.data % ALIGNMENT
-    return torch.from_numpy(memory[begin : begin + size]).view(dtype).view(shape)
+    pages = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=torch.uint8)[:size].view(dtype).view(shape)

@@ -17,6 +17,7 @@ from core.layers.builder import Builder
 from core.layers.kernels import KernelTable, PlannedKernel
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
+from core.worker.loading.scales import aliases, scale_groups
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend, AttentionSite
@@ -33,6 +34,9 @@ _KV_DTYPES = _DTYPES | {
     "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
 }
+
+_SCALED = frozenset({"float8_e4m3fn", "float8_e5m2"})
+"""Caches that a checkpoint's scales are for; int8 has a scale for each token."""
 
 
 class LoadedModel:
@@ -121,9 +125,11 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     # Formats without a config.json know the architecture, but keep it out of the configuration.
     settings = {"architectures": [checkpoint.architecture], **checkpoint.config}
     model = model_class(settings, builder)
-    names = NameMap(model_class.weight_rules(settings), builder.tied)
-    filler = WeightFiller(builder.groups, names, device)
-    return LoadedModel(model, sorted(builder.attentions, key=lambda one: one.site.layer), backend, filler, kernels)
+    rules, attentions = model_class.weight_rules(settings), sorted(builder.attentions, key=lambda one: one.site.layer)
+    scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
+    names = NameMap(rules, builder.tied, aliases(scales))
+    filler = WeightFiller([*builder.groups, *scales], names, device)
+    return LoadedModel(model, attentions, backend, filler, kernels)
 
 
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 from dataclasses import dataclass
 
 from core.api.errors import ConfigError, EngineError
@@ -113,9 +111,3 @@ def _configured(text: str) -> int:
 def gib(num_bytes: int) -> str:
     """Return a size the way every message shows it: GiB with two decimals."""
     return f"{num_bytes / 2**30:.2f} GiB"
-
-
-def trim() -> None:
-    """Hand memory that was freed back to the operating system, where the allocator keeps it and can be told."""
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # not on Linux, or not with glibc
-        ctypes.CDLL(None).malloc_trim(0)

@@ -19,6 +19,7 @@ from core.worker.runner import StepRunner
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
+    from core.api.facets import GraphFacet
     from core.api.models import Classifies, Model, PoolingShape
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
@@ -34,6 +35,7 @@ class PoolingRunner(StepRunner):
     Args:
         shape: What requests get that do not say otherwise.
         dense: The layers behind pooling.
+        graphs: The platform's graph facet, if it has one.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class PoolingRunner(StepRunner):
         rows: RowTable,
         shape: PoolingShape,
         dense: Callable[[Tensor], Tensor] = _same,
+        graphs: GraphFacet | None = None,
     ) -> None:
         self._dense = dense
         self._default = Pooling(shape.method)
@@ -51,12 +54,12 @@ class PoolingRunner(StepRunner):
         self._arrays: dict[int, dict[str, Tensor]] = {}
         self._seconds = np.zeros(len(rows.block_tables), dtype=np.int64)
         self._head = cast("Classifies", model).classify if shape.task == "classify" else None
-        # No graphs: they are made of decode steps, and there are none.
-        super().__init__(model, backend, caches, rows)
+        super().__init__(model, backend, caches, rows, graphs)
 
     def time(self, timer: Timer) -> None:
         """Have the phases of every step timed, or no longer (`untimed`)."""
         super().time(timer)
+        self._whole = timer("forward", self._plain)
         self._reduce = timer("pool", self._pool)
 
     def _admit(self, new_rows: Sequence[NewRow]) -> None:
@@ -73,7 +76,9 @@ class PoolingRunner(StepRunner):
         # A prompt runs in one step, and its arrays with it.
         arrays = tuple(self._arrays.pop(row, {}) for row in plan.rows.tolist()) if self._arrays else ()
         inputs = replace(inputs, token_types=self._types(plan, inputs), arrays=arrays)
-        result.vectors, result.errors = self._reduce(plan, inputs, self._forward(inputs))
+        # Graphs read token ids and positions, and nothing else of a request.
+        forward = self._whole if arrays or inputs.token_types is not None else self._forward
+        result.vectors, result.errors = self._reduce(plan, inputs, forward(inputs))
         self._taint(plan, result)
 
     def _types(self, plan: StepPlan, inputs: StepInputs) -> Tensor | None:
@@ -117,7 +122,7 @@ class PoolingRunner(StepRunner):
         whole = int((ends - begins).sum()) == len(hidden)
         wanted = hidden if whole else hidden[device(_ranges(begins, ends))]
         if method == "all":
-            return wanted
+            return wanted.clone() if whole else wanted  # the next step may overwrite what a graph returned
         lengths = ends - begins
         owner = device(np.repeat(np.arange(len(lengths)), lengths))
         total = torch.zeros(len(lengths), hidden.shape[1], dtype=torch.float32, device=hidden.device)

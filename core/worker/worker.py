@@ -19,10 +19,11 @@ from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
 from core.worker.loader import LoadedModel, load_model
-from core.worker.memory import KVBudget, KVDemand, gib, plan_kv, trim
+from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants import ConnectorParticipant
 from core.worker.pooling import PoolingRunner
 from core.worker.rows import RowTable
@@ -155,14 +156,14 @@ class Worker:
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
+        graphs = getattr(self._platform, "graphs", None)
         if config.pooling is not None:
             reader = self._active.impl("core.weight_loaders")()
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
-            return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling, dense)
+            return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling, dense, graphs)
         plugged = list(self._logits_processors(rows, max_rows))
         pick = self._loaded.kernels.pick
         sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)
-        graphs = getattr(self._platform, "graphs", None)
         return Runner(self._loaded.model, self._loaded.backend, caches, rows, sampler, graphs)
 
     def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
@@ -170,8 +171,7 @@ class Worker:
         vocab_size = self._config.shape.vocab_size
         for planned, _, make in self._active.impls("core.logits"):
             context = LogitsContext(rows.device, vocab_size, max_rows, rows.tokens, planned.options)
-            owner = f"'{planned.name}' ({planned.dist} {planned.version})"
-            yield Plugged(owner, make(context), np.zeros(max_rows, dtype=bool))
+            yield Plugged(planned.owner, make(context), np.zeros(max_rows, dtype=bool))
 
     def _tell_loaded(self) -> None:
         """Tell hook plugins that weights are in place."""

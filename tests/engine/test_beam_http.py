@@ -12,7 +12,7 @@ from core.api.errors import RequestError
 from core.config.resolved import Options
 from core.engine.sampling import SamplingParams
 from core.frontend.async_llm import AsyncLLM
-from core.frontend.beam_outputs import BeamRules
+from core.frontend.beams.outputs import BeamRules
 from core.frontend.request import GenerationRequest
 from core.server.app import create_app
 from core.testing.tinymodels import tiny_llama

@@ -36,6 +36,60 @@ def test_w8a8_checkpoints_hold_the_weights_by_channel(tmp_path, monkeypatch):
     assert models.prepare(tmp_path, "w8a8") == made  # not made twice
 
 
+@pytest.mark.parametrize("form", ["awq", "gptq", "gptq-act-order"])
+def test_four_bit_checkpoints_hold_the_weights_in_groups(tmp_path, monkeypatch, form):
+    from core_plugin_awq.scheme import AWQScheme
+    from core_plugin_gptq.scheme import GPTQScheme
+    from safetensors.torch import load_file, save_file
+
+    from core.api import LayerSite, QuantContext
+    from core.testing.layers import PlainTensor, fill, make_layer
+
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.compare import models
+
+    source = tmp_path / "smollm2-bf16"
+    source.mkdir()
+    site = LayerSite("linear", "model.layers.0.self_attn", 128, (("q_proj", 16), ("k_proj", 8)))
+    names = [f"{site.prefix}.{part}" for part, _ in site.parts]
+    weights = [torch.randn(rows, 128, generator=torch.Generator().manual_seed(rows)) for _, rows in site.parts]
+    save_file({f"{name}.weight": one for name, one in zip(names, weights)}, source / "model.safetensors")
+    (source / "config.json").write_text("{}")
+
+    made = models.prepare(tmp_path, form)
+    tensors, config = load_file(made / "model.safetensors"), json.loads((made / "config.json").read_text())
+    scheme = AWQScheme if form == "awq" else GPTQScheme
+    context = QuantContext(torch.device("cpu"), torch.float32, config["quantization_config"])
+    _, layer = make_layer(scheme(context), site)
+    fill(layer.group, [PlainTensor(*pair) for pair in tensors.items()])
+    error = layer.params["weight"] - torch.cat(weights)
+    assert 0 < error.norm() < 0.12 * torch.cat(weights).norm()
+    if form != "awq":
+        groups = [tensors[f"{name}.g_idx"] for name in names]
+        assert torch.equal(*groups)  # fed the same, ordered the same
+        assert torch.equal(groups[0], groups[0].sort().values) == (form == "gptq")
+
+
+def test_super_blocks_hold_the_values_and_other_widths_are_other_types(monkeypatch):
+    gguf = pytest.importorskip("gguf")
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.compare import four_bit, models
+
+    values = torch.randn(6, 512, generator=torch.Generator().manual_seed(0)).numpy()
+    values[2] = 0
+    values[3] += 7
+    found = gguf.quants.dequantize(four_bit.q4_k(values), gguf.GGMLQuantizationType.Q4_K)
+    assert abs(found - values).max() < 0.4  # half a step of 15 from 0 to 10
+    assert (found[2] == 0).all()
+    named = {("blk.0.ffn_down.weight", 512), ("token_embd.weight", 64), ("blk.0.attn_q.weight", 64)}
+    types = {name: models._type_of(name, (4, width), "Q4_K") for name, width in named}
+    assert types == {
+        "blk.0.ffn_down.weight": "Q4_K",
+        "token_embd.weight": "Q8_0",
+        "blk.0.attn_q.weight": "Q5_0",
+    }
+
+
 @pytest.mark.parametrize("kind", ["BF16", "Q8_0", "Q4_0"])
 def test_gguf_files_hold_the_demo_models_values(tmp_path, monkeypatch, kind):
     gguf = pytest.importorskip("gguf")

@@ -10,12 +10,16 @@ import torch
 
 from core.api.errors import CheckpointError
 from core.layers.params import ParamGroup, Params, Target, targets_of
+from core.trim import trim
 from core.worker.loading.transpose import Transposed
 
 if TYPE_CHECKING:
     from core.api.weights import WeightTensor
     from core.layers.params import Parameterised
     from core.worker.loading.names import NameMap
+
+TRIM_BYTES = 16 * 2**20
+"""Bytes of weights after which the allocator gives back what it keeps: a quarter of all of them, if it is not asked."""
 
 LISTED = 5
 """How many tensor names an error lists."""
@@ -54,7 +58,7 @@ class WeightFiller:
     def _read(self, tensors: Iterable[WeightTensor], fillings: dict[ParamGroup, Filling]) -> int:
         missing = dict(self._targets)
         unexpected: list[str] = []
-        count = 0
+        count = copied = 0
         for tensor in tensors:
             name = self._names(tensor.name)
             if name is None:
@@ -62,13 +66,16 @@ class WeightFiller:
             target = missing.pop(name, None)
             if target is not None:
                 source: WeightTensor = Transposed(tensor) if self._names.transposes(tensor.name) else tensor
-                fillings[target.group].take(target, source)
+                copied += fillings[target.group].take(target, source)
                 count += math.prod(tensor.shape)
+                if copied >= TRIM_BYTES:
+                    copied = 0
+                    trim()
             elif name in self._targets:
                 raise CheckpointError("CORE-M124", f"the checkpoint holds the tensor '{tensor.name}' twice.")
             else:
                 unexpected.append(tensor.name)
-        _check_complete(unexpected, list(missing))
+        _check_complete(unexpected, [name for name, target in missing.items() if not target.group.optional])
         return count
 
 
@@ -82,24 +89,25 @@ class Filling:
         self._storage: Params = {}
         self._ready: list[tuple[Parameterised, Params]] | None = None
 
-    def take(self, target: Target, tensor: WeightTensor) -> None:
-        """Copy a tensor to its place; the last one completes the group."""
+    def take(self, target: Target, tensor: WeightTensor) -> int:
+        """Copy a tensor to its place and return its bytes there; the last one completes the group."""
         if not self._storage:
             self._storage = self._group.allocate(self._device)
-        _copy(tensor, target, self._storage)
+        copied = _copy(tensor, target, self._storage)
         self._left -= 1
         if self._left == 0:
             self._ready = self._group.finalize(self._storage)
             self._storage = {}
+        return copied
 
     def ready(self) -> list[tuple[Parameterised, Params]]:
         """Return every layer with its parameters."""
-        if self._ready is None:  # a group without tensors, as a plugin's layer may have
-            self._ready = self._group.finalize(self._group.allocate(self._device))
+        if self._ready is None:  # a group without tensors, as a plugin's layer may have, or without some of them
+            self._ready = self._group.finalize(self._storage or self._group.allocate(self._device))
         return self._ready
 
 
-def _copy(tensor: WeightTensor, target: Target, storage: Params) -> None:
+def _copy(tensor: WeightTensor, target: Target, storage: Params) -> int:
     value = target.group.decode(target.param, tensor)
     slot = target.slot(storage)
     if value.shape != slot.shape:
@@ -113,6 +121,7 @@ def _copy(tensor: WeightTensor, target: Target, storage: Params) -> None:
     release = getattr(tensor, "release", None)
     if release is not None:
         release()
+    return slot.nbytes
 
 
 def _check_complete(unexpected: list[str], missing: list[str]) -> None:

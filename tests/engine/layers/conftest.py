@@ -123,7 +123,9 @@ class Runner:
         return model.logits(model.forward(Step(ids, positions, plan)))
 
 
-def engine_config(path: Path, dtype: str = "float32", max_model_len: int = LENGTH) -> EngineConfig:
+def engine_config(
+    path: Path, dtype: str = "float32", max_model_len: int = LENGTH, kv_dtype: str | None = None
+) -> EngineConfig:
     checkpoint = SafetensorsReader().inspect(path)
     return EngineConfig(
         options=Options(),
@@ -132,7 +134,7 @@ def engine_config(path: Path, dtype: str = "float32", max_model_len: int = LENGT
         shape=shape(checkpoint.config),
         plan=PluginPlan(),
         dtype=dtype,
-        kv_dtype=dtype,
+        kv_dtype=kv_dtype or dtype,
         max_model_len=max_model_len,
         block_size=16,
     )
@@ -142,8 +144,10 @@ def engine_config(path: Path, dtype: str = "float32", max_model_len: int = LENGT
 def load():
     """Return a function that loads the checkpoint in a directory."""
 
-    def loader(path: Path, progress=lambda done, total: None, dtype: str = "float32", **impls) -> LoadedModel:
-        return load_model(engine_config(path, dtype), Active(**impls), CPU, progress)
+    def loader(
+        path: Path, progress=lambda done, total: None, dtype: str = "float32", kv_dtype: str | None = None, **impls
+    ) -> LoadedModel:
+        return load_model(engine_config(path, dtype, kv_dtype=kv_dtype), Active(**impls), CPU, progress)
 
     return loader
 

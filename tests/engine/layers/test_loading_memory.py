@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from core_plugin_huggingface.reader import SafetensorsReader
 
 from core.layers.params import ParamGroup
+from core.worker.loading import fill
 from core.worker.loading.fill import WeightFiller
 
 
@@ -71,7 +74,7 @@ def test_a_layer_gets_its_final_form_while_others_are_still_to_be_read(checkpoin
     monkeypatch.setattr(ParamGroup, "finalize", finalized)
     monkeypatch.setattr(WeightFiller, "_read", read)
     names = [tensor.name for tensor in SafetensorsReader().tensors(directory, lambda count: None)]
-    groups = len(loaded._filler._groups)
+    groups = sum(not group.optional for group in loaded._filler._groups)
     # Layer by layer, as checkpoints are usually written.
     ordered = sorted(_counted(directory, {}), key=lambda tensor: tensor.name)
     assert len(names) > groups > 12
@@ -93,3 +96,22 @@ def test_what_a_failed_reload_read_is_not_used(checkpoint, load, runner):
 def _breaking(tensors):
     yield from tensors
     raise ValueError("no more")
+
+
+@pytest.mark.covers("MODEL-02")
+def test_the_allocator_gives_back_what_it_keeps_while_weights_are_read(checkpoint, load, monkeypatch):
+    directory = checkpoint("llama")
+    loaded, given_back, sizes = load(directory), [], {}
+    monkeypatch.setattr(fill, "TRIM_BYTES", 10_000)
+    monkeypatch.setattr(fill, "trim", lambda: given_back.append(sum(sizes.values())))
+    take = fill.Filling.take
+
+    def taken(filling, target, tensor):
+        sizes[tensor.name] = copied = take(filling, target, tensor)
+        return copied
+
+    monkeypatch.setattr(fill.Filling, "take", taken)
+    loaded.reload(SafetensorsReader().tensors(directory, lambda count: None))
+    assert len(given_back) > 2
+    steps = [after - before for before, after in itertools.pairwise([0, *given_back, sum(sizes.values())])]
+    assert all(10_000 <= step <= 10_000 + max(sizes.values()) for step in steps[:-1]) and steps[-1] < 10_000

@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from core_plugin_cpu import graphs
+from core_plugin_cpu.native import library
 
 from core import PoolingParams
 from core.testing.tinyencoders import ENCODERS, sentence_files
@@ -53,6 +55,22 @@ def test_token_classes_equal_transformers(family, encoder, opened, texts):
             logits = reference(torch.tensor([output.prompt_token_ids])).logits[0]
         assert output.outputs.data.shape == (len(output.prompt_token_ids), 5)
         close(output.outputs.data, logits)
+
+
+@pytest.mark.skipif(not library.available(), reason="no native library")
+@pytest.mark.parametrize(("family", "kind"), [("Roberta", "ProgramGraph"), ("MPNet", "EagerGraph")])
+def test_steps_are_programs_but_for_biases_by_position(family, kind, encoder, opened, texts, monkeypatch):
+    kinds, capture = set(), graphs.ProgramGraphs.capture
+
+    def watched(self, forward, step):
+        made = capture(self, forward, step)
+        kinds.add(type(made).__name__)
+        return made
+
+    monkeypatch.setattr(graphs.ProgramGraphs, "capture", watched)
+    directory, _ = encoder(f"{family}Model")
+    opened(directory).embed(texts)
+    assert kinds == {kind}
 
 
 @pytest.mark.parametrize("method", ["mean", "cls", "last"])

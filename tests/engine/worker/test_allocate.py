@@ -1,12 +1,14 @@
 """Lazily committed, aligned, zeroed host memory."""
 
+import mmap
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from core.worker.allocate import ALIGNMENT, zeros
+from core.worker.allocate import zeros
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
@@ -16,8 +18,28 @@ def test_zeros_of_any_shape_and_dtype(shape, dtype):
     assert tensor.shape == shape and tensor.dtype == dtype and tensor.is_contiguous()
     assert not tensor.any()
     tensor += 1
-    assert tensor.numel() == 0 or tensor.data_ptr() % ALIGNMENT == 0
+    assert tensor.numel() == 0 or tensor.data_ptr() % mmap.PAGESIZE == 0
     assert int(tensor.sum()) == tensor.numel()
+
+
+def flags_of(tensor):
+    """How the system treats a tensor's memory."""
+    found, inside = {}, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        head, *rest = line.split()
+        if "-" in head:
+            low, high = (int(part, 16) for part in head.split("-"))
+            inside = low <= tensor.data_ptr() < high
+        elif inside:
+            found[head] = rest
+    return found["VmFlags:"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not say how memory is mapped")
+def test_no_huge_pages_are_asked_for():
+    """With them a cache of 30 layers commits 60 MiB for one token."""
+    tensor = zeros((2**24,), torch.uint8, torch.device("cpu"))
+    assert "hg" not in flags_of(tensor)
 
 
 COMMITTED = """

@@ -1,0 +1,104 @@
+"""Scales of a KV cache: numbers that a checkpoint may give for each attention layer, and 1 where it does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from core.api.errors import CheckpointError
+from core.layers.params import ParamGroup
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api.weights import WeightTensor
+    from core.layers.attention import AttentionModule
+    from core.layers.params import Params
+
+KEY, VALUE = "k_scale", "v_scale"
+_BOTH = "kv_scale"
+_UNUSED = ("q_scale", "prob_scale")
+"""Queries and weights are never rounded to 8 bits here."""
+
+_ALIASES = {
+    "k_proj.k_scale": KEY,
+    "k_proj.output_scale": KEY,
+    "v_proj.v_scale": VALUE,
+    "v_proj.output_scale": VALUE,
+    "q_proj.q_scale": "q_scale",
+    "q_proj.output_scale": "q_scale",
+}
+"""Name below the attention module, as some writers of checkpoints have it -> what it is."""
+
+
+class ScaleGroup(ParamGroup):
+    """The scales of one attention layer; any of them may be absent.
+
+    Args:
+        module: Path of the attention module in the checkpoint, renames applied.
+        rounded: Whether the cache is of a format that they are for.
+    """
+
+    optional = True
+
+    def __init__(self, module: str, attention: AttentionModule, *, rounded: bool) -> None:
+        super().__init__(module, self._one)
+        self._attention, self._rounded = attention, rounded
+        for name in (KEY, VALUE, _BOTH, *_UNUSED):
+            self.declare(name, (), torch.float32)
+        self.read_by(attention, self._settle)
+
+    def allocate(self, device: torch.device) -> Params:
+        """Return storage that says of every scale that the checkpoint has none."""
+        return {spec.name: torch.full((), math.nan) for spec in self.specs}
+
+    def _one(self, param: str, tensor: WeightTensor) -> Tensor:
+        """Return the scale. Raises `CheckpointError` CORE-M129 if there is not just one for the whole layer."""
+        if math.prod(tensor.shape) != 1:
+            raise CheckpointError(
+                "CORE-M129",
+                f"the checkpoint tensor '{tensor.name}' has shape {tuple(tensor.shape)}: scales of a KV cache must be "
+                "one number per layer.",
+                hint="Use a checkpoint whose kv_cache_scheme has the strategy 'tensor'.",
+            )
+        return tensor.dense(torch.float32).reshape(())
+
+    def _settle(self, params: Params) -> Params:
+        """Return both scales, 1 where none is given or what is given is no scale (some writers leave -1 or 0).
+
+        Raises:
+            CheckpointError: CORE-M144, the attention backend cannot use them.
+        """
+        both = params[_BOTH]
+        found = {name: _scale(params[name], _scale(both, torch.ones(()))) for name in (KEY, VALUE)}
+        if not self._rounded:
+            return {name: torch.ones(()) for name in found}
+        given = any(float(one) != 1.0 for one in found.values())
+        if given and not self._attention.takes_scales:
+            raise CheckpointError(
+                "CORE-M144",
+                f"the checkpoint gives scales for the KV cache ('{self.prefix}.{KEY}'), which the attention backend "
+                "cannot use.",
+                hint="Choose another --attention-backend, or --kv-cache-dtype with the dtype of the model.",
+            )
+        return found
+
+
+def _scale(given: Tensor, otherwise: Tensor) -> Tensor:
+    number = float(given)
+    return given if math.isfinite(number) and number > 0 else otherwise
+
+
+def scale_groups(module: str | None, attentions: Sequence[AttentionModule], *, rounded: bool) -> list[ScaleGroup]:
+    """Return the scales of all layers; `module` and `rounded` as in `ScaleGroup`, with `{}` for the layer's number."""
+    if module is None:
+        return []
+    return [ScaleGroup(module.format(one.site.layer), one, rounded=rounded) for one in attentions]
+
+
+def aliases(groups: Sequence[ScaleGroup]) -> dict[str, str]:
+    """Return other names of the scales -> their own."""
+    return {f"{group.prefix}.{other}": f"{group.prefix}.{name}" for group in groups for other, name in _ALIASES.items()}
