@@ -5,8 +5,8 @@
 The server is the real one (routes, front end, detokenization, HTTP) in a process of its own. The stub gives every
 running request one token per interval, as one message that is decoded as it would be coming from the engine process.
 The interval is what so many streams need, so that no token waits for the one before it and few streams are soon done. A
-client in this process reads raw bytes. CPU seconds are those of the server process, read from its own metrics: requests
-of one token give the cost of a request, requests of many tokens, all at once, that of a chunk.
+client in this process reads raw bytes. CPU seconds are those of the server process, by the kernel's clock of it (Linux
+only): requests of one token give the cost of a request, requests of many tokens, all at once, that of a chunk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -154,6 +154,13 @@ def _tokenizer() -> Any:
     return FastTokenizer(backend, special={"eos_token": "</s>"}, chat_template=template, eos_ids=[0])
 
 
+class Server(NamedTuple):
+    """The process that is measured."""
+
+    pid: int
+    port: int
+
+
 # -- the client ----------------------------------------------------------------------------------------------------
 
 
@@ -172,31 +179,26 @@ async def stream(port: int, tokens: int) -> int:
     return events
 
 
-async def cpu_seconds(port: int) -> float:
-    """Return the CPU seconds that the server process has used."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-    page = (await reader.read()).decode()
-    writer.close()
-    line = next(line for line in page.splitlines() if line.startswith("process_cpu_seconds_total"))
-    return float(line.split()[1])
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds that a process has used, to the nanosecond where `/proc` counts in steps of 10 ms."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
-async def run(port: int, streams: int, tokens: int, rounds: int = 1) -> tuple[float, int]:
+async def run(server: Server, streams: int, tokens: int, rounds: int = 1) -> tuple[float, int]:
     """Return CPU seconds and events of `streams` requests at once, `rounds` times."""
-    before, events = await cpu_seconds(port), 0
+    before, events = cpu_seconds(server.pid), 0
     for _ in range(rounds):
-        events += sum(await asyncio.gather(*(stream(port, tokens) for _ in range(streams))))
-    return await cpu_seconds(port) - before, events
+        events += sum(await asyncio.gather(*(stream(server.port, tokens) for _ in range(streams))))
+    return cpu_seconds(server.pid) - before, events
 
 
-async def measure(port: int, streams: int, tokens: int) -> dict[str, Any]:
+async def measure(server: Server, streams: int, tokens: int) -> dict[str, Any]:
     """Return microseconds of CPU per request of one token, and per further chunk."""
-    await run(port, min(streams, 32), 2)
+    await run(server, min(streams, 32), 2)
     rounds = max(1, 512 // streams)
-    short, short_events = await run(port, streams, 1, rounds)
+    short, short_events = await run(server, streams, 1, rounds)
     rounds_long = max(1, 4000 // (streams * tokens))
-    long, long_events = await run(port, streams, tokens, rounds_long)
+    long, long_events = await run(server, streams, tokens, rounds_long)
     per_request = short / (rounds * streams)
     chunks = long_events - short_events * rounds_long / rounds
     return {
@@ -210,12 +212,16 @@ async def measure(port: int, streams: int, tokens: int) -> dict[str, Any]:
 
 def measure_alone(streams: int, tokens: int, interval: float) -> dict[str, Any]:
     """Return what `measure` finds with a server of its own, which takes `interval` seconds a stream for a step."""
+    import uvloop
+
     seconds = max(LEAST_INTERVAL, streams * interval)
     command = [sys.executable, __file__, "--serve", str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(server.stdout.readline()) if server.stdout else 0
-            return asyncio.run(measure(port, streams, tokens))
+            # A slow client would take memory bandwidth and caches from the server.
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                return runner.run(measure(Server(server.pid, port), streams, tokens))
         finally:
             server.kill()
 

@@ -16,8 +16,8 @@ from unittest import mock
 
 import numpy as np
 from core_plugin_cpu import graphs, platform
+from core_plugin_cpu.native.asked import ASKED
 from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED, Format
-from core_plugin_cpu.native.packed import BY_ROW
 from core_plugin_cpu.native.program import Program, record
 
 from core import LLM, SamplingParams
@@ -65,7 +65,7 @@ def table(program: Timed) -> list[tuple[str, int, float, float]]:
         name, work = entry.name, 0
         if entry in (GEMM, GEMM_GATED):
             m, n, k, kind = (program.argument(index, field) for field in ("m", "n", "k", "format"))
-            name, work = f"{name} {Format(kind & ~BY_ROW).name} {n} x {k}", m * n * k
+            name, work = f"{name} {Format(kind & ~ASKED).name} {n} x {k}", m * n * k
         elif "residual" in entry.fields:
             name += " + residual" if program.argument(index, "residual") else ""
         elif "slots" in entry.fields:

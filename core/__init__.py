@@ -13,17 +13,17 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from core.engine.sampling import SamplingParams
     from core.frontend.async_llm import AsyncLLM
-    from core.frontend.beams import BeamSearchParams
+    from core.frontend.beams.search import BeamSearchParams
     from core.frontend.llm import LLM
-    from core.frontend.pooling_results import PoolingParams
+    from core.frontend.pooling.results import PoolingParams
     from core.frontend.results import CompletionOutput, RequestOutput
 
 _LAZY = {
     "AsyncLLM": "core.frontend.async_llm",
-    "BeamSearchParams": "core.frontend.beams",
+    "BeamSearchParams": "core.frontend.beams.search",
     "CompletionOutput": "core.frontend.results",
     "LLM": "core.frontend.llm",
-    "PoolingParams": "core.frontend.pooling_results",
+    "PoolingParams": "core.frontend.pooling.results",
     "RequestOutput": "core.frontend.results",
     "SamplingParams": "core.engine.sampling",
 }

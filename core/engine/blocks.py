@@ -86,14 +86,19 @@ class BlockPool:
         Raises:
             ValueError: A block has no reference left to drop.
         """
-        refs, hashes, link = self._refs, self._hashes, self._link
+        refs, hashes, cached = self._refs, self._hashes, []
         for block in reversed(blocks):
             left = refs[block] - 1
             if left < 0:
                 raise ValueError(f"block {block} is released twice")
             refs[block] = left
-            if not left:
-                link(block, self._sentinel if hashes[block] is None else self._prev[self._sentinel])
+            if left:
+                continue
+            if hashes[block] is None:
+                self._link(block, self._sentinel)
+            else:
+                cached.append(block)
+        self._link_last(cached)
 
     def publish(self, block: int, digest: bytes) -> None:
         """Make a full block findable by its content. A second block with equal content stays private."""
@@ -146,6 +151,16 @@ class BlockPool:
         before, after = self._prev[block], self._next[block]
         self._next[before], self._prev[after] = after, before
         self.free -= 1
+
+    def _link_last(self, blocks: Sequence[int]) -> None:
+        """Put blocks at the end of the free list, in order."""
+        following, previous, sentinel = self._next, self._prev, self._sentinel
+        before = previous[sentinel]
+        for block in blocks:
+            following[before], previous[block] = block, before
+            before = block
+        following[before], previous[sentinel] = sentinel, before
+        self.free += len(blocks)
 
     def _link(self, block: int, before: int) -> None:
         """Put a block into the free list, behind another."""

@@ -76,7 +76,9 @@ class Scheduler:
         self.refused: list[Refusal] = []
         self.spread = False
         self._number = 0
-        self._running_rows = np.zeros(0, np.int64)  # the row of each of `running`
+        self._running_rows = np.zeros(0, np.int64)  # the row of each of `running`, but for what follows
+        self._left: list[int] = []
+        self._came: list[int] = []
         # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
         self._headroom = max(1, self.pool.total // 100)
         self._managers = managers if managers is not None and managers.frees else None
@@ -144,9 +146,22 @@ class Scheduler:
             participant.reset()
 
     def _leave(self, request: Request) -> None:
-        place = self.running.index(request)
-        del self.running[place]
-        self._running_rows = np.delete(self._running_rows, place)
+        self.running.remove(request)
+        if request.row in self._came:
+            self._came.remove(request.row)
+        else:
+            self._left.append(request.row)
+
+    def _current_rows(self) -> np.ndarray:
+        """Return the rows of `running`; the array is made anew once a step, however many came and left."""
+        if self._left or self._came:
+            left = np.zeros(self.rows.capacity, bool)
+            left[self._left] = True
+            stay = self._running_rows[~left[self._running_rows]]
+            self._running_rows = np.concatenate([stay, np.array(self._came, np.int64)])
+            self._left.clear()
+            self._came.clear()
+        return self._running_rows
 
     @property
     def has_work(self) -> bool:
@@ -183,7 +198,7 @@ class Scheduler:
     def _running_demand(self, draft: PlanDraft) -> tuple[np.ndarray, np.ndarray]:
         """Return rows that have something to compute and how many tokens each gets, within the draft's budget."""
         table = self.rows
-        rows = self._running_rows
+        rows = self._current_rows()
         known = table.known[rows]
         need = np.minimum(known - table.computed[rows], self.limits.max_chunk)
         need[known >= table.limit[rows]] = 0  # its last token is being sampled already
@@ -340,10 +355,9 @@ class Scheduler:
         if supplier is not None:
             first = len(shared)
             supplier.place(request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)])
-        row = np.array([request.row])
-        draft.add(row, np.array([count]))
+        draft.add(np.array([request.row]), np.array([count]))
         draft.prompts += count
-        self._publish(row, np.array([cached + count]))
+        self._publish_one(request, cached + count)
         return True
 
     def _first_chunk(self, request: Request, rest: int, cached: int, budget: int) -> int:
@@ -374,7 +388,7 @@ class Scheduler:
         if first:
             self.rows.claim(request, self.limits.max_model_len)
         self.running.append(request)
-        self._running_rows = np.append(self._running_rows, request.row)
+        self._came.append(request.row)
         if not first:
             return
         draft.new(request)
@@ -417,6 +431,25 @@ class Scheduler:
             self._share(rows, table.published[rows], full)
         table.published[rows] = full
 
+    def _publish_one(self, request: Request, end: int) -> None:
+        """Do what `_publish` does for one request that was admitted, and may bring many blocks at once."""
+        table, row = self.rows, request.row
+        first, full = int(table.published[row]), min(end, int(table.settled[row])) // table.block_size
+        if full <= first:
+            return
+        if self.cache.enabled and request.reusable:
+            self._share_all(request, first, full)
+        table.published[row] = full
+
+    def _share_all(self, request: Request, first: int, full: int) -> None:
+        """Make the blocks `first .. full - 1` of a request findable."""
+        table, row = self.rows, request.row
+        self.cache.extend(request, table.tokens[row, : table.settled[row]])
+        blocks = table.tables[row, first:full].tolist()
+        self.cache.publish(request, blocks, first)
+        if self.participants:
+            self._offer(request, blocks, first)
+
     def _share(self, rows: np.ndarray, first: np.ndarray, full: np.ndarray) -> None:
         """Make the blocks `first .. full - 1` of each row findable. Nearly always it is one block of a decoding row."""
         table, size = self.rows, self.rows.block_size
@@ -430,11 +463,10 @@ class Scheduler:
                 continue  # final, although nobody may share it
             if end == begin + 1 == len(request.hashes) + 1:
                 self.cache.complete(request, tokens[i * width : (i + 1) * width], blocks[i])
+                if self.participants:
+                    self._offer(request, [blocks[i]], begin)
             else:
-                self.cache.extend(request, table.tokens[row, : table.settled[row]])
-                self.cache.publish(request, table.tables[row, begin:end].tolist(), begin)
-            if self.participants:
-                self._offer(request, table.tables[row, begin:end].tolist(), begin)
+                self._share_all(request, begin, end)
 
     def _offer(self, request: Request, blocks: list[int], first: int) -> None:
         """Tell participants of blocks whose content is final."""
@@ -450,6 +482,8 @@ class Scheduler:
         writable = [b for row in owners for b in table.tables[row, table.published[row] : table.owned[row]].tolist()]
         if len(set(writable)) != len(writable) or any(self.pool.shared(block) for block in writable):
             raise RuntimeError("a block that is still being written is in two tables")
+        if self._current_rows().tolist() != [request.row for request in self.running]:
+            raise RuntimeError("the array of running rows is not that of the running requests")
         if len(self.running) + len(self.waiting) != len(self.requests):
             raise RuntimeError("running + waiting != live requests")
         if self.rows.free + len(owners) != self.rows.capacity:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import count
@@ -16,21 +16,21 @@ from core.config.resolved import EngineConfig, Options
 from core.engine.client import AsyncEngine
 from core.engine.messages import Outputs, Stats
 from core.engine.sampling import SamplingParams
-from core.frontend.beam_stream import beam_stream
-from core.frontend.beams import BeamSearchParams
+from core.frontend.beams.search import BeamSearchParams
+from core.frontend.beams.stream import beam_stream
 from core.frontend.conversation import Conversation
 from core.frontend.engine_link import EngineLink
 from core.frontend.inputs import Prepared
-from core.frontend.io_processing import Processed, as_output, asked, data_of
 from core.frontend.model import FrontModel, Resolved
 from core.frontend.output_stream import OutputStream
 from core.frontend.outputs import OutputProcessor
-from core.frontend.pausing import Gate, Pausing, aborted
-from core.frontend.pooling import PoolingModel, Work
-from core.frontend.pooling_requests import PoolingBatch, PoolingRequests
-from core.frontend.pooling_results import PoolingParams, PoolingRequestOutput
+from core.frontend.pausing import PauseGate, Pausing, aborted
+from core.frontend.pooling.data import DataAnswer, as_output, data_of, io_request
+from core.frontend.pooling.model import PoolingModel, Work
+from core.frontend.pooling.requests import PoolingBatch, PoolingRequests
+from core.frontend.pooling.results import PoolingParams, PoolingRequestOutput
 from core.frontend.preparing import AsyncPreparer
-from core.frontend.prompts import PromptInput, as_list
+from core.frontend.prompts import Cut, PromptInput, as_list
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
@@ -58,7 +58,7 @@ class AsyncLLM(Pausing):
         self.model = FrontModel(resolution, engine.ready, tokenizer)
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
         self._preparer = AsyncPreparer(self.model)
-        self._gate = Gate()
+        self._gate = PauseGate()
         self._pooled = PoolingRequests()
         self._batches: dict[str, PoolingBatch] = {}
         self._streams: dict[int, OutputStream] = {}
@@ -85,9 +85,19 @@ class AsyncLLM(Pausing):
 
         named = {} if model is None else {"model": model}
         resolution = await asyncio.to_thread(resolve, options_with(options, named | overrides))
-        engine = await open_async(resolution.config, in_process=in_process)
+        return await cls.connect(resolution, await open_async(resolution.config, in_process=in_process))
+
+    @classmethod
+    async def connect(cls, resolution: Resolved, engine: AsyncEngine, tokenizer: Tokenizer | None = None) -> AsyncLLM:
+        """Return a front end that listens to a running engine, which counts as silent otherwise.
+
+        The engine is closed if its front end cannot be made.
+
+        Raises:
+            CoreError: As `FrontModel`.
+        """
         try:
-            llm = cls(resolution, engine)
+            llm = cls(resolution, engine, tokenizer)
         except BaseException:
             await engine.close()
             raise
@@ -264,7 +274,7 @@ class AsyncLLM(Pausing):
         data = data_of(prompts)
         if data is None:
             return await self.pool(pooler.encode(as_list(prompts), params, pooling_task))
-        requests = [asked(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data)]
+        requests = [io_request(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data)]
         tasks = [asyncio.ensure_future(self.pool_data(request)) for request in requests]
         try:
             done = await asyncio.gather(*tasks)
@@ -273,7 +283,7 @@ class AsyncLLM(Pausing):
                 task.cancel()
         return [as_output(request, one) for request, one in zip(requests, done, strict=True)]
 
-    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> Processed:
+    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> DataAnswer:
         """Answer a request through the model's I/O processor; cancelling it aborts what it runs.
 
         Raises:
@@ -351,20 +361,18 @@ class AsyncLLM(Pausing):
         self._streams.pop(id(request), None)
         self._link.abort(self._outputs.abort(request))
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
+    def render_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
         """Return the token ids of a conversation.
 
-        Args:
-            kwargs: As for `FrontModel.chat_ids`.
-
         Raises:
-            RequestError: The model has no template, the template refuses the messages, or they are too long.
+            RequestError: The model has no template, the template refuses the conversation, or that is too long.
         """
-        return self.model.chat_ids(messages, **kwargs)
+        ids: list[int] = self.model.chat_prompt(chat, cut)["prompt_token_ids"]
+        return ids
 
-    async def tokenize_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
+    async def tokenize_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
         """As `render_chat`, with what takes its time tokenised beside the event loop, together with others' texts."""
-        return await self._preparer.chat_ids(messages, **kwargs)
+        return await self._preparer.chat_ids(chat, cut)
 
     async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""

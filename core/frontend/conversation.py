@@ -89,20 +89,15 @@ class Conversation:
         last = self.messages[-1]
         return content_text(last.get("content")) if last["role"] == "assistant" else ""
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of `render_chat`, those that were left out not among them."""
-        given: dict[str, Any] = {
+    def variables(self) -> dict[str, Any]:
+        """Return what a template reads beside the messages: the other arguments of `ChatTemplate.pieces`."""
+        return {
             "tools": self.offered or None,
             "add_generation_prompt": self.add_generation_prompt,
             "continue_final_message": self.continue_final_message,
             "documents": self.documents,
             **self.template_args,
         }
-        if self.add_special_tokens:
-            given["add_special_tokens"] = True
-        if self.template is not None:
-            given["chat_template"] = self.template
-        return given
 
 
 _MODES: Mapping[str, ToolChoice] = {

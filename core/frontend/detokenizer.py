@@ -15,6 +15,14 @@ class SequenceText:
         min_tokens: A stop text that is complete within this many tokens does not count.
     """
 
+    __slots__ = (
+        "_count",
+        "_min_tokens",
+        "_new",
+        "_scanner",
+        "_stream",
+    )
+
     def __init__(self, stream: TokenStream, scanner: StopScanner | None, min_tokens: int) -> None:
         self._stream, self._scanner, self._min_tokens = stream, scanner, min_tokens
         self._count = 0
@@ -23,7 +31,11 @@ class SequenceText:
     def push(self, token_id: int) -> str | None:
         """Take in a token; return the stop text that ends the sequence, if one does."""
         self._count += 1
-        return self._add(self._stream.step(token_id))
+        text = self._stream.step(token_id)
+        if self._scanner is not None:
+            return self._add(text)
+        self._new.append(text)
+        return None
 
     def finish(self) -> str | None:
         """The sequence has ended: release everything; return the stop text that the last characters complete."""

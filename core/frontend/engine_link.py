@@ -105,7 +105,11 @@ class EngineLink:
             self.fail(_as_engine_error(error))
         except Exception as error:
             logger.exception("the front end failed")
-            self.fail(EngineError("CORE-E151", f"the front end failed: {type(error).__name__}: {error}."))
+            self.fail(_broken(error))
+        except BaseException as error:  # a library in another language that broke off; silence would last forever
+            if not isinstance(error, asyncio.CancelledError):
+                self.fail(_broken(error))
+            raise
 
     def _dispatch(self, message: FromEngine) -> None:
         if isinstance(message, Outputs):
@@ -124,6 +128,10 @@ def _settle(future: asyncio.Future[Any], result: CallResult) -> None:
         future.set_result(result.value)
     else:
         future.set_exception(CoreError.from_dict(result.error))
+
+
+def _broken(error: BaseException) -> EngineError:
+    return EngineError("CORE-E151", f"the front end failed: {type(error).__name__}: {error}.")
 
 
 def _as_engine_error(error: CoreError) -> EngineError:

@@ -13,25 +13,28 @@ from core.api.errors import CoreError, EngineError, RequestError
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.client import SyncEngine
-from core.engine.messages import Abort, Call, CallResult, Failed, FromEngine, Outputs
+from core.engine.messages import Abort, Call, CallResult, FromEngine, Outputs
 from core.engine.profile import Profile, Timer, untimed
 from core.engine.sampling import SamplingParams
-from core.frontend.answering.offline import chosen_parser, open_answer
-from core.frontend.answering.parsing import AnswerParser
-from core.frontend.beam_calls import BeamCalls
+from core.frontend.answering.chat import chat_answer
+from core.frontend.answering.message import message_of
+from core.frontend.answering.parsing import AnswerParser, chosen_parser
+from core.frontend.beams.calls import BeamCalls
 from core.frontend.conversation import conversation_of
 from core.frontend.inputs import Prepared
-from core.frontend.io_processing import DataPooling
 from core.frontend.model import FrontModel, Resolved
 from core.frontend.outputs import OutputProcessor
-from core.frontend.pooling import PoolingModel, Work
-from core.frontend.pooling_calls import PoolingCalls, run_pooling
-from core.frontend.pooling_requests import PoolingRequests
+from core.frontend.pooling.calls import PoolingCalls, run_pooling
+from core.frontend.pooling.data import DataPooling
+from core.frontend.pooling.model import PoolingModel, Work
+from core.frontend.pooling.requests import PoolingRequests
 from core.frontend.prompts import PromptInput, as_list
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
+from core.frontend.stepping import step
+from core.plugins.boot import enter
 
-Conversation = Sequence[Mapping[str, Any]]
+Messages = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
 
@@ -130,7 +133,7 @@ class LLM(PoolingCalls, BeamCalls):
 
     def chat(
         self,
-        messages: Conversation | Sequence[Conversation],
+        messages: Messages | Sequence[Messages],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: bool = False,
@@ -151,36 +154,43 @@ class LLM(PoolingCalls, BeamCalls):
         """
         self.model.check_generates()
         single = not messages or isinstance(messages[0], Mapping)
-        conversations = [cast(Conversation, messages)] if single else cast("Sequence[Conversation]", messages)
+        conversations = [cast(Messages, messages)] if single else cast("Sequence[Messages]", messages)
         chats = [conversation_of(one, template) for one in conversations]
         params = _spread("sampling_params", sampling_params, self.default_params, len(chats))
         prompts = [self.model.chat_prompt(chat) for chat in chats]
         answers = [
-            open_answer(self.model, self._parser, chat, prompt["prompt_token_ids"], one)
+            chat_answer(
+                chat,
+                prompt["prompt_token_ids"],
+                one,
+                self._parser,
+                self.model.tokenizer,
+                defaults=self.config.options.model.default_chat_template_kwargs,
+                grammars=self.model.plugins.grammars,
+            )
             for chat, prompt, one in zip(chats, prompts, params, strict=True)
         ]
         outputs = self.generate(prompts, [answer.params for answer in answers], use_tqdm=use_tqdm)
         for answer, output in zip(answers, outputs, strict=True):
             for sequence in output.outputs:
-                sequence.message = answer.message(sequence)
+                sequence.message = message_of(answer, sequence)
         return outputs
 
     @cached_property
     def _parser(self) -> AnswerParser | None:
-        return chosen_parser(self.config)
+        return chosen_parser(enter(self.config.plan), self.config.options.select.tool_parser)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
         engine = self._running()
         number = next(self._numbers)
         engine.send(Call(number, method, list(args)))
-        while messages := engine.step():
-            for message in messages:
+        while True:
+            for message in step(engine):
                 if isinstance(message, CallResult) and message.number == number:
                     if message.error is not None:
                         raise CoreError.from_dict(message.error)
                     return message.value
-        raise _stuck()
 
     @contextmanager
     def profile(self) -> Iterator[dict[str, list[float]]]:
@@ -230,10 +240,7 @@ class LLM(PoolingCalls, BeamCalls):
         try:
             while queue or len(self._outputs):
                 self._feed(engine, queue, requests)
-                messages = engine.step()
-                if not messages:
-                    raise _stuck()
-                for message in messages:
+                for message in step(engine):
                     advance(self._apply(engine, message, requests))
         except BaseException:
             self._abandon(engine)
@@ -252,8 +259,6 @@ class LLM(PoolingCalls, BeamCalls):
 
     def _apply(self, engine: SyncEngine, message: FromEngine, requests: Sequence[RequestState]) -> int:
         """Take in one message; return how many requests it finished. Raises `RequestError` for one that was refused."""
-        if isinstance(message, Failed):
-            raise CoreError.from_dict(message.error)
         if not isinstance(message, Outputs):
             return 0
         if message.stats is not None:
@@ -310,10 +315,6 @@ def _check_served(request: RequestState, requests: Sequence[RequestState]) -> No
         if sequence.error_param is not None:
             which = f"prompt {requests.index(request)}: " if len(requests) > 1 else ""
             raise RequestError(f"{which}{sequence.error}", param=sequence.error_param)
-
-
-def _stuck() -> EngineError:
-    return EngineError("CORE-E152", "the engine has no work left, but requests are open.", hint="Report this as a bug.")
 
 
 @contextmanager

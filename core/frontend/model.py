@@ -15,11 +15,11 @@ from core.engine.messages import Ready
 from core.engine.sampling import SamplingParams
 from core.frontend.conversation import Conversation, check_template_args
 from core.frontend.inputs import InputProcessor, Prepared
-from core.frontend.io_processing import DataPooling, no_processor
 from core.frontend.plugged import FrontPlugins
-from core.frontend.pooling import PoolingModel, does_not_generate, does_not_pool
-from core.frontend.pooling_inputs import PoolingPrompt
-from core.frontend.prompts import PromptInput, Truncation, truncating
+from core.frontend.pooling.data import DataPooling, no_processor
+from core.frontend.pooling.inputs import PoolingPrompt
+from core.frontend.pooling.model import PoolingModel, does_not_generate, does_not_pool
+from core.frontend.prompts import Cut, PromptInput, truncating
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.templates import TemplateSet, known_names, template_sources
 from core.tokenizer.absent import tokenizer_of
@@ -144,107 +144,60 @@ class FrontModel:
         """The model's own chat templates, which requests may choose by name."""
         return self._templates.names
 
-    def chat_pieces(
-        self, messages: Sequence[Mapping[str, Any]], *, chat_template: str | None = None, **kwargs: Any
-    ) -> list[str]:
-        """Return a conversation's prompt text in pieces that are tokenised one by one.
-
-        Args:
-            chat_template: Jinja source instead of the model's own template, or the name of one of its own.
-            kwargs: As for `ChatTemplate.pieces`.
-
-        Raises:
-            RequestError: There is no template, or it refuses the conversation.
-        """
-        if chat_template is None:
-            template = self._templates.choose(tools=bool(kwargs.get("tools"))) or self._no_template()
-        else:
-            template = self._templates.named(chat_template) or self._compiled(chat_template)
-        return template.pieces(messages, **{**self._template_args, **kwargs})
-
     def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request as it is before plugins see it. Raises `RequestError`."""
         with spelling(request.names):
             if isinstance(request.prompt, Conversation):
-                prompt: PromptInput = self.chat_prompt(request.prompt, request.truncation, request.params.max_tokens)
+                prompt: PromptInput = self.chat_prompt(request.prompt, request.cut)
             else:
                 prompt = truncating(request.prompt, request.truncation)
             return self.inputs.prepare(prompt, request.params)
 
-    def chat_prompt(
-        self, chat: Conversation, truncation: Truncation | None = None, max_tokens: int | None = None
-    ) -> dict[str, Any]:
+    def chat_prompt(self, chat: Conversation, cut: Cut | None = None) -> dict[str, Any]:
         """Return a conversation as a prompt object; its text is told if nothing was cut. Raises `RequestError`."""
-        named = chat.arguments()
-        if truncation is not None:
-            return {"prompt_token_ids": self.chat_ids(chat.messages, truncation=(truncation, max_tokens), **named)}
-        special = bool(named.pop("add_special_tokens", False))
-        texts = self.chat_texts(chat.messages, **named)
-        return {"prompt": "".join(texts), "prompt_token_ids": self.chat_tokens(texts, add_special_tokens=special)}
+        texts = self.chat_texts(chat, cut)
+        ids = self.chat_tokens(texts, chat.add_special_tokens, cut)
+        return {"prompt_token_ids": ids} if cut else {"prompt": "".join(texts), "prompt_token_ids": ids}
 
-    def chat_ids(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_special_tokens: bool = False,
-        truncation: tuple[Truncation, int | None] | None = None,
-        **kwargs: Any,
-    ) -> list[int]:
-        """Return a conversation's token ids.
+    def chat_texts(self, chat: Conversation, cut: Cut | None = None) -> list[str]:
+        """Return what of a conversation is to be tokenised, piece by piece.
 
-        Args:
-            add_special_tokens: Let the tokenizer add its own; what the template has written is not doubled.
-            truncation: How to cut a prompt that is too long, and how many tokens of output it must leave room for.
+        Raises:
+            RequestError: There is no template, it refuses the conversation, or that is too long and must not be cut.
         """
-        texts = self.chat_texts(messages, truncation=truncation, **kwargs)
-        return self.chat_tokens(texts, add_special_tokens=add_special_tokens, truncation=truncation)
-
-    def chat_texts(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        truncation: tuple[Truncation, int | None] | None = None,
-        **kwargs: Any,
-    ) -> list[str]:
-        """Return what of a conversation is to be tokenised, piece by piece. Raises `RequestError`."""
-        pieces = self.chat_pieces(messages, **kwargs)
-        if truncation is not None:
-            return self.inputs.cut_texts(pieces, truncation[0])
+        pieces = self.chat_pieces(chat)
+        if cut is not None:
+            return self.inputs.cut_texts(pieces, cut[0])
         self.inputs.check_chars(sum(map(len, pieces)), "messages")
         return pieces
 
-    def chat_end(
-        self,
-        found: Sequence[Sequence[int]],
-        *,
-        add_special_tokens: bool = False,
-        truncation: tuple[Truncation, int | None] | None = None,
-    ) -> list[int]:
+    def chat_pieces(self, chat: Conversation) -> list[str]:
+        """Return a conversation's prompt text as `ChatTemplate.pieces` does. Raises `RequestError`."""
+        if chat.template is None:
+            template = self._templates.choose(tools=bool(chat.offered)) or self._no_template()
+        else:
+            template = self._templates.named(chat.template) or self._compiled(chat.template)
+        return template.pieces(chat.messages, **{**self._template_args, **chat.variables()})
+
+    def chat_tokens(self, texts: Sequence[str], special: bool, cut: Cut | None = None) -> list[int]:
+        """Return the token ids of what `chat_texts` gives; see `joined`. Raises `RequestError` if they are too many."""
+        tokenize = partial(self.inputs.tokenize, param="messages", bounded=False)
+        found = [*tokenize(texts[:special]), *tokenize(texts[special:], add_special_tokens=False)]
+        return self.joined(found, special, cut)
+
+    def joined(self, found: Sequence[Sequence[int]], special: bool, cut: Cut | None = None) -> list[int]:
         """Return a conversation's token ids, given those of each piece. Raises `RequestError` if they are too many.
 
         Args:
-            add_special_tokens: The first piece has the tokenizer's own; what the template has written is not doubled.
+            special: The first piece has the tokenizer's own tokens; what the template has written is not doubled.
         """
         ids = [token for piece in found for token in piece]
-        if add_special_tokens and len(ids) > 1 and ids[0] == ids[1] == self.tokenizer.bos_id:
+        if special and len(ids) > 1 and ids[0] == ids[1] == self.tokenizer.bos_id:
             del ids[0]
-        if truncation is not None:
-            ids = self.inputs.truncated(ids, *truncation)
+        if cut is not None:
+            ids = self.inputs.truncated(ids, *cut)
         self.inputs.check_length(len(ids), "messages")
         return ids
-
-    def chat_tokens(
-        self,
-        texts: Sequence[str],
-        *,
-        add_special_tokens: bool = False,
-        truncation: tuple[Truncation, int | None] | None = None,
-    ) -> list[int]:
-        """Return the token ids of what `chat_texts` gives. Raises `RequestError` if they are too many."""
-        tokenize = partial(self.inputs.tokenize, param="messages", bounded=False)
-        first = 1 if add_special_tokens else 0
-        found = [*tokenize(texts[:first]), *tokenize(texts[first:], add_special_tokens=False)]
-        return self.chat_end(found, add_special_tokens=add_special_tokens, truncation=truncation)
 
     def _no_template(self) -> NoReturn:
         """Say what to do about it. Raises `RequestError`."""

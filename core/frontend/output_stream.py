@@ -9,6 +9,9 @@ from core.api.errors import EngineError
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 
+Take = Callable[[RequestOutput], bool]
+"""Takes an output in the turn in which it comes; False: no more for now."""
+
 
 class OutputStream:
     """The outputs of one request, as an async iterator; `close` before its end aborts the request.
@@ -20,10 +23,23 @@ class OutputStream:
         delta: Yield what is new each time, instead of everything so far.
     """
 
+    __slots__ = (
+        "_delta",
+        "_ended",
+        "_failure",
+        "_forget",
+        "_fresh",
+        "_request",
+        "_take",
+        "_waiter",
+        "request_id",
+    )
+
     def __init__(self, request: RequestState, forget: Callable[[RequestState], None], *, delta: bool) -> None:
         self.request_id = request.request_id
         self._forget, self._request, self._delta = forget, request, delta
         self._fresh = False
+        self._take: Take | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: EngineError | None = None
         self._ended = False
@@ -31,8 +47,12 @@ class OutputStream:
     def notify(self) -> None:
         """There is something to take."""
         self._fresh = True
-        if self._waiter is not None and not self._waiter.done():
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._take is None:
             self._waiter.set_result(None)
+        else:
+            self._give(self._take, self._waiter)
 
     def fail(self, error: EngineError) -> None:
         """The engine is gone; the next read raises."""
@@ -46,11 +66,56 @@ class OutputStream:
         if self._ended:
             raise StopAsyncIteration
         if not self._fresh:
-            self._waiter = asyncio.get_running_loop().create_future()
+            await self._news()
+        return self._output()
+
+    async def feed(self, take: Take) -> bool:
+        """Give each output to `take` in the turn in which it comes: no task is woken for it.
+
+        Returns once `take` has returned False, or has been given the last output; what comes until the next call is
+        merged.
+
+        Returns:
+            Whether there is more to come.
+
+        Raises:
+            EngineError: The engine is gone.
+            Exception: What `take` raises.
+        """
+        if self._fresh and not self._ended and not take(self._output()):
+            return not self._ended
+        if not self._ended:
+            self._take = take
             try:
-                await self._waiter
+                await self._news()
             finally:
-                self._waiter = None
+                self._take = None
+        return not self._ended
+
+    def close(self) -> None:
+        """Stop reading. The engine forgets the request if it still runs."""
+        self._ended = True
+        self._forget(self._request)
+
+    async def _news(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _give(self, take: Take, waiter: asyncio.Future[None]) -> None:
+        try:
+            more = take(self._output())
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # this is the engine's turn: whatever goes wrong is its reader's affair alone
+            waiter.set_exception(_carried(error))
+        else:
+            if self._ended or not more:
+                waiter.set_result(None)
+
+    def _output(self) -> RequestOutput:
         self._fresh = False
         if self._failure is not None:
             self._ended = True
@@ -59,7 +124,11 @@ class OutputStream:
         self._ended = output.finished
         return output
 
-    def close(self) -> None:
-        """Stop reading. The engine forgets the request if it still runs."""
-        self._ended = True
-        self._forget(self._request)
+
+def _carried(error: BaseException) -> Exception:
+    """Return what a task is told of an error that a future cannot bring it, or that would look like its own end."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    told = RuntimeError(f"{type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told

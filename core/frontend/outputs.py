@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 import numpy as np
 
@@ -126,14 +125,15 @@ class OutputProcessor:
         self._start(outputs, now)
         for handle, positions in outputs.prompt_logprobs.items():
             if handle in self._live:
-                self._live[handle][0].score_prompt(positions, self._reader)
-        ends = {end.handle: end for end in outputs.finished}
-        for position, handle, token, last in _tokens(outputs):
+                self._score(handle, positions, done)
+        handles = np.frombuffer(outputs.handles, dtype="<i8").tolist()
+        tokens = np.frombuffer(outputs.tokens, dtype="<i4").tolist()
+        ends = _ends(outputs, handles)
+        for position, (handle, token) in enumerate(zip(handles, tokens, strict=True)):
             live = self._live.get(handle)
             if live is not None:
-                end = ends.get(handle) if last else None
-                _touch_times(live[0].metrics, now)
-                self._guard_push(live, outputs, position, token, end, done)
+                live[0].touch(now)
+                self._push(live, outputs, position, token, ends.get(position), done)
         for end in outputs.finished:
             self._finish(end, done)
         return done
@@ -156,7 +156,18 @@ class OutputProcessor:
                 if sequence.index == 0:  # the others find what the first one left
                     request.num_cached_tokens = started.cached_tokens
 
-    def _guard_push(
+    def _score(self, handle: int, positions: list[Logprobs], done: Processed) -> None:
+        """Take in scores of a prompt; whatever goes wrong with them ends this sequence alone."""
+        request, sequence = self._live[handle]
+        try:
+            request.score_prompt(positions, self._reader)
+        except Exception as error:
+            _break(request, sequence, error)
+            done.changed[id(request)] = request
+            done.aborts.append(handle)
+            self._end(handle, "error")
+
+    def _push(
         self,
         live: tuple[RequestState, SequenceState],
         outputs: Outputs,
@@ -169,22 +180,19 @@ class OutputProcessor:
         request, sequence = live
         done.changed[id(request)] = request
         try:
-            self._push(sequence, outputs, position, token, end)
+            params = sequence.params
+            scores = outputs.logprobs.get(position)
+            logprobs = None if scores is None else self._read(scores, params)
+            by_token = end is not None and end.reason == "stop"
+            sequence.push(token, logprobs, silent=by_token and not params.include_stop_str_in_output)
+            if end is None and params.repetition_detection is not None:
+                sequence.check_repetition(token)
         except Exception as error:
             _break(request, sequence, error)
         if sequence.finish_reason is not None:
             if end is None:
                 done.aborts.append(sequence.handle)
             self._end(sequence.handle, sequence.finish_reason)
-
-    def _push(self, sequence: SequenceState, outputs: Outputs, position: int, token: int, end: Finished | None) -> None:
-        scores = outputs.logprobs.get(position)
-        params = sequence.params
-        logprobs = None if scores is None else self._read(scores, params)
-        by_token = end is not None and end.reason == "stop"
-        sequence.push(token, logprobs, silent=by_token and not params.include_stop_str_in_output)
-        if end is None:
-            sequence.check_repetition(token)
 
     def _read(self, scores: Logprobs, params: SamplingParams) -> dict[int, Logprob]:
         best = params.logprobs if params.logprob_token_ids else None
@@ -205,16 +213,11 @@ class OutputProcessor:
                 sequence.finish(reason, stop_id=end.stop_id, error=end.error, param=end.param)
         except Exception as failure:
             _break(request, sequence, failure)
-        if request.finished:
+        if request.settle():
             request.metrics["finished_time"] = time.monotonic()
             del self._requests[request.request_id]
             if self._on_finished is not None:
                 self._on_finished(request)
-
-
-def _touch_times(metrics: dict[str, Any], now: float) -> None:
-    metrics.setdefault("first_token_time", now)
-    metrics["last_token_time"] = now
 
 
 def _break(request: RequestState, sequence: SequenceState, error: Exception) -> None:
@@ -222,13 +225,12 @@ def _break(request: RequestState, sequence: SequenceState, error: Exception) -> 
     sequence.fail(f"the output cannot be processed: {type(error).__name__}")
 
 
-def _tokens(outputs: Outputs) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield position, handle, token, and whether it is the handle's last in this message."""
-    handles = np.frombuffer(outputs.handles, dtype="<i8").tolist()
-    tokens = np.frombuffer(outputs.tokens, dtype="<i4").tolist()
+def _ends(outputs: Outputs, handles: list[int]) -> dict[int, Finished]:
+    """Return the ends of this message's requests by the position of their last token in it."""
+    if not outputs.finished:
+        return {}
     last = {handle: position for position, handle in enumerate(handles)}
-    for position, (handle, token) in enumerate(zip(handles, tokens, strict=True)):
-        yield position, handle, token, last[handle] == position
+    return {last[end.handle]: end for end in outputs.finished if end.handle in last}
 
 
 def _fan_out(params: SamplingParams) -> Iterator[SamplingParams]:
@@ -236,6 +238,9 @@ def _fan_out(params: SamplingParams) -> Iterator[SamplingParams]:
 
     Seeds are consecutive, so that the sequences differ; the prompt is scored once.
     """
+    if params.n == 1 and not (params.stop or params.bad_words or params.repetition_detection):
+        yield params
+        return
     common = params.replace(n=1, stop=[], bad_words=[], repetition_detection=None)
     for index in range(params.n):
         if index == 0 or (params.seed is None and params.prompt_logprobs is None):

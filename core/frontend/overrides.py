@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from core.api.errors import ConfigError
@@ -11,6 +10,7 @@ from core.config.fields import OptionField, option_fields
 from core.config.load import build
 from core.config.resolved import Options
 from core.config.settings import Key, Setting, merge
+from core.suggest import nearest
 
 
 def options_with(base: Options | None, overrides: Mapping[str, Any]) -> Options:
@@ -33,8 +33,7 @@ def _named(overrides: Mapping[str, Any]) -> Iterator[tuple[Key, Setting]]:
     known = _names()
     for name, value in overrides.items():
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"Did you mean {close[0]}?" if close else "`core config show` lists all options."
+            hint = nearest(name, known) or "`core config show` lists all options."
             raise ConfigError("CORE-C130", f"there is no option '{name}'.", hint=hint)
         yield from Setting(known[name], value, "argument", f"argument {name}").spread()
 

@@ -14,7 +14,7 @@ _DRAIN_SECONDS = 0.01
 """How often a drain looks whether requests are left."""
 
 
-class Gate:
+class PauseGate:
     """Requests pass while it is open.
 
     Attributes:
@@ -93,7 +93,7 @@ def _give(waiter: asyncio.Future[bool], outcome: bool | RequestError) -> None:
 class Pausing:
     """Pause and resume, for a front end whose requests pass a gate before they are sent."""
 
-    _gate: Gate
+    _gate: PauseGate
 
     @property
     @abstractmethod

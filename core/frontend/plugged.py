@@ -26,6 +26,7 @@ class FrontPlugins:
 
     Attributes:
         sinks: Receivers of figures.
+        grammars: Kinds of grammar that a backend compiles.
     """
 
     def __init__(self, plan: PluginPlan) -> None:
@@ -38,12 +39,7 @@ class FrontPlugins:
         self._arguments = frozenset(name for spec in logits for name in spec.args)
         self._checks = _checks(active) if active else []
         backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active else []
-        self._grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
-
-    @property
-    def grammars(self) -> frozenset[str]:
-        """Kinds of grammar that a backend compiles."""
-        return self._grammars
+        self.grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
 
     def io_processor(self, context: IOContext) -> tuple[IOProcessor, str] | None:
         """Return a new I/O processor, and its plugin for errors; None if the plan has none.
@@ -52,13 +48,12 @@ class FrontPlugins:
             PluginError: CORE-P108, it cannot be made.
         """
         for planned, _, make in self._active.impls(PROCESSORS) if self._active else ():
-            owner = f"'{planned.name}' ({planned.dist} {planned.version})"
             try:
-                return make(replace(context, options=dict(planned.options))), owner
+                return make(replace(context, options=dict(planned.options))), planned.owner
             except CoreError:
                 raise
             except Exception as error:
-                text = f"I/O processor {owner}: its constructor raised {type(error).__name__}: {error}."
+                text = f"I/O processor {planned.owner}: its constructor raised {type(error).__name__}: {error}."
                 raise PluginError("CORE-P108", text) from error
         return None
 
@@ -67,8 +62,8 @@ class FrontPlugins:
         if params.extra_args:
             self._check_arguments(params.extra_args)
         grammar = params.grammar
-        if grammar is not None and grammar.kind not in self._grammars:
-            known = f"supported: {', '.join(sorted(self._grammars))}" if self._grammars else "start with a backend"
+        if grammar is not None and grammar.kind not in self.grammars:
+            known = f"supported: {', '.join(sorted(self.grammars))}" if self.grammars else "start with a backend"
             text = f"grammars of kind '{grammar.kind:.40}' are not supported here; {known}"
             raise RequestError(text, param=grammar.param, code="unsupported_parameter")
 
@@ -109,10 +104,7 @@ def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:
 
 
 def _sinks(active: ActivePlugins) -> list[tuple[str, Any]]:
-    return [
-        (f"'{planned.name}' ({planned.dist} {planned.version})", make(planned.options))
-        for planned, _, make in active.impls(SINKS)
-    ]
+    return [(planned.owner, make(planned.options)) for planned, _, make in active.impls(SINKS)]
 
 
 def _checks(active: ActivePlugins) -> list[Callable[[Mapping[str, Any]], None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from core.frontend.batching import TextBatcher
 from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared, unicode_checked
 from core.frontend.model import FrontModel
-from core.frontend.prompts import Truncation, split_prompt, truncating
+from core.frontend.prompts import Cut, split_prompt, truncating
 from core.frontend.request import GenerationRequest, spelling
 
 
@@ -37,20 +37,12 @@ class AsyncPreparer:
         ready = {"prompt_token_ids": ids, "prompt": given.text, "truncation": given.truncation}
         return self._model.prepare(replace(asked, prompt=ready, truncation=None))
 
-    async def chat_ids(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        add_special_tokens: bool = False,
-        truncation: tuple[Truncation, int | None] | None = None,
-        **kwargs: Any,
-    ) -> list[int]:
-        """Return a conversation's token ids, as `FrontModel.chat_ids`. The template runs before the first wait."""
-        texts = self._model.chat_texts(messages, truncation=truncation, **kwargs)
-        first = 1 if add_special_tokens else 0
-        found = await self._encode(texts[:first], "messages") if first else []
-        found += await self._encode(texts[first:], "messages", add_special_tokens=False)
-        return self._model.chat_end(found, add_special_tokens=add_special_tokens, truncation=truncation)
+    async def chat_ids(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+        """Return a conversation's token ids. The template runs before the first wait. Raises `RequestError`."""
+        texts, special = self._model.chat_texts(chat, cut), chat.add_special_tokens
+        found = await self._encode(texts[:special], "messages")
+        found += await self._encode(texts[special:], "messages", add_special_tokens=False)
+        return self._model.joined(found, special, cut)
 
     async def offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens `ids` stands in its text, as (first, end) in characters.
@@ -77,17 +69,14 @@ class AsyncPreparer:
                 if given.ids is not None or given.truncation is not None:
                     return None
             else:
-                named = chat.arguments()
-                special = bool(named.pop("add_special_tokens", False))
-                texts = self._model.chat_texts(chat.messages, **named)
+                texts, special = self._model.chat_texts(chat), chat.add_special_tokens
             return self._placed(texts, special)
 
     def _placed(self, texts: Sequence[str], special: bool) -> list[tuple[int, int]]:
         """Return the places of the pieces' tokens in the whole text."""
         tell: Any = getattr(self._model.tokenizer, "offsets", None)
-        first = 1 if special else 0
         with unicode_checked("prompt"):
-            found = [*tell(texts[:first]), *tell(texts[first:], add_special_tokens=False)]
+            found = [*tell(texts[:special]), *tell(texts[special:], add_special_tokens=False)]
         places: list[tuple[int, int]] = []
         start = 0
         for text, offsets in zip(texts, found, strict=True):

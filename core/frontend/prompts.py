@@ -48,6 +48,10 @@ class Truncation:
             raise RequestError(f"truncation_side must be left or right, got {self.side!r}", param="truncation_side")
 
 
+Cut = tuple[Truncation, int | None]
+"""How to cut a prompt, and how many tokens of output it must leave room for, if that is known."""
+
+
 def truncating(prompt: PromptInput, truncation: Truncation | None) -> PromptInput:
     """Return a prompt of any form with what may be cut off it."""
     if truncation is None:

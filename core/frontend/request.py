@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.errors import RequestError
 from core.engine.sampling import SamplingParams
-from core.frontend.beam_outputs import BeamRules
+from core.frontend.beams.outputs import BeamRules
 from core.frontend.conversation import Conversation
-from core.frontend.prompts import PromptInput, Truncation
+from core.frontend.prompts import Cut, PromptInput, Truncation
 
 MAX_SALT = 256
 MAX_REQUEST_ID = 128
@@ -72,6 +71,11 @@ class GenerationRequest:
         """The prompt, if a chat template must render it."""
         return self.prompt if isinstance(self.prompt, Conversation) else None
 
+    @property
+    def cut(self) -> Cut | None:
+        """How a conversation that is too long is cut."""
+        return None if self.truncation is None else (self.truncation, self.params.max_tokens)
+
 
 def sampling_params(fields: Mapping[str, Any], defaults: Mapping[str, Any], max_model_len: int) -> SamplingParams:
     """Return the parameters that a front end's fields give.
@@ -98,16 +102,26 @@ def model_defaults(params: SamplingParams) -> dict[str, Any]:
     return {name: getattr(params, name) for name in _FROM_MODEL}
 
 
-@contextmanager
-def spelling(names: Mapping[str, str]) -> Iterator[None]:
-    """Let `RequestError`s raised inside name the front end's own fields."""
-    try:
-        yield
-    except RequestError as error:
-        found = renamed(error, names)
-        if found is error:
-            raise
-        raise found from error
+class spelling:  # noqa: N801 - read as a verb; a class costs a third of a generator, and requests pass a dozen
+    """Let `RequestError`s raised inside name the front end's own fields.
+
+    Args:
+        names: Field of a rule -> field of the front end.
+    """
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RequestError):
+            found = renamed(error, self._names)
+            if found is not error:
+                raise found from error
 
 
 def renamed(error: RequestError, names: Mapping[str, str]) -> RequestError:

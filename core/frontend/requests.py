@@ -20,6 +20,24 @@ class SequenceState:
         text: None when the request wants token ids only.
     """
 
+    __slots__ = (
+        "_cumulative",
+        "_end_taken",
+        "_logprobs",
+        "_repetition",
+        "_taken",
+        "_text",
+        "_tokens",
+        "_whole",
+        "error",
+        "error_param",
+        "finish_reason",
+        "handle",
+        "index",
+        "params",
+        "stop_reason",
+    )
+
     def __init__(self, index: int, handle: int, params: SamplingParams, text: SequenceText | None) -> None:
         self.index, self.handle, self.params = index, handle, params
         self.finish_reason: str | None = None
@@ -44,7 +62,9 @@ class SequenceState:
             self._logprobs.append(logprobs)
             self._cumulative += logprobs[token].logprob
         if self._text is not None and not silent:
-            self._stopped_by(self._text.push(token))
+            stop = self._text.push(token)
+            if stop is not None:
+                self._stopped_by(stop)
 
     def check_repetition(self, token: int) -> None:
         """End the sequence if it repeats itself with this token, which is not its last for another reason."""
@@ -109,11 +129,25 @@ class RequestState:
     Attributes:
         metrics: Monotonic times in seconds: `arrival_time`, `first_scheduled_time`, `first_token_time`,
             `last_token_time`, `finished_time`, as far as they have come.
+        finished: Whether every sequence has ended.
     """
+
+    __slots__ = (
+        "_prompt_logprobs",
+        "_prompt_logprobs_new",
+        "_texts",
+        "finished",
+        "metrics",
+        "num_cached_tokens",
+        "prompt",
+        "request_id",
+        "sequences",
+    )
 
     def __init__(self, request_id: str, prepared: Prepared, sequences: list[SequenceState], arrival: float) -> None:
         self.request_id, self.prompt, self.sequences = request_id, prepared.prompt, sequences
         self.num_cached_tokens = 0
+        self.finished = False
         self.metrics: dict[str, Any] = {"arrival_time": arrival}
         self._texts = prepared.params.detokenize
         self._prompt_logprobs: list[dict[int, Logprob] | None] | None = (
@@ -121,13 +155,17 @@ class RequestState:
         )
         self._prompt_logprobs_new = self._prompt_logprobs is not None
 
-    @property
-    def finished(self) -> bool:
-        """Whether every sequence has ended."""
-        for sequence in self.sequences:  # noqa: SIM110 - asked for every token, and a generator costs three times as much
-            if sequence.finish_reason is None:
-                return False
-        return True
+    def touch(self, now: float) -> None:
+        """A token has come."""
+        times = self.metrics
+        if "first_token_time" not in times:
+            times["first_token_time"] = now
+        times["last_token_time"] = now
+
+    def settle(self) -> bool:
+        """A sequence has ended; return whether it was the last one."""
+        self.finished = all(sequence.finish_reason is not None for sequence in self.sequences)
+        return self.finished
 
     def score_prompt(self, positions: list[Logprobs], reader: LogprobReader) -> None:
         """Add the log-probabilities of further prompt tokens."""
@@ -136,17 +174,16 @@ class RequestState:
 
     def take(self, *, delta: bool) -> RequestOutput:
         """Return the new parts of the sequences that have some (`delta`), or all sequences as they stand."""
-        finished = self.finished
-        chosen = [sequence for sequence in self.sequences if sequence.fresh or not delta]
+        scores = None if self._prompt_logprobs is None else self._take_prompt_logprobs(delta)
         return RequestOutput(
             request_id=self.request_id,
             prompt=self.prompt.text,
             prompt_token_ids=self.prompt.ids,
-            outputs=[sequence.take(delta=delta) for sequence in chosen],
-            finished=finished,
-            prompt_logprobs=self._take_prompt_logprobs(delta),
+            outputs=[sequence.take(delta=delta) for sequence in self.sequences if not delta or sequence.fresh],
+            finished=self.finished,
+            prompt_logprobs=scores,
             num_cached_tokens=self.num_cached_tokens,
-            metrics=dict(self.metrics),
+            metrics=self.metrics.copy(),
         )
 
     def _take_prompt_logprobs(self, delta: bool) -> list[dict[int, Logprob] | None] | None:

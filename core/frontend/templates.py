@@ -28,21 +28,17 @@ class TemplateSet:
     """The compiled templates of one model, by name.
 
     `tool_use`, where a checkpoint has it, is for conversations with tools; `default` for all others.
+
+    Attributes:
+        names: Names that a request may choose by.
+        variables: Names that the templates read which are chosen without being asked for.
     """
 
     def __init__(self, sources: Mapping[str, str], make: Callable[[str], ChatTemplate]) -> None:
         self._templates = {name: make(source) for name, source in sources.items()}
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names that a request may choose by."""
-        return frozenset(self._templates)
-
-    @property
-    def variables(self) -> frozenset[str]:
-        """Names that the templates read which are chosen without being asked for."""
+        self.names = frozenset(self._templates)
         chosen = (self.choose(tools=tools) for tools in (False, True))
-        return frozenset[str]().union(*(one.variables for one in chosen if one is not None))
+        self.variables = frozenset[str]().union(*(one.variables for one in chosen if one is not None))
 
     def named(self, name: str) -> ChatTemplate | None:
         """Return the template of that name, if there is one."""

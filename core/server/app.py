@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from core import __version__
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
-from core.server.admin.routes import admin_routes
-from core.server.anthropic.models import AnthropicModelRoutes, by_client
-from core.server.anthropic.routes import message_routes
+from core.server.admin import routes as admin
+from core.server.answers import JSON
+from core.server.anthropic import models as anthropic_models
+from core.server.anthropic import routes as messages
+from core.server.anthropic.errors import ANTHROPIC
 from core.server.browsers import Browsers
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
 from core.server.gate import Gate
-from core.server.health import HealthRoutes
+from core.server.health import ROUTES as HEALTH
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
-from core.server.openai.chat import ChatRoute
-from core.server.openai.completions import CompletionRoute
-from core.server.openai.models import ModelRoutes
-from core.server.openai.protocol import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
-from core.server.openai.rendering import RenderRoutes
-from core.server.openai.responses.routes import response_routes
-from core.server.openai.tokenize import TokenizeRoutes
-from core.server.openai.tokenizer_info import TokenizerInfoRoute
+from core.server.openai import models, rendering, tokenize
+from core.server.openai.chat import chat_completions
+from core.server.openai.completions import completions
+from core.server.openai.protocol import ChatBody, CompletionBody
+from core.server.openai.responses import routes as responses
+from core.server.plain_route import PlainRoute
 from core.server.plugged import PluggedRoute, check_free
 from core.server.plugged_answer import PluggedEndpoint
-from core.server.pooling.routes import Route, generating, pooling_routes
+from core.server.pooling import routes as pooling
 from core.server.prefix import Prefix
+from core.server.resume import routes as resume
 from core.server.resume.layer import ResumeLayer
-from core.server.resume.routes import StreamRoutes
-from core.server.resume.store import StreamStore
+from core.server.routes import Route
 from core.server.state import ServerState
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+GENERATING = (
+    Route("POST", "/v1/chat/completions", chat_completions, ChatBody),
+    Route("POST", "/v1/completions", completions, CompletionBody),
+    *responses.ROUTES,
+    *messages.ROUTES,
+    *rendering.ROUTES,
+)
+"""Routes that answer 400 where the model gives vectors instead."""
 
-JSON = "application/json"
+OTHERS = (
+    *pooling.ROUTES,
+    Route("GET", "/v1/models", anthropic_models.by_client(models.list_models, anthropic_models.list_models)),
+    Route("GET", "/v1/models/{model:path}", anthropic_models.by_client(models.get_model, anthropic_models.get_model)),
+    *tokenize.ROUTES,
+    *HEALTH,
+    *resume.ROUTES,
+)
+
+ADMIN = (*admin.ROUTES, resume.ALL_STREAMS)
+
 STREAMED = frozenset({("GET", "/v1/responses/{response_id}"), ("GET", "/v1/stream/{name}")})
 """Routes without a body that answer with events when they are asked for them."""
 
@@ -82,19 +98,19 @@ def create_app(
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
     servers = [{"url": prefix}] if (prefix := options.server.root_path) else None
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
+    app.router.route_class = PlainRoute
     app.state.core, app.state.bodies = state, []
-    _add_routes(app, state)
-    _add_resume(app, state)
-    check_free(plugged, app.routes)
-    state.public_paths |= {route.path for route in plugged if route.public}
-    for route in plugged:
-        app.add_api_route(
-            route.path,
-            PluggedEndpoint(route, state).__call__,
-            methods=list(route.methods),
-            summary=route.summary or f"{route.method} {route.path}",
-            response_class=Response,
-        )
+    state.mounted_dialects[messages.PATH] = ANTHROPIC  # also for what there is not, such as batches
+    state.client_dialects[messages.VERSION_HEADER] = ANTHROPIC
+    state.admin_paths |= {route.path for route in ADMIN}
+    pools = llm.pooling is not None
+    for route in GENERATING:
+        _add(app, state, route._replace(endpoint=pooling.refuse_generation) if pools else route)
+    for route in (*OTHERS, *ADMIN):
+        _add(app, state, route)
+    _add_plugged(app, state, plugged)
+    if state.streams is not None:
+        app.add_middleware(ResumeLayer, store=state.streams)
     app.add_exception_handler(HTTPException, _render)
     app.add_middleware(Gate, state=state)
     _add_edge(app, state)
@@ -111,71 +127,46 @@ def _add_edge(app: FastAPI, state: ServerState) -> None:
         app.add_middleware(Prefix, prefix=server.root_path)
 
 
-def _add_routes(app: FastAPI, state: ServerState) -> None:
-    health, models, tokens = HealthRoutes(state), ModelRoutes(state), TokenizeRoutes(state)
-    texts: list[Route] = [
-        ("POST", "/v1/chat/completions", ChatRoute(state).__call__, ChatBody),
-        ("POST", "/v1/completions", CompletionRoute(state).__call__, CompletionBody),
-    ]
-    texts += [*response_routes(state), *message_routes(state), *_render_routes(state)]
-    for route in (*generating(state, texts), *pooling_routes(state)):
-        _add(app, *route)
-    theirs = AnthropicModelRoutes(state)
-    _add(app, "GET", "/v1/models", by_client(models.list, theirs.list))
-    _add(app, "GET", "/v1/models/{model:path}", by_client(models.one, theirs.one))
-    _add(app, "POST", "/tokenize", tokens.tokenize, TokenizeBody)
-    _add(app, "POST", "/detokenize", tokens.detokenize, DetokenizeBody)
-    _add(app, "GET", "/tokenizer_info", TokenizerInfoRoute(state).__call__)
-    _add(app, "GET", "/health", health.health)
-    for method in ("GET", "POST"):
-        _add(app, method, "/ping", health.health)
-    _add(app, "GET", "/ready", health.ready)
-    _add(app, "GET", "/load", health.load)
-    _add(app, "GET", "/version", health.version)
-    _add(app, "GET", "/metrics", health.metrics)
-    _add(app, "GET", "/core/plugins", health.plugins)
-    for route in admin_routes(state):
-        state.admin_paths.add(route.path)
-        _add(app, *route)
+def _add(app: FastAPI, state: ServerState, route: Route) -> None:
+    """Add a route; the schema of the body that it reads itself is told to clients all the same."""
+
+    async def endpoint(request: Request) -> Response:
+        return await route.endpoint(state, request)
+
+    extra: dict[str, Any] = {"responses": _responses(route)}
+    if route.body is not None:
+        app.state.bodies.append((extra, route.body))
+    app.add_api_route(
+        route.path,
+        endpoint,
+        methods=[route.method],
+        name=route.endpoint.__name__,
+        summary=f"{route.method} {route.path}",  # else the schema would show the name of a Python function
+        openapi_extra=extra,
+        response_class=Response,
+    )
 
 
-def _render_routes(state: ServerState) -> list[Route]:
-    rendering = RenderRoutes(state)
-    return [
-        ("POST", "/apply-template", rendering.template, ChatBody),
-        ("POST", "/v1/chat/completions/render", rendering.chat, ChatBody),
-        ("POST", "/v1/completions/render", rendering.completion, CompletionBody),
-    ]
+def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute]) -> None:
+    check_free(routes, app.routes)
+    state.public_paths |= {route.path for route in routes if route.public}
+    for route in routes:
+        app.add_api_route(
+            route.path,
+            PluggedEndpoint(route, state).__call__,
+            methods=list(route.methods),
+            summary=route.summary or f"{route.method} {route.path}",
+            response_class=Response,
+        )
 
 
-def _add_resume(app: FastAPI, state: ServerState) -> None:
-    """Add what continues streams; the list of all of them is the admin's, as an id is all it takes to read one."""
-    server = state.options.server
-    state.streams = StreamStore(server.resume_seconds, server.resume_bytes) if server.resume_seconds else None
-    streams = StreamRoutes(state.streams)
-    state.admin_paths.add("/v1/streams")
-    _add(app, "GET", "/v1/streams", streams.list)
-    _add(app, "GET", "/v1/stream/{name}", streams.read)
-    _add(app, "DELETE", "/v1/stream/{name}", streams.delete)
-    if state.streams is not None:
-        app.add_middleware(ResumeLayer, store=state.streams)
-
-
-def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint, body: type[BaseModel] | None = None) -> None:
-    """Add a route that reads its own body (bounded, strict); the schema is told to clients all the same."""
-    extra: dict[str, Any] = {"responses": _responses(method, path, body)}
-    if body is not None:
-        app.state.bodies.append((extra, body))
-    summary = f"{method} {path}"  # else the schema would show the name of a Python function
-    app.add_api_route(path, endpoint, methods=[method], summary=summary, openapi_extra=extra, response_class=Response)
-
-
-def _responses(method: str, path: str, body: type[BaseModel] | None) -> dict[str, Any]:
+def _responses(route: Route) -> dict[str, Any]:
     """Say which content types a route answers with; errors are JSON."""
-    types = ["text/plain"] if path == "/metrics" else [JSON]
-    if (body is not None and "stream" in body.model_fields) or (method, path) in STREAMED:
+    fields = {} if route.body is None else route.body.model_fields
+    types = ["text/plain"] if route.path == "/metrics" else [JSON]
+    if "stream" in fields or (route.method, route.path) in STREAMED:
         types.append("text/event-stream")
-    if body is not None and "encoding_format" in body.model_fields:
+    if "encoding_format" in fields:
         types.append("application/octet-stream")
     return {
         "200": {"description": "The answer.", "content": {kind: {} for kind in types}},

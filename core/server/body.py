@@ -1,36 +1,59 @@
-"""Request bodies: bounded while they are read, strict JSON, typed fields."""
+"""Request bodies: bounded while they are read, strict JSON, typed fields; those that ask for too much are refused."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
 
 import orjson
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect, Request
 
 from core.server.errors import ApiError, ClientGoneError
 
-M = TypeVar("M", bound=BaseModel)
-
 MAX_DEPTH = 64
+MAX_MESSAGES = 16384
+MAX_TOOLS = 128
 BODY_SECONDS = 120.0
 _MAX_LISTED = 32
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _OF_BROWSERS = ("origin", "sec-fetch-site")
 
 
-async def read_model(request: Request, kind: type[M], limit: int) -> tuple[M, dict[str, Any]]:
-    """Read a request of `kind`; also return the JSON object as sent.
+Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
-    Raises:
-        ApiError: 413 too large, 415 not JSON, 400 malformed.
-        ValidationError: A field has the wrong type.
+
+class Part(BaseModel):
+    """An object inside a body: unknown fields are let through, wrong types refused."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class Body(Part):
+    """A request body: unknown fields are let through and reported, wrong types refused, null means not given.
+
+    Attributes:
+        refused: Fields that would change the answer if they were ignored, and what to say about each.
     """
-    fields = parse_object(await read_bytes(request, limit))
-    return kind.model_validate(fields), fields
+
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    model: str | None = None
+
+    @classmethod
+    def refuse_unsupported(cls, fields: Mapping[str, Any]) -> None:
+        """Refuse fields that ask for something the server cannot do. Raises `ApiError` 400."""
+        for name in cls.refused.keys() & fields.keys():
+            if not cls.harmless(name, fields):
+                raise ApiError(400, f"{name}: {cls.refused[name]}.", param=name, code="unsupported_parameter")
+
+    @classmethod
+    def harmless(cls, name: str, fields: Mapping[str, Any]) -> bool:
+        """Whether a refused field asks for nothing, as it was sent."""
+        return not fields[name]
 
 
 async def read_bytes(request: Request, limit: int, *, typed: bool = True) -> bytes:
@@ -45,7 +68,7 @@ async def read_bytes(request: Request, limit: int, *, typed: bool = True) -> byt
         message = "The body must be JSON: send Content-Type: application/json."
         raise ApiError(415, message, code="unsupported_media_type")
     announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit:
+    if announced.isdecimal() and int(announced) > limit:
         raise _too_large(limit)
     try:
         async with asyncio.timeout(BODY_SECONDS):

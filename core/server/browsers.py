@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
-from core.server.streaming import SHORT_CUT
 
 EXPOSED = ("x-request-id", "x-core-ignored-fields", "x-stream-id", "retry-after")
 """Headers of answers that a page may read, besides those that every page may."""

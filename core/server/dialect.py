@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -23,7 +24,7 @@ class Dialect:
     """
 
     body: Callable[[ApiError], dict[str, Any]]
-    status: Callable[[ApiError], int]
+    status: Callable[[ApiError], int] = attrgetter("status")
     end: bytes = b""
 
     def response(self, error: ApiError) -> Response:
@@ -35,4 +36,4 @@ class Dialect:
         return b"event: error\ndata: " + orjson.dumps(self.body(error)) + b"\n\n" + self.end
 
 
-OPENAI = Dialect(body=ApiError.body, status=lambda error: error.status, end=b"data: [DONE]\n\n")
+OPENAI = Dialect(body=ApiError.body, end=b"data: [DONE]\n\n")

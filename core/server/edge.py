@@ -38,7 +38,7 @@ def check_origins(server: ServerOptions) -> None:
     for name, form in _LISTS:
         for value in getattr(server, name):
             if value != _ANY and not form.fullmatch(value):
-                raise _refusal(f"{_flag(name)}: {value!r} can never match what a browser sends.")
+                raise _refusal(f"{flag(name)}: {value!r} can never match what a browser sends.")
     if server.allow_credentials and _ANY in server.allowed_origins:
         raise _refusal(
             "--allow-credentials and --allowed-origins * would let every web page act as whoever looks at it.",
@@ -47,12 +47,13 @@ def check_origins(server: ServerOptions) -> None:
     if not server.allowed_origins:
         for name in ("allowed_methods", "allowed_headers", "allow_credentials"):
             if getattr(server, name) != PRIVATE[name]:
-                raise _refusal(f"{_flag(name)} means nothing without --allowed-origins: no origin is allowed.")
+                raise _refusal(f"{flag(name)} means nothing without --allowed-origins: no origin is allowed.")
 
 
 def _refusal(message: str, hint: str = _HINT) -> ConfigError:
     return ConfigError("CORE-C173", message, hint=hint)
 
 
-def _flag(name: str) -> str:
+def flag(name: str) -> str:
+    """Return how an option is called on the command line."""
     return "--" + name.replace("_", "-")

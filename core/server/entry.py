@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from core.api.errors import RequestError
-from core.api.parsers import ParserContext
-from core.engine.sampling import SamplingParams
-from core.frontend.answering.forcing import enforced
-from core.frontend.answering.parsing import AnswerParser, calls_before
-from core.frontend.answering.reader import AnswerReader
-from core.frontend.answering.thinking import after_thinking
+from core.frontend.answering.chat import ChatAnswer, chat_answer
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import truncating
 from core.frontend.request import GenerationRequest, renamed, spelling
@@ -24,76 +19,41 @@ from core.server.state import ServerState
 from core.tokenizer.meter import RenderTimeoutError, time_limit
 
 MAX_SEQUENCES = 4096
-_THREAD_CHARS = 50_000
+THREAD_CHARS = 50_000
+"""Characters from which on texts are rendered and tokenised in a thread, so that other requests go on."""
+
 _INLINE_SECONDS = 0.02
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OpenChat:
-    """A conversation that was rendered and is about to be answered.
-
-    Attributes:
-        context: What parsers are made with.
-        calls: Whether the answer may hold tool calls.
-        calls_before: Calls that the conversation holds already.
-        parser: Reads the answer; None passes its text on as it is.
-    """
+    """A conversation that was rendered and is about to be answered."""
 
     generation: Generation
-    context: ParserContext = field(default_factory=ParserContext)
-    calls: bool = False
-    calls_before: int = 0
-    parser: AnswerParser | None = None
-
-    def reader(self) -> AnswerReader:
-        """Return what turns one sequence's outputs into parse events; one reader per sequence."""
-        return AnswerReader(self.parser.make(self.context) if self.parser else None, calls=self.calls)
-
-    def call_id(self, name: str, number: int) -> str:
-        """Return the id of the answer's `number`-th call, of a function; the conversation's numbers go on."""
-        if self.parser is None:
-            raise TypeError("without a parser there are no calls")
-        return self.parser.id_of(name, self.calls_before + number)
+    answer: ChatAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyChat:
-    """A conversation as the engine is asked to answer it.
-
-    Attributes:
-        request: Its parameters hold what is enforced of the answer.
-        chat: Its prompt.
-        ids: The prompt's token ids.
-        parser: Reads the answer; None passes its text on as it is.
-    """
-
-    request: GenerationRequest
-    chat: Conversation
-    ids: list[int]
-    context: ParserContext
-    parser: AnswerParser | None
-
-
-async def ready_chat(state: ServerState, request: GenerationRequest) -> ReadyChat:
-    """Render a request whose prompt is a conversation, and settle what its answer is held to.
+async def ready_chat(state: ServerState, request: GenerationRequest) -> tuple[list[int], ChatAnswer]:
+    """Render a request whose prompt is a conversation; return its token ids, and how it will be answered.
 
     Raises:
         RequestError: The template refuses the conversation, it is too long, or a call that it demands cannot be
             enforced.
     """
-    chat = request.conversation
-    if chat is None:
-        raise TypeError("ready_chat takes requests whose prompt is a Conversation")
     ids = await render(state, request)
-    context = _context(state, chat, ids)
     with spelling(request.names):
-        params, parser = enforced(chat, request.params, state.parser, context, grammars=_grammars(state))
-    if params.grammar is request.params.grammar:  # that of calls knows about the thinking itself
-        params = after_thinking(params, state.parser, context)
-    with spelling(request.names):
+        answer = chat_answer(
+            _conversation(request),
+            ids,
+            request.params,
+            state.parser,
+            state.llm.tokenizer,
+            defaults=state.options.model.default_chat_template_kwargs,
+            grammars=state.llm.grammar_kinds,
+        )
         if request.beams is not None:
-            request.beams.params(params)  # nothing is enforced of beams
-    return ReadyChat(replace(request, params=_unskipped(state, params)), chat, ids, context, parser)
+            request.beams.params(answer.params)  # nothing is enforced of beams
+    return ids, answer
 
 
 async def open_chat(
@@ -112,13 +72,12 @@ async def open_chat(
     """
     if not admitted:
         state.admit(request.params.n)
-    ready = await ready_chat(state, request)
-    generation = _generation(state, [{"prompt_token_ids": ready.ids}], [ready.request], name, interval)
-    before = calls_before(ready.chat.messages)
-    return OpenChat(generation, ready.context, bool(ready.chat.offered), before, ready.parser)
+    ids, answer = await ready_chat(state, request)
+    held = replace(request, params=answer.params)
+    return OpenChat(_generation(state, [{"prompt_token_ids": ids}], [held], name, interval), answer)
 
 
-async def open_generation(
+def open_generation(
     state: ServerState,
     requests: Sequence[GenerationRequest],
     name: str,
@@ -151,28 +110,21 @@ async def render(state: ServerState, request: GenerationRequest) -> list[int]:
 
     Long conversations, templates of requests and templates that take their time are rendered beside the event loop.
     """
-    chat = request.conversation
-    if chat is None:
-        raise TypeError("render takes requests whose prompt is a Conversation")
-    own: frozenset[str] = getattr(state.llm, "template_names", frozenset())  # beyond the protocol
-    foreign = chat.template is not None and chat.template not in own
+    chat = _conversation(request)
+    foreign = chat.template is not None and chat.template not in state.llm.template_names
     if foreign and not state.options.server.trust_request_chat_template:
         said = "templates of requests are not run here; the server's own is set with --chat-template"
         refusal = RequestError(f"template: {said}", param="template", code="unsupported_parameter")
         raise renamed(refusal, request.names)
-    arguments = chat.arguments()
-    if request.truncation is not None:
-        arguments["truncation"] = (request.truncation, request.params.max_tokens)
 
     def work() -> list[int]:
         with spelling(request.names):
-            return state.llm.render_chat(chat.messages, **arguments)
+            return state.llm.render_chat(chat, request.cut)
 
-    if chat.template is None and chat.chars <= _THREAD_CHARS:
-        tokenize = getattr(state.llm, "tokenize_chat", None)  # beyond the protocol: several conversations together
+    if chat.template is None and chat.chars <= THREAD_CHARS:
         try:
             with time_limit(_INLINE_SECONDS), spelling(request.names):
-                return work() if tokenize is None else await tokenize(chat.messages, **arguments)
+                return await state.llm.tokenize_chat(chat, request.cut)
         except RenderTimeoutError:
             pass  # again, where it keeps nobody waiting
     return await asyncio.get_running_loop().run_in_executor(state.renderers, work)
@@ -207,21 +159,7 @@ def _generation(
     )
 
 
-def _unskipped(state: ServerState, params: SamplingParams) -> SamplingParams:
-    """Tags that are special tokens must stay in the text for the parser to see them."""
-    if state.parser is None or not state.parser.special_tokens:
-        return params
-    return params.replace(skip_special_tokens=False)
-
-
-def _grammars(state: ServerState) -> frozenset[str] | None:
-    """Return the kinds of grammar that the engine knows; None when the front end does not say."""
-    found: frozenset[str] | None = getattr(state.llm, "grammar_kinds", None)  # beyond the protocol
-    return found
-
-
-def _context(state: ServerState, chat: Conversation, ids: list[int]) -> ParserContext:
-    if state.parser is None:
-        return ParserContext()
-    variables = {**state.options.model.default_chat_template_kwargs, **chat.template_args}
-    return state.parser.context(state.llm.tokenizer, ids, chat.offered, variables)
+def _conversation(request: GenerationRequest) -> Conversation:
+    if request.conversation is None:
+        raise TypeError("only requests whose prompt is a Conversation are rendered")
+    return request.conversation

@@ -7,10 +7,8 @@ import re
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
 
 from core.api.errors import CoreError, RequestError
 
@@ -67,9 +65,10 @@ class ApiError(Exception):
             }
         }
 
-    def response(self) -> Response:
-        """Return the error as a JSON response."""
-        return Response(orjson.dumps(self.body()), self.status, self.headers, "application/json")
+
+def invalid(param: str, why: str, *, code: str | None = None) -> ApiError:
+    """Return the refusal of a request's field; `why` goes on where its name ends, without a full stop."""
+    return ApiError(400, f"{param} {why}.", param=param, code=code)
 
 
 class ClientGoneError(Exception):

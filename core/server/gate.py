@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.server.auth import KeyCheck, is_local
 from core.server.errors import ClientGoneError, as_api_error, log_unexpected
+from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
-from core.server.streaming import SHORT_CUT
 
 logger = logging.getLogger(__name__)
 

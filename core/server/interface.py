@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol, TypeVar
 
+from core.api.io_processors import IORequest
 from core.api.tokenizer import Tokenizer
+from core.config.resolved import EngineConfig
 from core.engine.messages import Stats
 from core.engine.sampling import SamplingParams
+from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared
 from core.frontend.pausing import PauseMode
+from core.frontend.pooling.data import DataAnswer
+from core.frontend.pooling.model import PoolingModel, Work
+from core.frontend.prompts import Cut
+from core.frontend.request import GenerationRequest
 from core.frontend.results import RequestOutput
 
 Prompt = str | dict[str, Any]
 """A text, `{"prompt": text, "add_special_tokens": False}`, or `{"prompt_token_ids": [...]}`."""
 
 
+T = TypeVar("T")
+
+
 class ServedLLM(Protocol):
-    """A model that generates.
+    """A model that generates, or pools.
 
     Attributes:
         model_name: Name it is served under.
         max_model_len: Longest prompt plus output, in tokens.
+        config: What the engine was started from; None where there is no engine.
+        template_variables: Names that the model's chat template reads; None where nobody knows.
+        template_names: The model's own chat templates, which requests may choose by name.
+        grammar_kinds: Kinds of grammar that the engine knows; None where nobody knows.
+        pooling: What makes vectors of prompts; None if the model generates.
         stats: Latest counters and gauges of the engine.
         healthy: Whether the engine lives and moves on.
         paused: Whether new requests are held back.
@@ -36,6 +51,21 @@ class ServedLLM(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def config(self) -> EngineConfig | None: ...
+
+    @property
+    def template_variables(self) -> frozenset[str] | None: ...
+
+    @property
+    def template_names(self) -> frozenset[str]: ...
+
+    @property
+    def grammar_kinds(self) -> frozenset[str] | None: ...
+
+    @property
+    def pooling(self) -> PoolingModel | None: ...
 
     @property
     def stats(self) -> Stats: ...
@@ -67,21 +97,33 @@ class ServedLLM(Protocol):
         """
         ...
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **kwargs: Any) -> list[int]:
-        """Return the prompt's token ids.
+    def render_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+        """Return the prompt's token ids. Raises `RequestError`: the template refuses it, or it is too long."""
+        ...
 
-        Args:
-            kwargs: `tools`, `documents`, `add_generation_prompt`, `continue_final_message`, `add_special_tokens`,
-                `chat_template` (a source instead of the model's own), `truncation` (a `Truncation` and the room for
-                the output), and variables of the template.
+    async def tokenize_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+        """As `render_chat`; long texts are tokenised beside the event loop, those of several conversations together."""
+        ...
 
-        Raises:
-            RequestError: The template refuses the messages, or they are too long.
-        """
+    async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
+        """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
         ...
 
     async def prepare(self, prompt: Prompt, params: SamplingParams) -> Prepared:
         """Return a request with its token ids and settled limits; nothing is sent. Raises `RequestError`."""
+        ...
+
+    async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
+        """Run work of `pooling`; cancelling it aborts its requests. Raises `RequestError`, `EngineError`."""
+        ...
+
+    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> DataAnswer:
+        """Answer a request through the model's I/O processor; cancelling it aborts what it runs.
+
+        Raises:
+            RequestError: There is no processor, or it or the model refuses the data.
+            CoreError: The processor failed, or the engine is gone.
+        """
         ...
 
     async def abort(self, request_id: str) -> None:

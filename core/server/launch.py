@@ -8,15 +8,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 from fastapi import FastAPI
 
-from core.api.descriptors import ToolParserSpec
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import Options
-from core.frontend.answering.parsing import answer_parser
+from core.frontend.answering.parsing import chosen_parser
 from core.frontend.request import model_defaults
 from core.phases import phase, report
 from core.server.app import create_app
@@ -39,10 +38,6 @@ logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 15.0
 FORCED_CLOSE_SECONDS = 1.0
-"""Plus the signal's number: status of a process that a signal ended."""
-
-
-TOOL_PARSERS = "core.tool_parsers"
 
 
 @dataclass(slots=True)
@@ -68,11 +63,11 @@ def run(
     Raises:
         CoreError: The address is taken (before anything is loaded), the engine cannot start, or it died.
     """
-    from core.cli.ui import print_choices
+    from core.cli.ui.startup import choices_table
 
     listener = listener or bind(options.server)
     try:
-        print_choices(resolution)
+        print(choices_table(resolution), flush=True)
         return serve(options, listener, lambda: start(resolution, options, child))
     finally:
         listener.close()
@@ -91,12 +86,10 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
 
     began = time.perf_counter()
     plugins = enter(resolution.config.plan)
-    parsers = [(cast(ToolParserSpec, spec), impl) for _, spec, impl in plugins.impls(TOOL_PARSERS)]
-    parser = answer_parser(parsers, options.select.tool_parser)
+    parser = chosen_parser(plugins, options.select.tool_parser)
     routes, remote = RouteTable.declare(plugins), remote_servers(plugins, options.tools)
     engine, tokenizer = await _start_both(resolution, child)
-    llm = AsyncLLM(resolution, engine, tokenizer)
-    llm.listen()  # an engine that nobody listens to counts as silent, long before the first request
+    llm = await AsyncLLM.connect(resolution, engine, tokenizer)
     try:
         with phase("application"):
             if parser is not None:  # a checkpoint that it cannot go by is refused now, not at the first request
@@ -127,7 +120,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
 
 async def _start_both(resolution: Resolution, child: EngineChild | None) -> tuple[AsyncEngine, Tokenizer]:
     """Start the engine and, meanwhile, build the tokenizer; one that cannot be used ends the start at once."""
-    from core.cli.ui import WeightProgress
+    from core.cli.ui.progress import WeightProgress
     from core.engine.client import open_async
 
     config = resolution.config
@@ -177,17 +170,17 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
 
 
 async def _serve(options: Options, listener: Listener, started: Started) -> int:
-    from core.cli.ui import print_facts, print_ready, print_timeline
+    from core.cli.ui.startup import ready_text, started_text
     from core.server.pooling.run import example_of
 
     def ready() -> None:
         relax_collector()
         report("listen", time.perf_counter() - began)
-        print_facts(started.facts)
-        print_timeline(started.timeline)
         example = example_of(started.app.state.core)
         more = {} if example is None else {"example": example}
-        print_ready(listener.url, started.llm.model_name, api_key=options.server.api_key is not None, **more)
+        key = options.server.api_key is not None
+        banner = ready_text(listener.url, started.llm.model_name, api_key=key, **more)
+        print("\n".join(filter(None, (started_text(started.facts, started.timeline), banner))), flush=True)
         registration.write()
 
     began = time.perf_counter()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from core.server.dialect import OPENAI
 from core.server.errors import ApiError
+from core.server.outlet import SHORT_CUT
+from core.server.wire import Wire
 
 MAX_HEAD_BYTES = 64 * 2**10
 MAX_HEADERS = 128
 HEAD_SECONDS = 30.0
+MAX_AHEAD = 8
 _LINE_OVERHEAD = 4  # colon, space, line end
 
 
@@ -30,6 +35,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._held = 0  # of what it has not
         self._calls = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._open: deque[RequestResponseCycle] = deque()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the client a while to say what it wants."""
@@ -37,8 +43,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timer; tell every request that its client is gone, not only the one that came last."""
         self._disarm()
+        for cycle in self._open:
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -78,17 +87,30 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         self._disarm()
         super().on_headers_complete()
+        if self.cycle is not None:  # its task has not begun yet
+            self.cycle.scope[SHORT_CUT] = Wire(self.cycle)  # type: ignore[literal-required]
+            self._open.append(self.cycle)
+            if 1 < len(self._open) <= MAX_AHEAD:
+                self.flow.resume_reading()  # or nobody would see the client leave before the first answer ends
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request."""
+        self._open.popleft()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, and close."""
+        """Answer what is no request, and close; behind a request that waits for its answer, say nothing."""
         self._refused = True
         self._disarm()
+        if self._open and (self._open[0].response_started or not self._open[0].more_body):
+            self.transport.close()
+            return
         if self._too_large():
             error = ApiError(431, "The head of the request is too large.", code="head_too_large")
             status = b"431 Request Header Fields Too Large"
         else:
             error, status = ApiError(400, "This is not an HTTP request.", code="invalid_http"), b"400 Bad Request"
-        body = bytes(error.response().body)
+        body = bytes(OPENAI.response(error).body)
         head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, len(body)) + body)
         self.transport.close()

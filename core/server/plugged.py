@@ -77,7 +77,7 @@ class RouteTable:
         """
         table = cls()
         for planned, spec, make in active.impls(GROUP):
-            owner = f"'{planned.name}' ({planned.dist} {planned.version})"
+            owner = planned.owner
             plugin = _guarded(owner, "its constructor", make, planned.options)
             registry = table.registry(planned.name, owner, cast(RouteSpec, spec))
             _guarded(owner, "declare()", plugin.declare, registry)
@@ -94,7 +94,7 @@ class RouteTable:
         from core.server.plugged_client import ServedClient
 
         for mount, (owner, write) in self.errors.items():
-            state.mounted_dialects[mount] = Dialect(body=_said(owner, write), status=lambda error: error.status)
+            state.mounted_dialects[mount] = Dialect(body=_said(owner, write))
         for owner, plugin in self.plugins:
             _guarded(owner, "bind()", plugin.bind, ServedClient(state))
 

@@ -16,9 +16,10 @@ from starlette.types import Message, Receive, Scope, Send
 from core.api.errors import PluginError
 from core.api.routes import RouteRequest, RouteResponse
 from core.server.body import parse_object, read_bytes
+from core.server.outlet import SHORT_CUT, StreamBody, pour
 from core.server.plugged import PluggedRoute
 from core.server.state import ServerState
-from core.server.streaming import SHORT_CUT, until_gone
+from core.server.streaming import until_gone
 
 _WITHOUT_BODY = frozenset({"GET", "HEAD"})
 
@@ -79,18 +80,18 @@ class PluggedResponse(Response):
 
 
 async def _stream(answer: RouteResponse, body: AsyncIterator[bytes], send: Send, write: Send) -> None:
-    head = StreamingResponse((), answer.status, dict(answer.headers), answer.media_type)
+    raw = StreamingResponse((), answer.status, dict(answer.headers), answer.media_type).raw_headers
+    out = StreamBody({"type": "http.response.start", "status": answer.status, "headers": raw}, send, write)
     # An iterator without `aclose` has nothing to close.
     async with aclosing(cast(Any, body if hasattr(body, "aclose") else _closable(body))) as pieces:
         first = await anext(pieces, b"")
         if not isinstance(first, bytes):
             text = f"a route plugin's iterator for {answer.media_type} gives {type(first).__name__}, not bytes."
             raise PluginError("CORE-P108", text)
-        await send({"type": "http.response.start", "status": answer.status, "headers": head.raw_headers})
-        await write({"type": "http.response.body", "body": first, "more_body": True})
-        async for piece in pieces:
-            await write({"type": "http.response.body", "body": piece, "more_body": True})
-    await write({"type": "http.response.body", "body": b""})
+        out.put(first)
+        await out.room()
+        await pour(pieces, out)
+    await out.end(b"")
 
 
 async def _closable(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from functools import partial
 from typing import Any
 
 import orjson
@@ -17,17 +16,15 @@ from core.api.sampling import SamplingView
 from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
-from core.frontend.pooling import does_not_generate
-from core.frontend.pooling_results import EmbeddingRequestOutput
+from core.frontend.pooling.model import does_not_generate
 from core.frontend.sinks import engine_stats
 from core.server.errors import ApiError, as_api_error
-from core.server.openai.chat import ChatRoute
-from core.server.openai.completions import CompletionRoute
+from core.server.openai.chat import chat_job
+from core.server.openai.completions import completion_job
 from core.server.openai.job import ApiJob
 from core.server.openai.protocol import ChatBody, CompletionBody
-from core.server.pooling.inputs import prompts_of, size_of
 from core.server.pooling.protocol import EmbeddingBody
-from core.server.pooling.run import Encoded, PoolingCall, as_json, pooler_of, required_pooler, usage
+from core.server.pooling.vectors import embedding_call
 from core.server.state import Lifecycle, ServerState
 from core.server.streaming import stopping
 
@@ -72,13 +69,13 @@ class ServedClient:
     @property
     def abilities(self) -> frozenset[str]:
         """What can be asked for."""
-        state, pooler = self._state, pooler_of(self._state)
+        state, pooler = self._state, self._llm.pooling
         if pooler is not None:
             return frozenset(pooler.tasks)
         parser = state.parser
         found = {
             "complete": True,
-            "chat": getattr(self._llm.tokenizer, "chat_template", None) is not None,
+            "chat": bool(self._llm.template_names),
             "tools": state.options.select.tool_parser is not None,
             "thinking": parser is not None and parser.thinking is not None,
         }
@@ -87,7 +84,7 @@ class ServedClient:
     @property
     def facts(self) -> Mapping[str, Any]:
         """What is known of the checkpoint."""
-        config = getattr(getattr(self._llm, "model", None), "config", None)  # beyond the protocol
+        config = self._llm.config
         if config is None:
             return {}
         names = ("architecture", "format", "quantization", "num_bytes")
@@ -113,7 +110,8 @@ class ServedClient:
 
         async def open_job() -> ApiJob:
             fields = dict(body)
-            return (await ChatRoute(self._state).open(ChatBody.model_validate(fields), fields))[0]
+            job, _ = await chat_job(self._state, self._state.checked(fields, ChatBody), fields)
+            return job
 
         return self._chunks(open_job)
 
@@ -122,13 +120,14 @@ class ServedClient:
 
         async def open_job() -> ApiJob:
             fields = dict(body)
-            return (await CompletionRoute(self._state).open(CompletionBody.model_validate(fields), fields))[0]
+            job, _ = completion_job(self._state, self._state.checked(fields, CompletionBody), fields)
+            return job
 
         return self._chunks(open_job)
 
     async def _chunks(self, open_job: Callable[[], Awaitable[ApiJob]]) -> AsyncGenerator[dict[str, Any], None]:
         with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
-            pooler = pooler_of(self._state)
+            pooler = self._llm.pooling
             if pooler is not None:
                 raise does_not_generate(pooler.name, pooler.shape)
             async with aclosing((await open_job()).chunks()) as chunks:
@@ -140,24 +139,10 @@ class ServedClient:
     async def embed(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return embeddings. Raises `RequestError`."""
         with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
-            checked = EmbeddingBody.model_validate(dict(body))
-            self._state.check_model(checked.model)
-            answer: dict[str, Any] = orjson.loads((await self._embedding(checked)).body)
+            checked = self._state.checked({**body, "encoding_format": "float"}, EmbeddingBody)
+            call = await embedding_call(self._state, checked)
+            answer: dict[str, Any] = orjson.loads((await call.run()).body)
             return answer
-
-    async def _embedding(self, body: EmbeddingBody) -> Encoded:
-        state = self._state
-        pooler = required_pooler(state)
-        pooler.check("embed")
-        prompts = await prompts_of(state, body)
-
-        def render(results: list[EmbeddingRequestOutput], tokens: int) -> Encoded:
-            vectors = [result.outputs.array for result in results]
-            data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(vectors)]
-            return as_json({"object": "list", "data": data, "model": state.llm.model_name, "usage": usage(tokens)})
-
-        prepare = partial(pooler.embed, prompts, body.params(), param="input")
-        return await PoolingCall(state, prepare, size_of(prompts), render, body.priority or 0, body.cache_salt).run()
 
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data."""

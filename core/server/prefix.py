@@ -8,7 +8,8 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core.server.streaming import SHORT_CUT
+from core.server.claims import below
+from core.server.outlet import SHORT_CUT
 
 _LOCATION = b"location"
 
@@ -39,9 +40,9 @@ class Prefix:
         async def write(message: Message) -> None:
             await send(self._outward(message, host) if message["type"] == "http.response.start" else message)
 
-        scope = {**scope, SHORT_CUT: send}
+        scope = {SHORT_CUT: send, **scope}
         path, raw = scope["path"], scope.get("raw_path") or b""
-        if _below(path, self._prefix):
+        if below(path, self._prefix):
             scope["path"] = path[len(self._prefix) :] or "/"
             scope["raw_path"] = raw.removeprefix(self._raw) or b"/"
         await self._app(scope, receive, write)
@@ -56,10 +57,6 @@ class Prefix:
     def _located(self, location: bytes, host: str) -> bytes:
         """Return where a redirect leads as clients see it; one to another server is left alone."""
         parts = urlsplit(location.decode("latin-1"))
-        if parts.netloc not in ("", host) or not parts.path.startswith("/") or _below(parts.path, self._prefix):
+        if parts.netloc not in ("", host) or not parts.path.startswith("/") or below(parts.path, self._prefix):
             return location
         return urlunsplit(parts._replace(path=self._prefix + parts.path)).encode("latin-1")
-
-
-def _below(path: str, prefix: str) -> bool:
-    return path == prefix or path.startswith(f"{prefix}/")

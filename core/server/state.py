@@ -7,20 +7,26 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from starlette.requests import Request
 
 from core.api.errors import EngineError
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
-from core.server.body import ignored_fields
+from core.server.body import Body, ignored_fields, parse_object, read_bytes
+from core.server.claims import below
 from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
+from core.server.openai.responses.store import ResponseStore
 from core.server.remote.servers import RemoteServers
 from core.server.resume.store import StreamStore
 
 RENDER_THREADS = 2
+
+B = TypeVar("B", bound=Body)
 
 
 @dataclass(slots=True)
@@ -54,6 +60,21 @@ class Lifecycle:
 
 
 @dataclass(slots=True)
+class Operations:
+    """What an operator has begun and not ended.
+
+    Attributes:
+        profiling: The engine's steps are timed.
+        updating: A weight update is open.
+        loading: Held while weights are read.
+    """
+
+    profiling: bool = False
+    updating: bool = False
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
 class ServerState:
     """What the routes of one server share.
 
@@ -63,11 +84,11 @@ class ServerState:
         reports: How the plugins were selected, as plain data.
         admin_paths: Paths that need the admin scope.
         public_paths: Paths of plugins' assets, which need no key.
-        dialects: Paths whose errors are said in another way than OpenAI's.
-        mounted_dialects: The same for whole paths and everything below them.
+        mounted_dialects: Paths that say errors in another way than OpenAI's, with everything below them.
         client_dialects: The same for clients that send a header, on all other paths.
         remote: Tool servers that may be spoken to, if there are any.
         streams: Events of resumable streams, if the server keeps them.
+        responses: Answers of the Responses API that are kept.
         shown: What clients called their answers, by the engine's name, of generations in flight.
         pending: Sequences handed to the engine that have not produced a token.
         renderers: Threads for slow chat templates, which wait for each other only.
@@ -80,19 +101,25 @@ class ServerState:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     reports: Sequence[Any] = ()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
-    dialects: dict[str, Dialect] = field(default_factory=dict)
     mounted_dialects: dict[str, Dialect] = field(default_factory=dict)
     client_dialects: dict[bytes, Dialect] = field(default_factory=dict)
     admin_paths: set[str] = field(default_factory=set)
     public_paths: set[str] = field(default_factory=set)
     remote: RemoteServers | None = None
-    streams: StreamStore | None = None
+    operations: Operations = field(default_factory=Operations)
+    streams: StreamStore | None = field(init=False)
+    responses: ResponseStore = field(init=False)
     shown: dict[str, str] = field(default_factory=dict)
     created: int = field(default_factory=lambda: int(time.time()))
     pending: int = 0
     renderers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="core-render")
     )
+
+    def __post_init__(self) -> None:
+        server = self.options.server
+        self.streams = StreamStore(server.resume_seconds, server.resume_bytes) if server.resume_seconds else None
+        self.responses = ResponseStore(server.response_store, server.response_store_bytes)
 
     @property
     def ready(self) -> bool:
@@ -101,14 +128,28 @@ class ServerState:
 
     def dialect(self, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> Dialect:
         """Return how errors of a path are said, to a client with these headers."""
-        found = self.dialects.get(path)
-        if found is not None:
-            return found
         for mount, dialect in self.mounted_dialects.items():
-            if path == mount or path.startswith(f"{mount}/"):
+            if below(path, mount):
                 return dialect
         known = (self.client_dialects.get(name) for name, _ in headers)
         return next((dialect for dialect in known if dialect is not None), OPENAI)
+
+    async def read(self, request: Request, kind: type[B]) -> tuple[B, dict[str, Any]]:
+        """Return a request's body, and its fields as they were sent.
+
+        Raises:
+            ApiError: 4xx, it is none, it names another model, or it asks for something the server cannot do.
+            ValidationError: A field has the wrong type.
+        """
+        fields = parse_object(await read_bytes(request, self.options.server.max_body_bytes))
+        return self.checked(fields, kind), fields
+
+    def checked(self, fields: Mapping[str, Any], kind: type[B]) -> B:
+        """Return a body of these fields. Raises as `read`."""
+        body = kind.model_validate(fields)
+        self.check_model(body.model)
+        kind.refuse_unsupported(fields)
+        return body
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served. Raises `ApiError` 404."""

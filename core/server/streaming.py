@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from starlette.responses import Response
@@ -13,10 +12,8 @@ from starlette.types import Receive, Scope, Send
 from core.api.errors import EngineError
 from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
+from core.server.outlet import SHORT_CUT, Outlet, StreamBody
 from core.server.state import Lifecycle
-
-SHORT_CUT = "core.send"
-"""Key of the scope: where the body of a stream goes. The layers in between look at the head only, yet cost as much."""
 
 _EVENT_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -28,8 +25,8 @@ class Job(Protocol):
         """Do all of it and return the JSON answer."""
         ...
 
-    def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield encoded events as they come, without what the dialect puts at the end."""
+    async def stream(self, outlet: Outlet) -> None:
+        """Put encoded events into an outlet as they come, without what the dialect puts at the end."""
         ...
 
 
@@ -76,31 +73,24 @@ class JobResponse(Response):
         await send({"type": "http.response.body", "body": body})
 
     async def _stream(self, send: Send, write: Send) -> None:
-        async with aclosing(self._job.events()) as events:
-            try:
-                data = await anext(events)
-            except EngineError as error:
-                self._lifecycle.failure = error
+        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        body = StreamBody(head, send, write)
+        try:
+            await self._job.stream(body)
+            await body.room()
+            last = self._dialect.end
+        except asyncio.CancelledError:
+            if not (body.open and self._lifecycle.stopped):
                 raise
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            try:
-                await write({"type": "http.response.body", "body": data, "more_body": True})
-                async for data in events:
-                    await write({"type": "http.response.body", "body": data, "more_body": True})
-                last = self._dialect.end
-            except asyncio.CancelledError:
-                if not self._lifecycle.stopped:
-                    raise
-                last = self._dialect.failed(stopping())
-            except Exception as error:
-                last = self._failed(error)
-        await write({"type": "http.response.body", "body": last})
-
-    def _failed(self, error: Exception) -> bytes:
-        if isinstance(error, EngineError):
-            self._lifecycle.failure = error
-        log_unexpected(error)
-        return self._dialect.failed(as_api_error(error))
+            last = self._dialect.failed(stopping())
+        except Exception as error:
+            if isinstance(error, EngineError):
+                self._lifecycle.failure = error
+            if not body.open:
+                raise
+            log_unexpected(error)
+            last = self._dialect.failed(as_api_error(error))
+        await body.end(last)
 
 
 async def until_gone(
@@ -117,23 +107,28 @@ async def until_gone(
     """
     task = asyncio.create_task(work)
     watch = asyncio.create_task(_disconnect(receive))
+    watch.add_done_callback(lambda _: task.cancel())
     if counted:
         lifecycle.work.add(task)
     try:
-        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGoneError
-        if task.cancelled():
-            raise stopping()
-        task.result()
+        await task
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and _cancelled():
+            raise
+        if watch.done():
+            raise ClientGoneError from None
+        if isinstance(error, asyncio.CancelledError):
+            raise stopping() from None
+        raise
     finally:
         watch.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()
         lifecycle.work.discard(task)
+
+
+def _cancelled() -> bool:
+    """Whether somebody cancels the task that runs this."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def stopping() -> ApiError:

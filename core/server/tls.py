@@ -10,6 +10,7 @@ from pathlib import Path
 
 from core.api.errors import ConfigError
 from core.config.resolved import ServerOptions
+from core.server.edge import flag
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +82,7 @@ def certificates(options: ServerOptions) -> Certificates | None:
     if options.ssl_certfile is None:
         for name in _NEEDED_BY:
             if getattr(options, name):
-                raise _contradiction(
-                    f"{_flag(name)} means nothing without --ssl-certfile.", "Give --ssl-certfile FILE."
-                )
+                raise _contradiction(f"{flag(name)} means nothing without --ssl-certfile.", "Give --ssl-certfile FILE.")
         return None
     if options.uds:
         raise _contradiction(
@@ -161,10 +160,6 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def _contradiction(message: str, hint: str) -> ConfigError:

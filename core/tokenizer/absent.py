@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, RequestError
 from core.api.tokenizer import Tokenizer, TokenStream
+from core.trim import trim
 
 if TYPE_CHECKING:
     from core.api.weights import CheckpointReader
@@ -78,3 +79,5 @@ def tokenizer_of(reader: CheckpointReader, config: EngineConfig) -> Tokenizer:
         if error.code != _MISSING or config.pooling is None:
             raise
         return NoTokenizer(config.shape.vocab_size)
+    finally:
+        trim()  # what a vocabulary is read with is as large as the tokenizer

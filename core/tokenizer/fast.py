@@ -12,7 +12,7 @@ import tokenizers
 from core.api.tokenizer import TokenStream
 from core.tokenizer.fitted import FittedText, fit_texts
 from core.tokenizer.limits import max_token_chars
-from core.tokenizer.pieces import DecoderKind, byte_level_bytes, decoder_kind, piece_bytes, replacements
+from core.tokenizer.pieces import DecoderKind, Known, byte_level_bytes, decoder_kind, piece_bytes, replacements
 from core.tokenizer.streams import ByteStream, WindowStream
 
 
@@ -43,7 +43,8 @@ class FastTokenizer:
         self._backend = backend
         self._special = dict(special)
         self._kind = decoder_kind(backend)
-        self._bytes: dict[int, bytes | None] = {}
+        self._bytes = Known(self._read_bytes)
+        self._texts = Known(self._read_text)
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
         self.eos_ids = tuple(dict.fromkeys(int(token) for token in eos_ids))
         self.chat_template = chat_template
@@ -126,17 +127,12 @@ class FastTokenizer:
         """Return the incremental detokenization of what follows `prompt_ids`."""
         skip = self.special_ids if skip_special_tokens else frozenset()
         if self._kind is DecoderKind.BYTES:
-            return ByteStream(self.token_bytes, prompt_ids, skip)
+            return ByteStream(self._bytes, self._texts, prompt_ids, skip)
         return WindowStream(self._backend, prompt_ids, skip, byte_fallback=self._kind is DecoderKind.BYTE_FALLBACK)
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """Return the bytes that a byte-level tokenizer's id stands for; None outside the vocabulary."""
-        try:
-            return self._bytes[token_id]
-        except KeyError:
-            text = self._backend.id_to_token(token_id) if token_id >= 0 else None
-            found = self._bytes[token_id] = None if text is None else byte_level_bytes(text)
-            return found
+        return self._bytes[token_id]
 
     def piece(self, token_id: int) -> bytes | None:
         """Return the bytes that an id adds in the middle of a text; None outside the vocabulary."""
@@ -165,6 +161,16 @@ class FastTokenizer:
     def max_token_chars(self) -> int | None:
         """Most characters of text that one token can stand for; None where there is no bound (see `limits`)."""
         return max_token_chars(self._backend)
+
+    def _read_bytes(self, token_id: int) -> bytes | None:
+        text = self._backend.id_to_token(token_id) if token_id >= 0 else None
+        return None if text is None else byte_level_bytes(text)
+
+    def _read_text(self, token_id: int) -> str | None:
+        try:
+            return (self._bytes[token_id] or b"").decode()
+        except UnicodeDecodeError:
+            return None
 
     @cached_property
     def _replacements(self) -> list[tuple[str, str]] | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import tokenizers
+
+T = TypeVar("T")
 
 
 class DecoderKind(Enum):
@@ -20,6 +22,18 @@ class DecoderKind(Enum):
     """Tokens are texts, except that `<0xE4>` stands for a byte."""
     TEXT = auto()
     """Tokens are texts."""
+
+
+class Known(dict[int, T]):
+    """What is known of tokens by id; found out when it is asked for first."""
+
+    def __init__(self, read: Callable[[int], T]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, token_id: int) -> T:
+        found = self[token_id] = self._read(token_id)
+        return found
 
 
 def decoder_kind(backend: tokenizers.Tokenizer) -> DecoderKind:

@@ -7,7 +7,7 @@ the prompt's text.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 import tokenizers
 
@@ -20,14 +20,32 @@ _CHAR_TOKENS = 4
 
 
 class ByteStream:
-    """For byte-level tokenizers: the tokens' bytes through an incremental UTF-8 decoder."""
+    """For byte-level tokenizers: the tokens' bytes through an incremental UTF-8 decoder.
+
+    Args:
+        token_bytes: Each token's bytes; None outside the vocabulary.
+        token_texts: Their reading, None where a token is no whole characters.
+        skip: Tokens without a text.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_decoder",
+        "_inside",
+        "_skip",
+        "_texts",
+    )
 
     def __init__(
-        self, token_bytes: Callable[[int], bytes | None], prompt_ids: Sequence[int], skip: frozenset[int]
+        self,
+        token_bytes: Mapping[int, bytes | None],
+        token_texts: Mapping[int, str | None],
+        prompt_ids: Sequence[int],
+        skip: frozenset[int],
     ) -> None:
-        self._bytes = token_bytes
-        self._skip = skip
+        self._bytes, self._texts, self._skip = token_bytes, token_texts, skip
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._inside = False  # a character
         for token_id in prompt_ids[-_PROMPT_TOKENS:]:
             self.step(token_id)  # leaves only what a prompt that ends inside a character lacks
 
@@ -35,7 +53,13 @@ class ByteStream:
         """Return the text that this token completes."""
         if token_id in self._skip:
             return ""
-        return self._decoder.decode(self._bytes(token_id) or b"")
+        if not self._inside:
+            text = self._texts[token_id]
+            if text is not None:
+                return text
+        text = self._decoder.decode(self._bytes[token_id] or b"")
+        self._inside = bool(self._decoder.getstate()[0])
+        return text
 
     def flush(self) -> str:
         """Return U+FFFD if the sequence ended inside a character."""

@@ -104,9 +104,16 @@ def test_a_model_of_its_own_answers_as_a_server_does(core, tiny_server, tiny, tm
     assert texts(tmp_path / "own.jsonl") == texts(tmp_path / "served.jsonl")
 
 
+COUNT, LENGTH = 40, 150
+"""Requests and the tokens of each: the tiny model is at them for seconds, and is interrupted after hundredths."""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_what_was_interrupted_goes_on(core, start, tiny_server, tiny, tmp_path, number):
-    path, out = write(tmp_path / "in.jsonl", [completion(index, 200) for index in range(60)]), tmp_path / "out.jsonl"
+    path, out = (
+        write(tmp_path / "in.jsonl", [completion(index, LENGTH) for index in range(COUNT)]),
+        tmp_path / "out.jsonl",
+    )
     words = ("-i", path, "-o", out, "--concurrency", "2")
     process = start(*words, "--model", tiny, *LOCAL)
     wait_for_answers(out, 3)
@@ -117,13 +124,13 @@ def test_what_was_interrupted_goes_on(core, start, tiny_server, tiny, tmp_path, 
     assert process.returncode == status and "Traceback" not in said and not out.exists()
     assert not psutil.wait_procs(family, timeout=20)[1], "the engine goes on"
     kept = (tmp_path / "out.jsonl.part").read_bytes().count(b"\n")
-    assert 3 <= kept < 60
+    assert 3 <= kept < COUNT
     before = generated(tiny_server)
     result = core("run-batch", *words, "--url", tiny_server.url)
     assert result.returncode == 0, result.stderr
-    assert f"60 answered ({kept} of them before), 0 failed" in result.stdout
-    assert generated(tiny_server) - before == (60 - kept) * 200
-    assert [one["custom_id"] for one in read(out)] == [f"r{index}" for index in range(60)]
+    assert f"{COUNT} answered ({kept} of them before), 0 failed" in result.stdout
+    assert generated(tiny_server) - before == (COUNT - kept) * LENGTH
+    assert [one["custom_id"] for one in read(out)] == [f"r{index}" for index in range(COUNT)]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 

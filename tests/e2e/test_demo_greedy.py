@@ -35,10 +35,8 @@ def test_greedy_tokens_and_logprobs_equal_the_reference(generated, reference):
                 assert entry.logprob == pytest.approx(float(logprobs[position, token]), abs=1e-3)
 
 
-def test_prompts_are_tokenized_as_the_reference_does(generated, demo_file, prompts):
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(demo_file.parent, gguf_file=demo_file.name)
+def test_prompts_are_tokenized_as_the_reference_does(generated, reference_tokenizer, prompts):
     for request, prompt in zip(generated, prompts, strict=True):
-        assert request.prompt_token_ids == tokenizer(prompt).input_ids
-        assert request.outputs[0].text == tokenizer.decode(request.outputs[0].token_ids, skip_special_tokens=True)
+        assert request.prompt_token_ids == reference_tokenizer(prompt).input_ids
+        text = reference_tokenizer.decode(request.outputs[0].token_ids, skip_special_tokens=True)
+        assert request.outputs[0].text == text

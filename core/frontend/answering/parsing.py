@@ -5,13 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from core.api.descriptors import ToolParserSpec
 from core.api.parsers import CallGrammar, OutputParser, ParseEvent, ParserContext, Text, ThinkingTags
 from core.api.tokenizer import Tokenizer
 from core.frontend.answering.marked import Factory, Marking
 from core.frontend.answering.plain_calls import plain_calls
+from core.plugins.boot import ActivePlugins
+
+TOOL_PARSERS = "core.tool_parsers"
 
 TOOLS, REASONING = "tools", "reasoning"
 
@@ -128,6 +131,12 @@ class Staged:
         for event in events:
             found += self._tools.feed(event.text) if isinstance(event, Text) else [event]
         return found
+
+
+def chosen_parser(active: ActivePlugins, tool_parser: str | None) -> AnswerParser | None:
+    """Return what reads the answers, of the parsers that a plan chose. Arguments and result as `answer_parser`."""
+    found = [(cast(ToolParserSpec, spec), make) for _, spec, make in active.impls(TOOL_PARSERS)]
+    return answer_parser(found, tool_parser)
 
 
 def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser: str | None) -> AnswerParser | None:

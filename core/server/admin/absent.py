@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from core.server.answers import json_answer
 from core.server.errors import ApiError
+from core.server.state import ServerState
 
 _LORA = "LoRA adapters are not available in this version: serve a checkpoint with the adapter merged into it."
 _SLEEP = "The engine cannot give its memory back and keep its state: stop the server and start it again."
@@ -31,11 +32,11 @@ ABSENT: Mapping[str, str] = types.MappingProxyType(
 """Path (POST) -> why not."""
 
 
-async def absent(request: Request) -> Response:
+async def absent(state: ServerState, request: Request) -> Response:
     """Refuse with 501."""
     raise ApiError(501, ABSENT[request.url.path], code="not_implemented")
 
 
-async def is_sleeping(request: Request) -> Response:
+async def is_sleeping(state: ServerState, request: Request) -> Response:
     """Return that the engine is awake: it always is."""
     return json_answer({"is_sleeping": False})

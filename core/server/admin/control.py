@@ -15,54 +15,58 @@ from core.server.state import ServerState
 logger = logging.getLogger(__name__)
 
 
-class ControlRoutes:
-    """Holds the server's requests back, ends them, and empties the cache."""
+async def pause(state: ServerState, request: Request) -> Response:
+    """Hold new requests back; answer once the engine rests. See `AsyncLLM.pause_generation`."""
+    body = await read_admin(request, PauseBody)
+    if state.lifecycle.draining:
+        raise ApiError(503, "The server is shutting down: what it held back would wait in vain.", code="draining")
+    logger.warning("paused (%s) by an admin request", body.mode)
+    await state.llm.pause_generation(body.mode, clear_cache=body.clear_cache)
+    return json_answer({"status": "paused"})
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    async def pause(self, request: Request) -> Response:
-        """Hold new requests back; answer once the engine rests. See `AsyncLLM.pause_generation`."""
-        body = await read_admin(request, PauseBody)
-        if self._state.lifecycle.draining:
-            raise ApiError(503, "The server is shutting down: what it held back would wait in vain.", code="draining")
-        logger.warning("paused (%s) by an admin request", body.mode)
-        await self._state.llm.pause_generation(body.mode, clear_cache=body.clear_cache)
-        return json_answer({"status": "paused"})
+async def resume(state: ServerState, request: Request) -> Response:
+    """Let requests pass again."""
+    await read_admin(request, AdminBody)
+    await state.llm.resume_generation()
+    logger.warning("resumed by an admin request")
+    return json_answer({"status": "resumed"})
 
-    async def resume(self, request: Request) -> Response:
-        """Let requests pass again."""
-        await read_admin(request, AdminBody)
-        await self._state.llm.resume_generation()
-        logger.warning("resumed by an admin request")
-        return json_answer({"status": "resumed"})
 
-    async def is_paused(self, request: Request) -> Response:
-        """Say whether new requests are held back."""
-        return json_answer({"is_paused": self._state.llm.paused})
+async def is_paused(state: ServerState, request: Request) -> Response:
+    """Say whether new requests are held back."""
+    return json_answer({"is_paused": state.llm.paused})
 
-    async def abort(self, request: Request) -> Response:
-        """End requests; their clients get what there is, with finish reason `abort`."""
-        body = await read_admin(request, AbortBody)
-        if body.abort_all == bool(body.request_ids):
-            raise ApiError(400, "Give either request_ids or abort_all.", param="request_ids")
-        running = {name: self._answer(name) for name in self._state.llm.request_ids}
-        chosen = [name for name, shown in running.items() if body.abort_all or shown in body.request_ids]
-        for name in chosen:
-            await self._state.llm.abort(name)
-        found = dict.fromkeys(running[name] for name in chosen)
-        return json_answer(
-            {"aborted": list(found), "unknown": [name for name in body.request_ids if name not in found]}
-        )
 
-    async def reset_prefix_cache(self, request: Request) -> Response:
-        """Forget the KV blocks of finished requests; running ones keep theirs."""
-        await read_admin(request, AdminBody)
-        await self._state.llm.call("reset_prefix_cache")
-        return json_answer({"success": True})
+async def abort_requests(state: ServerState, request: Request) -> Response:
+    """End requests; their clients get what there is, with finish reason `abort`."""
+    body = await read_admin(request, AbortBody)
+    if body.abort_all == bool(body.request_ids):
+        raise ApiError(400, "Give either request_ids or abort_all.", param="request_ids")
+    running = {name: _answer_id(state, name) for name in state.llm.request_ids}
+    chosen = [name for name, shown in running.items() if body.abort_all or shown in body.request_ids]
+    for name in chosen:
+        await state.llm.abort(name)
+    found = dict.fromkeys(running[name] for name in chosen)
+    return json_answer({"aborted": list(found), "unknown": [name for name in body.request_ids if name not in found]})
 
-    def _answer(self, name: str) -> str:
-        """Return the id of the answer that a request in flight belongs to; it may be one prompt's of several."""
-        whole, _, number = name.rpartition("-")
-        base = whole if number.isdigit() and whole in self._state.shown else name
-        return self._state.shown.get(base, base)
+
+async def reset_prefix_cache(state: ServerState, request: Request) -> Response:
+    """Forget the KV blocks of finished requests; running ones keep theirs."""
+    await read_admin(request, AdminBody)
+    await state.llm.call("reset_prefix_cache")
+    return json_answer({"success": True})
+
+
+def _answer_id(state: ServerState, name: str) -> str:
+    """Return the id of the answer that a request in flight belongs to.
+
+    One answer may be several requests: of its prompts, and of the sequences of a beam search, which have numbers behind
+    the name.
+    """
+    base = name
+    while base not in state.shown:
+        base, _, number = base.rpartition("-")
+        if not number.isdigit():
+            return name
+    return state.shown[base]

@@ -20,31 +20,24 @@ HIDDEN = "(secret)"
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 
 
-class InfoRoutes:
-    """Describes the server to whoever runs it."""
-
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
-
-    async def server_info(self, request: Request) -> Response:
-        """Return version, model, options, chosen plugins, state and the engine's figures."""
-        state, llm = self._state, self._state.llm
-        stats = llm.stats
-        return json_answer(
-            {
-                "version": __version__,
-                "model": {"id": llm.model_name, "max_model_len": llm.max_model_len},
-                "state": {
-                    "ready": state.ready,
-                    "paused": llm.paused,
-                    "draining": state.lifecycle.draining,
-                    "in_flight": len(state.lifecycle.work),
-                    "uptime_s": int(time.time()) - state.created,
-                },
-                "options": shown(state.options),
-                "engine": {name: getattr(stats, name) for name in stats.__struct_fields__},
-            }
-        )
+async def server_info(state: ServerState, request: Request) -> Response:
+    """Return version, model, options, state and the engine's figures."""
+    llm, stats = state.llm, state.llm.stats
+    return json_answer(
+        {
+            "version": __version__,
+            "model": {"id": llm.model_name, "max_model_len": llm.max_model_len},
+            "state": {
+                "ready": state.ready,
+                "paused": llm.paused,
+                "draining": state.lifecycle.draining,
+                "in_flight": len(state.lifecycle.work),
+                "uptime_s": int(time.time()) - state.created,
+            },
+            "options": shown(state.options),
+            "engine": {name: getattr(stats, name) for name in stats.__struct_fields__},
+        }
+    )
 
 
 def shown(options: Options) -> dict[str, Any]:

@@ -12,30 +12,24 @@ from core.server.errors import ApiError
 from core.server.state import ServerState
 
 
-class ProfileRoutes:
-    """Times steps between two requests."""
+async def start_profile(state: ServerState, request: Request) -> Response:
+    """Begin to time the steps. 409 if it has begun."""
+    await read_admin(request, AdminBody)
+    if state.operations.profiling:
+        raise ApiError(409, "The profile is running: POST /stop_profile ends it.", code="profile_running")
+    await state.llm.call("profile", True)
+    state.operations.profiling = True
+    return json_answer({"status": "started"})
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
-        self._running = False
 
-    async def start(self, request: Request) -> Response:
-        """Begin to time. 409 if it has begun."""
-        await read_admin(request, AdminBody)
-        if self._running:
-            raise ApiError(409, "The profile is running: POST /stop_profile ends it.", code="profile_running")
-        await self._state.llm.call("profile", True)
-        self._running = True
-        return json_answer({"status": "started"})
-
-    async def stop(self, request: Request) -> Response:
-        """End it and return the phases: count, total seconds, median, 99th percentile. 409 if none is running."""
-        await read_admin(request, AdminBody)
-        if not self._running:
-            raise ApiError(409, "No profile is running: POST /start_profile begins one.", code="no_profile")
-        phases = await self._state.llm.call("profile", False)
-        self._running = False
-        return json_answer({"status": "stopped", "phases": [_row(name, figures) for name, figures in phases.items()]})
+async def stop_profile(state: ServerState, request: Request) -> Response:
+    """End it and return the phases: count, total seconds, median, 99th percentile. 409 if none is running."""
+    await read_admin(request, AdminBody)
+    if not state.operations.profiling:
+        raise ApiError(409, "No profile is running: POST /start_profile begins one.", code="no_profile")
+    phases = await state.llm.call("profile", False)
+    state.operations.profiling = False
+    return json_answer({"status": "stopped", "phases": [_row(name, figures) for name, figures in phases.items()]})
 
 
 def _row(name: str, figures: list[float]) -> dict[str, object]:

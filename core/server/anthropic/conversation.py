@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
+from core.server.fields import name_field, optional_text, text_field
 
 ROLES = ("user", "assistant", "system")
 
@@ -50,12 +51,12 @@ class TurnReader:
         """Add a turn."""
         role, content = turn.get("role"), turn.get("content")
         if role not in ROLES:
-            raise ApiError(400, f"{where}.role must be one of {', '.join(ROLES)}.", param=f"{where}.role")
+            raise invalid(f"{where}.role", f"must be one of {', '.join(ROLES)}")
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
         if not isinstance(content, list):
             where = f"{where}.content"
-            raise ApiError(400, f"{where} must be a text or a list of blocks.", param=where)
+            raise invalid(where, "must be a text or a list of blocks")
         if role == "assistant":
             self._assistant(content, f"{where}.content")
         elif role == "system":
@@ -65,7 +66,7 @@ class TurnReader:
 
     def _user(self, blocks: Sequence[Any], where: str) -> None:
         if not blocks:
-            raise ApiError(400, f"{where} must not be empty.", param=where)
+            raise invalid(where, "must not be empty")
         for index, block in enumerate(blocks):
             at = f"{where}[{index}]"
             if _kind(block, at) == "tool_result":
@@ -81,7 +82,7 @@ class TurnReader:
             if kind == "tool_use":
                 message.setdefault("tool_calls", []).append(self._call(block, at))
             elif kind == "thinking":
-                message["reasoning"] = message.get("reasoning", "") + _string(block, "thinking", at)
+                message["reasoning"] = message.get("reasoning", "") + text_field(block, "thinking", at)
             elif kind != "redacted_thinking":  # of which nobody but its author can read anything
                 message["content"] += _text(block, at)
 
@@ -96,15 +97,15 @@ class TurnReader:
         message["content"] = f"{message['content']}\n{text}" if message["content"] else text
 
     def _call(self, block: Mapping[str, Any], where: str) -> dict[str, Any]:
-        name, identifier = _string(block, "name", where), _string(block, "id", where)
+        name, identifier = text_field(block, "name", where), text_field(block, "id", where)
         arguments = block.get("input")
         if not isinstance(arguments, dict):
-            raise ApiError(400, f"{where}.input must be an object.", param=f"{where}.input")
+            raise invalid(f"{where}.input", "must be an object")
         self._called[identifier] = name
         return {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
 
     def _result(self, block: Mapping[str, Any], where: str) -> dict[str, Any]:
-        identifier = _string(block, "tool_use_id", where)
+        identifier = text_field(block, "tool_use_id", where)
         if identifier not in self._called:
             message = f"{where}.tool_use_id: no earlier tool_use block has the id '{identifier[:80]}'."
             raise ApiError(400, message, param=f"{where}.tool_use_id")
@@ -122,14 +123,12 @@ def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
             f"{where}.type: '{str(kind)[:64]}' is a tool that the provider runs; this server offers custom tools only."
         )
         raise ApiError(400, message, param=f"{where}.type", code="unsupported_parameter")
-    name, schema = _string(tool, "name", where), tool.get("input_schema")
-    if not 0 < len(name) <= 256:
-        raise ApiError(400, f"{where}.name must have 1 to 256 characters.", param=f"{where}.name")
+    name, schema = name_field(tool, "name", where), tool.get("input_schema")
     if not isinstance(schema, dict):
-        raise ApiError(400, f"{where}.input_schema must be an object.", param=f"{where}.input_schema")
+        raise invalid(f"{where}.input_schema", "must be an object")
     function: dict[str, Any] = {"name": name, "parameters": schema}
-    if tool.get("description") is not None:
-        function["description"] = _string(tool, "description", where)
+    if (description := optional_text(tool, "description", where)) is not None:
+        function["description"] = description
     if tool.get("strict") is True:
         function["strict"] = True
     return {"type": "function", "function": function}
@@ -137,7 +136,7 @@ def _tool(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _texts(blocks: Any, where: str) -> str:
     if not isinstance(blocks, (list, tuple)):
-        raise ApiError(400, f"{where} must be a text or a list of blocks.", param=where)
+        raise invalid(where, "must be a text or a list of blocks")
     return "\n".join(_text(block, f"{where}[{index}]") for index, block in enumerate(blocks))
 
 
@@ -145,11 +144,11 @@ def _text(block: Any, where: str) -> str:
     """Return the text of a block that is nothing but text, whatever it is called."""
     kind = _kind(block, where)
     if kind == "text":
-        return _string(block, "text", where)
+        return text_field(block, "text", where)
     if kind == "document":
         return _document(block, where)
     if kind == "search_result":
-        head = [_string(block, name, where) for name in ("title", "source")]
+        head = [text_field(block, name, where) for name in ("title", "source")]
         return "\n".join([*head, _texts(block.get("content"), f"{where}.content")])
     raise _unread(f"'{kind[:64]}' blocks", where)
 
@@ -158,13 +157,13 @@ def _document(block: Mapping[str, Any], where: str) -> str:
     source: Any = block.get("source")
     kind = _kind(source, f"{where}.source")
     if kind == "text":
-        text = _string(source, "data", f"{where}.source")
+        text = text_field(source, "data", f"{where}.source")
     elif kind == "content":
         content = source.get("content")
         text = content if isinstance(content, str) else _texts(content, f"{where}.source.content")
     else:
         raise _unread(f"documents of type '{kind[:64]}'", f"{where}.source")
-    head = [_string(block, name, where) for name in ("title", "context") if block.get(name) is not None]
+    head = [text_field(block, name, where) for name in ("title", "context") if block.get(name) is not None]
     return "\n".join([*head, text])
 
 
@@ -176,12 +175,5 @@ def _unread(what: str, where: str) -> ApiError:
 def _kind(block: Any, where: str) -> str:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
-        raise ApiError(400, f"{where} must be a block with a type.", param=where)
+        raise invalid(where, "must be a block with a type")
     return kind
-
-
-def _string(block: Mapping[str, Any], name: str, where: str) -> str:
-    value = block.get(name)
-    if not isinstance(value, str):
-        raise ApiError(400, f"{where}.{name} must be a text.", param=f"{where}.{name}")
-    return value

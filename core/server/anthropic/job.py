@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +11,7 @@ from core.frontend.answering.reader import AnswerReader
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.anthropic.blocks import BlockWriter, Event, MessageFold
 from core.server.openai.generation import Generation
+from core.server.outlet import Outlet
 
 
 @dataclass(slots=True)
@@ -30,30 +29,38 @@ class MessageJob:
 
     async def collect(self) -> bytes:
         """Return the whole message as JSON."""
-        fold = MessageFold()
-        async with aclosing(self._events()) as batches:
-            async for batch in batches:
-                for event in batch:
-                    fold.add(event)
+        fold, first = MessageFold(), True
+
+        def take(_: int, output: RequestOutput) -> bool:
+            nonlocal first
+            for event in self._events(output, first=first):
+                fold.add(event)
+            first = False
+            return not self.writer.full
+
+        await self.generation.run(take)
         return orjson.dumps(fold.message())
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events; what one engine output brings is one write."""
-        async with aclosing(self._events()) as batches:
-            async for batch in batches:
-                yield b"".join(map(encode, batch))
-
-    async def _events(self) -> AsyncGenerator[list[Event], None]:
+    async def stream(self, outlet: Outlet) -> None:
+        """Put server-sent events into an outlet; what one engine output brings is put at once."""
         first = True
-        async with aclosing(self.generation.outputs()) as outputs:
-            async for _, output in outputs:
-                batch = [self._start(), {"type": "ping"}] if first else []
-                first = False
-                batch += self._output(output)
-                if batch:
-                    yield batch
-                if self.writer.full:
-                    break
+
+        def take(_: int, output: RequestOutput) -> bool:
+            nonlocal first
+            events, first = self._events(output, first=first), False
+            room = not events or outlet.put(b"".join(map(encode, events)))
+            return room and not self.writer.full
+
+        async def more() -> bool:
+            if not self.writer.full:  # else nothing more is generated while the client catches up
+                await outlet.room()
+            return not self.writer.full
+
+        await self.generation.run(take, more)
+
+    def _events(self, output: RequestOutput, *, first: bool) -> list[Event]:
+        begin: list[Event] = [self._start(), {"type": "ping"}] if first else []
+        return begin + self._output(output)
 
     def _output(self, output: RequestOutput) -> list[Event]:
         found: list[Event] = []

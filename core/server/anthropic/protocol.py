@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from core.engine.sampling import MAX_STOPS
-from core.server.errors import ApiError
-from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt
+from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt
+
+_REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "mcp_servers": "servers of tools are not called from here; offer their tools and call them yourself",
+        "container": "nothing is run here that would need one",
+    }
+)
 
 
 class ToolChoice(Part):
@@ -45,6 +52,8 @@ class OutputConfig(Part):
 class PromptBody(Body):
     """What makes up the prompt; all of `POST /v1/messages/count_tokens`."""
 
+    refused: ClassVar[Mapping[str, str]] = _REFUSED
+
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)]
     system: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
@@ -70,17 +79,3 @@ class MessagesBody(PromptBody):
     service_tier: str | None = None
     priority: Priority | None = None
     cache_salt: Salt | None = None
-
-
-# Fields that would change the answer if they were ignored, and what to say about each.
-_REFUSED = {
-    "mcp_servers": "servers of tools are not called from here; offer their tools and call them yourself",
-    "container": "nothing is run here that would need one",
-}
-
-
-def refuse_unsupported(fields: Mapping[str, Any]) -> None:
-    """Refuse fields that ask for something this API cannot do here. Raises `ApiError` 400."""
-    for name in _REFUSED.keys() & fields.keys():
-        if fields[name]:
-            raise ApiError(400, f"{name}: {_REFUSED[name]}.", param=name, code="unsupported_parameter")

@@ -12,7 +12,7 @@ from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.server.anthropic.conversation import read_system, read_tools, read_turns
 from core.server.anthropic.protocol import MessagesBody, PromptBody
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 
 NAMES = {
     "stop": "stop_sequences",
@@ -85,8 +85,7 @@ def _sampling(body: MessagesBody) -> dict[str, Any]:
     fields["stop"] = body.stop_sequences
     newer = body.output_config.format if body.output_config else None
     if newer is not None and body.output_format is not None:
-        said = "output_format cannot be used together with output_config.format, which has replaced it."
-        raise ApiError(400, said, param="output_format")
+        raise invalid("output_format", "cannot be used together with output_config.format, which has replaced it")
     wanted, where = newer or body.output_format, "output_config.format" if newer else "output_format"
     fields["grammar"] = wanted and schema_grammar(wanted.json_schema, param=f"{where}.schema")
     return fields

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from core.frontend.answering.parsing import THINKING_SWITCHES
 from core.frontend.conversation import Conversation, tool_choice_of
 from core.frontend.request import GenerationRequest, spelling
-from core.server.body import read_model
 from core.server.entry import OpenChat, open_chat
 from core.server.openai.chat_format import ChatFormat
 from core.server.openai.generation import new_id
@@ -27,7 +26,7 @@ from core.server.openai.params import (
     treatment,
     unsampled,
 )
-from core.server.openai.protocol import ChatBody, StreamOptions, refuse_unsupported
+from core.server.openai.protocol import ChatBody, StreamOptions
 from core.server.openai.shown import Shown
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
@@ -36,48 +35,40 @@ EFFORT = "reasoning_effort"
 """A field of the body that is a variable of some templates."""
 
 
-class ChatRoute:
-    """Answers chat requests."""
+async def chat_completions(state: ServerState, request: Request) -> Response:
+    """Validate, render, and hand the generation to a response that runs it."""
+    body, fields = await state.read(request, ChatBody)
+    check_stream(body)
+    job, headers = await chat_job(state, body, fields)
+    return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    async def __call__(self, request: Request) -> Response:
-        """Validate, render, and hand the generation to a response that runs it."""
-        state = self._state
-        body, fields = await read_model(request, ChatBody, state.options.server.max_body_bytes)
-        check_stream(body)
-        job, headers = await self.open(body, fields)
-        return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
+async def chat_job(state: ServerState, body: ChatBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
+    """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
+    unread = {**_unread(state, body), **unsampled(body), **rendered_only(body)}
+    known = [name for name in (*ChatBody.model_fields, *_effort(state, fields)) if name not in unread]
+    headers = state.unread_fields({**fields, **unread}, known)
+    wanted = chat_request(body, fields, state)
+    chat = await open_chat(state, wanted, new_id("chatcmpl"), interval=interval(body, state))
+    format = _format(state, body, wanted, chat)
+    return ApiJob(chat.generation, format, body.stream_options or StreamOptions()), headers
 
-    async def open(self, body: ChatBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
-        """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
-        state = self._state
-        state.check_model(body.model)
-        refuse_unsupported(fields)
-        unread = {**_unread(state, body), **unsampled(body), **rendered_only(body)}
-        known = [name for name in (*ChatBody.model_fields, *_effort(state, fields)) if name not in unread]
-        headers = state.unread_fields({**fields, **unread}, known)
-        wanted = chat_request(body, fields, state)
-        chat = await open_chat(state, wanted, new_id("chatcmpl"), interval=interval(body, state))
-        format = self._format(body, wanted, chat)
-        return ApiJob(chat.generation, format, body.stream_options or StreamOptions()), headers
 
-    def _format(self, body: ChatBody, wanted: GenerationRequest, chat: OpenChat) -> ChatFormat:
-        state, said = self._state, wanted.conversation
-        return ChatFormat(
-            state.llm.tokenizer,
-            top_logprobs=wanted.params.logprobs,
-            return_ids=bool(body.return_token_ids),
-            chat=chat if chat.parser else None,
-            echo=said.tail if said and body.echo else "",
-            shown=Shown(
-                reasoning=body.include_reasoning is not False,
-                many_calls=body.parallel_tool_calls is not False,
-                tokens_as_ids=tokens_as_ids(body, state),
-                prompt_text=bool(body.return_prompt_text),
-            ),
-        )
+def _format(state: ServerState, body: ChatBody, wanted: GenerationRequest, chat: OpenChat) -> ChatFormat:
+    said = wanted.conversation
+    return ChatFormat(
+        state.llm.tokenizer,
+        top_logprobs=wanted.params.logprobs,
+        return_ids=bool(body.return_token_ids),
+        answer=chat.answer if chat.answer.parser else None,
+        echo=said.tail if said and body.echo else "",
+        shown=Shown(
+            reasoning=body.include_reasoning is not False,
+            many_calls=body.parallel_tool_calls is not False,
+            tokens_as_ids=tokens_as_ids(body, state),
+            prompt_text=bool(body.return_prompt_text),
+        ),
+    )
 
 
 def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> GenerationRequest:
@@ -98,7 +89,7 @@ def chat_request(body: ChatBody, fields: dict[str, Any], state: ServerState) -> 
 
 def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:
     """Return what is meant for the template and neither the model's template nor a parser reads, as fields."""
-    variables = getattr(state.llm, "template_variables", None)  # beyond the protocol
+    variables = state.llm.template_variables
     if variables is None or body.chat_template is not None:
         return {}
     known = variables if state.parser is None else variables | {"tools", *THINKING_SWITCHES}
@@ -112,7 +103,7 @@ def _unread(state: ServerState, body: ChatBody) -> dict[str, Any]:
 def _effort(state: ServerState, fields: dict[str, Any]) -> dict[str, Any]:
     """Return how hard to think, as far as the model's template knows of it."""
     effort = fields.get(EFFORT)
-    variables: frozenset[str] = getattr(state.llm, "template_variables", frozenset())  # beyond the protocol
+    variables = state.llm.template_variables or frozenset()
     if not isinstance(effort, str):
         return {}
     found: dict[str, Any] = {EFFORT: effort} if EFFORT in variables else {}

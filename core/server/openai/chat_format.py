@@ -7,10 +7,10 @@ from typing import Any
 
 from core.api.parsers import ParseEvent, Reasoning, Text, ToolArguments, ToolStart
 from core.api.tokenizer import Tokenizer
+from core.frontend.answering.chat import ChatAnswer
 from core.frontend.answering.reader import AnswerReader
 from core.frontend.messages import REASONING_NAMES
 from core.frontend.results import CompletionOutput, RequestOutput
-from core.server.entry import OpenChat
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
 from core.server.openai.shown import EVERYTHING, Shown
@@ -21,7 +21,7 @@ class ChatFormat:
 
     Args:
         top_logprobs: Alternatives per token, or None for no log-probabilities.
-        chat: Reads tool calls and reasoning; None passes the text on as it is.
+        answer: Reads tool calls and reasoning; None passes the text on as it is.
         echo: Text in front of every answer.
         shown: What of the answer the client wants to see.
     """
@@ -35,14 +35,14 @@ class ChatFormat:
         *,
         top_logprobs: int | None = None,
         return_ids: bool = False,
-        chat: OpenChat | None = None,
+        answer: ChatAnswer | None = None,
         echo: str = "",
         shown: Shown = EVERYTHING,
     ) -> None:
         self._tokenizer = tokenizer
         self._top = top_logprobs
         self._return_ids = return_ids
-        self._chat = chat
+        self._answer = answer
         self._echo = echo
         self._shown = shown
         self._deltas: dict[int, Deltas] = {}
@@ -87,8 +87,8 @@ class ChatFormat:
         return [{"index": index, **self._folds[index].choice()} for index in sorted(self._folds)]
 
     def _open(self) -> Deltas:
-        chat = self._chat
-        return Deltas() if chat is None else Deltas(chat.reader(), chat.call_id, self._shown)
+        answer = self._answer
+        return Deltas() if answer is None else Deltas(answer.reader(), answer.call_id, self._shown)
 
     def _piece(self, sequence: CompletionOutput, deltas: Deltas) -> Piece | None:
         delta = deltas.push(sequence)

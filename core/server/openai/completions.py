@@ -8,9 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.frontend.request import GenerationRequest, spelling
-from core.server.body import read_model
 from core.server.entry import open_generation
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 from core.server.openai.completion_format import CompletionFormat, Wanted
 from core.server.openai.generation import new_id
 from core.server.openai.job import ApiJob
@@ -26,49 +25,41 @@ from core.server.openai.params import (
     unsampled,
 )
 from core.server.openai.prompts import parse_prompts
-from core.server.openai.protocol import CompletionBody, StreamOptions, refuse_unsupported
+from core.server.openai.protocol import CompletionBody, StreamOptions
 from core.server.state import ServerState
 from core.server.streaming import JobResponse
 
 
-class CompletionRoute:
-    """Answers completion requests."""
+async def completions(state: ServerState, request: Request) -> Response:
+    """Validate and hand the generation to a response that runs it."""
+    body, fields = await state.read(request, CompletionBody)
+    check_stream(body)
+    job, headers = completion_job(state, body, fields)
+    return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    async def __call__(self, request: Request) -> Response:
-        """Validate and hand the generation to a response that runs it."""
-        state = self._state
-        body, fields = await read_model(request, CompletionBody, state.options.server.max_body_bytes)
-        check_stream(body)
-        job, headers = await self.open(body, fields)
-        return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers)
+def completion_job(state: ServerState, body: CompletionBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
+    """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
+    unread = {**unsampled(body), **rendered_only(body)}
+    headers = state.unread_fields(fields, CompletionBody.model_fields.keys() - unread)
+    requests = completion_requests(body, state)
+    generation = open_generation(
+        state, requests, new_id("cmpl"), interval=interval(body, state), prompt_only=body.max_tokens == 0
+    )
+    format = CompletionFormat(state.llm.tokenizer, requests[0].params.n, _wanted(state, body))
+    return ApiJob(generation, format, body.stream_options or StreamOptions()), headers
 
-    async def open(self, body: CompletionBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
-        """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
-        state = self._state
-        state.check_model(body.model)
-        refuse_unsupported(fields)
-        unread = {**unsampled(body), **rendered_only(body)}
-        headers = state.unread_fields(fields, CompletionBody.model_fields.keys() - unread)
-        requests = completion_requests(body, state)
-        generation = await open_generation(
-            state, requests, new_id("cmpl"), interval=interval(body, state), prompt_only=body.max_tokens == 0
-        )
-        format = CompletionFormat(state.llm.tokenizer, requests[0].params.n, self._wanted(body))
-        return ApiJob(generation, format, body.stream_options or StreamOptions()), headers
 
-    def _wanted(self, body: CompletionBody) -> Wanted:
-        return Wanted(
-            echo=bool(body.echo),
-            logprobs=body.logprobs is not None or bool(body.logprob_token_ids),
-            prompt_logprobs=body.prompt_logprobs is not None,
-            token_ids=bool(body.return_token_ids),
-            tokens_as_ids=tokens_as_ids(body, self._state),
-            prompt_text=bool(body.return_prompt_text),
-            prompt_only=body.max_tokens == 0,
-        )
+def _wanted(state: ServerState, body: CompletionBody) -> Wanted:
+    return Wanted(
+        echo=bool(body.echo),
+        logprobs=body.logprobs is not None or bool(body.logprob_token_ids),
+        prompt_logprobs=body.prompt_logprobs is not None,
+        token_ids=bool(body.return_token_ids),
+        tokens_as_ids=tokens_as_ids(body, state),
+        prompt_text=bool(body.return_prompt_text),
+        prompt_only=body.max_tokens == 0,
+    )
 
 
 def completion_requests(body: CompletionBody, state: ServerState) -> list[GenerationRequest]:
@@ -76,7 +67,7 @@ def completion_requests(body: CompletionBody, state: ServerState) -> list[Genera
     if body.use_beam_search and body.stream:
         raise ApiError(400, "Completions of a beam search are not streamed.", param="stream")
     if body.use_beam_search and body.echo and body.logprobs is not None:
-        raise ApiError(400, "echo with logprobs cannot be used together with beam search.", param="echo")
+        raise invalid("echo", "with logprobs cannot be used together with beam search")
     with spelling(NAMES):
         params, rest = completion_params(body, state), treatment(body)
         beams = beam_rules(body, params)

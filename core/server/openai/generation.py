@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from core.engine.sampling import SamplingParams
-from core.frontend.beam_outputs import BeamRules
-from core.frontend.beam_stream import beam_stream
+from core.frontend.beams.outputs import BeamRules
+from core.frontend.beams.stream import beam_stream
 from core.frontend.gather import gathered
+from core.frontend.output_stream import OutputStream
 from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.errors import ApiError
@@ -21,6 +22,12 @@ from core.server.interface import Prompt
 from core.server.state import ServerState
 
 T = TypeVar("T")
+
+Take = Callable[[int, RequestOutput], bool]
+"""Takes what is new of a prompt; False: `More` has to be asked before the next."""
+
+More = Callable[[], Awaitable[bool]]
+"""Returns once there is room for the next output; False: no more is wanted."""
 
 _ASKED_TOO_MUCH = ("CORE-E122", "CORE-E162")
 """Beginnings of errors that a request brought upon itself: nothing is left to sample, its grammar is too big."""
@@ -76,6 +83,7 @@ class Generation:
     first_token: float | None = None
     _last: dict[tuple[int, int], float] = field(default_factory=dict)
     _cached: dict[int, int] = field(default_factory=dict)
+    _complete: bool = False
 
     @property
     def sequences(self) -> int:
@@ -89,23 +97,65 @@ class Generation:
             ApiError: A sequence failed in the engine.
             RequestError, EngineError: As `ServedLLM.generate`.
         """
+        with self._counted():
+            streams = [self._start(index) for index in range(len(self.prompts))]
+            async with aclosing(merge(streams)) as merged:
+                async for index, output in merged:
+                    self._observe(index, output)
+                    yield index, output
+            self._complete = True
+
+    async def run(self, take: Take, more: More | None = None) -> None:
+        """Give every output to `take`; cancelling it aborts every sequence.
+
+        One prompt's outputs are given in the turn in which they come, and no task is woken for them until `take`
+        returns False.
+
+        Args:
+            more: Asked when `take` has returned False; None: no more is wanted then.
+
+        Raises:
+            Exception: As `outputs`, and what `take` and `more` raise.
+        """
+        submit = getattr(self.state.llm, "submit", None)  # beyond the protocol
+        if submit is not None and len(self.prompts) == 1 and self.interval == 1 and self.beams is None:
+            await self._feed(submit, take, more)
+            return
+        async with aclosing(self.outputs()) as outputs:
+            async for index, output in outputs:
+                if not take(index, output) and (more is None or not await more()):
+                    return
+
+    async def _feed(self, submit: Callable[..., Awaitable[OutputStream]], take: Take, more: More | None) -> None:
+        def observed(output: RequestOutput) -> bool:
+            self._observe(0, output)
+            return take(0, output)
+
+        with self._counted():
+            name = self.engine_id or self.id
+            stream = await submit(self.prompts[0], self.params, request_id=name, delta=True, **self._treatment())
+            try:
+                while await stream.feed(observed):
+                    if more is None or not await more():
+                        return
+            finally:
+                stream.close()
+            self._complete = True
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Account for the sequences while they run, and have refusals name the client's own fields."""
         state = self.state
         state.pending += self.sequences
-        finished = False
         if self.engine_id:
             state.shown[self.engine_id] = self.id
         try:
-            streams = [self._start(index) for index in range(len(self.prompts))]
             with spelling(self.names):
-                async with aclosing(merge(streams)) as merged:
-                    async for index, output in merged:
-                        self._observe(index, output)
-                        yield index, output
-            finished = True
+                yield
         finally:
             state.pending -= self.sequences - len(self._last)
             state.shown.pop(self.engine_id, None)
-            self._close(finished)
+            self._close()
 
     def timings(self) -> dict[str, float]:
         """Return how long the first token and everything until now took, in seconds."""
@@ -118,7 +168,7 @@ class Generation:
     def _start(self, index: int) -> AsyncIterator[RequestOutput]:
         name = self.engine_id or self.id
         request_id = f"{name}-{index}" if len(self.prompts) > 1 else name
-        treated: dict[str, Any] = {"priority": self.priority, "cache_salt": self.cache_salt}
+        treated = self._treatment()
         if self.beams is not None:
             params = self.beams.params(self.params)
             return beam_stream(self.state.llm, self.prompts[index], params, request_id=request_id, **treated)
@@ -127,13 +177,18 @@ class Generation:
         )
         return gathered(outputs, self.interval) if self.interval > 1 else outputs
 
+    def _treatment(self) -> dict[str, Any]:
+        return {"priority": self.priority, "cache_salt": self.cache_salt}
+
     def _observe(self, index: int, output: RequestOutput) -> None:
         now = time.perf_counter()
-        if index not in self._cached:
+        cached = self._cached.get(index)
+        if cached is None:
             self.usage.prompt += len(output.prompt_token_ids)
-        cached = self._cached.get(index, 0)
-        self._cached[index] = max(cached, output.num_cached_tokens)
-        self.usage.cached += self._cached[index] - cached
+            cached = self._cached[index] = 0
+        if output.num_cached_tokens > cached:
+            self._cached[index] = output.num_cached_tokens
+            self.usage.cached += output.num_cached_tokens - cached
         for sequence in output.outputs:
             self._observe_sequence((index, sequence.index), sequence, now)
 
@@ -155,11 +210,11 @@ class Generation:
             if sequence.finish_reason == "error":
                 raise _failure(sequence)
 
-    def _close(self, finished: bool) -> None:
+    def _close(self) -> None:
         metrics = self.state.metrics
         metrics.prompt_tokens.inc(self.usage.prompt)
         metrics.cached_tokens.inc(self.usage.cached)
-        if finished:
+        if self._complete:
             metrics.e2e_latency.observe(time.perf_counter() - self.arrived)
             metrics.request_prompt_tokens.observe(self.usage.prompt)
             metrics.request_generation_tokens.observe(self.usage.completion)

@@ -13,6 +13,7 @@ import orjson
 from core.frontend.results import RequestOutput
 from core.server.openai.generation import Generation
 from core.server.openai.protocol import StreamOptions
+from core.server.outlet import Outlet
 
 Piece = dict[str, Any]
 """An entry of a chunk's `choices`."""
@@ -56,10 +57,13 @@ class ApiJob:
 
     async def collect(self) -> bytes:
         """Return the whole answer as JSON."""
-        async with aclosing(self.generation.outputs()) as outputs:
-            async for prompt, output in outputs:
-                for piece in self.format.pieces(prompt, output):
-                    self.format.fold(piece)
+
+        def take(prompt: int, output: RequestOutput) -> bool:
+            for piece in self.format.pieces(prompt, output):
+                self.format.fold(piece)
+            return True
+
+        await self.generation.run(take)
         answer = {
             **self._base(self.format.whole_object),
             "choices": self.format.choices(),
@@ -68,26 +72,32 @@ class ApiJob:
         }
         return orjson.dumps(answer)
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield the answer as server-sent events; what one engine output brings is one write."""
+    async def stream(self, outlet: Outlet) -> None:
+        """Put the answer into an outlet as server-sent events; what one engine output brings is put at once."""
         # The fields that never change are encoded once; per event only the choice is.
         start = b"data: " + orjson.dumps(self._base(self.format.chunk_object))[:-1] + b',"choices":['
-        first, usual = True, self._end({})
-        async with aclosing(self.generation.outputs()) as outputs:
-            async for prompt, output in outputs:
-                pieces = self.format.pieces(prompt, output)
-                if not pieces:
-                    continue
-                end = usual
-                if first or self.options.continuous_usage_stats:
-                    end = self._end(self.format.head() if first else {})
-                first = False
-                if len(pieces) == 1:
-                    yield start + orjson.dumps(pieces[0]) + end
-                else:
-                    yield b"".join([start + orjson.dumps(piece) + end for piece in pieces])
+        usual, begun = self._end({}), False
+
+        def take(prompt: int, output: RequestOutput) -> bool:
+            nonlocal begun
+            pieces = self.format.pieces(prompt, output)
+            if not pieces:
+                return True
+            end = usual
+            if not begun or self.options.continuous_usage_stats:
+                end = self._end({} if begun else self.format.head())
+                begun = True
+            if len(pieces) == 1:
+                return outlet.put(start + orjson.dumps(pieces[0]) + end)
+            return outlet.put(b"".join([start + orjson.dumps(piece) + end for piece in pieces]))
+
+        async def more() -> bool:
+            await outlet.room()
+            return True
+
+        await self.generation.run(take, more)
         if self.options.include_usage:
-            yield start + b'],"usage":' + orjson.dumps(self.generation.usage.to_dict()) + b"}\n\n"
+            outlet.put(start + b'],"usage":' + orjson.dumps(self.generation.usage.to_dict()) + b"}\n\n")
 
     async def chunks(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the chunks of a stream as plain data, and a last one with usage and timings."""

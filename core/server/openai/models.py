@@ -11,27 +11,22 @@ from core.server.answers import json_answer
 from core.server.state import ServerState
 
 
-class ModelRoutes:
-    """Names the model that is served."""
+async def list_models(state: ServerState, request: Request) -> Response:
+    """Return all models: one."""
+    return json_answer({"object": "list", "data": [_card(state)]})
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    async def list(self, request: Request) -> Response:
-        """Return all models: one."""
-        return json_answer({"object": "list", "data": [self._card()]})
+async def get_model(state: ServerState, request: Request) -> Response:
+    """Return a model by its id, which may contain slashes."""
+    state.check_model(request.path_params["model"])
+    return json_answer(_card(state))
 
-    async def one(self, request: Request) -> Response:
-        """Return a model by its id, which may contain slashes."""
-        self._state.check_model(request.path_params["model"])
-        return json_answer(self._card())
 
-    def _card(self) -> dict[str, Any]:
-        llm = self._state.llm
-        return {
-            "id": llm.model_name,
-            "object": "model",
-            "created": self._state.created,
-            "owned_by": "core",
-            "max_model_len": llm.max_model_len,
-        }
+def _card(state: ServerState) -> dict[str, Any]:
+    return {
+        "id": state.llm.model_name,
+        "object": "model",
+        "created": state.created,
+        "owned_by": "core",
+        "max_model_len": state.llm.max_model_len,
+    }

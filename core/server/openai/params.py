@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.engine.sampling import SamplingParams
-from core.frontend.beam_outputs import BeamRules
+from core.frontend.beams.outputs import BeamRules
 from core.frontend.prompts import Truncation
 from core.frontend.request import sampling_params
-from core.server.errors import ApiError
-from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody
+from core.server.errors import invalid
+from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody, SharedFields
 from core.server.openai.structured import requested_grammar
 from core.server.state import ServerState
 
@@ -60,7 +60,7 @@ def chat_names(body: ChatBody) -> dict[str, str]:
 def chat_params(body: ChatBody, state: ServerState) -> SamplingParams:
     """Return the parameters of a chat request; without a limit it may run up to the model's length."""
     if body.top_logprobs is not None and not body.logprobs:
-        raise ApiError(400, "top_logprobs needs logprobs to be true.", param="top_logprobs")
+        raise invalid("top_logprobs", "needs logprobs to be true")
     limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     return _params(body, state, max_tokens=limit, logprobs=(body.top_logprobs or 0) if body.logprobs else None)
 
@@ -80,9 +80,9 @@ def completion_params(body: CompletionBody, state: ServerState) -> SamplingParam
 def check_stream(body: GenerationBody) -> None:
     """Refuse combinations of streaming fields that make no sense. Raises `ApiError` 400."""
     if body.stream_options is not None and not body.stream:
-        raise ApiError(400, "stream_options needs stream to be true.", param="stream_options")
+        raise invalid("stream_options", "needs stream to be true")
     if body.stream and body.prompt_logprobs is not None:
-        raise ApiError(400, "prompt_logprobs are not available in a stream.", param="prompt_logprobs")
+        raise invalid("prompt_logprobs", "are not available in a stream")
 
 
 def beam_rules(body: GenerationBody, params: SamplingParams) -> BeamRules | None:
@@ -90,7 +90,7 @@ def beam_rules(body: GenerationBody, params: SamplingParams) -> BeamRules | None
     if not body.use_beam_search:
         given = {"length_penalty": body.length_penalty not in (None, 1), "early_stopping": bool(body.early_stopping)}
         for name in (name for name, said in given.items() if said):
-            raise ApiError(400, f"{name} belongs to beam search: it needs use_beam_search to be true.", param=name)
+            raise invalid(name, "belongs to beam search: it needs use_beam_search to be true")
         return None
     rules = BeamRules(
         length_penalty=1.0 if body.length_penalty is None else body.length_penalty,
@@ -109,7 +109,7 @@ def treatment(body: GenerationBody) -> dict[str, Any]:
     """Return the fields of a `GenerationRequest` that say how it is treated."""
     cut = body.truncate_prompt_tokens
     if body.truncation_side is not None and cut is None:
-        raise ApiError(400, "truncation_side needs truncate_prompt_tokens.", param="truncation_side")
+        raise invalid("truncation_side", "needs truncate_prompt_tokens")
     return {
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,
@@ -123,12 +123,12 @@ def rendered_only(body: GenerationBody) -> dict[str, bool]:
     return {"return_token_offsets": True} if body.return_token_offsets else {}
 
 
-def interval(body: GenerationBody, state: ServerState) -> int:
+def interval(body: SharedFields, state: ServerState) -> int:
     """Return how many tokens a piece of the answer gathers."""
     return (body.stream_interval or state.options.server.stream_interval) if body.stream else 1
 
 
-def tokens_as_ids(body: GenerationBody, state: ServerState) -> bool:
+def tokens_as_ids(body: SharedFields, state: ServerState) -> bool:
     """Whether log-probabilities name tokens by their ids."""
     given = body.return_tokens_as_token_ids
     return state.options.server.return_tokens_as_token_ids if given is None else given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 from core.server.interface import Prompt, ServedLLM
 
 MAX_PROMPTS = 1024
@@ -19,16 +19,16 @@ def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True
     if isinstance(value, str):
         return [_text(value, add_special_tokens)]
     if not isinstance(value, list) or not value:
-        raise _wrong("prompt must be a text, a list of texts, token ids, or a list of token-id lists; not empty.")
+        raise invalid("prompt", "must be a text, a list of texts, token ids, or a list of token-id lists; not empty")
     if _is_id(value[0]):
         return [_ids(value, llm, whole=whole)]
     if len(value) > MAX_PROMPTS:
-        raise _wrong(f"prompt has {len(value)} entries; at most {MAX_PROMPTS}.")
+        raise invalid("prompt", f"has {len(value)} entries; at most {MAX_PROMPTS}")
     if isinstance(value[0], str) and all(isinstance(item, str) for item in value):
         return [_text(item, add_special_tokens) for item in value]
     if all(isinstance(item, list) for item in value):
         return [_ids(item, llm, whole=whole) for item in value]
-    raise _wrong("prompt must not mix texts, token ids and lists.")
+    raise invalid("prompt", "must not mix texts, token ids and lists")
 
 
 def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
@@ -39,13 +39,13 @@ def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
 
 def _text(text: str, add_special_tokens: bool) -> Prompt:
     if not text:
-        raise _wrong("prompt must not be empty.")
+        raise invalid("prompt", "must not be empty")
     return text if add_special_tokens else {"prompt": text, "add_special_tokens": False}
 
 
 def _ids(ids: list[int], llm: ServedLLM, *, whole: bool) -> Prompt:
     if not ids:
-        raise _wrong("prompt must not be empty.")
+        raise invalid("prompt", "must not be empty")
     if whole and len(ids) > llm.max_model_len:
         message = f"The prompt has {len(ids)} tokens; the model's length is {llm.max_model_len}."
         raise ApiError(400, message, param="prompt", code="context_length_exceeded")
@@ -55,7 +55,3 @@ def _ids(ids: list[int], llm: ServedLLM, *, whole: bool) -> Prompt:
 
 def _is_id(value: object) -> bool:
     return type(value) is int
-
-
-def _wrong(message: str) -> ApiError:
-    return ApiError(400, message, param="prompt")

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from core.engine.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
-from core.server.errors import ApiError
+from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt
 from core.server.openai.structured import StructuredFields
 
-MAX_MESSAGES = 16384
-MAX_TOOLS = 128
 MAX_ALLOWED_TOKENS = 2**18
 MAX_TEXT_IDS = 2**20
 MAX_INTERVAL = 1024
 
 TokenId = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 TokenKey = Annotated[int, Field(strict=False, ge=0, le=MAX_TOKENS)]
-Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
-Salt = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class Part(BaseModel):
-    """An object inside a body: unknown fields are let through, wrong types refused."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-
-class Body(Part):
-    """A request body: unknown fields are let through and reported, wrong types refused, null means not given."""
-
-    model: str | None = None
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "prompt_embeds": "embeddings as a prompt are not accepted",
+        "best_of": "best_of is not available; use n",
+        "suffix": "insertion before a suffix is not available",
+        "functions": "functions were replaced by tools",
+        "function_call": "function_call was replaced by tool_choice",
+        "return_weight_versions": "versions of the weights are not told per answer",
+        "kv_transfer_params": "KV connectors take no parameters of requests",
+        "ec_transfer_params": "there is no encoder cache",
+        "media_io_kwargs": "this server reads text only",
+        "mm_processor_kwargs": "this server reads text only",
+        "mm_payload": "this server reads text only",
+        "return_mm_kwargs": "this server reads text only",
+        "watermarking": "outputs are not watermarked",
+        "routed_experts_prompt_start": "the choice of experts is not told",
+    }
+)
+"""Fields of these APIs that would change the answer if they were ignored, and what to say about each."""
 
 
 class StreamOptions(Part):
@@ -75,6 +82,8 @@ class SharedFields(BaseModel):
 class GenerationBody(Body, SharedFields, StructuredFields):
     """Fields that chat and plain completions share."""
 
+    refused: ClassVar[Mapping[str, str]] = REFUSED
+
     n: int | None = None
     use_beam_search: bool | None = None
     length_penalty: float | None = None
@@ -92,6 +101,11 @@ class GenerationBody(Body, SharedFields, StructuredFields):
     return_prompt_text: bool | None = None
     return_token_offsets: bool | None = None
     request_id: str | None = None
+
+    @classmethod
+    def harmless(cls, name: str, fields: Mapping[str, Any]) -> bool:
+        """Whether a refused field asks for nothing, as it was sent."""
+        return not fields[name] or (name == "best_of" and fields[name] == fields.get("n", 1))
 
 
 class ChatBody(GenerationBody):
@@ -122,6 +136,8 @@ class CompletionBody(GenerationBody):
 class TokenizeBody(Body):
     """`POST /tokenize`: a text or a conversation."""
 
+    refused: ClassVar[Mapping[str, str]] = REFUSED
+
     prompt: str | None = None
     messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
@@ -138,31 +154,3 @@ class DetokenizeBody(Body):
     """`POST /detokenize`."""
 
     tokens: Annotated[list[TokenId], Field(max_length=MAX_TEXT_IDS)]
-
-
-# Fields that would change the answer if they were ignored, and what to say about each.
-REFUSED = {
-    "prompt_embeds": "embeddings as a prompt are not accepted",
-    "best_of": "best_of is not available; use n",
-    "suffix": "insertion before a suffix is not available",
-    "functions": "functions were replaced by tools",
-    "function_call": "function_call was replaced by tool_choice",
-    "return_weight_versions": "versions of the weights are not told per answer",
-    "kv_transfer_params": "KV connectors take no parameters of requests",
-    "ec_transfer_params": "there is no encoder cache",
-    "media_io_kwargs": "this server reads text only",
-    "mm_processor_kwargs": "this server reads text only",
-    "mm_payload": "this server reads text only",
-    "return_mm_kwargs": "this server reads text only",
-    "watermarking": "outputs are not watermarked",
-    "routed_experts_prompt_start": "the choice of experts is not told",
-}
-
-
-def refuse_unsupported(fields: dict[str, Any]) -> None:
-    """Refuse fields that ask for something this server cannot do. Raises `ApiError` 400."""
-    for name in REFUSED.keys() & fields.keys():
-        value = fields[name]
-        harmless = not value or (name == "best_of" and value == fields.get("n", 1))
-        if not harmless:
-            raise ApiError(400, f"{name}: {REFUSED[name]}.", param=name, code="unsupported_parameter")

@@ -13,59 +13,43 @@ from core.api.errors import RequestError
 from core.engine.sampling import SamplingParams
 from core.frontend.request import GenerationRequest, spelling
 from core.server.answers import json_answer
-from core.server.body import read_model
 from core.server.entry import engine_prompt, ready_chat
 from core.server.interface import Prompt
 from core.server.openai.chat import chat_request
 from core.server.openai.completions import completion_requests
-from core.server.openai.protocol import ChatBody, CompletionBody, refuse_unsupported
+from core.server.openai.protocol import ChatBody, CompletionBody
+from core.server.routes import Route
 from core.server.state import ServerState
 
 
-class RenderRoutes:
-    """Answers with prompts instead of completions; bodies are those of the routes that generate."""
+async def apply_template(state: ServerState, request: Request) -> Response:
+    """Return a conversation as the text that the model reads."""
+    body, fields = await state.read(request, ChatBody)
+    shown = await rendered(state, chat_request(body, fields, state))
+    return json_answer({"prompt": shown["prompt"]}, state.unread_fields(fields, ChatBody.model_fields))
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    async def template(self, request: Request) -> Response:
-        """Return a conversation as the text that the model reads."""
-        body, fields = await self._read_chat(request)
-        rendered = await self._render(chat_request(body, fields, self._state))
-        return self._json({"prompt": rendered["prompt"]}, fields, ChatBody.model_fields)
+async def render_chat(state: ServerState, request: Request) -> Response:
+    """Return a chat request's prompt, token ids and sampling parameters."""
+    body, fields = await state.read(request, ChatBody)
+    shown = await _with_offsets(state, chat_request(body, fields, state), bool(body.return_token_offsets))
+    return json_answer(shown, state.unread_fields(fields, ChatBody.model_fields))
 
-    async def chat(self, request: Request) -> Response:
-        """Return a chat request's prompt, token ids and sampling parameters."""
-        body, fields = await self._read_chat(request)
-        rendered = await self._render(chat_request(body, fields, self._state), bool(body.return_token_offsets))
-        return self._json(rendered, fields, ChatBody.model_fields)
 
-    async def completion(self, request: Request) -> Response:
-        """Return the same for every prompt of a completion request."""
-        body, fields = await read_model(request, CompletionBody, self._state.options.server.max_body_bytes)
-        self._state.check_model(body.model)
-        refuse_unsupported(fields)
-        offsets = bool(body.return_token_offsets)
-        rendered = [await self._render(one, offsets) for one in completion_requests(body, self._state)]
-        return self._json(rendered, fields, CompletionBody.model_fields)
+async def render_completion(state: ServerState, request: Request) -> Response:
+    """Return the same for every prompt of a completion request."""
+    body, fields = await state.read(request, CompletionBody)
+    offsets = bool(body.return_token_offsets)
+    shown = [await _with_offsets(state, one, offsets) for one in completion_requests(body, state)]
+    return json_answer(shown, state.unread_fields(fields, CompletionBody.model_fields))
 
-    async def _read_chat(self, request: Request) -> tuple[ChatBody, dict[str, Any]]:
-        body, fields = await read_model(request, ChatBody, self._state.options.server.max_body_bytes)
-        self._state.check_model(body.model)
-        refuse_unsupported(fields)
-        return body, fields
 
-    async def _render(self, request: GenerationRequest, offsets: bool = False) -> dict[str, Any]:
-        """Return what the engine would be sent; with `offsets` also where each token stands in the prompt's text."""
-        found = await rendered(self._state, request)
-        if offsets:
-            tell = getattr(self._state.llm, "token_offsets", None)  # beyond the protocol
-            found["token_offsets"] = None if tell is None else await tell(request, found["token_ids"])
-        return found
-
-    def _json(self, value: Any, fields: dict[str, Any], known: Any) -> Response:
-        headers = self._state.unread_fields(fields, known)
-        return json_answer(value, headers)
+async def _with_offsets(state: ServerState, request: GenerationRequest, offsets: bool) -> dict[str, Any]:
+    """Return what the engine would be sent; with `offsets` also where each token stands in the prompt's text."""
+    found = await rendered(state, request)
+    if offsets:
+        found["token_offsets"] = await state.llm.token_offsets(request, found["token_ids"])
+    return found
 
 
 async def rendered(
@@ -85,10 +69,10 @@ async def rendered(
         said = "use_beam_search: a beam search is not one request of the engine, but many"
         raise RequestError(said, param="use_beam_search", code="unsupported_parameter")
     if request.conversation is not None:
-        ready = await ready_chat(state, request)
-        params = settle(ready.request.params, llm.max_model_len - len(ready.ids))
+        ids, answer = await ready_chat(state, request)
+        params = settle(answer.params, llm.max_model_len - len(ids))
         names = {**names, "prompt": names.get("messages", "messages")}
-        prompt: Prompt = {"prompt_token_ids": ready.ids}
+        prompt: Prompt = {"prompt_token_ids": ids}
     else:
         prompt = engine_prompt(request)
     with spelling(names):
@@ -107,3 +91,10 @@ async def rendered(
         "priority": request.priority,
         "cache_salt": request.cache_salt,
     }
+
+
+ROUTES = (
+    Route("POST", "/apply-template", apply_template, ChatBody),
+    Route("POST", "/v1/chat/completions/render", render_chat, ChatBody),
+    Route("POST", "/v1/completions/render", render_completion, CompletionBody),
+)

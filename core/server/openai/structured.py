@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from core.engine.grammars import Grammar, schema_grammar, structured_output
-from core.server.errors import ApiError
+from core.server.errors import invalid
 
 _GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar"}
 
@@ -34,7 +34,7 @@ def requested_grammar(body: StructuredFields) -> Grammar | None:
     grammars = list(_grammars(body))
     if len(grammars) > 1:
         first, second = (grammar.param.partition(".")[0] for grammar in grammars[:2])
-        raise ApiError(400, f"{second} cannot be used together with {first}.", param=second)
+        raise invalid(second, f"cannot be used together with {first}")
     return grammars[0] if grammars else None
 
 
@@ -45,7 +45,7 @@ def _grammars(body: StructuredFields) -> Iterator[Grammar]:
         yield grammar
     if body.guided_whitespace_pattern is not None and body.guided_json is None:
         named = "guided_whitespace_pattern"
-        raise ApiError(400, f"{named} needs guided_json.", param=named)
+        raise invalid(named, "needs guided_json")
     for field, name in _GUIDED.items():
         value = getattr(body, field)
         if value is not None:
@@ -74,12 +74,12 @@ def response_grammar(
     if kind == "json_schema":
         form, where = (wanted.get("json_schema"), f"{param}.json_schema") if nested else (wanted, param)
         if not isinstance(form, Mapping):
-            raise ApiError(400, f"{where} must be an object with 'name' and 'schema'.", param=where)
+            raise invalid(where, "must be an object with 'name' and 'schema'")
         if form.get("schema") is None:
-            raise ApiError(400, f"{where}.schema is missing.", param=f"{where}.schema")
+            raise invalid(f"{where}.schema", "is missing")
         return schema_grammar(form["schema"], param=f"{where}.schema")
     if kind == "structural_tag":
         grammar = structured_output({"structural_tag": dict(wanted)}, param=param)
         return None if grammar is None else grammar.replace(param=param)
     known = "'text', 'json_object', 'json_schema' or 'structural_tag'"
-    raise ApiError(400, f"{param}.type must be {known}.", param=f"{param}.type")
+    raise invalid(f"{param}.type", f"must be {known}")

@@ -1,4 +1,4 @@
-"""`POST /tokenize` and `POST /detokenize`."""
+"""`POST /tokenize`, `POST /detokenize` and `GET /tokenizer_info`."""
 
 from __future__ import annotations
 
@@ -10,57 +10,82 @@ from starlette.responses import Response
 
 from core.frontend.request import GenerationRequest, spelling
 from core.server.answers import json_answer
-from core.server.body import read_model
-from core.server.entry import render
+from core.server.entry import THREAD_CHARS, render
 from core.server.errors import ApiError
 from core.server.openai.messages import conversation
 from core.server.openai.params import NAMES
 from core.server.openai.prompts import check_ids
-from core.server.openai.protocol import Body, DetokenizeBody, TokenizeBody, refuse_unsupported
+from core.server.openai.protocol import DetokenizeBody, TokenizeBody
+from core.server.routes import Route
 from core.server.state import ServerState
 
-_THREAD_CHARS = 50_000
+
+async def tokenize(state: ServerState, request: Request) -> Response:
+    """Return the token ids of a text or a rendered conversation."""
+    tokenizer = state.llm.tokenizer
+    body, fields = await state.read(request, TokenizeBody)
+    ids = await _ids(state, body)
+    texts: list[str] | None = None
+    if body.return_token_strs:
+        texts = await asyncio.to_thread(lambda: [tokenizer.token(token) for token in ids])
+    answer = {"count": len(ids), "max_model_len": state.llm.max_model_len, "tokens": ids, "token_strs": texts}
+    return json_answer(answer, state.unread_fields(fields, TokenizeBody.model_fields))
 
 
-class TokenizeRoutes:
-    """Shows how texts and conversations become tokens, and tokens text."""
+async def detokenize(state: ServerState, request: Request) -> Response:
+    """Return the text of token ids, special tokens included."""
+    tokenizer = state.llm.tokenizer
+    body, fields = await state.read(request, DetokenizeBody)
+    check_ids(body.tokens, tokenizer.vocab_size, "tokens")
+    text = await asyncio.to_thread(tokenizer.decode, body.tokens, skip_special_tokens=False)
+    return json_answer({"prompt": text}, state.unread_fields(fields, DetokenizeBody.model_fields))
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
 
-    async def tokenize(self, request: Request) -> Response:
-        """Return the token ids of a text or a rendered conversation."""
-        llm = self._state.llm
-        body, fields = await read_model(request, TokenizeBody, self._state.options.server.max_body_bytes)
-        self._state.check_model(body.model)
-        refuse_unsupported(fields)
-        ids = await self._ids(body)
-        answer: dict[str, Any] = {"count": len(ids), "max_model_len": llm.max_model_len, "tokens": ids}
-        answer["token_strs"] = [llm.tokenizer.token(token) for token in ids] if body.return_token_strs else None
-        return self._json(answer, fields, TokenizeBody)
+async def tokenizer_info(state: ServerState, request: Request) -> Response:
+    """Return the kind, the special tokens with their ids, and the chat template, where the server may show them."""
+    if not state.options.server.tokenizer_info:
+        message = "The tokenizer's settings are not shown: start the server with --tokenizer-info."
+        raise ApiError(404, message, code="tokenizer_info_off")
+    tokenizer = state.llm.tokenizer
+    info = {
+        "tokenizer_class": type(tokenizer).__name__,
+        "vocab_size": tokenizer.vocab_size,
+        "model_max_length": state.llm.max_model_len,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_ids": list(tokenizer.eos_ids),
+        **{name: _plain(value) for name, value in tokenizer.special_tokens().items()},
+        "added_tokens_decoder": {
+            str(token): {"content": tokenizer.decode([token], skip_special_tokens=False), "special": True}
+            for token in sorted(tokenizer.special_ids)
+        },
+        "chat_template": tokenizer.chat_template,
+    }
+    return json_answer(info)
 
-    async def detokenize(self, request: Request) -> Response:
-        """Return the text of token ids, special tokens included."""
-        tokenizer = self._state.llm.tokenizer
-        body, fields = await read_model(request, DetokenizeBody, self._state.options.server.max_body_bytes)
-        self._state.check_model(body.model)
-        check_ids(body.tokens, tokenizer.vocab_size, "tokens")
-        text = await asyncio.to_thread(tokenizer.decode, body.tokens, skip_special_tokens=False)
-        return self._json({"prompt": text}, fields, DetokenizeBody)
 
-    async def _ids(self, body: TokenizeBody) -> list[int]:
-        if (body.prompt is None) == (body.messages is None):
-            raise ApiError(400, "Give either prompt or messages.", param="prompt")
-        if body.messages is not None:
-            with spelling(NAMES):
-                chat = conversation(body, add_special_tokens=bool(body.add_special_tokens))
-            return await render(self._state, GenerationRequest(prompt=chat, names=NAMES))
-        text, special = body.prompt or "", body.add_special_tokens is not False
-        encode = self._state.llm.tokenizer.encode
-        if len(text) > _THREAD_CHARS:
-            return await asyncio.to_thread(encode, text, add_special_tokens=special)
-        return encode(text, add_special_tokens=special)
+async def _ids(state: ServerState, body: TokenizeBody) -> list[int]:
+    if (body.prompt is None) == (body.messages is None):
+        raise ApiError(400, "Give either prompt or messages.", param="prompt")
+    if body.messages is not None:
+        with spelling(NAMES):
+            chat = conversation(body, add_special_tokens=bool(body.add_special_tokens))
+        return await render(state, GenerationRequest(prompt=chat, names=NAMES))
+    text, special = body.prompt or "", body.add_special_tokens is not False
+    encode = state.llm.tokenizer.encode
+    if len(text) > THREAD_CHARS:
+        return await asyncio.to_thread(encode, text, add_special_tokens=special)
+    return encode(text, add_special_tokens=special)
 
-    def _json(self, value: dict[str, Any], fields: dict[str, Any], kind: type[Body]) -> Response:
-        headers = self._state.unread_fields(fields, kind.model_fields)
-        return json_answer(value, headers)
+
+def _plain(value: Any) -> Any:
+    """Return a special token, which libraries may wrap, as the text that it is."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+
+
+ROUTES = (
+    Route("POST", "/tokenize", tokenize, TokenizeBody),
+    Route("POST", "/detokenize", detokenize, DetokenizeBody),
+    Route("GET", "/tokenizer_info", tokenizer_info),
+)

@@ -11,12 +11,10 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.frontend.pooling import DOCUMENTS
-from core.frontend.pooling_results import EmbeddingRequestOutput, PoolingParams
-from core.server.body import read_model
+from core.frontend.pooling.model import DOCUMENTS
+from core.frontend.pooling.results import EmbeddingRequestOutput, PoolingParams
 from core.server.openai.generation import new_id
 from core.server.pooling.encoding import to_base64
-from core.server.pooling.inputs import size_of
 from core.server.pooling.protocol import CohereBody
 from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler
 from core.server.state import ServerState
@@ -27,45 +25,30 @@ _PURPOSES: Mapping[str, Sequence[str]] = types.MappingProxyType(
 """`input_type` -> what the model's makers may call it, where that is another name."""
 
 
-class CohereRoute:
-    """Answers with embeddings by type."""
+async def cohere_embed(state: ServerState, request: Request) -> Response:
+    """Return one list of embeddings for each type that was asked for."""
+    body, fields = await state.read(request, CohereBody)
+    pooler = required_pooler(state, "embed")
+    kinds = body.embedding_types or ["float"]
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
+    def render(results: list[EmbeddingRequestOutput], tokens: int) -> Encoded:
+        vectors = [result.outputs.array for result in results]
+        answer = {
+            "id": new_id("embd"),
+            "embeddings": {kind: [written(vector, kind) for vector in vectors] for kind in kinds},
+            "texts": body.texts,
+            "response_type": "embeddings_by_type",
+            "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}},
+        }
+        return as_json(answer)
 
-    async def __call__(self, request: Request) -> Response:
-        """Return one list of embeddings for each type that was asked for."""
-        state = self._state
-        body, fields = await read_model(request, CohereBody, state.options.server.max_body_bytes)
-        state.check_model(body.model)
-        pooler = required_pooler(state)
-        pooler.check("embed")
-        kinds = body.embedding_types or ["float"]
-
-        def render(results: list[EmbeddingRequestOutput], tokens: int) -> Encoded:
-            vectors = [result.outputs.array for result in results]
-            answer = {
-                "id": new_id("embd"),
-                "embeddings": {kind: [written(vector, kind) for vector in vectors] for kind in kinds},
-                "texts": body.texts,
-                "response_type": "embeddings_by_type",
-                "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}},
-            }
-            return as_json(answer)
-
-        params = PoolingParams(
-            dimensions=body.output_dimension,
-            truncate_prompt_tokens=_limit(body),
-            prompt_name=pooler.prompt_for(_PURPOSES.get(body.input_type or "", (body.input_type or "",))),
-        )
-        call = PoolingCall(
-            state,
-            partial(pooler.embed, body.texts, params, param="texts"),
-            size_of(body.texts),
-            render,
-            body.priority or 0,
-        )
-        return PoolingResponse(call, state.unread_fields(fields, CohereBody.model_fields))
+    params = PoolingParams(
+        dimensions=body.output_dimension,
+        truncate_prompt_tokens=_limit(body),
+        prompt_name=pooler.prompt_for(_PURPOSES.get(body.input_type or "", (body.input_type or "",))),
+    )
+    prepare = partial(pooler.embed, body.texts, params, param="texts")
+    return PoolingResponse(PoolingCall(state, body, prepare, body.texts, render), fields)
 
 
 def _limit(body: CohereBody) -> int | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
 import orjson
 from pydantic import BaseModel
 
 from core.api.errors import PluginError
 from core.api.io_processors import IORequest
-from core.frontend.io_processing import Processed, asked
+from core.frontend.pooling.data import io_request
 from core.server.errors import ApiError
 from core.server.openai.generation import new_id
 from core.server.pooling.protocol import PoolingBody
@@ -22,31 +22,21 @@ from core.server.state import ServerState
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
-class DataLLM(Protocol):
-    """What a `ServedLLM` also has when it pools."""
-
-    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> Processed:
-        """Answer a request; cancelling it aborts what it runs. Raises `RequestError`, `CoreError`."""
-        ...
-
-
 @dataclass(slots=True)
 class DataCall:
     """One request, from its data to its answer."""
 
     state: ServerState
+    body: PoolingBody
     request: IORequest
-    priority: int = 0
-    cache_salt: str | None = None
 
     async def run(self) -> Encoded:
         """Do it. Raises `ApiError`, `RequestError`, `CoreError`."""
-        state, began = self.state, time.perf_counter()
+        state, body, began = self.state, self.body, time.perf_counter()
         state.admit(1)
         state.pending += 1
         try:
-            llm = cast(DataLLM, state.llm)
-            done = await llm.pool_data(self.request, priority=self.priority, cache_salt=self.cache_salt)
+            done = await state.llm.pool_data(self.request, priority=body.priority or 0, cache_salt=body.cache_salt)
         finally:
             state.pending -= 1
         count_pooled(state, done.outputs, done.prompt_tokens, time.perf_counter() - began)
@@ -63,8 +53,7 @@ def data_call(state: ServerState, body: PoolingBody) -> DataCall:
     for name in ("input", "messages"):
         if getattr(body, name) is not None:
             raise ApiError(400, f"Give either data or {name}.", param="data")
-    asked_for = asked(body.data, body.params(), body.task, new_id("pool"))
-    return DataCall(state, asked_for, body.priority or 0, body.cache_salt)
+    return DataCall(state, body, io_request(body.data, body.params(), body.task, new_id("pool")))
 
 
 def written(answer: Any) -> bytes:

@@ -9,7 +9,7 @@ from core.frontend.conversation import Conversation
 from core.frontend.prompts import PromptInput
 from core.frontend.request import GenerationRequest
 from core.server.entry import render
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 from core.server.pooling.protocol import MAX_INPUTS, InputBody
 from core.server.state import ServerState
 
@@ -35,18 +35,18 @@ def parse_input(value: Any, param: str = "input") -> list[PromptInput]:
     if isinstance(value, str):
         value = [value]
     if not isinstance(value, list) or not value:
-        raise _wrong(param, "must be a text, a list of texts, token ids, or a list of token-id lists; not empty.")
+        raise invalid(param, "must be a text, a list of texts, token ids, or a list of token-id lists; not empty")
     if type(value[0]) is int:
         return [_ids(value, param)]
     if len(value) > MAX_INPUTS:
-        raise _wrong(param, f"has {len(value)} entries; at most {MAX_INPUTS}.")
+        raise invalid(param, f"has {len(value)} entries; at most {MAX_INPUTS}")
     if all(isinstance(item, str) for item in value):
         if not all(value):
-            raise _wrong(param, "must not hold an empty text.")
+            raise invalid(param, "must not hold an empty text")
         return list(value)
     if all(isinstance(item, list) for item in value):
         return [_ids(item, param) for item in value]
-    raise _wrong(param, "must not mix texts, token ids and lists.")
+    raise invalid(param, "must not mix texts, token ids and lists")
 
 
 def _bare(prompt: PromptInput) -> PromptInput:
@@ -62,9 +62,5 @@ def size_of(prompts: Iterable[PromptInput]) -> tuple[int, int]:
 
 def _ids(ids: list[Any], param: str) -> list[int]:
     if not ids or not all(type(token) is int for token in ids):
-        raise _wrong(param, "must hold token ids as integers, at least one.")
+        raise invalid(param, "must hold token ids as integers, at least one")
     return ids
-
-
-def _wrong(param: str, why: str) -> ApiError:
-    return ApiError(400, f"{param} {why}", param=param)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from core.frontend.pooling_results import PoolingParams
-from core.server.openai.protocol import MAX_MESSAGES, Body, Priority, Salt
+from core.frontend.pooling.results import PoolingParams
+from core.server.body import MAX_MESSAGES, Body, Part, Priority, Salt
 from core.server.pooling.encoding import EmbedDType, EncodingFormat, Endianness
 
 MAX_INPUTS = 2048
@@ -15,16 +15,21 @@ MAX_INPUTS = 2048
 Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_INPUTS)]
 
 
-class PoolBody(Body):
-    """Fields that all pooling routes share."""
+class TreatedBody(Body):
+    """How a request is treated."""
 
-    truncate_prompt_tokens: int | None = None
     priority: Priority | None = None
     cache_salt: Salt | None = None
 
+
+class PoolBody(TreatedBody):
+    """Fields that the pooling routes share; those of `PoolingParams` have its names."""
+
+    truncate_prompt_tokens: int | None = None
+
     def params(self) -> PoolingParams:
         """Return the parameters of every prompt. Raises `RequestError`."""
-        return PoolingParams(truncate_prompt_tokens=self.truncate_prompt_tokens)
+        return PoolingParams(**{name: getattr(self, name, None) for name in PoolingParams.__struct_fields__})
 
 
 class InputBody(PoolBody):
@@ -47,15 +52,6 @@ class VectorBody(InputBody):
     normalize: bool | None = None
     prompt_name: str | None = None
 
-    def params(self) -> PoolingParams:
-        """Return the parameters of every prompt. Raises `RequestError`."""
-        return PoolingParams(
-            dimensions=self.dimensions,
-            normalize=self.normalize,
-            prompt_name=self.prompt_name,
-            truncate_prompt_tokens=self.truncate_prompt_tokens,
-        )
-
 
 class EmbeddingBody(VectorBody):
     """`POST /v1/embeddings`."""
@@ -71,25 +67,11 @@ class PoolingBody(VectorBody):
     task: Literal["embed", "token_embed", "classify", "token_classify"] | None = None
     use_activation: bool | None = None
 
-    def params(self) -> PoolingParams:
-        """Return the parameters of every prompt. Raises `RequestError`."""
-        return PoolingParams(
-            dimensions=self.dimensions,
-            normalize=self.normalize,
-            prompt_name=self.prompt_name,
-            use_activation=self.use_activation,
-            truncate_prompt_tokens=self.truncate_prompt_tokens,
-        )
-
 
 class ClassifyBody(InputBody):
     """`POST /classify`."""
 
     use_activation: bool | None = None
-
-    def params(self) -> PoolingParams:
-        """Return the parameters of every prompt. Raises `RequestError`."""
-        return PoolingParams(use_activation=self.use_activation, truncate_prompt_tokens=self.truncate_prompt_tokens)
 
 
 class ScoreBody(PoolBody):
@@ -103,12 +85,8 @@ class ScoreBody(PoolBody):
     data_2: str | Texts | None = None
     use_activation: bool | None = None
 
-    def params(self) -> PoolingParams:
-        """Return the parameters of every pair. Raises `RequestError`."""
-        return PoolingParams(use_activation=self.use_activation, truncate_prompt_tokens=self.truncate_prompt_tokens)
 
-
-class Document(Body):
+class Document(Part):
     """A document as an object."""
 
     text: str
@@ -123,12 +101,8 @@ class RerankBody(PoolBody):
     return_documents: bool | None = None
     use_activation: bool | None = None
 
-    def params(self) -> PoolingParams:
-        """Return the parameters of every pair. Raises `RequestError`."""
-        return PoolingParams(use_activation=self.use_activation, truncate_prompt_tokens=self.truncate_prompt_tokens)
 
-
-class CohereBody(Body):
+class CohereBody(TreatedBody):
     """`POST /v2/embed`."""
 
     texts: Texts
@@ -139,4 +113,3 @@ class CohereBody(Body):
     output_dimension: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     truncate: Literal["NONE", "END"] | None = None
-    priority: Priority | None = None

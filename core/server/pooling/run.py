@@ -6,59 +6,44 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from core.api.errors import EngineError
-from core.frontend.pooling import PoolingModel, Work, does_not_pool
-from core.frontend.pooling_results import PoolingRequestOutput
-from core.server.errors import ApiError
+from core.frontend.pooling.model import PoolingModel, Work, does_not_pool
+from core.frontend.pooling.results import PoolingRequestOutput
+from core.frontend.prompts import PromptInput
+from core.server.answers import JSON
+from core.server.entry import THREAD_CHARS
+from core.server.errors import invalid
+from core.server.pooling.inputs import size_of
+from core.server.pooling.protocol import TreatedBody
 from core.server.state import ServerState
 from core.server.streaming import until_gone
 from core.tokenizer.absent import NoTokenizer
 
 T = TypeVar("T")
 
-_THREAD_CHARS = 50_000
-"""Characters from which on texts are tokenized in a thread, so that other requests go on."""
-
 MAX_NUMBERS = 2**24
 """Most numbers of an answer that has a vector for every token."""
 
-JSON = "application/json"
 
-
-class PoolingLLM(Protocol):
-    """What a `ServedLLM` also has when it pools; `pooling` is None, or missing, when it generates."""
-
-    @property
-    def pooling(self) -> PoolingModel | None: ...
-
-    async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
-        """Run work; cancelling it aborts its requests. Raises `RequestError`, `EngineError`."""
-        ...
-
-
-def pooler_of(state: ServerState) -> PoolingModel | None:
-    """Return what makes vectors of prompts; None if the model generates."""
-    found: PoolingModel | None = getattr(state.llm, "pooling", None)
-    return found
-
-
-def required_pooler(state: ServerState) -> PoolingModel:
-    """Return what makes vectors of prompts. Raises `RequestError` if the model generates."""
-    found = pooler_of(state)
+def required_pooler(state: ServerState, task: str | None = None) -> PoolingModel:
+    """Return what makes vectors of prompts. Raises `RequestError` if the model generates, or has not this task."""
+    found = state.llm.pooling
     if found is None:
         raise does_not_pool(state.llm.model_name)
+    if task is not None:
+        found.check(task)
     return found
 
 
 def example_of(state: ServerState) -> tuple[str, dict[str, Any]] | None:
     """Return path and body of a first request to a model that pools; None for one that generates."""
-    pooler = pooler_of(state)
+    pooler = state.llm.pooling
     if pooler is None:
         return None
     if isinstance(state.llm.tokenizer, NoTokenizer):
@@ -85,31 +70,29 @@ class PoolingCall(Generic[T]):
 
     Attributes:
         prepare: Checks and tokenizes; raises `RequestError`.
-        size: How many texts there are, and how many characters they have together.
+        prompts: What it tokenizes.
         render: Makes the answer from the results and the number of prompt tokens.
         per_token: Numbers of the answer for each prompt token; 0 where prompts have one vector each.
     """
 
     state: ServerState
+    body: TreatedBody
     prepare: Callable[[], Work[PoolingRequestOutput[T]]]
-    size: tuple[int, int]
+    prompts: Sequence[PromptInput]
     render: Callable[[list[PoolingRequestOutput[T]], int], Encoded]
-    priority: int = 0
-    cache_salt: str | None = None
     per_token: int = 0
 
     async def run(self) -> Encoded:
         """Do it. Raises `ApiError`, `RequestError`, `EngineError`."""
         state, began = self.state, time.perf_counter()
-        count, chars = self.size
+        count, chars = size_of(self.prompts)
         state.admit(count)
         state.pending += count
         try:
-            work = await asyncio.to_thread(self.prepare) if chars > _THREAD_CHARS else self.prepare()
+            work = await asyncio.to_thread(self.prepare) if chars > THREAD_CHARS else self.prepare()
             tokens = sum(len(prompt.ids) for prompt in work.prompts)
             self._check_size(tokens)
-            llm = cast(PoolingLLM, state.llm)
-            results = await llm.pool(work, priority=self.priority, cache_salt=self.cache_salt)
+            results = await state.llm.pool(work, priority=self.body.priority or 0, cache_salt=self.body.cache_salt)
         finally:
             state.pending -= count
         count_pooled(state, results, tokens, time.perf_counter() - began, len(work.prompts))
@@ -118,8 +101,7 @@ class PoolingCall(Generic[T]):
     def _check_size(self, tokens: int) -> None:
         if tokens * self.per_token > MAX_NUMBERS:
             most = MAX_NUMBERS // self.per_token
-            message = f"input has {tokens} tokens; with a vector for each, at most {most} fit into one answer."
-            raise ApiError(400, message, param="input")
+            raise invalid("input", f"has {tokens} tokens; with a vector for each, at most {most} fit into one answer")
 
 
 def count_pooled(
@@ -150,20 +132,27 @@ class Call(Protocol):
     @property
     def state(self) -> ServerState: ...
 
+    @property
+    def body(self) -> TreatedBody: ...
+
     async def run(self) -> Encoded:
         """Do it. Raises `ApiError`, `RequestError`, `EngineError`."""
         ...
 
 
 class PoolingResponse(Response):
-    """Runs a call while it watches the connection; it is cancelled when the client goes or the server stops."""
+    """Runs a call while it watches the connection; it is cancelled when the client goes or the server stops.
 
-    def __init__(self, call: Call, headers: Mapping[str, str]) -> None:
+    Args:
+        fields: Of the body, as they were sent.
+    """
+
+    def __init__(self, call: Call, fields: Mapping[str, Any]) -> None:
         # No `super().__init__`: it would announce the length of a body that does not exist yet.
         self.status_code = 200
         self.media_type = None
         self.background = None
-        self.init_headers(dict(headers))
+        self.init_headers(call.state.unread_fields(fields, type(call.body).model_fields))
         self._call = call
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

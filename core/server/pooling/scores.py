@@ -8,11 +8,9 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from core.frontend.pooling_results import ScoringRequestOutput
-from core.server.body import read_model
-from core.server.errors import ApiError
+from core.frontend.pooling.results import ScoringRequestOutput
+from core.server.errors import ApiError, invalid
 from core.server.openai.generation import new_id
-from core.server.pooling.inputs import size_of
 from core.server.pooling.protocol import RerankBody, ScoreBody
 from core.server.pooling.run import Encoded, PoolingCall, PoolingResponse, as_json, required_pooler, usage
 from core.server.state import ServerState
@@ -20,70 +18,43 @@ from core.server.state import ServerState
 _SIDES = (("text_1", "text_2"), ("queries", "documents"), ("data_1", "data_2"))
 
 
-class ScoreRoutes:
-    """Says how well texts belong together."""
+async def score(state: ServerState, request: Request) -> Response:
+    """Return a score per pair; a single first text goes with every second one."""
+    body, fields = await state.read(request, ScoreBody)
+    pooler = required_pooler(state, "score")
+    first, second, (one, two) = _sides(body)
 
-    def __init__(self, state: ServerState) -> None:
-        self._state = state
+    def render(results: list[ScoringRequestOutput], tokens: int) -> Encoded:
+        data = [
+            {"index": index, "object": "score", "score": result.outputs.score} for index, result in enumerate(results)
+        ]
+        head = {"id": new_id("score"), "object": "list", "created": int(time.time())}
+        return as_json({**head, "model": state.llm.model_name, "data": data, "usage": usage(tokens)})
 
-    async def score(self, request: Request) -> Response:
-        """Return a score per pair; a single first text goes with every second one."""
-        state = self._state
-        body, fields = await read_model(request, ScoreBody, state.options.server.max_body_bytes)
-        state.check_model(body.model)
-        pooler = required_pooler(state)
-        pooler.check("score")
-        first, second, (one, two) = _sides(body)
+    prepare = partial(pooler.score, first, second, body.params(), query_param=one, param=two)
+    return PoolingResponse(PoolingCall(state, body, prepare, [*first, *second], render), fields)
 
-        def render(results: list[ScoringRequestOutput], tokens: int) -> Encoded:
-            data = [
-                {"index": index, "object": "score", "score": result.outputs.score}
-                for index, result in enumerate(results)
-            ]
-            head = {"id": new_id("score"), "object": "list", "created": int(time.time())}
-            return as_json({**head, "model": state.llm.model_name, "data": data, "usage": usage(tokens)})
 
-        call = PoolingCall(
-            state,
-            partial(pooler.score, first, second, body.params(), query_param=one, param=two),
-            size_of([*first, *second]),
-            render,
-            body.priority or 0,
-            body.cache_salt,
-        )
-        return PoolingResponse(call, state.unread_fields(fields, ScoreBody.model_fields))
+async def rerank(state: ServerState, request: Request) -> Response:
+    """Return the documents that suit a query, the best first."""
+    body, fields = await state.read(request, RerankBody)
+    pooler = required_pooler(state, "score")
+    documents = [one if isinstance(one, str) else one.text for one in body.documents]
 
-    async def rerank(self, request: Request) -> Response:
-        """Return the documents that suit a query, the best first."""
-        state = self._state
-        body, fields = await read_model(request, RerankBody, state.options.server.max_body_bytes)
-        state.check_model(body.model)
-        pooler = required_pooler(state)
-        pooler.check("score")
-        documents = [one if isinstance(one, str) else one.text for one in body.documents]
+    def render(results: list[ScoringRequestOutput], tokens: int) -> Encoded:
+        scores = [result.outputs.score for result in results]
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n or None]
+        kept = body.return_documents is not False
+        found = [
+            {"index": index, "relevance_score": scores[index]}
+            | ({"document": {"text": documents[index]}} if kept else {})
+            for index in order
+        ]
+        head = {"id": new_id("rerank"), "model": state.llm.model_name}
+        return as_json({**head, "usage": usage(tokens), "results": found})
 
-        def render(results: list[ScoringRequestOutput], tokens: int) -> Encoded:
-            scores = [result.outputs.score for result in results]
-            order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n or None]
-            kept = body.return_documents is not False
-            found = [
-                {"index": index, "relevance_score": scores[index]}
-                | ({"document": {"text": documents[index]}} if kept else {})
-                for index in order
-            ]
-            return as_json(
-                {"id": new_id("rerank"), "model": state.llm.model_name, "usage": usage(tokens), "results": found}
-            )
-
-        call = PoolingCall(
-            state,
-            partial(pooler.score, [body.query], documents, body.params(), query_param="query", param="documents"),
-            size_of([body.query, *documents]),
-            render,
-            body.priority or 0,
-            body.cache_salt,
-        )
-        return PoolingResponse(call, state.unread_fields(fields, RerankBody.model_fields))
+    prepare = partial(pooler.score, [body.query], documents, body.params(), query_param="query", param="documents")
+    return PoolingResponse(PoolingCall(state, body, prepare, [body.query, *documents], render), fields)
 
 
 def _sides(body: ScoreBody) -> tuple[list[str], list[str], tuple[str, str]]:
@@ -96,6 +67,6 @@ def _sides(body: ScoreBody) -> tuple[list[str], list[str], tuple[str, str]]:
     sides = [getattr(body, name) for name in (one, two)]
     for name, side in zip((one, two), sides, strict=True):
         if side is None:
-            raise ApiError(400, f"{name} is missing.", param=name)
+            raise invalid(name, "is missing")
     first, second = ([side] if isinstance(side, str) else list(side) for side in sides)
     return first, second, (one, two)

@@ -115,8 +115,8 @@ def _client(active: ActivePlugins) -> ToolServerClient:
     try:
         client: ToolServerClient = make(planned.options)
     except Exception as error:
-        owner = f"tool-server client '{planned.name}' ({planned.dist} {planned.version})"
-        raise PluginError("CORE-P108", f"{owner} cannot be made: {type(error).__name__}: {error}.") from error
+        text = f"tool-server client {planned.owner} cannot be made: {type(error).__name__}: {error}."
+        raise PluginError("CORE-P108", text) from error
     return client
 
 

@@ -14,8 +14,8 @@ from contextlib import aclosing
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.server.errors import ClientGoneError, log_unexpected
+from core.server.outlet import SHORT_CUT
 from core.server.resume.store import Stream, StreamStore
-from core.server.streaming import SHORT_CUT
 
 logger = logging.getLogger(__name__)
 

@@ -10,48 +10,36 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from core.server.answers import json_answer
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 from core.server.resume.layer import ID_HEADER, deliver
 from core.server.resume.store import Stream, StreamStore
+from core.server.routes import Route
+from core.server.state import ServerState
 
 _LONGEST_NUMBER = 12
 
 
-class StreamRoutes:
-    """Lists, continues and ends streams.
+async def list_streams(state: ServerState, request: Request) -> Response:
+    """Return every stream that can be read."""
+    return json_answer({"object": "list", "data": [_row(stream) for stream in _kept(state).all()]})
 
-    Args:
-        store: None when streams are not kept.
-    """
 
-    def __init__(self, store: StreamStore | None) -> None:
-        self._store = store
+async def read_stream(state: ServerState, request: Request) -> Response:
+    """Return what follows the event that the client has last, `Last-Event-ID` or `?after=`; 204 for nothing."""
+    store = _kept(state)
+    stream = store.find(request.path_params["name"])
+    after = _number(request.headers.get("last-event-id") or request.query_params.get("after") or "0")
+    if stream.finished and after == stream.last:
+        return Response(status_code=204)
+    return ContinuedResponse(store, stream, after)
 
-    async def list(self, request: Request) -> Response:
-        """Return every stream that can be read."""
-        return json_answer({"object": "list", "data": [_row(stream) for stream in self._kept().all()]})
 
-    async def read(self, request: Request) -> Response:
-        """Return what follows the event that the client has last, `Last-Event-ID` or `?after=`; 204 for nothing."""
-        store = self._kept()
-        stream = store.find(request.path_params["name"])
-        after = _number(request.headers.get("last-event-id") or request.query_params.get("after") or "0")
-        if stream.finished and after == stream.last:
-            return Response(status_code=204)
-        return ContinuedResponse(store, stream, after)
-
-    async def delete(self, request: Request) -> Response:
-        """Forget a stream; a generation behind it ends."""
-        store = self._kept()
-        stream = store.find(request.path_params["name"])
-        store.drop(stream)
-        return json_answer({"id": stream.id, "object": "stream", "deleted": True})
-
-    def _kept(self) -> StreamStore:
-        if self._store is None:
-            message = "Streams are not kept on this server: start it with --resume-seconds."
-            raise ApiError(404, message, code="resume_off")
-        return self._store
+async def delete_stream(state: ServerState, request: Request) -> Response:
+    """Forget a stream; a generation behind it ends."""
+    store = _kept(state)
+    stream = store.find(request.path_params["name"])
+    store.drop(stream)
+    return json_answer({"id": stream.id, "object": "stream", "deleted": True})
 
 
 class ContinuedResponse(Response):
@@ -82,9 +70,16 @@ async def _leaving(receive: Receive, left: asyncio.Event) -> None:
     left.set()
 
 
+def _kept(state: ServerState) -> StreamStore:
+    if state.streams is None:
+        message = "Streams are not kept on this server: start it with --resume-seconds."
+        raise ApiError(404, message, code="resume_off")
+    return state.streams
+
+
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > _LONGEST_NUMBER:
-        raise ApiError(400, "Last-Event-ID must be the number of an event.", param="Last-Event-ID")
+        raise invalid("Last-Event-ID", "must be the number of an event")
     return int(text)
 
 
@@ -100,3 +95,12 @@ def _row(stream: Stream) -> dict[str, Any]:
         "finished": stream.finished,
         "being_read": stream.reader is not None,
     }
+
+
+ALL_STREAMS = Route("GET", "/v1/streams", list_streams)
+"""The admin's: an id is all it takes to read a stream."""
+
+ROUTES = (
+    Route("GET", "/v1/stream/{name}", read_stream),
+    Route("DELETE", "/v1/stream/{name}", delete_stream),
+)

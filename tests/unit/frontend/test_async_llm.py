@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from core import SamplingParams
-from core.api.errors import EngineError, RequestError
+from core.api.errors import CheckpointError, EngineError, RequestError
 from core.engine.messages import Abort, Add, Failed
+from core.frontend.async_llm import AsyncLLM
+from core.frontend.conversation import Conversation
 
 LONG = SamplingParams(max_tokens=40)
 ENDLESS = SamplingParams(max_tokens=None)
@@ -51,6 +53,17 @@ def test_requests_run_together_and_stay_apart(online):
         results = await asyncio.gather(*(collect(llm, name, ENDLESS, delta=True) for name in texts))
         assert ["".join(o.outputs[0].text for o in result) for result in results] == list(texts.values())
         assert engine.core.most_running == 4
+        await llm.close()
+
+    run(main)
+
+
+def test_an_engine_that_gets_no_front_end_is_closed(online, resolved):
+    async def main():
+        llm, engine = online()
+        with pytest.raises(CheckpointError, match="CORE-M112"):
+            await AsyncLLM.connect(resolved(model={"chat_template": "{% nonsense %}"}), engine)
+        assert engine.closed == 1
         await llm.close()
 
     run(main)
@@ -294,7 +307,7 @@ def test_facts(online, tokenizer):
         llm, _ = online(model={"served_model_name": "public"}, generation={"top_p": 0.5})
         assert (llm.model_name, llm.max_model_len, llm.tokenizer) == ("public", 64, tokenizer)
         assert llm.config.dtype == "float32" and llm.default_params.top_p == 0.5
-        ids = llm.render_chat([{"role": "user", "content": [{"type": "text", "text": "hi"}]}])
+        ids = llm.render_chat(Conversation(messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]))
         assert tokenizer.decode(ids, skip_special_tokens=False) == (
             "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
         )

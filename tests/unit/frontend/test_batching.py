@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -221,11 +222,11 @@ def test_requests_of_a_front_end_come_to_what_they_do_one_by_one(online, tokeniz
         wrong = [long[1] + "\ud800", "y" * 90_000]
         found = await asyncio.gather(*(llm.prepare(prompt, params) for prompt in wrong), return_exceptions=True)
         assert [(type(one), one.param) for one in found] == [(RequestError, "prompt")] * 2
-        chats = [[{"role": "user", "content": text}] for text in long]
+        chats = [Conversation(messages=[{"role": "user", "content": text}]) for text in long]
         found = await asyncio.gather(*(llm.tokenize_chat(chat) for chat in chats))
         assert found == [llm.render_chat(chat) for chat in chats]
-        special = {"add_special_tokens": True}
-        assert await llm.tokenize_chat(chats[0], **special) == llm.render_chat(chats[0], **special)
+        special = replace(chats[0], add_special_tokens=True)
+        assert await llm.tokenize_chat(special) == llm.render_chat(special)
         await llm.close()
 
     run(main)

@@ -10,7 +10,7 @@ import pytest
 from core import LLM, SamplingParams
 from core.api.errors import CheckpointError, ConfigError, EngineError, RequestError
 from core.config.resolved import Options
-from core.engine.messages import Abort, Add
+from core.engine.messages import Abort, Add, Failed
 from core.frontend.overrides import options_with
 
 LONG = SamplingParams(max_tokens=40)
@@ -148,6 +148,15 @@ def test_an_engine_that_stops_working_is_an_error(offline):
         llm.generate("a", LONG)
     with pytest.raises(EngineError, match="CORE-E152"):
         llm.call("stats")
+
+
+@pytest.mark.parametrize("use", [lambda llm: llm.generate("a", LONG), lambda llm: llm.call("stats")])
+def test_what_the_engine_says_of_its_end_is_what_is_raised(offline, monkeypatch, use):
+    llm, _ = offline()
+    gone = EngineError("CORE-E110", "the engine is gone.")
+    monkeypatch.setattr(llm._engine, "step", lambda: [Failed(gone.to_dict())])
+    with pytest.raises(EngineError, match="CORE-E110"):
+        use(llm)
 
 
 def test_progress_is_shown_on_demand(offline, capsys):

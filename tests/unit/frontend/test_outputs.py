@@ -256,3 +256,22 @@ def test_a_failure_in_one_request_stays_there(tokenizer, prepare, broken):
     completion = bad.take(delta=False).outputs[0]
     assert completion.finish_reason == "error" and "IndexError" in completion.error
     assert len(processor) == 0
+
+
+def test_scores_of_a_prompt_that_cannot_be_read_end_their_request_alone(tokenizer, prepare):
+    class Wrapped:
+        stream = tokenizer.stream
+
+        def token(self, token_id):
+            raise IndexError("no such token")
+
+    processor = OutputProcessor(Wrapped())
+    bad, (first,) = processor.add(prepare("hi", prompt_logprobs=0))
+    good, (second,) = processor.add(prepare("hi"))
+    x = tokenizer.encode("x")[0]
+    scores = {first.handle: [Logprobs([x], [-3.0], 9)]}
+    done = processor.process(outputs_of([(first.handle, x), (second.handle, x)], prompt_logprobs=scores))
+    assert done.aborts == [first.handle] and list(done.changed.values()) == [bad, good]
+    completion = bad.take(delta=True).outputs[0]
+    assert completion.finish_reason == "error" and "IndexError" in completion.error
+    assert good.take(delta=True).outputs[0].text == "x" and len(processor) == 1

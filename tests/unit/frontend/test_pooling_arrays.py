@@ -8,10 +8,10 @@ import pytest
 
 from core.api.errors import RequestError
 from core.engine.pooling import ARRAY_DTYPES, Array, Pooling
-from core.frontend import pooling_inputs
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling_inputs import PoolingInputs, PoolingPrompt
-from core.frontend.pooling_results import PoolingParams
+from core.frontend.pooling import inputs as pooling_inputs
+from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt
+from core.frontend.pooling.results import PoolingParams
 from core.tokenizer.absent import NoTokenizer
 
 

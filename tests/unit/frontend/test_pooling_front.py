@@ -16,8 +16,8 @@ from core.engine.pooling import Vector
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.inputs import InputProcessor
 from core.frontend.llm import LLM
-from core.frontend.pooling import PoolingModel, normalized
-from core.frontend.pooling_requests import PoolingRequests
+from core.frontend.pooling.model import PoolingModel, normalized
+from core.frontend.pooling.requests import PoolingRequests
 
 SIZE = 8
 EMBEDS = PoolingShape(bidirectional=True)
@@ -107,9 +107,9 @@ def model(tokenizer):
 
 def run(model, work):
     """Answer work without an engine."""
-    from core.frontend.pooling import Answer
+    from core.frontend.pooling.model import PooledVector
 
-    return work.finish([Answer(vector_of(one.ids), 1) for one in work.prompts])
+    return work.finish([PooledVector(vector_of(one.ids), 1) for one in work.prompts])
 
 
 # -- the model --------------------------------------------------------------------------------------------------------
@@ -203,17 +203,17 @@ def test_who_decides_on_normalising(model, made, asked, unit):
     ],
 )
 def test_activations_are_safe_with_large_numbers(model, activation, expected):
-    from core.frontend.pooling import Answer
+    from core.frontend.pooling.model import PooledVector
 
     labels = ("a", "b", "c")
     shape = PoolingShape(task="classify", method="cls", labels=labels, activation=activation)
     work = model(shape).classify([[1]], PoolingParams())
     with np.errstate(all="raise", under="ignore"):
-        found = work.finish([Answer(np.float32([2, 1000, -1000]))])[0].outputs
+        found = work.finish([PooledVector(np.float32([2, 1000, -1000]))])[0].outputs
     np.testing.assert_allclose(found.probs, expected, atol=1e-6)
     assert (found.label, found.num_classes) == ("b", 3)
     raw = model(shape).classify([[1]], PoolingParams(use_activation=False))
-    assert raw.finish([Answer(np.float32([2, 1, 0]))])[0].outputs.probs == [2, 1, 0]
+    assert raw.finish([PooledVector(np.float32([2, 1, 0]))])[0].outputs.probs == [2, 1, 0]
 
 
 @pytest.mark.parametrize(

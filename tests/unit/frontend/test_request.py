@@ -171,8 +171,8 @@ def test_conversations_are_made_plain():
 
 def test_no_tools_are_offered_where_none_may_be_called():
     chat = Conversation(messages=[USER], tools=[TOOL], tool_choice=ToolChoice("none"))
-    assert chat.offered == [] and chat.arguments()["tools"] is None
-    assert Conversation(messages=[USER], tools=[TOOL]).arguments()["tools"] == [TOOL]
+    assert chat.offered == [] and chat.variables()["tools"] is None
+    assert Conversation(messages=[USER], tools=[TOOL]).variables()["tools"] == [TOOL]
 
 
 def test_fields_and_variables_may_stand_side_by_side():
@@ -225,8 +225,8 @@ def sync_ids(core):
 @pytest.mark.covers("REND-02")
 def test_every_entry_point_makes_the_same_of_the_same_prompt(offline, online, tokenizer):
     llm, core = offline()
-    ids = llm.model.chat_ids([USER])
-    text = "".join(llm.model.chat_pieces([USER]))
+    ids = llm.model.chat_prompt(Conversation(messages=[USER]))["prompt_token_ids"]
+    text = chat_text(llm, [USER])
     prompts = [text, {"prompt": text}, ids, {"prompt_token_ids": ids}, {"prompt": text, "prompt_token_ids": ids}]
     for prompt in prompts:
         llm.generate(prompt)
@@ -241,7 +241,7 @@ def test_every_entry_point_makes_the_same_of_the_same_prompt(offline, online, to
                 pass
             async for _ in other.generate(GenerationRequest(prompt=prompt)):
                 pass
-        async for _ in other.generate(other.render_chat([USER])):
+        async for _ in other.generate(other.render_chat(Conversation(messages=[USER]))):
             pass
         return sync_ids(engine.core)
 
@@ -289,8 +289,8 @@ def test_prompts_are_cut_alike_in_every_form(online, tokenizer, side):
         assert ids == (expected[:keep] if side == "right" else expected[-keep:])
 
 
-def chat_text(llm, messages):
-    return "".join(llm.model.chat_pieces(messages))
+def chat_text(llm, messages, **named):
+    return "".join(llm.model.chat_pieces(conversation_of(messages, named)))
 
 
 def test_a_cut_must_leave_room(online):
@@ -309,7 +309,7 @@ def test_defaults_of_template_variables_give_way_to_requests(offline, tokenizer)
     tokenizer = with_template(tokenizer, "{{ mood | default('none') }}/{{ messages[0].content }}")
     llm, _ = offline(with_tokenizer=tokenizer, model={"default_chat_template_kwargs": {"mood": "calm"}})
     assert chat_text(llm, [USER]) == "calm/hi"
-    assert "".join(llm.model.chat_pieces([USER], mood="wild")) == "wild/hi"
+    assert chat_text(llm, [USER], mood="wild") == "wild/hi"
     with pytest.raises(ConfigError) as caught:
         offline(with_tokenizer=tokenizer, model={"default_chat_template_kwargs": {"messages": []}})
     assert caught.value.code == "CORE-C136" and "default_chat_template_kwargs" in caught.value.message
@@ -318,7 +318,7 @@ def test_defaults_of_template_variables_give_way_to_requests(offline, tokenizer)
 @pytest.mark.parametrize("name", ["eos_token", "raise_exception", "range", "namespace"])
 def test_what_belongs_to_the_model_or_the_language_cannot_be_set(offline, name):
     llm, _ = offline()
-    refused(lambda: llm.model.chat_pieces([USER], **{name: "x"}), "template_args")
+    refused(lambda: chat_text(llm, [USER], **{name: "x"}), "template_args")
 
 
 def test_variables_may_be_given_as_users_of_other_engines_give_them():
@@ -360,7 +360,7 @@ def test_whatever_json_is_sent_is_a_conversation_or_refused(messages, tools):
     else:
         assert chat.chars >= len(chat.tail) - chat.tail.count("\n") and chat.messages
         ChatTemplate("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}", {}).pieces(
-            chat.messages, **chat.arguments()
+            chat.messages, **chat.variables()
         )
 
 
@@ -376,9 +376,9 @@ def test_defaults_survive_the_way_from_the_command_line():
 
 def test_templates_of_requests(offline):
     llm, _ = offline()
-    assert "".join(llm.model.chat_pieces([USER], chat_template="<{{ messages[0].content }}>")) == "<hi>"
-    refused(lambda: llm.model.chat_pieces([USER], chat_template="{% for %}"), "chat_template")
-    refused(lambda: llm.model.chat_pieces([USER], chat_template="x" * 70_000), "chat_template")
+    assert chat_text(llm, [USER], chat_template="<{{ messages[0].content }}>") == "<hi>"
+    refused(lambda: chat_text(llm, [USER], chat_template="{% for %}"), "chat_template")
+    refused(lambda: chat_text(llm, [USER], chat_template="x" * 70_000), "chat_template")
 
 
 @pytest.mark.covers("REND-07")
@@ -388,9 +388,9 @@ def test_tokens_that_a_template_writes_are_not_doubled(offline, tokenizer):
     special = {"bos_token": "<|im_start|>"}
     llm, _ = offline(with_tokenizer=FastTokenizer(backend, special=special, chat_template="x", eos_ids=[0]))
     pieces = ["<|im_start|>a", "b"]
-    assert llm.model.chat_tokens(pieces, add_special_tokens=True) == llm.model.chat_tokens(pieces)
-    bare = llm.model.chat_tokens(["a", "b"])
-    assert llm.model.chat_tokens(["a", "b"], add_special_tokens=True) == [1, *bare]
+    assert llm.model.chat_tokens(pieces, special=True) == llm.model.chat_tokens(pieces, special=False)
+    bare = llm.model.chat_tokens(["a", "b"], special=False)
+    assert llm.model.chat_tokens(["a", "b"], special=True) == [1, *bare]
 
 
 def with_template(tokenizer, source):

@@ -78,19 +78,30 @@ class FakeLLM:
     rendered: list[dict] = field(default_factory=list)
     closed: bool = False
     grammars: bool = False
+    config: None = None
+    template_variables: frozenset | None = None
+    template_names: frozenset = frozenset({"default"})
+    grammar_kinds: frozenset | None = None
+    pooling: object = None
 
     def __post_init__(self):
         self.tokenizer = ByteTokenizer()
         self.held = threading.Event()
 
-    def render_chat(self, messages, **kwargs):
-        messages = [{**message, "content": joined(message["content"])} for message in messages]
-        self.rendered.append({"messages": messages, **kwargs})
+    def render_chat(self, chat, cut=None):
+        messages = [{**message, "content": joined(message["content"])} for message in chat.messages]
+        self.rendered.append({"messages": messages, **chat.variables()})
         text = "".join(f"[{message['role']}]{message['content']}" for message in messages)
         ids = [BOS, *text.encode()]
         if len(ids) >= self.max_model_len:
             raise RequestError("too long", param="messages", code="context_length_exceeded")
         return ids
+
+    async def tokenize_chat(self, chat, cut=None):
+        return self.render_chat(chat, cut)
+
+    async def token_offsets(self, asked, ids):
+        return None
 
     async def generate(
         self, prompt, params, *, request_id=None, priority=0, cache_salt=None, delta=False

@@ -342,6 +342,14 @@ def test_abilities_and_facts(fake, drop, parser):
     assert client.facts == {} and client.created > 1.7e9
 
 
+@pytest.mark.parametrize(("templates", "chats"), [({"default"}, True), ((), False)])
+def test_a_model_chats_whose_template_is_not_its_tokenizers(fake, drop, templates, chats):
+    """`--chat-template` gives it one, or its plugin knows one."""
+    llm = fake()
+    llm.tokenizer.chat_template, llm.template_names = None, frozenset(templates)
+    assert ("chat" in drop(llm).plugin.client.abilities) is chats
+
+
 def test_claims_are_told_by_the_plugin_commands(monkeypatch):
     from core.cli.plugins.listing import _told
 

@@ -13,7 +13,7 @@ from core import PoolingParams
 from core.api.errors import RequestError
 from core.api.models import PoolingShape
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling import Answer, PoolingModel
+from core.frontend.pooling.model import PooledVector, PoolingModel
 from core.server.pooling.encoding import decode
 from core.server.pooling.protocol import (
     ClassifyBody,
@@ -66,7 +66,9 @@ def pooling(fake):
             answers = []
             for prompt in work.prompts:
                 row = np.resize(np.float32([len(prompt.ids), *prompt.ids]), size)
-                answers.append(Answer(np.tile(row, (len(prompt.ids), 1)) if prompt.pooling.method == "all" else row, 1))
+                answers.append(
+                    PooledVector(np.tile(row, (len(prompt.ids), 1)) if prompt.pooling.method == "all" else row, 1)
+                )
             return work.finish(answers)
 
     def make(shape=EMBEDS, **fields):
@@ -162,6 +164,11 @@ def test_bytes_with_and_without_the_header(pooling, build):
     only = api.post("/v1/embeddings", {**body, "encoding_format": "bytes_only"})
     assert only.content == packed.content
     assert "metadata" not in only.headers
+
+
+def test_the_header_is_ascii_whatever_the_model_is_called(pooling, build):
+    answer = build(pooling(model_name="größe")).post("/v1/embeddings", {"input": "a", "encoding_format": "bytes"})
+    assert (answer.status_code, json.loads(answer.headers["metadata"])["model"]) == (200, "größe")
 
 
 def test_a_header_that_would_get_too_long_is_refused(pooling, build):

@@ -1,6 +1,7 @@
 """How a response ends, whoever ends it."""
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 from openai.types.responses import ResponseStreamEvent
@@ -32,6 +33,12 @@ class Script:
             self.exhausted = True
         finally:
             self.closed = True
+
+    async def run(self, take, more):
+        async with aclosing(self.outputs()) as outputs:
+            async for index, output in outputs:
+                if not take(index, output) and not await more():
+                    return
 
 
 class CallPerText:
@@ -96,6 +103,24 @@ def test_the_last_allowed_call_ends_the_generation():
     assert last["type"] == "response.completed"
     assert script.closed
     assert not script.exhausted
+
+
+def test_the_generation_behind_the_last_allowed_call_waits_for_no_client():
+    class Behind:
+        def __init__(self):
+            self.data, self.waited = b"", 0
+
+        def put(self, data):
+            self.data += data
+            return False
+
+        async def room(self):
+            self.waited += 1
+
+    script, outlet = Script(said("one"), said("two"), said("three", "stop")), Behind()
+    asyncio.run(job(script, composer=Composer(max_calls=2), reader=CallPerText()).stream(outlet))
+    assert outlet.waited == 1  # behind the first call
+    assert script.closed and not script.exhausted and b"response.completed" in outlet.data
 
 
 def test_what_has_ended_does_not_end_again():

@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from core.api import RemoteTool, ToolResult, ToolServerError
 from core.api.errors import EngineError
-from core.server.openai.responses.create import CreateRoutes
-from core.server.openai.responses.store import ResponseStore
+from core.server.openai.responses.ask import read_asked
+from core.server.openai.responses.create import remote_job
 from core.server.remote.servers import Endpoint, RemoteServers
 
 PATH = "/v1/responses"
@@ -97,6 +97,21 @@ def ask(api, strict, **fields):
 
 def kinds(response):
     return [(item["type"], item.get("status")) for item in response["output"]]
+
+
+def test_every_turn_is_known_by_the_id_of_the_answer(talk, tools):
+    """An operator who ends an answer knows its id alone, whichever turn it is in."""
+    llm, api = talk(CALL % "a", "Done.")
+    shown, generate = [], llm.generate
+
+    def generating(*args, **kwargs):
+        shown.append(dict(api.app.state.core.shown))
+        return generate(*args, **kwargs)
+
+    llm.generate = generating
+    answer = api.post(PATH, {"input": "Hi", "tools": [MINE]}).json()
+    assert [set(names.values()) for names in shown] == [{answer["id"]}] * 2
+    assert [list(names) for names in shown] == [[answer["id"]], [f"{answer['id']}-1"]]
 
 
 @pytest.mark.covers("TOOL-04")
@@ -248,8 +263,7 @@ def test_slow_readers_hold_the_work_back(talk, tools, strict):
 
         raw = [(name.lower(), value) for name, value in request.headers.raw]
         scope = {"type": "http", "method": "POST", "path": PATH, "query_string": b"", "headers": raw}
-        routes = CreateRoutes(core, ResponseStore(0, 0))
-        job = routes._remote_job(await routes._reader.read(Request(scope, receive)))
+        job = remote_job(core, await read_asked(core, Request(scope, receive)))
         batches = job.batches()
         await anext(batches)
         await anext(batches)

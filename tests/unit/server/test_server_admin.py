@@ -118,6 +118,16 @@ def test_abort_by_the_ids_of_answers(admin, llm):
     assert len(llm.calls) == 1 + 4
 
 
+@pytest.mark.parametrize("names", [["cmpl-b-0-3"], ["cmpl-b-1-12-0", "cmpl-b-0"]])
+def test_a_beam_search_is_ended_by_the_id_of_its_answer(admin, llm, names):
+    """Its sequences are requests of their own, with numbers behind the answer's name."""
+    admin.app.state.core.shown = {"cmpl-b": "cmpl-mine"}
+    llm.request_ids = [*names, "cmpl-c-0"]
+    done = admin.post("/abort_requests", {"request_ids": ["cmpl-mine", "cmpl-b"]}).json()
+    assert done == {"aborted": ["cmpl-mine"], "unknown": ["cmpl-b"]}
+    assert llm.calls == [("abort", name) for name in names]
+
+
 def test_the_cache_and_the_profile(admin, llm):
     assert admin.post("/reset_prefix_cache").json() == {"success": True}
     assert code(admin.post("/stop_profile")) == (409, "no_profile")

@@ -47,6 +47,40 @@ def test_leaving_a_running_stream(live, fake, until):
         until(lambda: len(llm.aborted) == 1, 1.0)
 
 
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_leaving_with_another_request_in_the_pipeline(live, fake, until, stream, later, caplog):
+    llm = fake(reply="x" * 400, delay=0.01)
+    with live(llm) as server:
+        content = orjson.dumps({"prompt": "a", "stream": stream})
+        with socket.create_connection(("127.0.0.1", server.port), 5) as sock:
+            request = HEAD.format("completions", len(content)).encode() + content
+            sock.sendall(request if later else request * 2)
+            until(lambda: llm.running == 1)
+            sock.sendall(request if later else b"")
+        until(lambda: len(llm.aborted) == 1, 1.0)
+        assert llm.running == 0 and len(llm.requests) == 1  # nobody waits for the second one either
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("hold_at", [0, 3])
+def test_garbage_behind_a_request_is_no_part_of_its_answer(live, fake, until, hold_at):
+    llm = fake(hold_at=hold_at)
+    with live(llm) as server:
+        content = orjson.dumps({"prompt": "a", "stream": True})
+        with socket.create_connection(("127.0.0.1", server.port), 5) as sock:
+            sock.sendall(HEAD.format("completions", len(content)).encode() + content)
+            got = b""
+            while got.count(b"data: ") < hold_at:
+                got += sock.recv(4096)
+            until(lambda: llm.running == 1)
+            sock.sendall(b"no request\r\n\r\n")
+            while piece := sock.recv(4096):
+                got += piece
+        assert b"400" not in got and b"DONE" not in got and got.count(b"HTTP/1.1") == (hold_at > 0)
+        until(lambda: len(llm.aborted) == 1, 1.0)
+
+
 def test_many_prompts_are_all_aborted(live, fake, until):
     llm = fake(hold_at=1)
     with live(llm) as server:

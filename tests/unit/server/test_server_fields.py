@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -133,7 +134,7 @@ def test_prompts_may_be_cut(api, llm, path):
     fields = {"messages": [{"role": "user", "content": long}]} if path == CHAT else {"prompt": long}
     assert api.post(path, fields).status_code == 400
     seen = []
-    llm.render_chat = lambda messages, **named: seen.append(named["truncation"]) or [1, 2]
+    llm.render_chat = lambda chat, cut: seen.append(cut) or [1, 2]
     llm.generate = lambda prompt, params, **named: seen.append(prompt) or nothing()
     api.post(path, {**fields, "truncate_prompt_tokens": 9, "truncation_side": "right", "max_tokens": 7})
     cut = seen[0][0] if path == CHAT else seen[0]["truncation"]
@@ -275,12 +276,11 @@ class Rendering:
         self.threads = []
         llm.render_chat = self
 
-    def __call__(self, messages, *, chat_template=None, tools=None, **named):
+    def __call__(self, chat, cut=None):
         self.threads.append(threading.current_thread())
-        if chat_template is not None:
-            with time_limit(1.5):
-                return list(ChatTemplate(chat_template, {}).render(messages, tools, **named).encode())
-        return list(ChatTemplate(self.template, {}).render(messages, tools, **named).encode())
+        template = ChatTemplate(chat.template or self.template, {})
+        with contextlib.nullcontext() if chat.template is None else time_limit(1.5):
+            return list(template.render(chat.messages, **chat.variables()).encode())
 
 
 def test_templates_of_requests_are_run_if_trusted(build, llm):

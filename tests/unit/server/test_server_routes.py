@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from core import __version__
+from core.server.app import ADMIN, GENERATING, OTHERS
 
 
 @dataclass
@@ -82,3 +83,11 @@ def test_request_log(build, llm, caplog):
     assert line.startswith("/v1/completions 200 ")
     assert line.endswith(" r1")
     assert "secret" not in caplog.text
+
+
+def test_the_tables_name_every_route_once_and_admin_paths_have_no_parameters():
+    """The gate knows the admin scope by the path alone, before any route is matched."""
+    routes = [*GENERATING, *OTHERS, *ADMIN]
+    assert len({(route.method, route.path) for route in routes}) == len(routes) > 50
+    assert not {route.path for route in ADMIN} & {route.path for route in (*GENERATING, *OTHERS)}
+    assert not [route.path for route in ADMIN if "{" in route.path]

@@ -10,16 +10,14 @@ from starlette.requests import Request
 
 from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, spelling
-from core.server.body import read_model
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 from core.server.openai.responses.answer import COMPLETED, INCOMPLETE
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.items import Item, parse_input
 from core.server.openai.responses.mcp.items import check_approvals
 from core.server.openai.responses.mcp.offers import names_of
 from core.server.openai.responses.params import NAMES, response_params, template_args
-from core.server.openai.responses.protocol import ResponsesBody, refuse_unsupported
-from core.server.openai.responses.store import ResponseStore
+from core.server.openai.responses.protocol import ResponsesBody
 from core.server.openai.responses.tools import Tool, Tools, choose_tools
 from core.server.state import ServerState
 
@@ -57,56 +55,50 @@ class Asked:
             return replace(self.request, prompt=chat, params=params.replace(max_tokens=max_tokens))
 
 
-class AskReader:
-    """Reads requests."""
+async def read_asked(state: ServerState, request: Request) -> Asked:
+    """Return what a request asks for; nothing has been rendered yet. Raises `ApiError` and `RequestError`."""
+    body, fields = await state.read(request, ResponsesBody)
+    if body.stream_options is not None and not body.stream:
+        raise invalid("stream_options", "needs stream to be true")
+    kept = _kept(state, body)
+    earlier = _earlier(state, body.previous_response_id)
+    items = parse_input(body.input, state.responses.finder() if state.responses.enabled else None)
+    tools = choose_tools(body.tools, body.tool_choice, state.remote)
+    check_approvals([*earlier, *items], [server.label for server in tools.servers])
+    with spelling(NAMES):
+        wanted = _request(state, body, [*earlier, *items], tools)
+    headers = state.unread_fields(fields, ResponsesBody.model_fields)
+    return Asked(body, headers, earlier, items, tools, wanted, kept)
 
-    def __init__(self, state: ServerState, store: ResponseStore) -> None:
-        self._state, self._store = state, store
 
-    async def read(self, request: Request) -> Asked:
-        """Return what a request asks for; nothing has been rendered yet. Raises `ApiError` and `RequestError`."""
-        state = self._state
-        body, fields = await read_model(request, ResponsesBody, state.options.server.max_body_bytes)
-        state.check_model(body.model)
-        refuse_unsupported(fields)
-        if body.stream_options is not None and not body.stream:
-            raise ApiError(400, "stream_options needs stream to be true.", param="stream_options")
-        kept = self._kept(body)
-        earlier = self._earlier(body.previous_response_id)
-        items = parse_input(body.input, self._store.finder() if self._store.enabled else None)
-        tools = choose_tools(body.tools, body.tool_choice, self._state.remote)
-        check_approvals([*earlier, *items], [server.label for server in tools.servers])
-        with spelling(NAMES):
-            wanted = self._request(body, [*earlier, *items], tools)
-        headers = state.unread_fields(fields, ResponsesBody.model_fields)
-        return Asked(body, headers, earlier, items, tools, wanted, kept)
+def _request(state: ServerState, body: ResponsesBody, items: Sequence[Item], tools: Tools) -> GenerationRequest:
+    return GenerationRequest(
+        prompt=_conversation(body, to_messages(body.instructions, items), tools.offered, tools.choice),
+        params=response_params(body, state.defaults, state.llm.max_model_len),
+        priority=body.priority or 0,
+        cache_salt=body.cache_salt,
+        names=NAMES,
+    )
 
-    def _request(self, body: ResponsesBody, items: Sequence[Item], tools: Tools) -> GenerationRequest:
-        return GenerationRequest(
-            prompt=_conversation(body, to_messages(body.instructions, items), tools.offered, tools.choice),
-            params=response_params(body, self._state.defaults, self._state.llm.max_model_len),
-            priority=body.priority or 0,
-            cache_salt=body.cache_salt,
-            names=NAMES,
-        )
 
-    def _kept(self, body: ResponsesBody) -> bool:
-        if body.store and not self._store.enabled:
-            raise _unkept("store", "is not available: this server keeps no responses; start it with --response-store")
-        kept = self._store.enabled and body.store is not False
-        if body.background and not kept:
-            raise _unkept("background", "needs a response that is kept: --response-store at the start, and store: true")
-        return kept
+def _kept(state: ServerState, body: ResponsesBody) -> bool:
+    if body.store and not state.responses.enabled:
+        raise _unkept("store", "is not available: this server keeps no responses; start it with --response-store")
+    kept = state.responses.enabled and body.store is not False
+    if body.background and not kept:
+        raise _unkept("background", "needs a response that is kept: --response-store at the start, and store: true")
+    return kept
 
-    def _earlier(self, previous: str | None) -> list[Item]:
-        if previous is None:
-            return []
-        record = self._store.get(previous, param="previous_response_id")
-        status = record.answer.status
-        if status not in (COMPLETED, INCOMPLETE):
-            message = f"The response '{previous[:100]}' cannot be continued: it is {status}."
-            raise ApiError(400, message, param="previous_response_id", code="response_not_finished")
-        return record.conversation()
+
+def _earlier(state: ServerState, previous: str | None) -> list[Item]:
+    if previous is None:
+        return []
+    record = state.responses.get(previous, param="previous_response_id")
+    status = record.answer.status
+    if status not in (COMPLETED, INCOMPLETE):
+        message = f"The response '{previous[:100]}' cannot be continued: it is {status}."
+        raise ApiError(400, message, param="previous_response_id", code="response_not_finished")
+    return record.conversation()
 
 
 def _conversation(
@@ -122,4 +114,4 @@ def _conversation(
 
 
 def _unkept(field: str, why: str) -> ApiError:
-    return ApiError(400, f"{field} {why}.", param=field, code="unsupported_parameter")
+    return invalid(field, f"{why}", code="unsupported_parameter")

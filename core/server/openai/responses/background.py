@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from core.server.errors import ApiError, as_api_error, log_unexpected
 from core.server.openai.responses.job import ResponseWork, encode
 from core.server.openai.responses.output import Event
 from core.server.openai.responses.store import Record, ResponseStore
+from core.server.outlet import Outlet, pour
 from core.server.state import Lifecycle
 
 
@@ -73,8 +73,6 @@ class Follower:
         """Return the response as it is now."""
         return orjson.dumps(self.record.answer.to_dict())
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield the events, those of the past at once."""
-        async with aclosing(self.record.follow(self.start)) as events:
-            async for data in events:
-                yield data
+    async def stream(self, outlet: Outlet) -> None:
+        """Put the events into an outlet, those of the past at once."""
+        await pour(self.record.follow(self.start), outlet)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
 from core.server.openai.responses.output import INCOMPLETE, Event, added_event, done_event
 
 Item = dict[str, Any]
@@ -37,7 +37,7 @@ def read_format(tool: Mapping[str, Any], where: str) -> Item:
     if kind == "grammar":
         message = f"{where}.format: grammars are not enforced inside of calls; leave format out, or offer a function."
         raise ApiError(400, message, param=f"{where}.format", code="unsupported_tool")
-    raise ApiError(400, f"{where}.format must be a text or a grammar.", param=f"{where}.format")
+    raise invalid(f"{where}.format", "must be a text or a grammar")
 
 
 def chat_form(tool: Mapping[str, Any]) -> Item:

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
+from core.server.fields import MAX_NAME, name_field, optional_text, text_field
 from core.server.openai.responses.mcp import items as mcp
 
 Item = dict[str, Any]
@@ -23,7 +24,6 @@ _BEYOND = {
     "input_file": "this model reads no files",
     "input_audio": "this model reads no audio",
 }
-_MAX_NAME = 256
 
 
 def new_id(prefix: str) -> str:
@@ -41,7 +41,7 @@ def parse_input(given: str | Sequence[Mapping[str, Any]] | None, find: Find | No
         ApiError: 400 naming the item and field at fault.
     """
     if given is None:
-        raise ApiError(400, "input is missing.", param="input")
+        raise invalid("input", "is missing")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     return [_item(item, f"input[{index}]", find) for index, item in enumerate(given)]
@@ -55,7 +55,7 @@ def _item(item: Mapping[str, Any], where: str, find: Find | None) -> Item:
     if kind == _REFERENCE:
         return _referred(item, where, find)
     if not isinstance(kind, str):
-        raise ApiError(400, f"{where}.type must name a kind of item.", param=f"{where}.type")
+        raise invalid(f"{where}.type", "must name a kind of item")
     message = f"{where}: items of type '{kind[:64]}' are not read here; {', '.join(_READERS)} are."
     raise _unsupported(message, f"{where}.type")
 
@@ -64,7 +64,7 @@ def _referred(item: Mapping[str, Any], where: str, find: Find | None) -> Item:
     if find is None:
         message = "this server keeps no items; send the item itself, or start it with --response-store."
         raise _unsupported(f"{where}: {message}", where)
-    name = _name(item, "id", where)
+    name = name_field(item, "id", where)
     found = find(name)
     if found is None:
         message = f"{where}: no response that is kept has an item '{name[:100]}'; send the item itself."
@@ -75,7 +75,7 @@ def _referred(item: Mapping[str, Any], where: str, find: Find | None) -> Item:
 def _message(item: Mapping[str, Any], where: str) -> Item:
     role = item.get("role")
     if not isinstance(role, str) or role not in _INPUT_ROLES:
-        raise ApiError(400, f"{where}.role must be one of {', '.join(_INPUT_ROLES)}.", param=f"{where}.role")
+        raise invalid(f"{where}.role", f"must be one of {', '.join(_INPUT_ROLES)}")
     mine = "output_text" if role == "assistant" else "input_text"
     content = [_part(part, mine) for part in _texts(item.get("content"), f"{where}.content")]
     return {"id": _id(item, "msg"), "type": "message", "status": _status(item), "role": role, "content": content}
@@ -91,9 +91,9 @@ def _call(item: Mapping[str, Any], where: str) -> Item:
         "id": _id(item, "fc"),
         "type": "function_call",
         "status": _status(item),
-        "call_id": _name(item, "call_id", where),
-        "name": _name(item, "name", where),
-        "arguments": _arguments(item.get("arguments"), f"{where}.arguments"),
+        "call_id": name_field(item, "call_id", where),
+        "name": name_field(item, "name", where),
+        "arguments": _arguments(item, where),
     }
 
 
@@ -102,7 +102,7 @@ def _output(item: Mapping[str, Any], where: str) -> Item:
         "id": _id(item, "fco"),
         "type": "function_call_output",
         "status": _status(item),
-        "call_id": _name(item, "call_id", where),
+        "call_id": name_field(item, "call_id", where),
         "output": "\n".join(_texts(item.get("output"), f"{where}.output")),
     }
 
@@ -111,9 +111,9 @@ def _custom_call(item: Mapping[str, Any], where: str) -> Item:
     return {
         "id": _id(item, "ctc"),
         "type": "custom_tool_call",
-        "call_id": _name(item, "call_id", where),
-        "name": _name(item, "name", where),
-        "input": _text(item.get("input"), f"{where}.input"),
+        "call_id": name_field(item, "call_id", where),
+        "name": name_field(item, "name", where),
+        "input": text_field(item, "input", where),
     }
 
 
@@ -121,7 +121,7 @@ def _custom_output(item: Mapping[str, Any], where: str) -> Item:
     return {
         "id": _id(item, "ctco"),
         "type": "custom_tool_call_output",
-        "call_id": _name(item, "call_id", where),
+        "call_id": name_field(item, "call_id", where),
         "output": "\n".join(_texts(item.get("output"), f"{where}.output")),
     }
 
@@ -155,60 +155,46 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], str], Item]] = {
 }
 
 
-def _arguments(value: Any, where: str) -> str:
-    text = "{}" if value is None or value == "" else _text(value, where)
+def _arguments(item: Mapping[str, Any], where: str) -> str:
+    text = optional_text(item, "arguments", where) or "{}"
     try:
         known = isinstance(orjson.loads(text), dict)
     except orjson.JSONDecodeError:
         known = False
     if not known:
-        raise ApiError(400, f"{where} must be a JSON object, as text.", param=where)
+        raise invalid(f"{where}.arguments", "must be a JSON object, as text")
     return text
 
 
 def _thoughts(item: Mapping[str, Any], field: str, kind: str, where: str) -> list[dict[str, Any]]:
     parts = item.get(field) or []
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise ApiError(400, f"{where}.{field} must be a list of parts.", param=f"{where}.{field}")
+        raise invalid(f"{where}.{field}", "must be a list of parts")
     where = f"{where}.{field}"
-    return [{"type": kind, "text": _text(part.get("text"), f"{where}[{at}].text")} for at, part in enumerate(parts)]
+    return [{"type": kind, "text": text_field(part, "text", f"{where}[{at}]")} for at, part in enumerate(parts)]
 
 
 def _texts(content: Any, where: str) -> list[str]:
     if isinstance(content, str):
         return [content]
     if not isinstance(content, list):
-        raise ApiError(400, f"{where} must be a text or a list of parts.", param=where)
+        raise invalid(where, "must be a text or a list of parts")
     return [_part_text(part, f"{where}[{index}]") for index, part in enumerate(content)]
 
 
 def _part_text(part: Any, where: str) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("input_text", "output_text", "text"):
-        return _text(part.get("text"), f"{where}.text")
+        return text_field(part, "text", where)
     if kind == "refusal":
-        return _text(part.get("refusal"), f"{where}.refusal")
+        return text_field(part, "refusal", where)
     why = _BEYOND.get(kind) if isinstance(kind, str) else None
     raise _unsupported(f"{where}: {why or 'a part must be an input_text, an output_text or a refusal'}.", where)
 
 
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise ApiError(400, f"{where} must be a text.", param=where)
-    return value
-
-
-def _name(item: Mapping[str, Any], field: str, where: str) -> str:
-    value = item.get(field)
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
-        message = f"{where}.{field} must be a text of 1 to {_MAX_NAME} characters."
-        raise ApiError(400, message, param=f"{where}.{field}")
-    return value
-
-
 def _id(item: Mapping[str, Any], prefix: str) -> str:
     value = item.get("id")
-    return value if isinstance(value, str) and 0 < len(value) <= _MAX_NAME else new_id(prefix)
+    return value if isinstance(value, str) and 0 < len(value) <= MAX_NAME else new_id(prefix)
 
 
 def _status(item: Mapping[str, Any]) -> str:

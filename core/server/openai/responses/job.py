@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from core.frontend.answering.reader import AnswerReader
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.dialect import Dialect
 from core.server.errors import ApiError
-from core.server.openai.generation import Usage
+from core.server.openai.generation import More, Take, Usage
 from core.server.openai.responses.answer import (
     CANCELLED,
     COMPLETED,
@@ -26,6 +26,7 @@ from core.server.openai.responses.answer import (
 )
 from core.server.openai.responses.composer import Composer
 from core.server.openai.responses.output import Event, Score
+from core.server.outlet import Outlet
 
 OUT_OF_TOKENS = "max_output_tokens"
 
@@ -44,6 +45,10 @@ class Outputs(Counted, Protocol):
 
     def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
         """Yield what is new; closing it ends the generation."""
+        ...
+
+    async def run(self, take: Take, more: More | None = None) -> None:
+        """Give everything to `take` (see `Generation.run`)."""
         ...
 
 
@@ -72,11 +77,12 @@ class ResponseWork(ABC):
                 continue
         return orjson.dumps(self.answer.to_dict())
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """Yield the answer as server-sent events; what one engine output brings is one write."""
+    async def stream(self, outlet: Outlet) -> None:
+        """Put the answer into an outlet as server-sent events; what one engine output brings is put at once."""
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
-                yield b"".join(map(encode, batch))
+                if not outlet.put(encoded(batch)):
+                    await outlet.room()
 
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[Event], None]:
@@ -166,15 +172,37 @@ class ResponseJob(ResponseWork):
         ended: str | None = None
         async with aclosing(self.generation.outputs()) as outputs:
             async for _, output in outputs:
-                opening = self._opening(output)
-                events, ended = self._heard(output)
-                self._fold(events)
-                if opening or events:
-                    yield self._numbered([*opening, *events])
+                batch, ended = self._batch(output)
+                if batch:
+                    yield batch
                 if self.composer.full:
-                    ended = "stop"
                     break
         yield self._numbered(self._closing(ended))
+
+    async def stream(self, outlet: Outlet) -> None:
+        """Put the events of `batches` into an outlet."""
+        ended: str | None = None
+
+        def take(_: int, output: RequestOutput) -> bool:
+            nonlocal ended
+            batch, ended = self._batch(output)
+            room = not batch or outlet.put(encoded(batch))
+            return room and not self.composer.full
+
+        async def more() -> bool:
+            if not self.composer.full:  # else nothing more is generated while the client catches up
+                await outlet.room()
+            return not self.composer.full
+
+        await self.generation.run(take, more)
+        outlet.put(encoded(self._numbered(self._closing(ended))))
+
+    def _batch(self, output: RequestOutput) -> tuple[list[Event], str | None]:
+        """Return an output's events, and why the model stopped if it did."""
+        opening = self._opening(output)
+        events, ended = self._heard(output)
+        self._fold(events)
+        return self._numbered([*opening, *events]), "stop" if self.composer.full else ended
 
     def _opening(self, output: RequestOutput) -> list[Event]:
         if self.answer.prompt_ids is not None:
@@ -194,10 +222,15 @@ class StreamDialect(Dialect):
 
     def failed(self, error: ApiError) -> bytes:
         """Return the last events."""
-        return b"".join(map(encode, self.job.failed(error))) if self.job is not None else b""
+        return encoded(self.job.failed(error)) if self.job is not None else b""
 
 
 def encode(event: Event) -> bytes:
     """Return an event as it is sent."""
     kind: str = event["type"]
     return b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n"
+
+
+def encoded(events: Iterable[Event]) -> bytes:
+    """Return events as they are sent."""
+    return b"".join(map(encode, events))

@@ -9,7 +9,7 @@ from core.engine.grammars import Grammar
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.request import sampling_params
-from core.server.errors import ApiError
+from core.server.errors import invalid
 from core.server.openai.params import SAME_NAME
 from core.server.openai.responses.protocol import ResponsesBody, TextFormat
 from core.server.openai.responses.tools import Tools
@@ -56,7 +56,7 @@ def grammar(wanted: TextFormat | None) -> Grammar | None:
     if wanted is None:
         return None
     if wanted.type == "json_schema" and wanted.name is None:
-        raise ApiError(400, "text.format.name is missing.", param="text.format.name")
+        raise invalid("text.format.name", "is missing")
     return response_grammar(wanted.model_dump(by_alias=True), param="text.format", nested=False)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from core.server.errors import ApiError
-from core.server.openai.protocol import MAX_MESSAGES, MAX_TOOLS, Body, Part, SharedFields
+from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part
+from core.server.openai.protocol import SharedFields
 
 MAX_METADATA = 16
 LOGPROBS = "message.output_text.logprobs"
@@ -27,6 +29,20 @@ Include = Literal[
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 ]
+
+_REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "prompt": "prompt templates are not kept here; send instructions and input",
+        "conversation": "conversations are not kept here; use previous_response_id",
+        "context_management": "conversations are not compacted; use truncation",
+        "moderation": "answers are not moderated",
+        "structured_outputs": "ask with text.format",
+        "response_format": "ask with text.format",
+        "messages": "send the messages as input",
+        "max_tokens": "it is called max_output_tokens here",
+        "n": "a response is one answer",
+    }
+)
 
 
 class ReasoningOptions(Part):
@@ -63,6 +79,8 @@ class StreamOptions(Part):
 class ResponsesBody(Body, SharedFields):
     """`POST /v1/responses`."""
 
+    refused: ClassVar[Mapping[str, str]] = _REFUSED
+
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
     instructions: str | None = None
     previous_response_id: Label | None = None
@@ -94,24 +112,7 @@ class ResponsesBody(Body, SharedFields):
         """Whether log-probabilities are part of the answer."""
         return LOGPROBS in (self.include or ()) or bool(self.top_logprobs)
 
-
-# Fields that would change the answer if they were ignored, and what to say about each.
-_REFUSED = {
-    "prompt": "prompt templates are not kept here; send instructions and input",
-    "conversation": "conversations are not kept here; use previous_response_id",
-    "context_management": "conversations are not compacted; use truncation",
-    "moderation": "answers are not moderated",
-    "structured_outputs": "ask with text.format",
-    "response_format": "ask with text.format",
-    "messages": "send the messages as input",
-    "max_tokens": "it is called max_output_tokens here",
-    "n": "a response is one answer",
-}
-
-
-def refuse_unsupported(fields: dict[str, Any]) -> None:
-    """Refuse fields that ask for something this route cannot do. Raises `ApiError` 400."""
-    for name in _REFUSED.keys() & fields.keys():
-        value = fields[name]
-        if value and not (name == "n" and value == 1):
-            raise ApiError(400, f"{name}: {_REFUSED[name]}.", param=name, code="unsupported_parameter")
+    @classmethod
+    def harmless(cls, name: str, fields: Mapping[str, Any]) -> bool:
+        """Whether a refused field asks for nothing, as it was sent."""
+        return not fields[name] or (name == "n" and fields[name] == 1)

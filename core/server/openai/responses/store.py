@@ -154,9 +154,8 @@ class ResponseStore:
     def _grow(self, record: Record, size: int) -> None:
         record.size += size
         self._bytes += size
-        ended = (name for name, other in list(self._records.items()) if other.answer.ended)
         while len(self._records) > self._max_count or self._bytes > self._max_bytes:
-            oldest = next(ended, None)
+            oldest = next((name for name, other in self._records.items() if other.answer.ended), None)
             if oldest is None:
                 return
             self._bytes -= self._records.pop(oldest).size

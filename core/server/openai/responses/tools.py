@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.frontend.conversation import AUTO, ToolChoice
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
+from core.server.fields import name_field, optional_text
 from core.server.openai.responses import custom
 from core.server.openai.responses.items import new_id
 from core.server.openai.responses.mcp.offers import Offer, make_offers
@@ -18,7 +19,6 @@ from core.server.remote.servers import RemoteServers
 Tool = dict[str, Any]
 
 _BUILT_IN = "functions, custom tools and MCP servers are available; built-in tools run on OpenAI's servers"
-_MAX_NAME = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _check_choice(given: str | Mapping[str, Any], tools: Tools) -> None:
         if isinstance(entry, Mapping) and entry.get("type") == "mcp":
             if entry.get("server_label") not in [server.label for server in tools.servers]:
                 param = "tool_choice.server_label"
-                raise ApiError(400, f"{param} must be the label of one of the MCP servers.", param=param)
+                raise invalid(param, "must be the label of one of the MCP servers")
             return
     _choice(given, [tool["name"] for tool in tools.functions], ())
 
@@ -111,27 +111,24 @@ def _function(tool: Mapping[str, Any], where: str) -> Tool:
     kind = tool.get("type")
     if kind not in ("function", custom.KIND):
         raise _refusal(kind, where)
-    name, parameters = tool.get("name"), tool.get("parameters")
-    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
-        message = f"{where}.name must be a text of 1 to {_MAX_NAME} characters."
-        raise ApiError(400, message, param=f"{where}.name")
-    if not isinstance(tool.get("description"), str | None):
-        raise ApiError(400, f"{where}.description must be a text.", param=f"{where}.description")
+    name_field(tool, "name", where)
+    optional_text(tool, "description", where)
+    parameters = tool.get("parameters")
     if kind == custom.KIND:
         return {
             **{key: tool.get(key) for key in ("type", "name", "description")},
             "format": custom.read_format(tool, where),
         }
     if parameters is not None and not isinstance(parameters, dict):
-        raise ApiError(400, f"{where}.parameters must be a JSON schema.", param=f"{where}.parameters")
+        raise invalid(f"{where}.parameters", "must be a JSON schema")
     if not isinstance(tool.get("strict"), bool | None):
-        raise ApiError(400, f"{where}.strict must be true or false.", param=f"{where}.strict")
+        raise invalid(f"{where}.strict", "must be true or false")
     return {key: tool.get(key) for key in ("type", "name", "description", "parameters", "strict")}
 
 
 def _refusal(kind: Any, where: str) -> ApiError:
     if not isinstance(kind, str):
-        return ApiError(400, f"{where}.type must name a kind of tool.", param=f"{where}.type")
+        return invalid(f"{where}.type", "must name a kind of tool")
     message = f"{where}: {_BUILT_IN} (type '{kind[:64]}')."
     return ApiError(400, message, param=f"{where}.type", code="unsupported_tool")
 
@@ -164,8 +161,7 @@ def _choice(
         )
     if isinstance(choice, Mapping) and kind == "allowed_tools":
         return _allowed(choice, names, offers)
-    message = "tool_choice must be 'none', 'auto', 'required', a function, an MCP server, or allowed_tools."
-    raise ApiError(400, message, param="tool_choice")
+    raise invalid("tool_choice", "must be 'none', 'auto', 'required', a function, an MCP server, or allowed_tools")
 
 
 def _allowed(
@@ -173,9 +169,9 @@ def _allowed(
 ) -> tuple[Sequence[str], ToolChoice]:
     mode, tools = choice.get("mode"), choice.get("tools")
     if mode not in ("auto", "required"):
-        raise ApiError(400, "tool_choice.mode must be 'auto' or 'required'.", param="tool_choice.mode")
+        raise invalid("tool_choice.mode", "must be 'auto' or 'required'")
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ApiError(400, "tool_choice.tools must be a list of functions.", param="tool_choice.tools")
+        raise invalid("tool_choice.tools", "must be a list of functions")
     found: list[str] = []
     for index, tool in enumerate(tools):
         where = f"tool_choice.tools[{index}]"
@@ -191,12 +187,11 @@ def _remote(entry: Mapping[str, Any], offers: Sequence[Offer], where: str) -> li
     label, name = entry.get("server_label"), entry.get("name")
     found = [offer for offer in offers if offer.label == label and name in (None, offer.tool["name"])]
     if not found:
-        message = f"{where} must name an MCP server of the tools, and a tool that it lists and allowed_tools has."
-        raise ApiError(400, message, param=where)
+        raise invalid(where, "must name an MCP server of the tools, and a tool that it lists and allowed_tools has")
     return [offer.function for offer in found]
 
 
 def _known(name: Any, names: Sequence[str], where: str) -> str:
     if not isinstance(name, str) or name not in names:
-        raise ApiError(400, f"{where} must be the name of one of the tools.", param=where)
+        raise invalid(where, "must be the name of one of the tools")
     return name

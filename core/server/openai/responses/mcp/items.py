@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
+from core.server.fields import name_field, optional_text
 
 Item = dict[str, Any]
 
 LIST, CALL, REQUEST, RESPONSE = "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"
-_MAX_TEXT = 256
 _MAX_TOOLS = 512
 _STATUSES = ("in_progress", "completed", "incomplete", "calling", "failed")
 
@@ -21,13 +21,13 @@ def read_list(item: Mapping[str, Any], where: str) -> Item:
     """Check a list of tools. Raises `ApiError` 400."""
     tools = item.get("tools")
     if not isinstance(tools, list) or len(tools) > _MAX_TOOLS:
-        raise ApiError(400, f"{where}.tools must be a list of at most {_MAX_TOOLS} tools.", param=f"{where}.tools")
+        raise invalid(f"{where}.tools", f"must be a list of at most {_MAX_TOOLS} tools")
     return {
-        "id": _text(item, "id", where),
+        "id": name_field(item, "id", where),
         "type": LIST,
-        "server_label": _text(item, "server_label", where),
+        "server_label": name_field(item, "server_label", where),
         "tools": [_tool(tool, f"{where}.tools[{index}]") for index, tool in enumerate(tools)],
-        "error": _free(item, "error", where),
+        "error": optional_text(item, "error", where),
     }
 
 
@@ -35,25 +35,25 @@ def read_call(item: Mapping[str, Any], where: str) -> Item:
     """Check a call that was made. Raises `ApiError` 400."""
     error = item.get("error")
     if not isinstance(error, dict | str | None):
-        raise ApiError(400, f"{where}.error must be an object.", param=f"{where}.error")
+        raise invalid(f"{where}.error", "must be an object")
     status = item.get("status")
     return {
-        "id": _text(item, "id", where),
+        "id": name_field(item, "id", where),
         "type": CALL,
         "status": status if status in _STATUSES else "completed",
-        "server_label": _text(item, "server_label", where),
-        "name": _text(item, "name", where),
-        "arguments": _free(item, "arguments", where) or "",
-        "output": _free(item, "output", where),
+        "server_label": name_field(item, "server_label", where),
+        "name": name_field(item, "name", where),
+        "arguments": optional_text(item, "arguments", where) or "",
+        "output": optional_text(item, "output", where),
         "error": error,
-        "approval_request_id": _free(item, "approval_request_id", where),
+        "approval_request_id": optional_text(item, "approval_request_id", where),
     }
 
 
 def read_request(item: Mapping[str, Any], where: str) -> Item:
     """Check a call that waits for approval. Raises `ApiError` 400."""
-    fields = {name: _text(item, name, where) for name in ("id", "server_label", "name")}
-    return {**fields, "type": REQUEST, "arguments": _free(item, "arguments", where) or ""}
+    fields = {name: name_field(item, name, where) for name in ("id", "server_label", "name")}
+    return {**fields, "type": REQUEST, "arguments": optional_text(item, "arguments", where) or ""}
 
 
 def read_response(item: Mapping[str, Any], where: str, fresh: str) -> Item:
@@ -63,13 +63,13 @@ def read_response(item: Mapping[str, Any], where: str, fresh: str) -> Item:
         fresh: Its id, where it brings none.
     """
     if not isinstance(item.get("approve"), bool):
-        raise ApiError(400, f"{where}.approve must be true or false.", param=f"{where}.approve")
+        raise invalid(f"{where}.approve", "must be true or false")
     return {
-        "id": _free(item, "id", where) or fresh,
+        "id": optional_text(item, "id", where) or fresh,
         "type": RESPONSE,
-        "approval_request_id": _text(item, "approval_request_id", where),
+        "approval_request_id": name_field(item, "approval_request_id", where),
         "approve": item["approve"],
-        "reason": _free(item, "reason", where),
+        "reason": optional_text(item, "reason", where),
     }
 
 
@@ -137,28 +137,13 @@ def call_id_of(item: Mapping[str, Any]) -> str:
 
 def _tool(tool: Any, where: str) -> Item:
     if not isinstance(tool, dict) or not isinstance(tool.get("input_schema"), dict):
-        raise ApiError(400, f"{where} must be a tool with its input_schema.", param=where)
+        raise invalid(where, "must be a tool with its input_schema")
     annotations = tool.get("annotations")
     if not isinstance(annotations, dict | None):
-        raise ApiError(400, f"{where}.annotations must be an object.", param=f"{where}.annotations")
+        raise invalid(f"{where}.annotations", "must be an object")
     return {
-        "name": _text(tool, "name", where),
-        "description": _free(tool, "description", where),
+        "name": name_field(tool, "name", where),
+        "description": optional_text(tool, "description", where),
         "input_schema": tool["input_schema"],
         "annotations": annotations,
     }
-
-
-def _text(item: Mapping[str, Any], field: str, where: str) -> str:
-    value = item.get(field)
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
-        message = f"{where}.{field} must be a text of 1 to {_MAX_TEXT} characters."
-        raise ApiError(400, message, param=f"{where}.{field}")
-    return value
-
-
-def _free(item: Mapping[str, Any], field: str, where: str) -> str | None:
-    value = item.get(field)
-    if not isinstance(value, str | None):
-        raise ApiError(400, f"{where}.{field} must be a text.", param=f"{where}.{field}")
-    return value

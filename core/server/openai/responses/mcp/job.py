@@ -128,7 +128,7 @@ class RemoteJob(ResponseWork):
             return False
         self._asks = False
         chat = await self.generation.open(self.asked.turn(list(self._in_order()), self._tools, self._choice(), left))
-        self.composer.begin_turn(self._calls_left(), chat.call_id if chat.parser else None)
+        self.composer.begin_turn(self._calls_left(), chat.answer.call_id if chat.answer.parser else None)
         self._ended = await self._speak(chat)
         if self._ended != "stop":  # what has been called by then has not been made
             await self._send([*self.composer.end_turn(INCOMPLETE), *self._uncalled()])
@@ -139,7 +139,7 @@ class RemoteJob(ResponseWork):
 
     async def _speak(self, chat: OpenChat) -> str | None:
         """Read one generation and return why it ended."""
-        self.reader, ended = chat.reader(), None
+        self.reader, ended = chat.answer.reader(), None
         async with aclosing(chat.generation.outputs()) as outputs:
             async for _, output in outputs:
                 if self.answer.prompt_ids == []:

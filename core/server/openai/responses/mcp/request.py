@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.server.errors import ApiError
+from core.server.errors import ApiError, invalid
+from core.server.fields import optional_text
 from core.server.remote.servers import LABEL, Endpoint, RemoteServers, check_headers
 
 Item = dict[str, Any]
@@ -81,9 +82,10 @@ def read_server(tool: Mapping[str, Any], where: str, servers: RemoteServers | No
             raise ApiError(400, message, param=f"{where}.{name}", code="unsupported_tool")
     label = tool.get("server_label")
     if not isinstance(label, str) or not LABEL.fullmatch(label):
-        message = f"{where}.server_label must begin with a letter and have at most 64 letters, digits, '_' and '-'."
-        raise ApiError(400, message, param=f"{where}.server_label")
-    url, description = _text(tool, "server_url", where), _text(tool, "server_description", where)
+        raise invalid(
+            f"{where}.server_label", "must begin with a letter and have at most 64 letters, digits, '_' and '-'"
+        )
+    url, description = optional_text(tool, "server_url", where), optional_text(tool, "server_description", where)
     headers = _headers(tool, where)
     try:
         endpoint = servers.endpoint(label, url, headers)
@@ -108,18 +110,18 @@ def check_labels(servers: Sequence[McpServer]) -> None:
     """Refuse labels that stand for two servers. Raises `ApiError` 400."""
     labels = [server.label for server in servers]
     if len(labels) > MAX_SERVERS:
-        raise ApiError(400, f"tools has {len(labels)} MCP servers; at most {MAX_SERVERS}.", param="tools")
+        raise invalid("tools", f"has {len(labels)} MCP servers; at most {MAX_SERVERS}")
     for label in labels:
         if labels.count(label) > 1:
             raise ApiError(400, f"tools: two MCP servers have the server_label '{label}'.", param="tools")
 
 
 def _headers(tool: Mapping[str, Any], where: str) -> dict[str, str]:
-    given, token = tool.get("headers"), _text(tool, "authorization", where)
+    given, token = tool.get("headers"), optional_text(tool, "authorization", where)
     try:
         headers = check_headers(given or {})
     except ValueError as error:
-        raise ApiError(400, f"{where}.headers {error}.", param=f"{where}.headers") from None
+        raise invalid(f"{where}.headers", str(error)) from None
     if token is None:
         return headers
     if any(name.lower() == "authorization" for name in headers):
@@ -128,8 +130,7 @@ def _headers(tool: Mapping[str, Any], where: str) -> dict[str, str]:
     try:
         return {**headers, **check_headers({"Authorization": f"Bearer {token}"})}
     except ValueError:
-        message = f"{where}.authorization must be a token on one line."
-        raise ApiError(400, message, param=f"{where}.authorization") from None
+        raise invalid(f"{where}.authorization", "must be a token on one line") from None
 
 
 def _filter(given: Any, where: str) -> ToolFilter | None:
@@ -141,9 +142,9 @@ def _filter(given: Any, where: str) -> ToolFilter | None:
     if names is not None and (
         not isinstance(names, list) or len(names) > _MAX_NAMES or not all(isinstance(name, str) for name in names)
     ):
-        raise ApiError(400, f"{where} must be a list of at most {_MAX_NAMES} names, or a filter.", param=where)
+        raise invalid(where, f"must be a list of at most {_MAX_NAMES} names, or a filter")
     if not isinstance(read_only, bool | None):
-        raise ApiError(400, f"{where}.read_only must be true or false.", param=f"{where}.read_only")
+        raise invalid(f"{where}.read_only", "must be true or false")
     return ToolFilter(None if names is None else frozenset(names), read_only)
 
 
@@ -153,13 +154,6 @@ def _approval(given: Any, where: str) -> Approval:
     if given == "never":
         return Approval(never=ToolFilter())
     if not isinstance(given, Mapping):
-        raise ApiError(400, f"{where} must be 'always', 'never', or a filter for each.", param=where)
+        raise invalid(where, "must be 'always', 'never', or a filter for each")
     always, never = (_filter(given.get(name), f"{where}.{name}") for name in ("always", "never"))
     return Approval(always, never)
-
-
-def _text(tool: Mapping[str, Any], field: str, where: str) -> str | None:
-    value = tool.get(field)
-    if not isinstance(value, str | None):
-        raise ApiError(400, f"{where}.{field} must be a text.", param=f"{where}.{field}")
-    return value

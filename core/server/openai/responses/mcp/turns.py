@@ -56,6 +56,7 @@ class Turns:
         # Names must differ, as the engine may still be ending the one before.
         name = f"{self.name}-{self.count}" if self.count else self.name
         chat = await open_chat(self.state, request, name, interval=self.interval, admitted=True)
+        chat.generation.id = self.name  # what clients, and operators, know all of them by
         if self._opened:
             self._make_room(chat.generation)
         self._opened.append(chat.generation)

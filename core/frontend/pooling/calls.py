@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from core.api.errors import CoreError, EngineError
 from core.engine.client import SyncEngine
-from core.engine.messages import Abort, Failed, Outputs
-from core.frontend.io_processing import DataPooling, as_output, asked, data_of
-from core.frontend.pooling import PoolingModel, Work
-from core.frontend.pooling_requests import PoolingRequests
-from core.frontend.pooling_results import (
+from core.engine.messages import Abort, Outputs
+from core.frontend.pooling.data import DataPooling, as_output, data_of, io_request
+from core.frontend.pooling.model import PoolingModel, Work
+from core.frontend.pooling.requests import PoolingRequests
+from core.frontend.pooling.results import (
     ClassificationRequestOutput,
     EmbeddingRequestOutput,
     PoolingParams,
@@ -22,6 +21,7 @@ from core.frontend.pooling_results import (
     ScoringRequestOutput,
 )
 from core.frontend.prompts import PromptInput, as_list
+from core.frontend.stepping import step
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class PoolingCalls(ABC):
         processor, pool = self._data_pooler(), partial(self._pool, shown=use_tqdm)
         return [
             as_output(request, processor.run_now(request, pool))
-            for request in (asked(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data))
+            for request in (io_request(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data))
         ]
 
     def classify(
@@ -116,12 +116,7 @@ def run_pooling(
         while not batch.done:
             while queue and len(requests) - len(queue) < room:
                 engine.send(queue.popleft())
-            answers = engine.step()
-            if not answers:
-                raise EngineError("CORE-E152", "the engine has no work left, but requests are open.")
-            for message in answers:
-                if isinstance(message, Failed):
-                    raise CoreError.from_dict(message.error)
+            for message in step(engine):
                 if isinstance(message, Outputs):
                     before = len(requests)
                     if superfluous := requests.process(message):

@@ -12,8 +12,8 @@ from core.api.errors import RequestError
 from core.api.models import PoolingShape
 from core.engine.pooling import PoolingMethod
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling_inputs import PoolingInputs, PoolingPrompt
-from core.frontend.pooling_results import (
+from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt
+from core.frontend.pooling.results import (
     ClassificationOutput,
     ClassificationRequestOutput,
     EmbeddingOutput,
@@ -36,7 +36,7 @@ NOT_SUPPORTED = "task_not_supported"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PooledVector:
     """A prompt's vector as the engine gave it, `(size,)` or `(tokens, size)` float32."""
 
     vector: np.ndarray
@@ -48,7 +48,7 @@ class Work(Generic[T]):
     """Prompts to be pooled, and what to make of their vectors."""
 
     prompts: list[PoolingPrompt]
-    finish: Callable[[list[Answer]], list[T]]
+    finish: Callable[[list[PooledVector]], list[T]]
 
 
 def does_not_generate(name: str, shape: PoolingShape) -> RequestError:
@@ -105,7 +105,7 @@ class PoolingModel:
     ) -> Work[EmbeddingRequestOutput]:
         """Return the embeddings of prompts. Raises `RequestError`; `param` names the field they came from."""
 
-        def finish(answer: Answer) -> EmbeddingOutput:
+        def finish(answer: PooledVector) -> EmbeddingOutput:
             return EmbeddingOutput(self._embedding(answer.vector, params))
 
         return self._each("embed", prompts, params, finish, param)
@@ -115,7 +115,7 @@ class PoolingModel:
     ) -> Work[PoolingRequestOutput[PoolingOutput]]:
         """Return what the model gives for a task; None: for the first that it has."""
 
-        def finish(answer: Answer) -> PoolingOutput:
+        def finish(answer: PooledVector) -> PoolingOutput:
             embeds = self.shape.task == "embed"
             made = self._embedding(answer.vector, params) if embeds else self._classes(answer.vector, params)
             return PoolingOutput(made)
@@ -127,7 +127,7 @@ class PoolingModel:
     ) -> Work[ClassificationRequestOutput]:
         """Return the classes of prompts."""
 
-        def finish(answer: Answer) -> ClassificationOutput:
+        def finish(answer: PooledVector) -> ClassificationOutput:
             numbers = self._classes(answer.vector, params)
             return ClassificationOutput(numbers.tolist(), self.shape.labels[int(numbers.argmax())])
 
@@ -161,7 +161,7 @@ class PoolingModel:
         pairs = [(queries[owner], document) for owner, document in zip(owners, documents, strict=True)]
         prompts = self._inputs.pairs(pairs, params, self.shape.method, param)
 
-        def finish(answer: Answer) -> ScoringOutput:
+        def finish(answer: PooledVector) -> ScoringOutput:
             return ScoringOutput(float(self._classes(answer.vector, params)[0]))
 
         return Work(prompts, lambda answers: _outputs(prompts, answers, finish))
@@ -173,7 +173,7 @@ class PoolingModel:
         task: str,
         prompts: Sequence[PromptInput],
         params: PoolingParams,
-        finish: Callable[[Answer], T],
+        finish: Callable[[PooledVector], T],
         param: str,
     ) -> Work[PoolingRequestOutput[T]]:
         self.check(task)
@@ -204,7 +204,7 @@ class PoolingModel:
     ) -> Work[ScoringRequestOutput]:
         prompts, first = [*queries, *documents], len(queries)
 
-        def finish(answers: list[Answer]) -> list[ScoringRequestOutput]:
+        def finish(answers: list[PooledVector]) -> list[ScoringRequestOutput]:
             vectors = [normalized(answer.vector) for answer in answers]
             return [
                 PoolingRequestOutput(
@@ -280,7 +280,7 @@ def normalized(vector: np.ndarray) -> np.ndarray:
 
 
 def _outputs(
-    prompts: list[PoolingPrompt], answers: list[Answer], finish: Callable[[Answer], T]
+    prompts: list[PoolingPrompt], answers: list[PooledVector], finish: Callable[[PooledVector], T]
 ) -> list[PoolingRequestOutput[T]]:
     return [
         PoolingRequestOutput(f"pooling-{index}", finish(answer), prompt.ids, answer.num_cached_tokens)

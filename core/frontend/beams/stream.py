@@ -10,8 +10,8 @@ from typing import Any, Protocol, cast
 
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
-from core.frontend.beam_outputs import beam_outputs, start_search, step_params
-from core.frontend.beams import BeamSearch, BeamSearchParams, Position
+from core.frontend.beams.outputs import beam_outputs, start_search, step_params
+from core.frontend.beams.search import BeamSearch, BeamSearchParams, Position
 from core.frontend.inputs import Prepared
 from core.frontend.results import CompletionOutput, RequestOutput
 

@@ -10,8 +10,8 @@ import numpy as np
 from core.api.errors import CoreError, RequestError
 from core.engine.messages import Add, Outputs
 from core.engine.sampling import SamplingParams
-from core.frontend.pooling import Answer
-from core.frontend.pooling_inputs import PoolingPrompt
+from core.frontend.pooling.inputs import PoolingPrompt
+from core.frontend.pooling.model import PooledVector
 
 _NOTHING = SamplingParams(max_tokens=1)
 
@@ -36,13 +36,13 @@ class PoolingBatch:
         """Whether every vector is there, or none will come any more."""
         return self._error is not None or len(self._vectors) == len(self.handles)
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[PooledVector]:
         """Return the answers in the order of the prompts. Raises what went wrong."""
         if isinstance(self._error, CoreError):
             raise type(self._error)(self._error.code, self._error.message, hint=self._error.hint)
         if self._error is not None:
             raise self._error
-        return [Answer(self._vectors[handle], self._cached.get(handle, 0)) for handle in self.handles]
+        return [PooledVector(self._vectors[handle], self._cached.get(handle, 0)) for handle in self.handles]
 
     def started(self, handle: int, cached: int) -> None:
         """A request is scheduled; `cached` tokens of its prompt need no computation."""

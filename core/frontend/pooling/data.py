@@ -13,8 +13,8 @@ import msgspec
 
 from core.api.errors import CoreError, PluginError, RequestError
 from core.api.io_processors import IOOutput, IOProcessor, IOPrompts, IORequest
-from core.frontend.pooling import PoolingModel, Work
-from core.frontend.pooling_results import PoolingOutput, PoolingParams, PoolingRequestOutput
+from core.frontend.pooling.model import PoolingModel, Work
+from core.frontend.pooling.results import PoolingOutput, PoolingParams, PoolingRequestOutput
 
 DATA = "data"
 """The request's field, and the key of an offline prompt, that is meant for the processor."""
@@ -32,7 +32,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Processed:
+class DataAnswer:
     """An answer, and what the model gave for it."""
 
     answer: Any
@@ -64,7 +64,7 @@ class DataPooling:
     def __init__(self, processor: IOProcessor, owner: str, pooler: PoolingModel) -> None:
         self._processor, self._owner, self._pooler = processor, owner, pooler
 
-    async def run(self, request: IORequest, pool: Callable[[Work[Any]], Awaitable[Pooled]]) -> Processed:
+    async def run(self, request: IORequest, pool: Callable[[Work[Any]], Awaitable[Pooled]]) -> DataAnswer:
         """Answer a request; `pool` runs work.
 
         Raises:
@@ -78,9 +78,9 @@ class DataPooling:
             try:
                 step = steps.send(found)
             except StopIteration as done:
-                return cast(Processed, done.value)
+                return cast(DataAnswer, done.value)
 
-    def run_now(self, request: IORequest, pool: Callable[[Work[Any]], Pooled]) -> Processed:
+    def run_now(self, request: IORequest, pool: Callable[[Work[Any]], Pooled]) -> DataAnswer:
         """As `run`, where there is no event loop."""
         steps = self._steps(request)
         step = next(steps)
@@ -89,11 +89,11 @@ class DataPooling:
             try:
                 step = steps.send(found)
             except StopIteration as done:
-                return cast(Processed, done.value)
+                return cast(DataAnswer, done.value)
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _steps(self, request: IORequest) -> Generator[Step | Work[Any], Any, Processed]:
+    def _steps(self, request: IORequest) -> Generator[Step | Work[Any], Any, DataAnswer]:
         plugin = self._processor
         request = replace(request, data=(yield Step("parse_request", plugin.parse_request, (request.data,))))
         given = yield Step("pre_process", plugin.pre_process, (request,))
@@ -105,7 +105,7 @@ class DataPooling:
             for prompt, one in zip(given.prompts, outputs, strict=True)
         ]
         answer = yield Step("post_process", plugin.post_process, (request, seen))
-        return Processed(answer, outputs)
+        return DataAnswer(answer, outputs)
 
     def _work(self, request: IORequest, given: IOPrompts) -> Work[PoolingRequestOutput[PoolingOutput]]:
         try:
@@ -145,13 +145,13 @@ class DataPooling:
         return PluginError("CORE-P108", f"I/O processor {self._owner}: {what}.")
 
 
-def asked(data: Any, params: PoolingParams, task: str | None, request_id: str) -> IORequest:
+def io_request(data: Any, params: PoolingParams, task: str | None, request_id: str) -> IORequest:
     """Return a request as the processor sees it first."""
     given = {name: value for name, value in msgspec.structs.asdict(params).items() if value is not None}
     return IORequest(request_id, data, task, given)
 
 
-def as_output(request: IORequest, done: Processed) -> PoolingRequestOutput[Any]:
+def as_output(request: IORequest, done: DataAnswer) -> PoolingRequestOutput[Any]:
     """Return an answer as offline calls give it."""
     ids = [token for one in done.outputs for token in one.prompt_token_ids]
     cached = sum(one.num_cached_tokens for one in done.outputs)

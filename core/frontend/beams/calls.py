@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 from core.api.errors import EngineError
-from core.frontend.beam_outputs import beam_outputs, start_search, step_params
-from core.frontend.beams import BeamSearchParams, Position, search
+from core.frontend.beams.outputs import beam_outputs, start_search, step_params
+from core.frontend.beams.search import BeamSearchParams, Position, search
 from core.frontend.model import FrontModel
 from core.frontend.prompts import PromptInput, as_list
 from core.frontend.results import CompletionOutput, RequestOutput

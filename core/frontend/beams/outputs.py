@@ -9,7 +9,7 @@ from typing import Literal
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
-from core.frontend.beams import Beam, BeamSearch, BeamSearchParams, Position
+from core.frontend.beams.search import Beam, BeamSearch, BeamSearchParams, Position
 from core.frontend.detokenizer import SequenceText
 from core.frontend.results import CompletionOutput, Logprob
 from core.frontend.stops import StopScanner, StopTexts

@@ -13,7 +13,7 @@ import numpy as np
 from core.api.errors import RequestError
 from core.engine.pooling import Array, Pooling, PoolingMethod
 from core.frontend.inputs import InputProcessor
-from core.frontend.pooling_results import PoolingParams
+from core.frontend.pooling.results import PoolingParams
 from core.frontend.prompts import PromptInput, Truncation
 from core.tokenizer.absent import READS_NO_TEXT, NoTokenizer
 
