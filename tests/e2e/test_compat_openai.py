@@ -15,7 +15,7 @@ import openai
 import pytest
 from openai.types import Completion, CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 GREEDY = {"temperature": 0, "max_tokens": 8}
@@ -48,8 +48,8 @@ EXTRAS = {
 class Weather(BaseModel):
     """What the model has to fill in."""
 
-    city: str
-    degrees: int
+    city: str = Field(max_length=12)
+    degrees: int = Field(ge=-50, le=50)
 
 
 @pytest.fixture(scope="module")

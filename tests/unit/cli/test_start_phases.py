@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
-import os
+import subprocess
+import sys
 
 import pytest
 
@@ -75,7 +76,11 @@ def test_no_phases_make_an_empty_table():
 
 
 def test_memory_of_a_process():
-    peak, anonymous, mapped = peak_memory(os.getpid())["api"]
+    command = [sys.executable, "-c", "print('here', flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        peak, anonymous, mapped = peak_memory(process.pid)["api"]
+        process.kill()
     assert peak >= anonymous > 2**20 and mapped > 2**20
     lines = memory_table({"api": [2**30, 2**20, 0], "engine": [2**30, 2**20, 0]}).splitlines()
     assert lines[-1].split() == ["sum", "2", "GiB", "2", "MiB", "0", "B"]

@@ -92,7 +92,7 @@ def test_the_shape_is_read_from_the_configuration():
     [
         ({"n_head": 5}, "ACME-M1", "5 heads"),
         ({"n_layer": 0}, "CORE-M126", "n_layer"),
-        ({"n_positions": "many"}, "ACME-M1", "n_positions"),
+        ({"n_positions": "many"}, "CORE-M126", "n_positions"),
         ({"reorder_and_upcast_attn": True}, "ACME-M2", "reorder_and_upcast_attn"),
     ],
 )

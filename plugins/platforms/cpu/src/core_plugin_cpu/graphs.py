@@ -31,6 +31,8 @@ class PaddedStep:
     positions: Tensor
     plan: AttentionPlan
     batch: Batch
+    token_types: None = None
+    arrays: tuple[()] = ()
 
     @staticmethod
     def of(size: int) -> PaddedStep:
