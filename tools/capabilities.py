@@ -17,6 +17,10 @@ _ROOT = Path(__file__).resolve().parent.parent
 _PATTERNS = ("tests/**/test_*.py", "plugins/*/*/tests/**/test_*.py")
 
 Wording = dict[str, dict[str, str]]
+"""Area -> id -> capability."""
+
+_MISSING = "Missing"
+"""The table of `tools/capabilities.toml` that says what a capability lacks, by id."""
 
 
 def covers_of(node: ast.AST) -> list[str]:
@@ -51,22 +55,31 @@ def collect(root: Path) -> dict[str, list[str]]:
     return shown
 
 
-def render(wording: Wording, shown: dict[str, list[str]]) -> str:
+def state_of(tests: list[str], missing: str | None) -> str:
+    """Return the state of a capability: `planned` without tests, `part` while something is missing, else `shown`."""
+    if not tests:
+        return "planned"
+    return f"part; missing: {missing}" if missing else "shown"
+
+
+def render(wording: Wording, shown: dict[str, list[str]], missing: dict[str, str]) -> str:
     """Return the page."""
-    total = sum(map(len, wording.values()))
+    partly = len(shown.keys() & missing.keys())
     lines = [
         "# Capabilities",
         "",
         "Written by `tools/capabilities.py` from `tools/capabilities.toml` and the marks on the tests; do not edit.",
-        "*Shown* means that the named tests show at least part of the capability on every run of the test suite.",
+        "*Shown*: the named tests show all of the capability on every run of the test suite; *part*: all but what is",
+        "missing; *planned*: no test shows it yet.",
         "",
-        f"{len(shown)} of {total} are shown.",
+        f"Of {sum(map(len, wording.values()))}, {len(shown) - partly} are shown, {partly} in part.",
     ]
     for area, rows in wording.items():
         lines += ["", f"## {area}", "", "| id | capability | state | test |", "|---|---|---|---|"]
         for identifier, text in rows.items():
-            tests = "<br>".join(f"`{test}`" for test in shown.get(identifier, ()))
-            lines.append(f"| {identifier} | {text} | {'shown' if tests else 'planned'} | {tests} |")
+            tests = shown.get(identifier, [])
+            named = "<br>".join(f"`{test}`" for test in tests)
+            lines.append(f"| {identifier} | {text} | {state_of(tests, missing.get(identifier))} | {named} |")
     return "\n".join(lines) + "\n"
 
 
@@ -76,11 +89,11 @@ def main(arguments: list[str] | None = None, root: Path = _ROOT) -> int:
     parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
     check = parser.parse_args(arguments).check
     wording: Wording = tomllib.loads((root / "tools" / "capabilities.toml").read_text())
-    shown = collect(root)
-    if unknown := sorted(set(shown).difference(*wording.values())):
-        print(f"Tests claim unknown capabilities: {', '.join(unknown)}; tools/capabilities.toml lists the known ones.")
+    missing, shown = wording.pop(_MISSING, {}), collect(root)
+    if unknown := sorted({*shown, *missing}.difference(*wording.values())):
+        print(f"Unknown capabilities are claimed: {', '.join(unknown)}; tools/capabilities.toml lists the known ones.")
         return 1
-    page, path = render(wording, shown), root / "docs" / "capabilities.md"
+    page, path = render(wording, shown, missing), root / "docs" / "capabilities.md"
     if not check:
         path.write_text(page)
     elif not path.exists() or path.read_text() != page:
