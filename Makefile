@@ -5,17 +5,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
+JOBS ?= 2
 PIP_FLAGS ?= --quiet --disable-pip-version-check
 
 LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
 NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/*.cpp csrc/*/*/*.h)
 
-.PHONY: install serve test lint bench bench-peers docs clean
+.PHONY: install serve checks test test-all lint bench bench-peers docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make serve    install if needed and serve the demo model, with a chat page, at 127.0.0.1:8000"
-	@echo "make test     install the test extras and run every test"
+	@echo "make test     install the test extras and run the tests, JOBS=2 at a time"
+	@echo "make test-all the same, and the exhaustive tests"
 	@echo "make install  create $(VENV) with core, the CPU plugins and the demo model"
 	@echo "make lint | bench | bench-peers | docs | clean"
 
@@ -43,12 +45,20 @@ install: $(VENV)/.installed
 serve: install
 	@$(BIN)/core serve --route webui $(ARGS)
 
-test: $(VENV)/.installed-test
+# Tests of one file share servers and models, so a file stays with one worker.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+checks: $(VENV)/.installed-test
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
 	@$(BIN)/python tools/cli_reference.py --check
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m pytest $(ARGS)
+
+test: checks
+	@$(PYTEST) -m "not exhaustive" $(ARGS)
+
+test-all: checks
+	@$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from core.testing.conformance.table import checks_of
 
 ROOT = Path(__file__).parents[2]
 NUMBER = itertools.count()
+KIT = (sys.executable, "-m", "pytest", "--core-plugin-conformance")
+KIT_SECONDS = 1500
 
 METADATA = "Metadata-Version: 2.4\nName: {dist}\nVersion: 1.0\nSummary: Broken on purpose\nLicense-Expression: MIT\n"
 
@@ -34,41 +35,27 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-class WholeKit:
-    """The kit over every plugin and every example of this checkout, by the command that strangers run.
+@pytest.fixture(scope="session")
+def kit_report(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The report of the kit over every plugin and every example of this checkout, by the command that strangers run.
 
-    It takes longer than any test and keeps one processor busy. So it begins with the session and runs beside the
-    other tests; those that judge its report come last.
+    It takes minutes of one processor; the other worker of pytest-xdist goes on with other files meanwhile.
     """
-
-    def __init__(self) -> None:
-        self._place = tempfile.TemporaryDirectory(prefix="kit-")
-        self._folder = Path(self._place.name)
-        site = self._folder / "site"
-        sources = [_install(file.parent, site) for file in ROOT.glob("examples/plugins/*/pyproject.toml")]
-        path = os.pathsep.join(filter(None, [str(site), *sources, os.environ.get("PYTHONPATH")]))
-        command = [sys.executable, "-m", "pytest", "--core-plugin-conformance", "--core-conformance-report"]
-        with (self._folder / "said").open("wb") as said:
-            self._process = subprocess.Popen(
-                [*command, "report.json", "-p", "no:cacheprovider", "-q"],
-                cwd=self._folder,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-            )
-
-    def report(self) -> dict:
-        """Wait for its end and return what it found."""
-        status = self._process.wait(900)
-        assert status in (0, 1), (self._folder / "said").read_text()
-        return json.loads((self._folder / "report.json").read_text())
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._place.cleanup()
+    folder = tmp_path_factory.mktemp("kit")
+    sources = [_install(file.parent, folder / "site") for file in ROOT.glob("examples/plugins/*/pyproject.toml")]
+    path = os.pathsep.join(filter(None, [str(folder / "site"), *sources, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [*KIT, "--core-conformance-report", "report.json", "-p", "no:cacheprovider", "-q"],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=KIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return json.loads((folder / "report.json").read_text())
 
 
 def _install(project: Path, site: Path) -> str:
@@ -86,33 +73,6 @@ def _install(project: Path, site: Path) -> str:
     ]
     (info / "entry_points.txt").write_text("\n".join(sections))
     return str(project / "src")
-
-
-KIT = pytest.StashKey[WholeKit]()
-
-
-def _judges(item: pytest.Item) -> bool:
-    return "whole_kit" in getattr(item, "fixturenames", ())
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_judges)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    if any(map(_judges, session.items)) and not session.config.option.collectonly:
-        session.config.stash[KIT] = WholeKit()
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if KIT in session.config.stash:
-        session.config.stash[KIT].end()
-
-
-@pytest.fixture(scope="session")
-def whole_kit(pytestconfig: pytest.Config) -> WholeKit:
-    return pytestconfig.stash[KIT]
 
 
 @dataclass(frozen=True)

@@ -185,11 +185,11 @@ def test_names_come_from_metadata_alone(core, site):
 @pytest.mark.parametrize("words", [["--help"], ["plugins", "list"], ["serve", "--help"], ["plugins", "api"]])
 def test_they_are_quick_and_import_no_device_library(words):
     code = (
-        "import sys, time; began = time.perf_counter()\n"
+        "import sys, time; began = time.process_time()\n"
         "from core.cli.main import main\n"
         f"try: main({words!r})\nexcept SystemExit: pass\n"
         "heavy = [n for n in ('torch', 'triton', 'transformers', 'fastapi', 'numpy') if n in sys.modules]\n"
-        "print('RESULT', time.perf_counter() - began, heavy)"
+        "print('RESULT', time.process_time() - began, heavy)"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CORE_")}
     took = []
@@ -198,4 +198,4 @@ def test_they_are_quick_and_import_no_device_library(words):
         _, seconds, heavy = done.stdout.splitlines()[-1].split(maxsplit=2)
         assert heavy == "[]"
         took.append(float(seconds))
-    assert min(took) < 1.0  # the aim is 0.3 s for the whole process; a busy machine is allowed more
+    assert min(took) < 1.0  # of a processor; the aim is 0.3 s for the whole process

@@ -102,6 +102,6 @@ def test_a_stale_page_is_told_with_a_short_difference(checkout, page):
 
 def test_the_verbs_of_the_repository_use_it():
     makefile = (ROOT / "Makefile").read_text()
-    assert "tools/cli_reference.py --check" in makefile.partition("\ntest:")[2].partition("\n\n")[0]
+    assert "tools/cli_reference.py --check" in makefile.partition("\nchecks:")[2].partition("\n\n")[0]
     assert "tools/cli_reference.py\n" in makefile.partition("\ndocs:")[2].partition("\n\n")[0]
     assert "docs/cli.md" in (ROOT / "README.md").read_text()

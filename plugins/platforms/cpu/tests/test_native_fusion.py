@@ -89,9 +89,9 @@ def test_a_row_of_int8_does_not_depend_on_the_rows_beside_it(isa, n):
             assert torch.equal(gemm.linear(x[:m], weight, bias, dtype=dtype), alone[:m]), f"{m} rows"
 
 
-@pytest.mark.parametrize("rows, bodies", [(1, 2), (32, 4), (512, 2)])
-def test_threads_meet_no_more_often_than_that(rows, bodies):
-    """Few rows are prepared by every thread, many by the one that multiplies them: neither has to be waited for."""
+@pytest.mark.parametrize("rows", [1, 32, 512])
+def test_threads_meet_no_more_often_than_that(rows):
+    """Few rows are prepared by every thread, many by the one that multiplies them in tiles: neither is waited for."""
     x, wide, narrow = torch.randn(rows, 576).bfloat16(), packed(Format.W8A8, 3072, 576), packed(Format.W8A8, 576, 1536)
     before = torch.get_num_threads()
     try:
@@ -100,8 +100,11 @@ def test_threads_meet_no_more_often_than_that(rows, bodies):
     finally:
         torch.set_num_threads(before)
     assert program.entries == (GEMM_GATED, GEMM)
-    # One row's gate is a body of its own; who of the threads has not come yet is not waited for.
-    assert all(program.run() <= bodies + (rows == 1) for _ in range(20))
+    # One row's gate is a body of its own, and that of every row where registers are narrow; who of the threads has not
+    # come yet is not waited for.
+    gate = rows == 1 or library.isa() in ("base", "avx2", "neon")
+    prepared = rows == 32 or (rows == 512 and library.isa() != "amx")
+    assert all(program.run() <= 2 + 2 * prepared + gate for _ in range(20))
 
 
 def test_a_result_that_something_else_reads_is_stored():
