@@ -47,7 +47,7 @@ from core.plugins.kinds import (
 from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, unused_options
-from core.plugins.overrides import doubts, overridden
+from core.plugins.overrides import described, doubts, overridden
 from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
@@ -150,6 +150,7 @@ class Resolver:
         stored = inspect(loader, reader, files)
         checkpoint = overridden(stored, model)
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
+        self.reports[-1].notes += described(model)
         self._warn(*doubts(stored, shape, model), code="CORE-C201")
         return Foundation(platform, probe, source, files, loader, reader, checkpoint, implementation, shape)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,6 +57,12 @@ def doubts(stored: CheckpointInfo, shape: ModelShape, options: ModelOptions) -> 
     if changes.keys() & set(_ROTARY) and not shape.ropes:
         found.append(f"{stored.architecture} names no rotary embeddings: a change of their scaling may do nothing")
     return found
+
+
+def described(options: ModelOptions) -> list[str]:
+    """Return the changes as a line for a selection's report; none without changes."""
+    changes = _changes(options)
+    return [f"changed by the user: {json.dumps(changes, ensure_ascii=False)}"] if changes else []
 
 
 def _changes(options: ModelOptions) -> dict[str, Any]:
