@@ -24,6 +24,7 @@ from core.config.resolved import EngineConfig, Options
 from core.plugins.attention import choose_attention
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
+from core.plugins.context import context_of, short_by_default
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.foundation import Derived, Foundation, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
@@ -46,10 +47,11 @@ from core.plugins.kinds import (
 from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, unused_options
+from core.plugins.overrides import described, doubts, overridden
 from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.plugins.pooling import longest_prompt, pooling_of
+from core.plugins.pooling import pooling_of
 from core.plugins.quantization import choose_quantization
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
@@ -131,6 +133,7 @@ class Resolver:
         config = self._config(base, derived)
         self._check_lock(config.plan)
         self._validate(base, derived)
+        self._warn(*short_by_default(self.options.model.max_model_len, base.shape), code="CORE-C202")
         self._warn_failures()
         return Resolution(config, self.reports, base.reader, patches, self.warnings)
 
@@ -144,8 +147,11 @@ class Resolver:
             self.selector, select.model_source, model.model, model.revision, access_of(self.options.hub, self.progress)
         )
         loader, reader = find_reader(self.selector, select.load_format, files)
-        checkpoint = inspect(loader, reader, files)
+        stored = inspect(loader, reader, files)
+        checkpoint = overridden(stored, model)
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
+        self.reports[-1].notes += described(model)
+        self._warn(*doubts(stored, shape, model), code="CORE-C201")
         return Foundation(platform, probe, source, files, loader, reader, checkpoint, implementation, shape)
 
     def _platform(self) -> tuple[Candidate, ProbeResult]:
@@ -170,7 +176,8 @@ class Resolver:
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
         advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
         step_tokens = self.options.scheduler.max_num_batched_tokens or advised
-        max_model_len = self._max_model_len(base, pooling)
+        max_model_len, excess = context_of(self.options.model.max_model_len, base.checkpoint, base.shape, pooling)
+        self._judge(excess)
         attention = choose_attention(
             self.selector, select.attention_backend, base, dtype=dtype, kv_dtype=kv_dtype, block_size=block_size
         )
@@ -202,14 +209,6 @@ class Resolver:
                 hint="Set --dtype to decide.",
             )
         return base.shape.dtype if base.shape.dtype in usable else usable[0]
-
-    def _max_model_len(self, base: Foundation, pooling: PoolingShape | None) -> int:
-        wanted, shape = self.options.model.max_model_len, base.shape
-        if wanted is not None and wanted > shape.max_positions:
-            text = f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for."
-            hint = f"Use --max-model-len {shape.max_positions} or less."
-            self._judge([Problem(level="error", code="CORE-C110", message=text, hint=hint)])
-        return wanted or (shape.max_positions if pooling is None else longest_prompt(base.checkpoint, shape))
 
     def _optional(self, base: Foundation, pooling: PoolingShape | None) -> list[Candidate]:
         """Choose what takes part only when the user names it."""

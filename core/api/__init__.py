@@ -74,7 +74,6 @@ if TYPE_CHECKING:
         Model,
         ModelShape,
         PoolingShape,
-        RopeConfig,
         StepInputs,
         WeightRules,
         features_of,
@@ -96,6 +95,7 @@ if TYPE_CHECKING:
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
     from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
     from core.api.requests import Reject, RequestDraft, RequestPatch
+    from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
@@ -152,8 +152,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "kvspecs": "KVManager KVSpec",
         "logits": "LogitsContext LogitsProcessor",
         "models": (
-            "ChatTemplates Classifies features_of LayerBuilder Model ModelShape PoolingShape RopeConfig StepInputs "
-            "WeightRules"
+            "ChatTemplates Classifies features_of LayerBuilder Model ModelShape PoolingShape StepInputs WeightRules"
         ),
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
@@ -163,6 +162,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "platform": "MemorySnapshot Pending Platform Stream",
         "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme",
         "requests": "Reject RequestDraft RequestPatch",
+        "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
@@ -323,6 +323,7 @@ __all__ = [
     "RequestError",
     "RequestPatch",
     "RequestView",
+    "rope_config",
     "RopeConfig",
     "RoutePlugin",
     "RouteRegistry",

@@ -5,13 +5,14 @@ A model asks a `LayerBuilder` for layers by role; core decides quantization, sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # RopeConfig's fields need it at run time
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from core.api.rotary import RopeConfig  # ModelShape's fields need it at run time
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -72,12 +73,14 @@ class ModelShape(BaseModel):
 
     Attributes:
         vocab_size: Rows of the output projection.
-        max_positions: Longest context the model was made for, in tokens.
+        max_positions: Longest context that the model can be started with, in tokens: that of its rotary scaling.
         num_layers: Layers with attention.
         num_heads, num_kv_heads, head_dim: Attention geometry.
         features: Attention features it needs (`sliding_window`, `softcap`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
+        ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
+            before anything is loaded.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -92,18 +95,18 @@ class ModelShape(BaseModel):
     features: frozenset[str] = frozenset()
     dtype: str = "bfloat16"
     pooling: PoolingShape | None = None
+    ropes: tuple[RopeConfig, ...] = ()
 
+    @property
+    def default_positions(self) -> int:
+        """Context to start with where the user names none, in tokens."""
+        shorter = [rope.default_context for rope in self.ropes if rope.default_context < rope.context]
+        return min([self.max_positions, *shorter])
 
-class RopeConfig(BaseModel):
-    """Rotary embedding: base, rotated dimensions and a scaling rule with Hugging Face's parameter names."""
-
-    model_config = ConfigDict(frozen=True)
-
-    head_dim: int
-    rotary_dim: int
-    theta: float = 10000.0
-    max_positions: int = 2048
-    scaling: Mapping[str, float | str | list[float]] = {}
+    @property
+    def context_bound(self) -> bool:
+        """Whether keys and values of a token depend on the context that the engine is started with."""
+        return any(rope.by_context for rope in self.ropes)
 
 
 class Linear(Protocol):

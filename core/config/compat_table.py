@@ -63,7 +63,7 @@ _HEAD = "The head of a request may have 64 KiB and 128 headers; these limits are
 _CONNECTOR = "Use --kv-connector NAME and --opt NAME.KEY=VALUE."
 _CODE = "Code that a flag names is not run; install a plugin instead (`core plugins list`)."
 _ONE_TOKENIZER = "The tokenizer is the checkpoint's own."
-_HF_CONFIG = "The checkpoint's configuration is used as it is; change its config.json."
+_HF_CONFIG = "The configuration is the checkpoint's own; --hf-overrides replaces values of it."
 _TRACES = "Traces are not exported; install a stat sink (--stat-sink) for figures."
 _DEFAULTS = "Sampling defaults are those of the checkpoint's generation_config.json; requests override them."
 _CHUNKS = "Prompts are always computed in chunks; --max-num-batched-tokens and --max-chunk set their size."
@@ -75,9 +75,9 @@ _MODEL = (
     _switch("--skip-tokenizer-init", _ONE_TOKENIZER + " It is always loaded.", "false"),
     _switch("--trust-remote-code", "Code from a checkpoint is never run; install a model plugin instead.", "false"),
     _one("--code-revision", "Code from a checkpoint is never run, of whichever revision.", "*"),
-    _one("--hf-overrides", _HF_CONFIG),
     _one("--hf-config-path", _HF_CONFIG),
     _one("--config-format", _HF_CONFIG, "auto", "hf"),
+    _one("--rope-theta", """Use --hf-overrides '{"rope_theta": X}'."""),
     _one("--generation-config", _DEFAULTS, "auto"),
     _one("--override-generation-config", _DEFAULTS),
     _one(
@@ -244,6 +244,8 @@ SAME = (
     "--download-dir",
     "--dtype",
     "--max-model-len",
+    "--hf-overrides",
+    "--rope-scaling",
     "--seed",
     "--runner",
     "--convert",

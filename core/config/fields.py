@@ -55,6 +55,7 @@ class OptionField:
         choices: Allowed values, when there are few.
         limits: Bounds as text, for example `>= 1`.
         optional: Whether None is a value (an empty text on the command line, but for secrets).
+        nested: Whether the values of a mapping must be mappings too.
     """
 
     path: str
@@ -64,6 +65,7 @@ class OptionField:
     optional: bool = False
     choices: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    nested: bool = False
 
     @property
     def section(self) -> str:
@@ -136,7 +138,7 @@ class OptionField:
             "str": "a text",
             "choice": "one of " + ", ".join(self.choices),
             "list": "names separated by commas",
-            "mapping": "a mapping name -> key -> value",
+            "mapping": "a mapping name -> key -> value" if self.nested else "a JSON object",
         }
         return " ".join([nouns[self.kind], " and ".join(self.limits)]).strip()
 
@@ -200,6 +202,7 @@ def _field(path: str, info: FieldInfo) -> OptionField:
         optional=optional,
         choices=get_args(annotation) if get_origin(annotation) is Literal else (),
         limits=tuple(_limits(info)),
+        nested=any(get_origin(inner) is dict for inner in get_args(annotation)),
     )
 
 

@@ -26,7 +26,15 @@ class ModelOptions(_Section):
     )
     revision: str | None = Field(None, description="Revision of a hub id.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
-    max_model_len: int | None = Field(None, ge=1, description="Longest prompt plus output, in tokens.")
+    max_model_len: int | None = Field(
+        None, ge=1, description="Longest prompt plus output, in tokens; default: the model's context."
+    )
+    hf_overrides: dict[str, Any] = Field(
+        {}, description="Values that replace those of the model's configuration (config.json); null takes one out."
+    )
+    rope_scaling: dict[str, Any] = Field(
+        {}, description="Rotary scaling in place of the model's own: `rope_type` and its parameters, as in config.json."
+    )
     chat_template: str | None = Field(
         None, description="Chat template that replaces the model's own: a file, a name (as `chatml`), or Jinja itself."
     )

@@ -37,7 +37,7 @@ class Setting:
             yield self.key, self
             return
         for name, options in self.value.items():
-            if not isinstance(options, Mapping):
+            if not isinstance(options, Mapping) or not options:
                 yield (*self.key, str(name)), replace(self, value=options)
                 continue
             for key, value in options.items():

@@ -55,8 +55,9 @@ class BlockHasher:
 def stable_key(config: EngineConfig) -> bytes | None:
     """Return the key that `kv.hash_seed` gives, None without a seed.
 
-    It covers everything that decides what a block of these tokens holds, and how: checkpoint, dtypes, and the plugins
-    that compute and lay out keys and values. Blocks of another model are never found under the same hash.
+    It covers everything that decides what a block of these tokens holds, and how: the checkpoint with the user's
+    changes of its configuration, dtypes, the context where rotary embeddings depend on it, and the plugins that compute
+    and lay out keys and values. Blocks of another model are never found under the same hash.
     """
     seed = config.options.kv.hash_seed
     if seed is None:
@@ -64,6 +65,8 @@ def stable_key(config: EngineConfig) -> bytes | None:
     digest = blake2b(digest_size=DIGEST_BYTES, key=blake2b(seed.encode("utf-8", "surrogatepass")).digest())
     digest.update(config.checkpoint.model_dump_json().encode())
     digest.update(repr((config.dtype, config.kv_dtype, config.block_size, _stored(Path(config.files.path)))).encode())
+    if config.shape.context_bound:
+        digest.update(f"context {config.max_model_len}".encode())
     for group in _SHAPE_BLOCKS:
         for plugin in config.plan.of(group):
             digest.update(plugin.model_dump_json().encode())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from core.api import models as api
     from core.api.attention import AttentionBackend
     from core.api.quantization import LayerQuant, QuantScheme
+    from core.api.rotary import RopeConfig
 
 T = TypeVar("T")
 
@@ -42,13 +43,14 @@ class Builder:
 
     Args:
         scheme: The quantization method, which decides how linears and embeddings are stored.
-        max_positions: Longest context that will be used, in tokens; None leaves it to each model's own limit.
+        max_positions: Longest context that will be used, in tokens; None leaves it to each model's own.
         kernels: Chooses the forms of operations; None takes the reference forms.
         wrap: `(site, layer) -> layer`, lets plugins wrap what is handed out for a place; None if no plugin does.
 
     Attributes:
         attentions: Attention layers in the order they were built.
         groups: Parameters of all layers.
+        ropes: Rotary embeddings, each with its configuration.
         tied: Checkpoint names that are left out because their layer shares another's parameters.
     """
 
@@ -65,6 +67,7 @@ class Builder:
     ) -> None:
         self.attentions: list[AttentionModule] = []
         self.groups: list[ParamGroup] = []
+        self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
         self.tied: set[str] = set()
         self._scheme = scheme
         self._backend = backend
@@ -73,7 +76,6 @@ class Builder:
         self._max_positions = max_positions
         self._kernels = kernels or KernelTable(device.type, str(dtype).removeprefix("torch."))
         self._wrap = wrap
-        self._ropes: list[tuple[api.RopeConfig, RotaryEmbedding]] = []
 
     def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
         """Return the token embedding."""
@@ -113,15 +115,19 @@ class Builder:
         self.groups.append(norm_group(layer, size, prefix, self._dtype, bias=bias))
         return layer
 
-    def rope(self, config: api.RopeConfig) -> RotaryEmbedding:
-        """Return the rotary embedding of `config`; equal configurations share one table."""
-        for known, rope in self._ropes:
+    def rope(self, config: RopeConfig) -> RotaryEmbedding:
+        """Return the rotary embedding of `config`; equal configurations share one table.
+
+        Raises:
+            CheckpointError: CORE-M125, core does not compute its scaling rule.
+        """
+        for known, rope in self.ropes:
             if known == config:
                 return rope
-        positions = self._max_positions or config.max_positions
+        positions = self._max_positions or config.context
         rotate = self._kernels.pick("rotary", head_dim=config.head_dim, rotary_dim=config.rotary_dim)
         rope = RotaryEmbedding(config, positions, device=self._device, dtype=self._dtype, rotate=rotate)
-        self._ropes.append((config, rope))
+        self.ropes.append((config, rope))
         return rope
 
     def gated_activation(self, name: str) -> api.Activation:

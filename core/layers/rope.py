@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from core.api.models import RopeConfig
+    from core.api.rotary import RopeConfig
     from core.ops.registry import Op
 
 
@@ -18,7 +18,7 @@ class RotaryEmbedding:
     """Rotates queries and keys. One instance serves every layer with the same configuration.
 
     Args:
-        positions: Positions that the table holds.
+        positions: Context that the engine is started with, in tokens; the table has a row for each.
         rotate: The form of `rotary` to use.
     """
 

@@ -161,18 +161,32 @@ def inspect(loader: Candidate, reader: CheckpointReader, files: ModelFiles) -> C
 
 
 def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) -> tuple[Candidate, ModelShape]:
-    """Choose the model implementation by architecture and compute its shape.
+    """Choose the model implementation by architecture and by what it says of the configuration.
 
     Raises:
-        CheckpointError: CORE-M103 naming the architecture and what is installed.
+        CheckpointError: CORE-M103 naming the architecture and what is installed; or what those who implement it find
+            wrong with the configuration.
     """
     architecture = checkpoint.architecture
+    shapes: dict[Entry, ModelShape] = {}
+    refusals: list[CoreError] = []
 
     def check(candidate: Candidate) -> Verdict:
         known = candidate.spec(ModelSpec).architectures
-        return Verdict.of(None if architecture in known else f"implements {', '.join(known)}")
+        if architecture not in known:
+            return Verdict.of(f"implements {', '.join(known)}")
+        try:
+            shapes[candidate.entry] = _shape(candidate, checkpoint)
+        except CoreError as error:
+            refusals.append(error)
+            if not isinstance(error, CheckpointError):
+                raise
+            return Verdict.of(f"{error.message.rstrip('.')} ({error.code})")
+        return Verdict()
 
-    def none(report: SelectionReport) -> CheckpointError:
+    def none(report: SelectionReport) -> CoreError:
+        if refusals:
+            return refusals[0]
         rows = [f"{row.name} ({row.dist} {row.version}) {'; '.join(row.reasons)}" for row in report.rows]
         installed = f"Installed: {' · '.join(rows)}." if rows else "No model implementation is installed."
         hint = f"Install a model plugin that implements {architecture}."
@@ -180,6 +194,15 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
 
     request = {"architecture": architecture, "quantization": checkpoint.quantization}
     chosen = selector.choose(MODEL, ask, check=check, subject=architecture, request=request, none=none)
-    spec = chosen.spec(ModelSpec)
-    shape = guarded(chosen.entry, spec.shape, load_impl(spec.shape, chosen.entry), dict(checkpoint.config))
-    return chosen, typed(chosen.entry, spec.shape, shape, ModelShape)
+    shape = shapes[chosen.entry]
+    selector.reports[-1].notes += [f"rotary scaling: {rope.described}" for rope in shape.ropes if rope.scaling]
+    return chosen, shape
+
+
+def _shape(candidate: Candidate, checkpoint: CheckpointInfo) -> ModelShape:
+    """Return what an implementation says of a configuration. Raises `CoreError` for one that nobody can compute."""
+    path, entry = candidate.spec(ModelSpec).shape, candidate.entry
+    shape = typed(entry, path, guarded(entry, path, load_impl(path, entry), dict(checkpoint.config)), ModelShape)
+    for rope in shape.ropes:
+        rope.require_known()
+    return shape

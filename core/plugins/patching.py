@@ -18,6 +18,8 @@ SETTLED = frozenset(
     {
         "model.model",
         "model.revision",
+        "model.hf_overrides",
+        "model.rope_scaling",
         "select.platform",
         "select.model_source",
         "select.load_format",

@@ -80,4 +80,4 @@ def _cannot(text: str, hint: str) -> ConfigError:
 def longest_prompt(checkpoint: CheckpointInfo, shape: ModelShape) -> int:
     """Return the tokens that a prompt may have by default; sentence-transformers' files may allow fewer."""
     length = checkpoint.pooling.get("max_length")
-    return min(shape.max_positions, length) if isinstance(length, int) and length > 0 else shape.max_positions
+    return min(shape.max_positions, length) if isinstance(length, int) and length > 0 else shape.default_positions

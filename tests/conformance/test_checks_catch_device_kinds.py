@@ -324,6 +324,9 @@ MODEL_CASES = {
     "shape_agrees_with_the_config": {
         "shape": "found = found.model_copy(update={'head_dim': 3, 'features': frozenset()})"
     },
+    "rotary_scaling_makes_the_context": {
+        "shape": "found = found.model_copy(update={'max_positions': config['max_position_embeddings']})"
+    },
 }
 
 
@@ -347,6 +350,12 @@ def model(make_plugin, monkeypatch):
 @pytest.mark.parametrize("check", MODEL_CASES)
 def test_models(model, check):
     assert set(model(**MODEL_CASES[check]).failing("models")) == {check}
+
+
+def test_a_rotary_embedding_that_the_shape_does_not_name_is_found(model):
+    failing = model(shape="found = found.model_copy(update={'ropes': ()})").failing("models")
+    assert set(failing) == {"shape_agrees_with_the_config"}
+    assert "its shape's ropes do not name" in failing["shape_agrees_with_the_config"]
 
 
 def test_a_model_that_leaves_a_tensor_out_is_caught(model):

@@ -90,6 +90,11 @@ def test_an_architecture_that_nobody_implements(serve, broken):
     assert_failed(serve(broken), "CORE-M103", "FutureForCausalLM", "Installed:", "LlamaForCausalLM")
 
 
+def test_a_rotary_scaling_that_nobody_computes(serve, tiny):
+    assert_failed(serve(tiny, "--rope-scaling", '{"rope_type": "foo"}'), "CORE-M125", "'foo'", "longrope, yarn")
+    assert_failed(serve(tiny, "--rope-scaling", '{"rope_type": "yarn"}'), "CORE-M125", "needs a number 'factor'")
+
+
 def test_files_that_are_missing_or_no_json(serve, broken):
     (broken / "config.json").write_text("{")
     assert_failed(serve(broken), "CORE-M131", broken / "config.json")

@@ -145,9 +145,14 @@ def load():
     """Return a function that loads the checkpoint in a directory."""
 
     def loader(
-        path: Path, progress=lambda done, total: None, dtype: str = "float32", kv_dtype: str | None = None, **impls
+        path: Path,
+        progress=lambda done, total: None,
+        dtype: str = "float32",
+        kv_dtype: str | None = None,
+        max_model_len: int = LENGTH,
+        **impls,
     ) -> LoadedModel:
-        return load_model(engine_config(path, dtype, kv_dtype=kv_dtype), Active(**impls), CPU, progress)
+        return load_model(engine_config(path, dtype, max_model_len, kv_dtype), Active(**impls), CPU, progress)
 
     return loader
 

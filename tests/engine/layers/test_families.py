@@ -62,24 +62,6 @@ def test_rotary_scaling_equals_transformers(scaling, checkpoint, load, runner):
     assert not torch.allclose(logits, reference_logits("llama"), **CLOSE)
 
 
-def test_dynamic_scaling_beyond_the_original_context_equals_transformers_decode(checkpoint, load, runner):
-    changes = {
-        "rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
-        "max_position_embeddings": 16,
-    }
-    run = runner(load(checkpoint("llama", **changes)))
-    logits = torch.cat([run.run([token]) for token in TOKENS[:24]])
-    model, cache, expected = reference_model("llama", **changes), None, []
-    with torch.no_grad():
-        for token in TOKENS[:24]:
-            output = model(torch.tensor([[token]]), past_key_values=cache, use_cache=True)
-            cache = output.past_key_values
-            expected.append(output.logits[0])
-    torch.testing.assert_close(logits, torch.cat(expected), **CLOSE)
-    chunked = runner(load(checkpoint("llama", **changes)))
-    torch.testing.assert_close(torch.cat([chunked.run(TOKENS[:20]), chunked.run(TOKENS[20:24])]), logits, **CLOSE)
-
-
 def test_a_configuration_of_transformers_4_gives_the_same_logits(checkpoint, load, runner, tmp_path):
     directory = tmp_path / "old"
     shutil.copytree(checkpoint("llama3"), directory)

@@ -108,21 +108,6 @@ def test_frequencies_equal_transformers(scaling, theta):
     assert math.isclose(factor, expected_factor)
 
 
-@pytest.mark.covers("MODEL-04")
-def test_dynamic_frequencies_grow_with_the_position():
-    scaling = {"rope_type": "dynamic", "factor": 2.0}
-    reference = LlamaConfig(
-        hidden_size=64,
-        num_attention_heads=4,
-        max_position_embeddings=32,
-        rope_parameters={"rope_theta": 10000.0, **scaling},
-    )
-    table = ops.rotary_table(RopeConfig(head_dim=16, rotary_dim=16, max_positions=32, scaling=scaling), 80)
-    for position in (0, 31, 32, 79):
-        inverse, _ = ROPE_INIT_FUNCTIONS["dynamic"](reference, torch.device("cpu"), seq_len=position + 1)
-        torch.testing.assert_close(table[position, :8], (position * inverse).cos())
-
-
 def test_the_older_key_type_is_read():
     scaling = {"type": "linear", "factor": 2.0}
     config = RopeConfig(head_dim=8, rotary_dim=8, scaling=scaling)
@@ -133,7 +118,10 @@ def test_the_older_key_type_is_read():
 @pytest.mark.parametrize(
     ("scaling", "words"),
     [
-        ({"rope_type": "spiral"}, "'spiral' is not supported; supported: default, dynamic, linear, llama3, yarn"),
+        (
+            {"rope_type": "spiral"},
+            "'spiral' is not supported; supported: default, dynamic, linear, llama3, longrope, yarn",
+        ),
         ({"rope_type": "linear"}, "needs a number 'factor'"),
         ({"rope_type": "llama3", "factor": 2.0}, "needs a number 'low_freq_factor'"),
     ],

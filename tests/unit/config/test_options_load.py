@@ -165,3 +165,28 @@ def test_an_empty_key_is_refused_and_opens_no_server(file, name):
             given()
         assert refused.value.code == "CORE-C101"
     assert load("--uds", "", CORE_UDS="").options.server.uds is None  # elsewhere nothing is no value
+
+
+YARN = '{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}'
+YARN_READ = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+
+
+def test_changes_of_the_models_configuration_are_json_everywhere(file):
+    flags = load("--hf-overrides", '{"a": {"b": {"c": [1]}}, "d": null, "e": {}}', "--rope-scaling", YARN).options.model
+    assert flags.hf_overrides == {"a": {"b": {"c": [1]}}, "d": None, "e": {}}
+    assert flags.rope_scaling == YARN_READ
+    assert load(CORE_ROPE_SCALING=YARN).options.model.rope_scaling == YARN_READ
+    text = (
+        '[model.hf_overrides]\nmax_position_embeddings = 9\n[model.rope_scaling]\nrope_type = "linear"\nfactor = 2.0\n'
+    )
+    model = load("--config", file(text, "core.toml")).options.model
+    assert (model.hf_overrides, model.rope_scaling) == (
+        {"max_position_embeddings": 9},
+        {"rope_type": "linear", "factor": 2.0},
+    )
+
+
+@pytest.mark.parametrize("value", ["[1]", "4", '"yarn"', "yarn"])
+def test_a_scaling_that_is_no_object_is_refused(value):
+    with pytest.raises(ConfigError, match=r"CORE-C101 .*--rope-scaling: .*JSON"):
+        load("--rope-scaling", value)

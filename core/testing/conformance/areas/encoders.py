@@ -91,8 +91,9 @@ def heads_equal_transformers(subject: Subject, case: TinyCase) -> None:
 
 @_each
 def encoder_shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
-    """`shape` gives the configuration's sizes, and says that attention is bidirectional and what the model gives."""
-    shape, config, sites = shape_of(subject, case), case.reference.config, _encoder(subject, case).backend.encoders
+    """`shape` gives the configuration's sizes, attention and rotary embeddings, and what the model gives."""
+    encoder = _encoder(subject, case)
+    shape, config, sites = shape_of(subject, case), case.reference.config, encoder.backend.encoders
     if shape.pooling is None:
         raise Failed("its shape does not say what it gives instead of tokens (pooling)")
     require(shape.pooling.bidirectional or not sites, "pooling.bidirectional is false, but the model sees ahead")
@@ -105,7 +106,7 @@ def encoder_shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> No
     used = {"bidirectional"} if sites else set()
     used |= {"sliding_window" for site in sites if site.window is not None}
     used |= {"position_bias" for site in sites if site.bias is not None}
-    require_shape(shape, due, used)
+    require_shape(shape, due, used, encoder.ropes)
 
 
 @_each

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from core.api.descriptors import ModelSpec
-from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require
+from core.api.errors import CheckpointError
+from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.decoder import Decoder, Track, decoder_cases
 from core.testing.conformance.tools.tiny_cases import (
@@ -117,8 +118,9 @@ def missing_and_extra_tensors_are_errors(subject: Subject, case: TinyCase) -> No
 
 @_each
 def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
-    """`shape` gives the sizes of the configuration, and the attention that the model really builds."""
-    config, sites = case.reference.config, [one.site for one in Decoder(subject, case).attentions]
+    """`shape` gives the sizes of the configuration, and the attention and rotary embeddings that the model builds."""
+    decoder = Decoder(subject, case)
+    config, sites = case.reference.config, [one.site for one in decoder.attentions]
     due = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden_size,
@@ -130,7 +132,19 @@ def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
     }
     used = {"sliding_window" for site in sites if site.window is not None}
     used |= {"softcap" for site in sites if site.softcap is not None}
-    require_shape(shape_of(subject, case), due, used)
+    require_shape(shape_of(subject, case), due, used, decoder.ropes)
+
+
+@_each
+def rotary_scaling_makes_the_context(subject: Subject, case: TinyCase) -> None:
+    """YaRN makes the context of a model with rotary embeddings `factor` times as long; unknown rules are refused."""
+    if not shape_of(subject, case).ropes:
+        return
+    due = 4 * case.reference.config.max_position_embeddings
+    found = shape_of(subject, case, {"rope_type": "yarn", "factor": 4.0}).max_positions
+    require(found == due, f"with YaRN of factor 4, max_positions is {found}, not {due}")
+    unknown = {"rope_type": "no-such-rule"}
+    require_core_error(shape_of, subject, case, unknown, what="an unknown rotary scaling", kind=CheckpointError)
 
 
 def _whole(subject: Subject, case: TinyCase) -> Tensor:
@@ -153,6 +167,7 @@ CHECKS = (
         every_tensor_is_used_once,
         missing_and_extra_tensors_are_errors,
         shape_agrees_with_the_config,
+        rotary_scaling_makes_the_context,
         on_device=True,
     ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.api.models import RopeConfig
+from core.api.rotary import RopeConfig
 from core.ops.rotary import rotary_table
 from core.ops.sampling import MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM
 from core.ops.truncation import cutoffs

@@ -17,8 +17,11 @@ from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.models import ModelShape
 from core.api.quantization import QuantContext
-from core.api.weights import WeightTensor
+from core.api.rotary import RopeConfig
+from core.api.weights import CheckpointInfo, WeightTensor
+from core.config.resolved import ModelOptions
 from core.layers.builder import Builder
+from core.plugins.overrides import overridden
 from core.testing.conformance.outcome import Failed, Unavailable, require, require_core_error
 from core.testing.conformance.samples import ModelSample
 from core.testing.conformance.subject import Subject
@@ -85,6 +88,7 @@ class LoadedModel:
         self.names = NameMap(implementation.weight_rules(case.config), builder.tied)
         self.targets = {name for group in builder.groups for name in group.targets()}
         self.attentions = builder.attentions
+        self.ropes = [config for config, _ in builder.ropes]
         WeightFiller(builder.groups, self.names, self.device).fill(case.tensors() if tensors is None else tensors)
 
 
@@ -125,22 +129,35 @@ def require_every_architecture(subject: Subject, cases: Iterable[TinyCase]) -> N
         raise Unavailable(subject.wants(ModelSample, f"no tiny configuration for {', '.join(missing)}"))
 
 
-def shape_of(subject: Subject, case: TinyCase) -> ModelShape:
-    """Return what the descriptor's `shape` says of a case."""
-    shape = subject.load(subject.spec(ModelSpec).shape)(case.config)
+def shape_of(subject: Subject, case: TinyCase, scaling: Mapping[str, Any] | None = None) -> ModelShape:
+    """Return what the descriptor's `shape` says of a case.
+
+    Args:
+        scaling: Rotary scaling in place of the case's own.
+
+    Raises:
+        CheckpointError: The plugin, or core, refuses the configuration.
+    """
+    stored = CheckpointInfo(path="", format="", architecture=case.architecture, config=case.config)
+    checkpoint = overridden(stored, ModelOptions(rope_scaling=dict(scaling or {})))
+    shape = subject.load(subject.spec(ModelSpec).shape)(checkpoint.config)
     if not isinstance(shape, ModelShape):
         raise Failed(f"shape gives a {type(shape).__name__}")
+    for rope in shape.ropes:
+        rope.require_known()
     return shape
 
 
-def require_shape(shape: ModelShape, due: Mapping[str, int], used: Set[str]) -> None:
-    """Require a shape's sizes, and that it names the attention features that the model uses."""
+def require_shape(shape: ModelShape, due: Mapping[str, int], used: Set[str], ropes: Iterable[RopeConfig]) -> None:
+    """Require a shape's sizes, and that it names the attention features and rotary embeddings that the model uses."""
     wrong = [
         f"{name} is {getattr(shape, name)}, not {size}" for name, size in due.items() if getattr(shape, name) != size
     ]
     require(not wrong, "; ".join(wrong))
     lacks = sorted(used - shape.features)
     require(not lacks, f"the model uses {', '.join(lacks)}, but its shape's features do not say so")
+    unnamed = [rope for rope in ropes if rope not in shape.ropes]
+    require(not unnamed, f"the model asks for a rotary embedding that its shape's ropes do not name: {unnamed[:1]}")
 
 
 def require_close(found: Tensor, expected: Tensor, tolerance: float, what: str) -> None:

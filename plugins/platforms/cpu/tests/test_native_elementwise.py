@@ -4,7 +4,7 @@ import pytest
 import torch
 from core_plugin_cpu.native import elementwise
 
-from core.api.models import RopeConfig
+from core.api import RopeConfig
 from core.ops import rotary, rotary_table
 
 DTYPES = (torch.float32, torch.bfloat16)

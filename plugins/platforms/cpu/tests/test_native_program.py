@@ -13,9 +13,9 @@ from core_plugin_cpu.graphs import CAPACITIES, EagerGraph, PaddedStep, ProgramGr
 from core_plugin_cpu.native import elementwise, library
 from core_plugin_cpu.native.program import NotReplayableError, record
 
+from core.api import RopeConfig
 from core.api.attention import AttentionContext, AttentionSite, BatchView
 from core.api.facets import StepShape
-from core.api.models import RopeConfig
 from core.ops import rotary_table
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")

@@ -14,6 +14,7 @@ from core.api import (
     config_architecture,
     config_dtype,
     config_int,
+    rope_config,
 )
 from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
 
@@ -62,14 +63,14 @@ class ModernConfig:
         """
         name = config_architecture(config, "ModernBertModel")
         hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
-        longest = config_int(config, "max_position_embeddings", 8192)
+        ropes = {kind: _rope(config, kind, hidden // heads) for kind in (GLOBAL, LOCAL)}
         shape = pooling(config, name, "mean" if config.get("classifier_pooling") == "mean" else "cls")
         return ModernConfig(
             vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
             intermediate_size=config_int(config, "intermediate_size"),
             num_heads=heads,
-            max_positions=longest,
+            max_positions=ropes[GLOBAL].context,
             norm_eps=float(config.get("norm_eps") or 1e-5),
             norm_bias=bool(config.get("norm_bias")),
             attention_bias=bool(config.get("attention_bias")),
@@ -77,7 +78,7 @@ class ModernConfig:
             activation=str(config.get("hidden_activation") or "gelu"),
             kinds=_kinds(config),
             window=config_int(config, "local_attention", 128) // 2 * 2 + 1,
-            ropes={kind: _rope(config, kind, hidden // heads, longest) for kind in (GLOBAL, LOCAL)},
+            ropes=ropes,
             head=_head(config, name, hidden, len(shape.labels)),
             pooling=shape,
         )
@@ -97,6 +98,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
         features=frozenset({"bidirectional", "sliding_window"} if LOCAL in encoder.kinds else {"bidirectional"}),
         dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
+        ropes=tuple(encoder.ropes.values()),
     )
 
 
@@ -110,14 +112,25 @@ def _kinds(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _rope(config: Mapping[str, Any], kind: str, head_dim: int, longest: int) -> RopeConfig:
+def _rope(config: Mapping[str, Any], kind: str, head_dim: int) -> RopeConfig:
+    """Read the rotary embedding of one kind of layers: transformers 5 has parameters for each, 4 has a base."""
     key, default = _THETA[kind]
-    given = (config.get("rope_parameters") or {}).get(kind) or {}
-    scaling = {name: value for name, value in given.items() if name != "rope_theta" and value is not None}
-    theta = given.get("rope_theta") or config.get(key) or default
-    return RopeConfig(
-        head_dim=head_dim, rotary_dim=head_dim, theta=float(theta), max_positions=longest, scaling=scaling
+    given = config.get("rope_parameters") or {}
+    if given and not given.keys() & _THETA.keys():
+        raise CheckpointError("CORE-M126", f"'rope_parameters' must have an object for each of {', '.join(_THETA)}.")
+    return rope_config(
+        {
+            "rope_parameters": given.get(kind),
+            "rope_theta": config.get(key),
+            "max_position_embeddings": _longest(config),
+        },
+        head_dim,
+        theta=default,
     )
+
+
+def _longest(config: Mapping[str, Any]) -> int:
+    return config_int(config, "max_position_embeddings", 8192)
 
 
 def _head(config: Mapping[str, Any], name: str, hidden: int, count: int) -> tuple[Dense, ...]:

@@ -14,6 +14,7 @@ from core.api import (
     config_architecture,
     config_dtype,
     config_int,
+    rope_config,
 )
 from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
 
@@ -87,7 +88,7 @@ class NomicConfig:
             num_heads=heads,
             type_rows=config_int(config, "type_vocab_size", 2),
             norm_eps=float(config.get("layer_norm_eps") or 1e-12),
-            rope=_rope(config, hidden // heads),
+            rope=rope_config(config, hidden // heads, theta=config.get("rotary_emb_base") or 1000.0),
             head=_head(name, hidden, len(shape.labels)),
             pooling=shape,
         )
@@ -98,7 +99,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
     encoder = NomicConfig.read(config)
     return ModelShape(
         vocab_size=encoder.vocab_size,
-        max_positions=encoder.rope.max_positions,
+        max_positions=encoder.rope.context,
         num_layers=encoder.num_layers,
         hidden_size=encoder.hidden_size,
         num_heads=encoder.num_heads,
@@ -107,6 +108,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
         features=frozenset({"bidirectional"}),
         dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
+        ropes=(encoder.rope,),
     )
 
 
@@ -114,18 +116,6 @@ def _refuse(config: Mapping[str, Any]) -> None:
     for key, fine in _FIXED.items():
         if config.get(key, fine[0]) not in fine:
             raise CheckpointError("CORE-M126", f"'{key}': {config[key]!r:.40} is not supported, only {fine[0]!r}.")
-
-
-def _rope(config: Mapping[str, Any], head_dim: int) -> RopeConfig:
-    given = dict(config.get("rope_parameters") or {})
-    theta = given.pop("rope_theta", None) or config.get("rotary_emb_base") or 1000.0
-    return RopeConfig(
-        head_dim=head_dim,
-        rotary_dim=head_dim,
-        theta=float(theta),
-        max_positions=config_int(config, "max_position_embeddings", 2048),
-        scaling={key: value for key, value in given.items() if value is not None},
-    )
 
 
 def _head(name: str, hidden: int, count: int) -> tuple[Dense, ...]:

@@ -18,6 +18,7 @@ from core.api import (
     config_dtype,
     config_int,
     features_of,
+    rope_config,
 )
 from core_plugin_llama.pooled import BARE, GENERATES, SEQUENCE, pooling
 
@@ -62,7 +63,8 @@ class DecoderConfig:
         """Read a configuration with Hugging Face's keys, in the form of transformers 4 or 5.
 
         Raises:
-            CheckpointError: CORE-M126 when a value is missing or is no positive integer.
+            CheckpointError: CORE-M126, a value is missing or is no positive integer; CORE-M125, nobody computes its
+                rotary scaling.
         """
         name = architecture(config)
         family = _family(name)
@@ -78,7 +80,7 @@ class DecoderConfig:
             head_dim=head_dim,
             norm_eps=float(config.get("rms_norm_eps") or 1e-6),
             activation=str(config.get("hidden_act") or "silu"),
-            rope=_rope(config, head_dim),
+            rope=rope_config(config, head_dim),
             windows=_checked_windows(config, family),
             qkv_bias=bias or family == "Qwen2",
             output_bias=bias,
@@ -96,7 +98,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
     decoder = DecoderConfig.read(config)
     return ModelShape(
         vocab_size=decoder.vocab_size,
-        max_positions=decoder.rope.max_positions,
+        max_positions=decoder.rope.context,
         num_layers=len(decoder.windows),
         hidden_size=decoder.hidden_size,
         num_heads=decoder.num_heads,
@@ -105,6 +107,7 @@ def shape(config: dict[str, Any]) -> ModelShape:
         features=features_of(decoder.windows, None) | (set() if decoder.causal else {"bidirectional"}),
         dtype=config_dtype(config, "bfloat16"),
         pooling=decoder.pooling,
+        ropes=(decoder.rope,),
     )
 
 
@@ -141,19 +144,3 @@ def _windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
     if len(kinds) != layers:
         raise CheckpointError("CORE-M126", f"'layer_types' names {len(kinds)} layers, 'num_hidden_layers' {layers}.")
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
-
-
-def _rope(config: Mapping[str, Any], head_dim: int) -> RopeConfig:
-    """Read `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (transformers 4)."""
-    scaling = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
-    theta = scaling.pop("rope_theta", None) or config.get("rope_theta") or 10000.0
-    for key, value in scaling.items():
-        if isinstance(value, Mapping):
-            raise CheckpointError("CORE-M126", f"rotary parameters by kind of layer ('{key}') are not supported.")
-    return RopeConfig(
-        head_dim=head_dim,
-        rotary_dim=head_dim,
-        theta=float(theta),
-        max_positions=config_int(config, "max_position_embeddings", 2048),
-        scaling={key: value for key, value in scaling.items() if value is not None},
-    )

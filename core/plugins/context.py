@@ -1,0 +1,32 @@
+"""How long a context may be: what the model's rotary scaling makes of it, and what the user asks for. Torch-free."""
+
+from __future__ import annotations
+
+from core.api.models import ModelShape, PoolingShape
+from core.api.patches import Problem
+from core.api.weights import CheckpointInfo
+from core.plugins.pooling import longest_prompt
+
+
+def context_of(
+    wanted: int | None, checkpoint: CheckpointInfo, shape: ModelShape, pooling: PoolingShape | None
+) -> tuple[int, list[Problem]]:
+    """Return the context to start with, in tokens, and what is wrong with the one that is `wanted`."""
+    if wanted is None:
+        return (shape.default_positions if pooling is None else longest_prompt(checkpoint, shape)), []
+    if wanted <= shape.max_positions:
+        return wanted, []
+    text = f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for."
+    hint = f"Use --max-model-len {shape.max_positions} or less"
+    hint += ", or stretch the context with --rope-scaling (docs/context-length.md)." if shape.ropes else "."
+    return wanted, [Problem(level="error", code="CORE-C110", message=text, hint=hint)]
+
+
+def short_by_default(wanted: int | None, shape: ModelShape) -> list[str]:
+    """Return what the user should know who gets less than the model's longest context."""
+    if wanted is not None or shape.default_positions >= shape.max_positions:
+        return []
+    return [
+        f"the context is {shape.default_positions} tokens, computed with the model's factors for short contexts; "
+        f"--max-model-len takes up to {shape.max_positions}, and then every prompt is computed with those for long ones"
+    ]
