@@ -41,6 +41,18 @@ def of(**fields):
             "json_schema",
             TEXT,
         ),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, "json_schema", TEXT),
+        ({"response_format": {"type": "json_object", "schema": {}}}, "json_object", ""),
+        ({"response_format": {"type": "json_object", "schema": None}}, "json_object", ""),
+        ({"json_schema": SCHEMA}, "json_schema", TEXT),
+        ({"json_schema": True}, "json_schema", "true"),
+        ({"json_schema": {}, "grammar": ""}, "json_schema", "{}"),
+        ({"grammar": 'root ::= "a"'}, "grammar", 'root ::= "a"'),
+        (
+            {"grammar": 'root ::= "a"', "json_schema": None, "response_format": {"type": "text"}},
+            "grammar",
+            'root ::= "a"',
+        ),
         ({"structured_outputs": {"json": SCHEMA}}, "json_schema", TEXT),
         ({"structured_outputs": {"json": TEXT}}, "json_schema", TEXT),
         ({"structured_outputs": {"json": True}}, "json_schema", "true"),
@@ -83,7 +95,10 @@ def test_structural_tags_in_both_forms(fields):
     assert json.loads(found.value) == {"type": "structural_tag", "format": TAG}
 
 
-@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "text"}}, {"structured_outputs": {}}])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"response_format": {"type": "text"}}, {"structured_outputs": {}}, {"grammar": "", "json_schema": None}],
+)
 def test_plain_text_is_no_grammar(fields):
     assert of(**fields) is None
 
@@ -133,6 +148,11 @@ def test_plain_text_is_no_grammar(fields):
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice"),
         ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
         ({"structured_outputs": {"regex": "a" * (2**20 + 1)}}, "structured_outputs.regex"),
+        ({"response_format": {"type": "json_object", "schema": [1]}}, "response_format.schema"),
+        ({"response_format": {"type": "json_object"}, "json_schema": SCHEMA}, "json_schema"),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}, "grammar": "x"}, "grammar"),
+        ({"json_schema": SCHEMA, "grammar": 'root ::= "a"'}, "grammar"),
+        ({"guided_choice": ["a"], "json_schema": False}, "json_schema"),
     ],
     ids=lambda value: str(value)[:50],
 )
