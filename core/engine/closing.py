@@ -6,41 +6,34 @@ JSON Schema leaves such an object open. A model then goes on inventing propertie
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 from core.api.structured import grammar_json
 from core.engine.grammars import MAX_GRAMMAR_CHARS, Grammar
-
-_SAYS_MORE = frozenset(
-    {
-        "additionalProperties",
-        "patternProperties",
-        "unevaluatedProperties",
-        "propertyNames",
-        "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "if",
-        "not",
-        "$dynamicRef",
-        "$recursiveRef",
-        "enum",
-        "const",
-    }
+from core.engine.schema_tree import (
+    ALTERNATIVES,
+    SAYS_MORE,
+    Branches,
+    Schema,
+    conditions,
+    contributors,
+    dicts,
+    exclusive,
+    for_any_name,
+    in_place,
+    inline,
+    located,
+    may_be_object,
+    of_values,
+    referred,
+    texts,
 )
-"""Keywords that speak of further properties, or list whole values. An object with one of them is left as it is."""
 
-_ABOUT_OBJECTS = _SAYS_MORE | {"properties", "required", "minProperties", "maxProperties"}
-_ALTERNATIVES = ("anyOf", "oneOf")
-_CONDITIONS = ("if", "then", "else", "not")
-_ONE_SCHEMA = ("items", "additionalItems", "unevaluatedItems", "additionalProperties", "unevaluatedProperties")
-_LISTED_SCHEMAS = ("items", "prefixItems")
-_NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
-
-Schema = dict[str, Any]
+_PER_SCHEMA = 32
+"""What looking at a schema costs, beside a character that is written: some ten microseconds."""
 
 
 def compiled_value(grammar: Grammar, *, additional_properties: bool) -> str:
@@ -66,7 +59,8 @@ def close_objects(schema: Any) -> Any:
     """Close the objects of a schema, in place, and return it.
 
     An object that is composed (`allOf`, or `$ref`, `anyOf` and `oneOf` beside properties) is closed as a whole: it may
-    have what any of its parts names. A definition that is such a part stays open, and is closed where it is used.
+    have what any of its parts names. A definition that is such a part stays open, and is closed where it is used. What
+    several parts describe, a property with objects in it for example, stays open.
 
     Raises:
         ValueError: Its references and compositions are too entangled.
@@ -78,7 +72,13 @@ def close_objects(schema: Any) -> Any:
 
 @dataclass(slots=True)
 class _Named:
-    """What is known of an object's properties: their names, whether they are described at all, and how many it needs."""
+    """What is known of an object's properties.
+
+    Attributes:
+        names: Those that are described or required, in order.
+        described: Whether a schema describes any, or says that there are none.
+        least: How many it must have.
+    """
 
     names: dict[str, None] = field(default_factory=dict)
     described: bool = False
@@ -87,7 +87,7 @@ class _Named:
     def add(self, schema: Schema) -> int:
         """Add what a schema itself names, and return how many names it gave."""
         given, least = schema.get("properties"), schema.get("minProperties")
-        names = [*(given if isinstance(given, dict) else ()), *_texts(schema.get("required"))]
+        names = [*(given if isinstance(given, dict) else ()), *texts(schema.get("required"))]
         self.names.update(dict.fromkeys(names))
         self.described |= isinstance(given, dict)
         self.least = max(self.least, least if isinstance(least, int) else 0)
@@ -104,7 +104,8 @@ class _Document:
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._parts: set[int] = set()  # what a composition is made of, by identity: none of it is closed by itself
-        self._left = MAX_GRAMMAR_CHARS  # of names to write and steps to take, so that no schema keeps a thread busy
+        self._met: set[frozenset[int]] = set()  # schemas that hold together, by identity
+        self._left = MAX_GRAMMAR_CHARS  # of names to write and schemas to look at: none keeps a thread busy for long
 
     def close(self) -> None:
         """Close every object that can be."""
@@ -124,21 +125,23 @@ class _Document:
             if id(head) in found:
                 continue
             found[id(head)] = head
-            for schema in _in_place(head):
-                queue += _of_values(schema)
-                target = self._target(schema)
+            for schema in in_place(head):
+                queue += of_values(schema)
+                target = self._referred(schema)
                 if target is not None:
                     queue.append(target)
         return list(found.values())
 
     def _mark(self, schema: Schema, *, composed: bool) -> None:
         """Note the parts of compositions; `composed` says that the schema is one."""
-        composed = composed or _contributors(schema) > 1
-        for part in _conditions(schema):
+        if not composed and (contributors(schema) > 1 or for_any_name(schema)):
+            self._overlap([schema])
+        composed = composed or contributors(schema) > 1
+        for part in conditions(schema):
             self._part(part, composed=True)
-        for part in _inline(schema):
+        for part in inline(schema):
             self._part(part, composed=composed)
-        target = self._target(schema)
+        target = self._referred(schema)
         if composed and target is not None:
             self._part(target, composed=True)
 
@@ -149,126 +152,112 @@ class _Document:
             self._parts.add(id(schema))
         self._mark(schema, composed=composed)
 
+    def _overlap(self, group: Sequence[Schema]) -> None:
+        """Note the schemas of properties and items that hold for one value together, given schemas that do."""
+        met = frozenset(map(id, group))
+        if met in self._met:
+            return
+        self._met.add(met)
+        applied = self._applied(group)
+        any_name = any(for_any_name(schema) for schema, _ in applied)
+        places: dict[str, list[tuple[Schema, Branches]]] = {}
+        for schema, branches in applied:
+            for where, value in located(schema, any_name=any_name):
+                places.setdefault(where, []).append((value, branches))
+        for values in places.values():
+            for value, branches in values if len(values) > 1 else ():
+                self._spend(len(values))
+                together = [other for other, theirs in values if not exclusive(branches, theirs)]
+                if len(together) > 1:
+                    self._part(value, composed=True)
+                    self._overlap(together)
+
+    def _applied(self, group: Sequence[Schema]) -> list[tuple[Schema, Branches]]:
+        """Return all schemas that hold for a value for which those of a group do."""
+        found: dict[int, tuple[Schema, Branches]] = {}
+        queue: deque[tuple[Schema | None, Branches]] = deque((schema, {}) for schema in group)
+        while queue:
+            schema, branches = queue.popleft()
+            if schema is None or id(schema) in found:
+                continue
+            self._spend(_PER_SCHEMA)
+            found[id(schema)] = schema, branches
+            queue += [(part, branches) for part in (*dicts(schema.get("allOf")), self._referred(schema))]
+            for key in ALTERNATIVES:
+                parts = enumerate(dicts(schema.get(key)))
+                queue += [(part, {**branches, (id(schema), key): index}) for index, part in parts]
+        return list(found.values())
+
     def _close(self, schema: Schema, outer: _Named) -> None:
         """Close the object of a schema, or of each of its alternatives.
 
         Args:
             outer: What schemas around name of the same object.
         """
-        if _SAYS_MORE & schema.keys() or not _may_be_object(schema):
+        if SAYS_MORE & schema.keys() or not may_be_object(schema):
             return
-        lists = [_dicts(schema.get(key)) for key in _ALTERNATIVES if key in schema]
-        wrapped = _dicts(schema.get("allOf"))
-        if _contributors(schema) == 1 and not lists:
-            if wrapped:
-                return self._close(wrapped[0], outer)
-            if "$ref" in schema and id(self._target(schema)) not in self._parts:
-                return None  # what it refers to is closed by itself
-        named, seen = outer.copy(), {id(schema)}
-        named.add(schema)
-        around = [*wrapped, *(part for parts in lists for part in parts if len(lists) > 1)]
-        if not all(self._gather(part, named, seen) for part in around) or not self._gather_target(schema, named, seen):
-            return None
+        lists = [dicts(schema.get(key)) for key in ALTERNATIVES if key in schema]
+        wrapped = dicts(schema.get("allOf"))
+        if contributors(schema) == 1 and (wrapped or self._closed_there(schema)):
+            for part in wrapped:
+                self._close(part, outer)
+            return
+        together = [*wrapped, *(part for parts in lists for part in parts if len(lists) > 1)]
+        named = self._named(schema, outer, together)
+        if named is None:
+            return
         if len(lists) == 1:
             for branch in lists[0]:
                 self._spend(len(named.names))
                 self._close(branch, named)
         elif named.described and named.least <= len(named.names):
             self._write(schema, named)
-        return None
+
+    def _closed_there(self, schema: Schema) -> bool:
+        """Whether a schema is but a reference to one that is closed by itself."""
+        return "$ref" in schema and id(self._referred(schema)) not in self._parts
+
+    def _named(self, schema: Schema, outer: _Named, parts: list[Schema]) -> _Named | None:
+        """Return what an object's schemas name together; None if one of them says more, or cannot be found."""
+        named, seen = outer.copy(), {id(schema)}
+        named.add(schema)
+        known = all(self._gather(part, named, seen) for part in parts) and self._gather_target(schema, named, seen)
+        return named if known else None
 
     def _gather(self, schema: Schema, named: _Named, seen: set[int]) -> bool:
         """Add what a part and its own parts name; False if one of them says more, or cannot be found."""
         if id(schema) in seen:
             return True
         seen.add(id(schema))
-        self._spend(1 + named.add(schema))
-        if _SAYS_MORE & schema.keys():
+        self._spend(_PER_SCHEMA + named.add(schema))
+        if SAYS_MORE & schema.keys():
             return False
-        parts = all(self._gather(part, named, seen) for part in _inline(schema))
+        parts = all(self._gather(part, named, seen) for part in inline(schema))
         return parts and self._gather_target(schema, named, seen)
 
     def _gather_target(self, schema: Schema, named: _Named, seen: set[int]) -> bool:
         if "$ref" not in schema:
             return True
-        target = self._target(schema)
+        target = self._referred(schema)
         return target is not None and self._gather(target, named, seen)
 
     def _write(self, schema: Schema, named: _Named) -> None:
-        own = schema.get("properties") or {}
+        given = schema.get("properties")
+        own = given if isinstance(given, dict) else {}
         self._spend(sum(len(name) for name in named.names if name not in own))
         schema["properties"] = {name: own.get(name, True) for name in named.names}
         schema["additionalProperties"] = False
 
-    def _spend(self, steps: int) -> None:
-        self._left -= steps
+    def _referred(self, schema: Schema) -> Schema | None:
+        if "$ref" not in schema:
+            return None
+        self._spend(len(str(schema["$ref"])))
+        return referred(schema, self._root)
+
+    def _spend(self, cost: int) -> None:
+        self._left -= cost
         if self._left < 0:
             raise ValueError("its compositions and references are too many to be followed")
-
-    def _target(self, schema: Schema) -> Schema | None:
-        """Return the part of this document that a schema refers to."""
-        path = schema.get("$ref")
-        if not isinstance(path, str) or (path != "#" and not path.startswith("#/")):
-            return None
-        found: Any = self._root
-        for step in path.split("/")[1:]:
-            name = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                found = found.get(name) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else None
-
-
-def _contributors(schema: Schema) -> int:
-    """Return how many schemas a value must fit at once: the schema's own words about objects, and those beside them."""
-    beside = sum(key in schema for key in ("$ref", *_ALTERNATIVES))
-    return bool(_ABOUT_OBJECTS & schema.keys()) + beside + len(_list(schema.get("allOf")))
-
-
-def _may_be_object(schema: Schema) -> bool:
-    types = schema.get("type", "object")
-    return types == "object" or "object" in _list(types)
-
-
-def _in_place(schema: Schema) -> Iterator[Schema]:
-    """Yield a schema and those that its own value is held against too, references left out."""
-    yield schema
-    for part in _inline(schema):
-        yield from _in_place(part)
-
-
-def _inline(schema: Schema) -> list[Schema]:
-    return [part for key in ("allOf", *_ALTERNATIVES) for part in _dicts(schema.get(key))]
-
-
-def _conditions(schema: Schema) -> list[Schema]:
-    dependent = schema.get("dependentSchemas")
-    return _dicts([*map(schema.get, _CONDITIONS), *(dependent.values() if isinstance(dependent, dict) else ())])
-
-
-def _of_values(schema: Schema) -> Iterator[Schema]:
-    """Yield the schemas of a value's items and properties, and definitions."""
-    for key in _ONE_SCHEMA:
-        if isinstance(schema.get(key), dict):
-            yield schema[key]
-    for key in _LISTED_SCHEMAS:
-        yield from _dicts(schema.get(key))
-    for key in _NAMED_SCHEMAS:
-        given = schema.get(key)
-        yield from _dicts(list(given.values()) if isinstance(given, dict) else ())
-
-
-def _texts(value: Any) -> list[str]:
-    return [one for one in _list(value) if isinstance(one, str)]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _dicts(value: Any) -> list[Schema]:
-    return [one for one in _list(value) if isinstance(one, dict)]
 
 
 def _close_tag(value: Any) -> Any:

@@ -116,9 +116,12 @@ def samples():
     )
 """
 
-SCHEMA_SAMPLES = SAMPLES + """
-    yield GrammarSample("no further properties", "json_schema", '{"maxProperties": 0}', sentences=("{}",), others=("{",))
+SCHEMA_SAMPLES = (
+    SAMPLES
+    + """
+    yield GrammarSample("no properties", "json_schema", '{"maxProperties": 0}', sentences=("{}",), others=("{",))
 """
+)
 
 PARTS = ("objects", "init", "compile", "grammar", "fits", "fill", "accept", "refuse", "rollback", "complete", "load")
 

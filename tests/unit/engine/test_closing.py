@@ -102,7 +102,11 @@ COMPOSED = {
     "a definition used alone and in a composition": (
         thing(alone={"$ref": "#/$defs/Base"}, more={"allOf": [{"$ref": "#/$defs/Base"}, B]}) | BASE,
         ['{"alone": {"id": 1}, "more": {"id": 1, "b": 2}}'],
-        ['{"alone": {"id": 1, "b": 2}}', '{"more": {"id": 1, "c": 2}}', '{"alone": {"id": 1, "parent": {"id": 1, "c": 1}}}'],
+        [
+            '{"alone": {"id": 1, "b": 2}}',
+            '{"more": {"id": 1, "c": 2}}',
+            '{"alone": {"id": 1, "parent": {"id": 1, "c": 1}}}',
+        ],
     ),
     "alternatives beside properties": (
         {**thing("kind", kind={"enum": ["a", "b"]}), "anyOf": TAGGED},
@@ -129,6 +133,27 @@ COMPOSED = {
         {"properties": {"a": INTEGER}, "anyOf": [B, {"type": "null"}]},
         ['{"a": 1, "b": 2}', "null"],
         ['{"c": 1}', "4"],
+    ),
+    "a property that two parts describe": (
+        {"allOf": [thing("o", o=thing("a", a=INTEGER)), thing(o=thing("b", b=INTEGER))]},
+        ['{"o": {"a": 1, "b": 2}}', '{"o": {"a": 1, "b": 2, "c": 3}}'],
+        ['{"o": {"a": 1, "b": 2}, "p": 1}'],
+    ),
+    "deeper, by references, in lists": (
+        {"$ref": "#/$defs/X", "properties": {"l": {"items": thing(o=thing("b", b=INTEGER))}}}
+        | {"$defs": {"X": thing(l={"type": "array", "items": thing(o=thing("a", a=INTEGER), p=A)})}},
+        ['{"l": [{"o": {"a": 1, "b": 2}}]}'],
+        ['{"l": [{"p": {"a": 1, "c": 2}}]}', '{"m": 1}'],
+    ),
+    "a property and a pattern": (
+        {**thing("x1", x1=thing("a", a=INTEGER)), "patternProperties": {"^x": thing("b", b=INTEGER)}},
+        ['{"x1": {"a": 1, "b": 2}}'],
+        ['{"x1": {"a": 1}}'],
+    ),
+    "a property of alternatives, which need not hold together": (
+        {**thing(n=INTEGER), "anyOf": [thing("o", o=A), thing("o", o=B)]},
+        ['{"o": {"a": 1}}', '{"o": {"b": 1}, "n": 1}'],
+        ['{"o": {"a": 1, "b": 1}}', '{"o": {"c": 1}}'],
     ),
     "a schema that holds itself": (
         thing(child={"$ref": "#"}, children={"type": "array", "items": {"$ref": "#"}}),
@@ -200,7 +225,9 @@ def test_a_request_s_word_comes_before_the_engine_s(fields, option, closed):
     assert json.loads(value) == json.loads(grammar.value) or closed
 
 
-@pytest.mark.parametrize("fields", [{"regex": "{a}"}, {"choice": ["a"]}, {"grammar": "start: A"}, {"json_object": True}])
+@pytest.mark.parametrize(
+    "fields", [{"regex": "{a}"}, {"choice": ["a"]}, {"grammar": "start: A"}, {"json_object": True}]
+)
 def test_other_grammars_are_not_read(fields):
     grammar = structured_output({**fields, "disable_additional_properties": False})
     assert compiled_value(grammar, additional_properties=False) == grammar.value

@@ -30,7 +30,6 @@ LARK = GrammarSample(
 """For backends that read Lark."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class ObjectSample:
     """A schema of objects, texts that it takes, and texts with a property that it does not take.
@@ -63,9 +62,7 @@ OBJECTS = (
         (_IN_ONE,),
         ('{"o": {"a": 5, "b": 5}}', '{"o": {"a": 5}, "b": 5}'),
     ),
-    ObjectSample(
-        {"$ref": "#/$defs/One", "$defs": {"One": _ONE}}, (_ALONE,), (_BESIDE, _ANOTHER), plain=False
-    ),
+    ObjectSample({"$ref": "#/$defs/One", "$defs": {"One": _ONE}}, (_ALONE,), (_BESIDE, _ANOTHER), plain=False),
     ObjectSample({"anyOf": [_ONE, {"type": "null"}]}, (_ALONE, "null"), (_BESIDE, _ANOTHER), plain=False),
     ObjectSample(
         {"allOf": [_ONE, {"type": "object", "properties": {"b": _NUMBER}}]},
