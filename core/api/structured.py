@@ -4,6 +4,9 @@ A backend compiles a grammar once (in a thread or a process of its own, while th
 request a matcher. The engine asks the matcher for a mask in each step of its row, and tells it every token that was
 chosen.
 
+A schema means what JSON Schema says: objects that say nothing of further properties are open. Core closes those that
+name their properties before it hands a schema over (`additionalProperties: false`), unless users want them open.
+
 The JSON of `json_schema`, and the value of `json_object`, which is otherwise empty, may have a key `x-whitespace`: any
 white space between the parts of the JSON text (`any`, as without the key), `none`, or a pattern of what is allowed.
 """

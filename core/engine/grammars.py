@@ -17,6 +17,7 @@ WHITESPACE = "x-whitespace"
 """Key of a schema (of `json_object`'s value) that says which white space its JSON may have; see `core.api`."""
 
 JSON_KINDS = frozenset({"json_schema", "json_object"})
+SCHEMA_KINDS = JSON_KINDS | {"structural_tag"}
 
 
 class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,6 +45,8 @@ class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
         value: JSON text, a pattern, a JSON list of texts, or a grammar, as the kind says.
         thinking: How the model thinks before it; None: the grammar describes the whole output.
         param: The field that a client named it in, for errors.
+        additional_properties: Whether objects whose schema names properties and says nothing of further ones may have
+            further ones; None: as the engine's option of that name says.
 
     Raises:
         RequestError: It is too long.
@@ -53,6 +56,7 @@ class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
     value: str = ""
     thinking: Thinking | None = None
     param: str = "grammar"
+    additional_properties: bool | None = None
 
     def __post_init__(self) -> None:
         if len(self.value) > MAX_GRAMMAR_CHARS:
@@ -60,9 +64,9 @@ class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
             raise RequestError(text, param=self.param)
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> tuple[object, ...]:
         """What decides how it is compiled."""
-        return self.kind, self.value
+        return self.kind, self.value, self.additional_properties
 
     def replace(self, **changes: Any) -> Grammar:
         """Return a copy with `changes`."""
@@ -75,25 +79,26 @@ def structured_output(fields: Mapping[str, Any], *, param: str = "structured_out
     Args:
         fields: Exactly one of `json` (a schema, or its text), `json_object` (true), `regex`, `choice` (a list of
             texts), `grammar` (EBNF or Lark) and `structural_tag`; beside it `disable_any_whitespace`,
-            `whitespace_pattern` and `disable_additional_properties`.
+            `whitespace_pattern` and `disable_additional_properties` (see `Grammar.additional_properties`).
         param: What errors call the field.
 
     Raises:
         RequestError: The fields cannot be used together, or one has a wrong value.
     """
-    unknown = sorted(set(fields) - set(_KINDS) - set(_STYLES))
+    unknown = sorted(set(fields) - {*_KINDS, *_STYLES, _CLOSED})
     if unknown:
         raise RequestError(f"{param} has no field '{unknown[0]:.40}'; it has {', '.join(_KINDS)}", param=param)
     asked = [name for name in _KINDS if fields.get(name) not in (None, False)]
     styles = {name: fields[name] for name in _STYLES if fields.get(name)}
     if len(asked) != 1:
-        if not asked and not styles:
+        if not asked and not styles and not fields.get(_CLOSED):
             return None
         got = f"got {', '.join(asked)}" if asked else "got none"
         raise RequestError(f"{param} needs exactly one of {', '.join(_KINDS)}; {got}", param=param)
     name = asked[0]
     kind, read = _KINDS[name]
     grammar = Grammar(kind, read(fields[name], f"{param}.{name}"), param=f"{param}.{name}")
+    grammar = _closed(grammar, fields.get(_CLOSED), f"{param}.{_CLOSED}")
     return _styled(grammar, styles, param) if styles else grammar
 
 
@@ -161,7 +166,21 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any, str], str]]] = {
     "grammar": ("grammar", _text),
     "structural_tag": ("structural_tag", _structural_tag),
 }
-_STYLES = ("disable_any_whitespace", "whitespace_pattern", "disable_additional_properties")
+_STYLES = ("disable_any_whitespace", "whitespace_pattern")
+_CLOSED = "disable_additional_properties"
+
+
+def _closed(grammar: Grammar, wanted: Any, param: str) -> Grammar:
+    """Return a grammar that says whether the objects of its schemas are closed."""
+    if wanted is None:
+        return grammar
+    if not isinstance(wanted, bool):
+        raise RequestError(f"{param} must be true or false", param=param)
+    if grammar.kind in SCHEMA_KINDS:
+        return grammar.replace(additional_properties=not wanted)
+    if wanted:
+        raise RequestError(f"{param} is for 'json', 'json_object' and 'structural_tag' only", param=param)
+    return grammar
 
 
 def _styled(grammar: Grammar, styles: Mapping[str, Any], param: str) -> Grammar:
@@ -172,8 +191,6 @@ def _styled(grammar: Grammar, styles: Mapping[str, Any], param: str) -> Grammar:
     schema = json.loads(grammar.value) if grammar.value else {}
     if isinstance(schema, bool):
         schema = {} if schema else {"not": {}}
-    if styles.get("disable_additional_properties"):
-        schema = closed(schema)
     pattern = styles.get("whitespace_pattern")
     if pattern is not None and not isinstance(pattern, str):
         where = f"{param}.whitespace_pattern"
@@ -183,26 +200,6 @@ def _styled(grammar: Grammar, styles: Mapping[str, Any], param: str) -> Grammar:
     elif pattern:
         schema[WHITESPACE] = pattern
     return grammar.replace(value=json.dumps(schema) if schema else "")
-
-
-def closed(schema: Any) -> Any:
-    """Return a schema whose objects have no properties but those that it names, unless it says more itself."""
-    if isinstance(schema, list):
-        return [closed(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    found = {key: _closed_part(key, value) for key, value in schema.items()}
-    if isinstance(found.get("properties"), dict):
-        found.setdefault("additionalProperties", False)
-    return found
-
-
-def _closed_part(key: str, value: Any) -> Any:
-    if key in ("enum", "const", "default", "examples"):
-        return value  # data, not schemas
-    if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, dict):
-        return {name: closed(one) for name, one in value.items()}  # the names may be those of keywords
-    return closed(value)
 
 
 def _parsed(text: str, param: str) -> Any:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
 
-EXPOSED = ("x-request-id", "x-core-ignored-fields", "x-stream-id", "retry-after")
+EXPOSED = ("x-request-id", "x-core-ignored-fields", "x-core-response-stored", "x-stream-id", "retry-after")
 """Headers of answers that a page may read, besides those that every page may."""
 
 

@@ -19,6 +19,19 @@ BACKEND = """
 import json
 import time
 
+from jsonschema import Draft202012Validator
+
+from core.testing.conformance.tools.grammar_samples import OBJECTS
+
+TEXTS = sorted({text for sample in OBJECTS for text in (*sample.takes, *sample.refuses)})
+
+def objects(schema):
+    # The texts of the kit that a schema takes stand for all.
+    {objects}
+    if not set(schema) <= {"type", "properties", "required", "additionalProperties", "maxProperties"}:
+        raise ValueError("plain objects only")
+    return [text for text in TEXTS if Draft202012Validator(schema).is_valid(json.loads(text))]
+
 class Backend:
     def __init__(self, ctx):
         self.ctx, self.compiled = ctx, []
@@ -26,6 +39,8 @@ class Backend:
 
     def compile(self, kind, value):
         choices = json.loads(value)
+        if kind == "json_schema":
+            choices = objects(choices)
         {compile}
         if not isinstance(choices, list) or not choices or not all(isinstance(one, str) for one in choices):
             raise ValueError("a choice is a list of texts")
@@ -101,7 +116,14 @@ def samples():
     )
 """
 
-PARTS = ("init", "compile", "grammar", "fits", "fill", "accept", "refuse", "rollback", "complete", "load")
+SCHEMA_SAMPLES = (
+    SAMPLES
+    + """
+    yield GrammarSample("no properties", "json_schema", '{"maxProperties": 0}', sentences=("{}",), others=("{",))
+"""
+)
+
+PARTS = ("objects", "init", "compile", "grammar", "fits", "fill", "accept", "refuse", "rollback", "complete", "load")
 
 CASES = {
     "grammar_kinds_are_known": {"kinds": '{"choice", "poem"}'},
@@ -147,6 +169,28 @@ def test_a_sound_backend_passes(backend, isolate):
 def test_grammars(backend, check, monkeypatch):
     monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 0.5)
     assert set(backend(**CASES[check]).failing("grammars")) == {check}
+
+
+SCHEMAS = {"kinds": '{"choice", "json_schema"}', "samples": SCHEMA_SAMPLES}
+
+
+def test_a_sound_backend_of_schemas_passes(backend):
+    assert backend(**SCHEMAS).failing("grammars") == {}
+
+
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        ("schema.pop('additionalProperties', None)", "takes {"),
+        ("schema = {**schema, 'additionalProperties': False}", "does not take {"),
+        ("assert 'anyOf' not in schema", "AssertionError"),
+        ("if 'properties' in schema: raise ValueError('no objects')", "refuses the schema"),
+    ],
+    ids=["open", "closed", "broken", "refusing"],
+)
+def test_objects_of_schemas(backend, objects, said):
+    failing = backend(**SCHEMAS, objects=objects).failing("grammars")
+    assert set(failing) == {"objects_are_as_open_as_schemas_say"} and said in str(failing)
 
 
 def test_a_kind_without_texts_keeps_a_backend_at_l0(backend):

@@ -172,10 +172,16 @@ def test_seeds_decide_what_is_drawn(client):
 
 
 def test_a_server_that_keeps_nothing(client):
-    made = client.responses.create(model="smollm2", input="Hi", max_output_tokens=1)
-    with pytest.raises(openai.NotFoundError) as gone:
-        client.responses.retrieve(made.id)
-    assert "--response-store" in gone.value.message
+    for stream in (False, True):
+        fields = {"model": "smollm2", "input": "Hi", "max_output_tokens": 16, "store": True, "stream": stream}
+        raw = client.responses.with_raw_response.create(**fields)
+        assert raw.headers["x-core-response-stored"] == "false"
+        made = list(raw.parse())[-1].response if stream else raw.parse()
+        assert made.output_text and made.store is False
+        for ask in (client.responses.retrieve, lambda name: client.responses.create(previous_response_id=name)):
+            with pytest.raises(openai.NotFoundError) as gone:
+                ask(made.id)
+            assert "--response-store" in gone.value.message
 
 
 class City(BaseModel):

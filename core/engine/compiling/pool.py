@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from core.api.structured import CompiledGrammar
 from core.engine.compiling.line import Line, effort
@@ -111,13 +112,18 @@ class CompilePool:
 
     Args:
         clock: Monotonic seconds.
+        read: Returns the value of a grammar as the drivers are to compile it; runs in the thread that compiles.
     """
 
     def __init__(
-        self, compilers: Sequence[Compiler], limits: PoolLimits, clock: Callable[[], float] = time.monotonic
+        self,
+        compilers: Sequence[Compiler],
+        limits: PoolLimits,
+        clock: Callable[[], float] = time.monotonic,
+        read: Callable[[Grammar], str] = attrgetter("value"),
     ) -> None:
-        self._compilers, self._limits, self._clock = compilers, limits, clock
-        self._jobs: dict[tuple[str, str], Job] = {}
+        self._compilers, self._limits, self._clock, self._read = compilers, limits, clock, read
+        self._jobs: dict[tuple[object, ...], Job] = {}
         self._line: Line[Job] = Line()
         self._workers: list[_Worker] = []
         self._lost = 0
@@ -185,18 +191,22 @@ class CompilePool:
     def _compile(self, job: Job) -> None:
         """Try the drivers in their order. What they say of the grammar is told only if none can use it."""
         said: list[str] = []
+        try:
+            value = self._read(job.grammar)
+        except ValueError as error:
+            return job.settle(None, error)
         for compiler in self._compilers:
             if job.grammar.kind not in compiler.kinds:
                 continue
             try:
-                job.settle(compiler.compile(*job.grammar.key))
-                return
+                job.settle(compiler.compile(job.grammar.kind, value))
+                return None
             except ValueError as error:
                 said.append(f"{compiler.name}: {error}" if len(self._compilers) > 1 else str(error))
             except Exception as error:
                 logger.exception("structured-output backend '%s' failed to compile a grammar", compiler.name)
                 said.append(f"{compiler.name}: {type(error).__name__}")
-        job.settle(None, ValueError("; ".join(said)))
+        return job.settle(None, ValueError("; ".join(said)))
 
     def _evict(self) -> None:
         """Forget the jobs that were asked for least recently until the rest fits."""

@@ -17,6 +17,7 @@ from core.api.structured import (
     StructuredOutputBackend,
 )
 from core.config.resolved import EngineConfig
+from core.engine.closing import compiled_value
 from core.engine.compiling.child import GROUP, Order
 from core.engine.compiling.pool import Compile, CompilePool, Compiler, PoolLimits
 from core.engine.compiling.remote import IsolatedCompiler
@@ -49,7 +50,8 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
             isolated.append(apart)
             compile = apart.compile
         compilers.append(Compiler(planned.name, spec.grammars, satisfiable(compile, vocab_size)))
-    ahead, pool = config.options.scheduler.overlap_depth, CompilePool(compilers, limits)
+    read = partial(compiled_value, additional_properties=options.additional_properties)
+    ahead, pool = config.options.scheduler.overlap_depth, CompilePool(compilers, limits, read=read)
     return StructuredParticipant(pool, vocab_size, tokenizer, partial(_close, isolated), ahead)
 
 

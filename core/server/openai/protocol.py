@@ -34,6 +34,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "mm_processor_kwargs": "this server reads text only",
         "mm_payload": "this server reads text only",
         "return_mm_kwargs": "this server reads text only",
+        "grammar_lazy": "a grammar holds from the answer's beginning on; use a structural tag",
         "watermarking": "outputs are not watermarked",
         "routed_experts_prompt_start": "the choice of experts is not told",
     }

@@ -14,10 +14,12 @@ _GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "cho
 
 
 class StructuredFields(BaseModel):
-    """Fields that ask for structured output."""
+    """Fields that ask for structured output: OpenAI's, vLLM's, and llama.cpp's `json_schema` and `grammar`."""
 
     response_format: dict[str, Any] | None = None
     structured_outputs: dict[str, Any] | None = None
+    json_schema: dict[str, Any] | bool | None = None
+    grammar: str | None = None
     guided_json: dict[str, Any] | bool | str | None = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
@@ -53,6 +55,10 @@ def _grammars(body: StructuredFields) -> Iterator[Grammar]:
             grammar = structured_output({name: value, **style}, param=field)
             if grammar is not None:
                 yield grammar.replace(param=field)
+    if body.json_schema is not None:
+        yield schema_grammar(body.json_schema, param="json_schema")
+    if body.grammar:  # its default in llama.cpp is an empty text
+        yield Grammar("grammar", body.grammar, param="grammar")
 
 
 def response_grammar(
@@ -70,7 +76,9 @@ def response_grammar(
     if kind == "text":
         return None
     if kind == "json_object":
-        return Grammar("json_object", param=param)
+        # A schema beside it is llama.cpp's and Together's older way to ask for one.
+        schema = wanted.get("schema")
+        return schema_grammar(schema, param=f"{param}.schema") if schema else Grammar("json_object", param=param)
     if kind == "json_schema":
         form, where = (wanted.get("json_schema"), f"{param}.json_schema") if nested else (wanted, param)
         if not isinstance(form, Mapping):

@@ -178,3 +178,18 @@ def test_masks_of_rows_of_one_array_do_not_touch_each_other(bench):
     masks = np.zeros((3, -(-bench.vocab_size // 32)), np.int32)
     matcher.fill(masks[1])
     assert not masks[0].any() and not masks[2].any() and masks[1].any()
+
+
+ESCAPED = [
+    (r'root ::= [\u00e0-\u00ff]+ "\u2603"', "éà☃", "e☃"),
+    (r'root ::= "\U0001F600" [\U0001F600-\U0001F610]', "😀😁", "😀a"),
+    (r'root ::= "\u0041" [\u0061\u005D] "\u0022"', 'A]"', "Ab"),
+    (r"root ::= [^\u0000-\u001f\u0085\u2028]+", "a b", "a\nb"),
+    (r'root ::= "\\u0041"', r"\u0041", "A"),
+]
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize(("grammar", "sentence", "other"), ESCAPED, ids=lambda value: ascii(value)[:24])
+def test_characters_of_gbnf_may_be_escaped(bench, grammar, sentence, other):
+    assert bench.takes("grammar", grammar, sentence) and not bench.takes("grammar", grammar, other)

@@ -49,6 +49,7 @@ LEFT_TO_OTHERS = [
     {"type": "object", "properties": {"a": {}}, "required": ["z"]},
     {"$ref": "#/$defs/n", "minimum": 3, "$defs": {"n": {"type": "integer"}}},
     {"minimum": 3},
+    {"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
     {"items": {"items": {"type": "integer", "enum": [1, 2], "minimum": 2}}},
 ]
 
@@ -80,6 +81,9 @@ KEYWORDS = [
         '{"x": "a"}',
     ),
     ({"type": "object"}, '{"q": 1}', "[]"),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}}, '{"a": 1, "q": null}', '{"a": null}'),
+    ({"type": "object", "properties": {}}, '{"q": 1}', "[]"),
+    ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, '{"a": 1}', '{"q": 1}'),
     ({"type": "array"}, '[1, "a"]', "{}"),
     ({"type": "array", "minItems": 2}, '[1, "a"]', "[1]"),
     ({"type": "array", "prefixItems": [{"type": "integer"}], "minItems": 2}, "[1, null]", '["a", 1]'),

@@ -93,6 +93,27 @@ def test_schemas_of_all_kinds_hold(llm, schemas, data):
         assert one.finish_reason in ("stop", "length") or one.error.startswith("CORE-E160")
 
 
+NOTHING_NAMED = {"json": {"type": "object", "properties": {}}, **COMPACT}
+
+
+def drawn(llm, **fields):
+    """Return the texts of some answers, of any length, in which a model that knows nothing writes what it may."""
+    params = SamplingParams(temperature=1.0, seed=1, n=4, max_tokens=8, grammar={**NOTHING_NAMED, **fields})
+    return {one.text for one in llm.generate([PROMPT], params, use_tqdm=False)[0].outputs}
+
+
+@pytest.mark.covers("GRAM-01")
+def test_objects_have_no_properties_but_those_that_are_named(llm):
+    assert drawn(llm) == drawn(llm, disable_additional_properties=True) == {"{}"}
+    assert drawn(llm, disable_additional_properties=False) != {"{}"}
+
+
+@pytest.mark.covers("GRAM-01")
+def test_an_engine_may_leave_objects_open(tiny):
+    with LLM(tiny, **OPTIONS, additional_properties=True) as llm:
+        assert drawn(llm) != {"{}"} == drawn(llm, disable_additional_properties=True)
+
+
 def test_sequences_of_one_request_go_their_own_ways(llm):
     (output,) = llm.generate([PROMPT], params("regex", temperature=5.0, seed=1, n=6), use_tqdm=False)
     texts = [one.text for one in output.outputs]

@@ -56,7 +56,7 @@ def test_an_answer_can_be_read_with_its_headers(page):
     answer = page.post(CHAT, {**BODY, "made_up": 1}, headers={"origin": PAGE, **BEARER})
     assert answer.status_code == 200 and answer.headers[ALLOW] == PAGE
     exposed = answer.headers["access-control-expose-headers"].split(", ")
-    assert {"x-request-id", "x-core-ignored-fields"} <= set(exposed)
+    assert {"x-request-id", "x-core-ignored-fields", "x-core-response-stored"} <= set(exposed)
     assert answer.headers["x-core-ignored-fields"] == "made_up"
     assert "access-control-allow-credentials" not in answer.headers
 

@@ -182,7 +182,6 @@ def test_xargs_become_extra_args(llm, api):
         ({"conversation": "conv_1"}, "conversation"),
         ({"n": 2}, "n"),
         ({"max_tokens": 5}, "max_tokens"),
-        ({"store": True}, "store"),
         ({"background": True}, "background"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools[0].type"),

@@ -49,10 +49,66 @@ def test_responses_can_be_read_again(client):
         client.responses.delete(made.id)
 
 
-def test_store_false_keeps_nothing(client):
-    made = client.responses.create(input="Hi", store=False)
+@pytest.fixture
+def forgetful(live, fake):
+    """The client of a server that keeps nothing."""
+    with live(fake(reply="Hello")) as running, openai.OpenAI(base_url=f"{running.url}/v1", api_key="x") as client:
+        yield client
+
+
+def told(raw):
+    """Return what an answer's header says about its being kept."""
+    return raw.headers["x-core-response-stored"]
+
+
+@pytest.mark.covers("API-01")
+@pytest.mark.parametrize(("store", "kept"), [(None, True), (True, True), (False, False)])
+@pytest.mark.parametrize("stores", [True, False], ids=["a server that keeps", "one that does not"])
+def test_header_and_field_say_whether_a_response_is_kept(client, forgetful, store, kept, stores):
+    """`store: true` is the default of OpenAI's API: it is answered whether this server keeps responses or not."""
+    asked, kept = client if stores else forgetful, kept and stores
+    fields = {"input": "Hi", **({} if store is None else {"store": store})}
+    whole = asked.responses.with_raw_response.create(**fields)
+    streamed = asked.responses.with_raw_response.create(**fields, stream=True)
+    events = list(streamed.parse())
+    assert told(whole) == told(streamed) == str(kept).lower()
+    said = [event.response for event in events if hasattr(event, "response")]
+    assert len(said) == 3 and {response.store for response in said} == {kept}
+    for response in (whole.parse(), events[-1].response):
+        assert (response.output_text, response.store) == ("Hello", kept)
+        if kept:
+            assert asked.responses.retrieve(response.id).store is True
+            continue
+        with pytest.raises(openai.NotFoundError, match="It was not kept" if stores else "start it with") as gone:
+            asked.responses.create(input="Go on.", previous_response_id=response.id)
+        assert (gone.value.code, gone.value.param) == ("response_not_found", "previous_response_id")
+
+
+def test_a_response_in_the_background_is_kept_or_refused(client, forgetful):
+    made = client.responses.with_raw_response.create(input="Hi", background=True)
+    assert (told(made), made.parse().store) == ("true", True)
+    with pytest.raises(openai.BadRequestError, match="--response-store") as refused:
+        forgetful.responses.create(input="Hi", background=True, store=True)
+    assert refused.value.param == "background"
+
+
+def test_a_response_larger_than_the_store_says_in_the_end_that_it_is_not_kept(live, fake):
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "y" * 2**16}]}
+    items = [{"role": "user", "content": "x"}, thought]
+    with (
+        live(fake(reply="Hello"), response_store=4, response_store_bytes=2**16) as running,
+        openai.OpenAI(base_url=f"{running.url}/v1", api_key="x") as client,
+    ):
+        first, *_, last = client.responses.create(input=items, stream=True)
+    assert (first.response.store, last.response.store) == (True, False)
+
+
+def test_a_response_that_failed_is_not_kept(client, server):
+    server.llm.fail_at, server.llm.failure = 2, openai.OpenAIError("broken")
+    *_, last = client.responses.create(input="Hi", stream=True)
+    assert (last.type, last.response.store) == ("response.failed", False)
     with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(made.id)
+        client.responses.retrieve(last.response.id)
 
 
 def test_streamed_responses_are_kept(client):

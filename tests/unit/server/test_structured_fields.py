@@ -41,6 +41,18 @@ def of(**fields):
             "json_schema",
             TEXT,
         ),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, "json_schema", TEXT),
+        ({"response_format": {"type": "json_object", "schema": {}}}, "json_object", ""),
+        ({"response_format": {"type": "json_object", "schema": None}}, "json_object", ""),
+        ({"json_schema": SCHEMA}, "json_schema", TEXT),
+        ({"json_schema": True}, "json_schema", "true"),
+        ({"json_schema": {}, "grammar": ""}, "json_schema", "{}"),
+        ({"grammar": 'root ::= "a"'}, "grammar", 'root ::= "a"'),
+        (
+            {"grammar": 'root ::= "a"', "json_schema": None, "response_format": {"type": "text"}},
+            "grammar",
+            'root ::= "a"',
+        ),
         ({"structured_outputs": {"json": SCHEMA}}, "json_schema", TEXT),
         ({"structured_outputs": {"json": TEXT}}, "json_schema", TEXT),
         ({"structured_outputs": {"json": True}}, "json_schema", "true"),
@@ -83,7 +95,10 @@ def test_structural_tags_in_both_forms(fields):
     assert json.loads(found.value) == {"type": "structural_tag", "format": TAG}
 
 
-@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "text"}}, {"structured_outputs": {}}])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"response_format": {"type": "text"}}, {"structured_outputs": {}}, {"grammar": "", "json_schema": None}],
+)
 def test_plain_text_is_no_grammar(fields):
     assert of(**fields) is None
 
@@ -120,11 +135,24 @@ def test_plain_text_is_no_grammar(fields):
             {"structured_outputs": {"json": SCHEMA, "whitespace_pattern": 5}},
             "structured_outputs.whitespace_pattern",
         ),
+        (
+            {"structured_outputs": {"regex": "a", "disable_additional_properties": True}},
+            "structured_outputs.disable_additional_properties",
+        ),
+        (
+            {"structured_outputs": {"json": SCHEMA, "disable_additional_properties": "no"}},
+            "structured_outputs.disable_additional_properties",
+        ),
         ({"guided_json": "{"}, "guided_json"),
         ({"guided_choice": []}, "guided_choice"),
         ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice"),
         ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
         ({"structured_outputs": {"regex": "a" * (2**20 + 1)}}, "structured_outputs.regex"),
+        ({"response_format": {"type": "json_object", "schema": [1]}}, "response_format.schema"),
+        ({"response_format": {"type": "json_object"}, "json_schema": SCHEMA}, "json_schema"),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}, "grammar": "x"}, "grammar"),
+        ({"json_schema": SCHEMA, "grammar": 'root ::= "a"'}, "grammar"),
+        ({"guided_choice": ["a"], "json_schema": False}, "json_schema"),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -145,9 +173,8 @@ def test_deep_schemas_are_refused():
 
 @pytest.mark.covers("GRAM-01")
 def test_styles_are_written_into_the_schema():
-    style = {"disable_any_whitespace": True, "disable_additional_properties": True}
-    found = json.loads(of(structured_outputs={"json": SCHEMA, **style}).value)
-    assert found == {**SCHEMA, "additionalProperties": False, "x-whitespace": "none"}
+    found = json.loads(of(structured_outputs={"json": SCHEMA, "disable_any_whitespace": True}).value)
+    assert found == {**SCHEMA, "x-whitespace": "none"}
     found = json.loads(of(guided_json=SCHEMA, guided_whitespace_pattern="[ ]?").value)
     assert found == {**SCHEMA, "x-whitespace": "[ ]?"}
     with pytest.raises(ApiError, match="needs guided_json"):
@@ -157,21 +184,19 @@ def test_styles_are_written_into_the_schema():
     )
 
 
-def test_closing_a_schema_keeps_what_it_says_itself():
-    schema = {
-        "properties": {
-            "properties": {"type": "object", "properties": {"x": True}, "additionalProperties": {"type": "null"}},
-            "list": {"items": {"properties": {"y": True}}},
-        },
-        "enum": [{"properties": {}}],
-        "$defs": {"additionalProperties": {"properties": {"z": True}}},
-    }
-    found = json.loads(of(structured_outputs={"json": schema, "disable_additional_properties": True}).value)
-    assert found["additionalProperties"] is False
-    assert found["properties"]["properties"] == schema["properties"]["properties"]
-    assert found["properties"]["list"]["items"]["additionalProperties"] is False
-    assert found["enum"] == schema["enum"]
-    assert found["$defs"]["additionalProperties"]["additionalProperties"] is False
+@pytest.mark.parametrize(
+    ("fields", "due"),
+    [
+        ({"json": SCHEMA}, None),
+        ({"json": SCHEMA, "disable_additional_properties": True}, False),
+        ({"json": SCHEMA, "disable_additional_properties": False}, True),
+        ({"json_object": True, "disable_additional_properties": True}, False),
+        ({"structural_tag": {"format": TAG}, "disable_additional_properties": False}, True),
+        ({"regex": "a", "disable_additional_properties": False}, None),
+    ],
+)
+def test_a_request_may_say_whether_objects_are_closed(fields, due):
+    assert of(structured_outputs=fields).additional_properties is due
 
 
 def test_python_writes_the_same():

@@ -29,6 +29,7 @@ class Answer:
         status: One of the statuses above.
         completed: When it was completed, in seconds since 1970.
         prompt_ids: The prompt, if token ids were asked for.
+        stored: Whether it can be had later; while it is made, whether it will be.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Answer:
     created: int = field(default_factory=lambda: int(time.time()))
     completed: int | None = None
     prompt_ids: list[int] | None = None
+    stored: bool = False
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     reason: str | None = None
@@ -90,6 +92,7 @@ class Answer:
             "incomplete_details": {"reason": self.reason} if self.status == INCOMPLETE else None,
             "model": self.model,
             **self.request,
+            "store": self.stored,
             "output": self.output,
             "usage": self.usage,
             **ids,

@@ -21,6 +21,9 @@ from core.server.openai.responses.protocol import ResponsesBody
 from core.server.openai.responses.tools import Tool, Tools, choose_tools
 from core.server.state import ServerState
 
+STORED = "x-core-response-stored"
+"""Header of every answer: whether the response can be had later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -67,7 +70,7 @@ async def read_asked(state: ServerState, request: Request) -> Asked:
     check_approvals([*earlier, *items], [server.label for server in tools.servers])
     with spelling(NAMES):
         wanted = _request(state, body, [*earlier, *items], tools)
-    headers = state.unread_fields(fields, ResponsesBody.model_fields)
+    headers = {**state.unread_fields(fields, ResponsesBody.model_fields), STORED: str(kept).lower()}
     return Asked(body, headers, earlier, items, tools, wanted, kept)
 
 
@@ -82,11 +85,11 @@ def _request(state: ServerState, body: ResponsesBody, items: Sequence[Item], too
 
 
 def _kept(state: ServerState, body: ResponsesBody) -> bool:
-    if body.store and not state.responses.enabled:
-        raise _unkept("store", "is not available: this server keeps no responses; start it with --response-store")
+    """Whether the response is kept. A server that keeps none answers all the same: `store` is OpenAI's default."""
     kept = state.responses.enabled and body.store is not False
     if body.background and not kept:
-        raise _unkept("background", "needs a response that is kept: --response-store at the start, and store: true")
+        why = "needs a response that is kept: --response-store at the start, and not store: false"
+        raise invalid("background", why, code="unsupported_parameter")
     return kept
 
 
@@ -111,7 +114,3 @@ def _conversation(
         parallel_tool_calls=body.parallel_tool_calls is not False,
         template_args=template_args(body),
     )
-
-
-def _unkept(field: str, why: str) -> ApiError:
-    return invalid(field, f"{why}", code="unsupported_parameter")

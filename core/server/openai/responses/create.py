@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,7 +29,7 @@ from core.server.openai.responses.mcp.turns import Turns
 from core.server.openai.responses.output import Score
 from core.server.openai.responses.params import call_limit, repeated
 from core.server.openai.responses.protocol import ResponsesBody
-from core.server.openai.responses.store import Record
+from core.server.openai.responses.store import Record, ResponseStore
 from core.server.openai.responses.truncate import fitted
 from core.server.remote.sessions import RemoteSessions
 from core.server.state import ServerState
@@ -49,7 +48,7 @@ async def create(state: ServerState, request: Request) -> Response:
         followed = background.Follower(record)
         return JobResponse(state.lifecycle, followed, stream=stream, headers=asked.headers, dialect=SILENT)
     if asked.kept:
-        job.on_end = partial(state.responses.put, record)
+        job.on_end = lambda: _keep(state.responses, record)
     dialect = StreamDialect(body=ApiError.body, job=job)
     return JobResponse(state.lifecycle, job, stream=stream, headers=asked.headers, dialect=dialect)
 
@@ -113,6 +112,12 @@ async def _wanted(state: ServerState, request: Request) -> tuple[Asked, Generati
     return asked, asked.turn([], tools, tools.choice, asked.request.params.max_tokens)
 
 
+def _keep(store: ResponseStore, record: Record) -> None:
+    """Keep a response that has ended, and let it say so; one that is larger than the store is not kept."""
+    store.put(record)
+    record.answer.stored = record in store
+
+
 def _sessions(state: ServerState, asked: Asked) -> tuple[RemoteSessions, int]:
     remote = state.remote
     if remote is None:
@@ -122,7 +127,8 @@ def _sessions(state: ServerState, asked: Asked) -> tuple[RemoteSessions, int]:
 
 def _answer(state: ServerState, asked: Asked, params: SamplingParams, name: str) -> Answer:
     ids: list[int] | None = [] if asked.body.return_token_ids else None
-    return Answer(name, state.llm.model_name, repeated(asked.body, params, asked.tools), prompt_ids=ids)
+    said = repeated(asked.body, params, asked.tools)
+    return Answer(name, state.llm.model_name, said, prompt_ids=ids, stored=asked.kept)
 
 
 def _scores(

@@ -222,7 +222,10 @@ class StreamDialect(Dialect):
 
     def failed(self, error: ApiError) -> bytes:
         """Return the last events."""
-        return encoded(self.job.failed(error)) if self.job is not None else b""
+        if self.job is None:
+            return b""
+        self.job.answer.stored = False  # only responses that have ended by themselves are kept
+        return encoded(self.job.failed(error))
 
 
 def encode(event: Event) -> bytes:

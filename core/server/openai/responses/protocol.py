@@ -38,6 +38,8 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
         "moderation": "answers are not moderated",
         "structured_outputs": "ask with text.format",
         "response_format": "ask with text.format",
+        "json_schema": "ask with text.format",
+        "grammar": "grammars are for /v1/chat/completions",
         "messages": "send the messages as input",
         "max_tokens": "it is called max_output_tokens here",
         "n": "a response is one answer",

@@ -85,6 +85,9 @@ class ResponseStore:
     def __len__(self) -> int:
         return len(self._records)
 
+    def __contains__(self, record: Record) -> bool:
+        return record.answer.id in self._records
+
     @property
     def enabled(self) -> bool:
         """Whether anything is kept."""
@@ -99,8 +102,12 @@ class ResponseStore:
         """Return a response and count that as a use. Raises `ApiError` 404."""
         record = self._records.get(name)
         if record is None:
-            kept = "" if self.enabled else " This server keeps no responses; start it with --response-store."
-            message = f"There is no response '{name[:100]}'.{kept}"
+            why = (
+                "It was not kept (store: false), has made room for newer ones, or never was."
+                if self.enabled
+                else "This server keeps no responses: start it with --response-store, or send the whole conversation."
+            )
+            message = f"There is no response '{name[:100]}'. {why}"
             raise ApiError(404, message, param=param, code="response_not_found")
         self._records.move_to_end(name)
         return record
@@ -134,14 +141,14 @@ class ResponseStore:
 
     def settle(self, record: Record) -> None:
         """Count a response again, whose answer has changed."""
-        if record.answer.id in self._records:
+        if record in self:
             parts = orjson.dumps([record.answer.to_dict(), *record.earlier, *record.input])
             self._grow(record, len(parts) + sum(map(len, record.log)) - record.size)
 
     def extend(self, record: Record, events: Sequence[bytes]) -> None:
         """Log events of a response, wherever it is kept by now."""
         record.append(events)
-        if record.answer.id in self._records:
+        if record in self:
             self._grow(record, sum(map(len, events)))
 
     def drop(self, name: str) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,13 @@ from typing import cast
 
 from core.api.descriptors import StructuredOutputSpec
 from core.api.structured import GRAMMAR_KINDS, CompiledGrammar, LoadsGrammars, PortableGrammar
+from core.engine.closing import compiled_value
+from core.engine.grammars import Grammar
 from core.testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.samples import GrammarSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.grammar_bench import HOSTILE, STANDARD, GrammarBench, Walk, samples_of
+from core.testing.conformance.tools.grammar_samples import OBJECTS
 from core.testing.conformance.tools.interpreters import ask
 from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tokenizers import tokenizer_folder
@@ -59,11 +63,27 @@ def other_texts_are_refused(subject: Subject) -> None:
     bench = GrammarBench(subject)
     for sample, grammar in _compiled(subject, bench):
         for text in sample.others:
-            for tokens in bench.tokenizations(text):
-                walk = bench.walk(grammar)
-                stopped = any(token not in walk.allowed() or not walk.accept(token) for token in tokens)
-                passed = not stopped and walk.matcher.is_complete()
-                require(not passed, f"'{sample.name}': {text!r} passes for a sentence")
+            require(not bench.takes(grammar, text), f"'{sample.name}': {text!r} passes for a sentence")
+
+
+def objects_are_as_open_as_schemas_say(subject: Subject) -> None:
+    """Objects have further properties where a schema lets them, and no others where it, or core before, closes them."""
+    if "json_schema" not in subject.spec(StructuredOutputSpec).grammars:
+        raise NotApplicable("it compiles no schemas")
+    bench = GrammarBench(subject)
+    for sample in OBJECTS:
+        asked = Grammar("json_schema", json.dumps(sample.schema))
+        value = compiled_value(asked, additional_properties=sample.open)
+        try:
+            grammar = bench.backend.compile("json_schema", value)
+        except ValueError as error:
+            require(not sample.plain, f"it refuses the schema {value}: {error}")
+            continue
+        for text in sample.takes:
+            taken = any(bench.takes(grammar, one) for one in (text, text.replace(" ", "")))
+            require(taken, f"the schema {value} does not take {text}")
+        for text in sample.refuses:
+            require(not bench.takes(grammar, text), f"the schema {value} takes {text}")
 
 
 def masks_and_accept_agree(subject: Subject) -> None:
@@ -213,6 +233,7 @@ CHECKS = (
         every_kind_can_be_checked,
         sentences_are_accepted,
         other_texts_are_refused,
+        objects_are_as_open_as_schemas_say,
         masks_and_accept_agree,
         masks_stay_in_the_vocabulary,
         the_end_is_allowed_when_complete,

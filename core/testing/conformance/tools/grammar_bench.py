@@ -127,6 +127,14 @@ class GrammarBench:
         yield self.tokenizer.encode(text, add_special_tokens=False)
         yield [token for letter in text for token in self.tokenizer.encode(letter, add_special_tokens=False)]
 
+    def takes(self, grammar: CompiledGrammar, text: str) -> bool:
+        """Whether a text is a sentence, in one way at least to cut it into tokens."""
+        for tokens in self.tokenizations(text):
+            walk = self.walk(grammar)
+            if all(token in walk.allowed() and walk.accept(token) for token in tokens) and walk.matcher.is_complete():
+                return True
+        return False
+
     def _load(self) -> Tokenizer:
         self.loads += 1
         return self.tokenizer

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from core.testing.conformance.samples import GrammarSample
 
@@ -25,6 +28,50 @@ LARK = GrammarSample(
     bad=("start: (", "start: nowhere"),
 )
 """For backends that read Lark."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSample:
+    """A schema of objects, texts that it takes, and texts with a property that it does not take.
+
+    Attributes:
+        open: The engine leaves objects open that say nothing of further properties.
+        plain: Every backend can compile it; others may be refused.
+    """
+
+    schema: Mapping[str, Any]
+    takes: Sequence[str]
+    refuses: Sequence[str] = ()
+    open: bool = False
+    plain: bool = True
+
+
+_NUMBER = {"type": "integer"}
+_ONE = {"type": "object", "properties": {"a": _NUMBER}, "required": ["a"]}
+_IN_ONE, _ALONE, _BESIDE, _ANOTHER = '{"o": {"a": 5}}', '{"a": 5}', '{"a": 5, "b": 5}', '{"b": 5}'
+
+OBJECTS = (
+    ObjectSample(_ONE, (_ALONE,), (_BESIDE, _ANOTHER)),
+    ObjectSample(_ONE, (_ALONE, _BESIDE), (_ANOTHER,), open=True),
+    ObjectSample({**_ONE, "additionalProperties": True}, (_ALONE, _BESIDE), (_ANOTHER,)),
+    ObjectSample({**_ONE, "additionalProperties": False}, (_ALONE,), (_BESIDE, _ANOTHER), open=True),
+    ObjectSample({"type": "object", "properties": {}}, ("{}",), (_ALONE,)),
+    ObjectSample({"type": "object"}, ("{}", _ALONE, _BESIDE)),
+    ObjectSample(
+        {"type": "object", "properties": {"o": _ONE}, "required": ["o"]},
+        (_IN_ONE,),
+        ('{"o": {"a": 5, "b": 5}}', '{"o": {"a": 5}, "b": 5}'),
+    ),
+    ObjectSample({"$ref": "#/$defs/One", "$defs": {"One": _ONE}}, (_ALONE,), (_BESIDE, _ANOTHER), plain=False),
+    ObjectSample({"anyOf": [_ONE, {"type": "null"}]}, (_ALONE, "null"), (_BESIDE, _ANOTHER), plain=False),
+    ObjectSample(
+        {"allOf": [_ONE, {"type": "object", "properties": {"b": _NUMBER}}]},
+        (_ALONE, _BESIDE),
+        ('{"a": 5, "c": 5}', _ANOTHER),
+        plain=False,
+    ),
+)
+"""Schemas as requests bring them."""
 
 _CALL = {
     "type": "tag",

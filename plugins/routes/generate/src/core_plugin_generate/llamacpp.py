@@ -23,6 +23,7 @@ _REFUSED = MappingProxyType(
         "dry_multiplier": _SAMPLERS,
         "xtc_probability": _SAMPLERS,
         "dynatemp_range": _SAMPLERS,
+        "grammar_lazy": "a grammar holds from the answer's beginning on",
         "n_indent": "the indentation of an answer cannot be held",
         "t_max_predict_ms": "an answer is not limited by time; use n_predict",
         "post_sampling_probs": "probabilities are those before sampling",
@@ -30,7 +31,18 @@ _REFUSED = MappingProxyType(
         "image_data": "this server reads text only",
     }
 )
-_SAME_NAME = ("temperature", "top_k", "top_p", "min_p", "stop", "presence_penalty", "frequency_penalty", "ignore_eos")
+_SAME_NAME = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+    "ignore_eos",
+    "grammar",
+    "json_schema",
+)
 _BIAS = 100.0
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -116,10 +128,6 @@ class LlamaCpp:
         fields["seed"] = body.seed if body.seed is not None and body.seed >= 0 else None
         fields["logprobs"] = body.n_probs or None
         fields["logit_bias"] = dict(self._biases(body.logit_bias)) or None
-        if body.grammar:
-            fields["structured_outputs"] = {"grammar": body.grammar}
-        if body.json_schema is not None:
-            fields["structured_outputs"] = {**(fields.get("structured_outputs") or {}), "json": body.json_schema}
         if body.limit == 0:  # the prompt goes into the cache; of a completion without tokens only the echo is left
             fields["echo"] = True
         return {name: value for name, value in fields.items() if value is not None}

@@ -23,6 +23,7 @@ _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _VERBOSITY = "<non-verbose/>"
 _CLEARER = {"NoExtensionBias": "no text fits it"}
 _SOURCE = re.compile(r"\n\s*1 \| %llguidance.*", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _LINES = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
 
 
@@ -198,11 +199,21 @@ def lark_of(text: str) -> str:
     if "::=" not in text:
         return text
     try:
-        return str(any_to_lark(text))
+        return str(any_to_lark(_ESCAPE.sub(_character, text)))
     except RecursionError:
         raise
     except Exception as error:  # the converter has an exception of its own
         raise ValueError(f"it cannot be read as EBNF: {error}"[:500]) from error
+
+
+def _character(escape: re.Match[str]) -> str:
+    """Return an escaped character as itself: the converter drops leading zeros of the digits of `\\u` and `\\U`."""
+    if len(escape[1]) == 1:
+        return escape[0]
+    code = int(escape[1][1:], 16)
+    if code < 0xA0:  # control characters, and what has a meaning in a pattern
+        return f"\\x{code:02X}"
+    return escape[0] if 0xD800 <= code <= 0xDFFF or code > 0x10FFFF else chr(code)
 
 
 def _structural_tag(value: str, tokenizer: Tokenizer) -> str:

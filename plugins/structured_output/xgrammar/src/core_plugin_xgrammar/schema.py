@@ -126,6 +126,8 @@ class _Exact:
             raise ValueError("the schema's 'uniqueItems' is not enforced")
         self._judge_types(schema)
         self._judge_branches(schema)
+        if "patternProperties" in schema and schema.get("additionalProperties") not in (None, False):
+            raise ValueError("'patternProperties' beside 'additionalProperties' is not enforced")
         required, known = schema.get("required") or (), schema.get("properties") or {}
         if isinstance(required, list) and not set(map(str, required)) <= set(known):
             raise ValueError("'required' names a property that is not among 'properties', which is not enforced")
@@ -187,14 +189,14 @@ def check_pattern(pattern: Any) -> None:
 
 
 def _open(schema: dict[str, Any]) -> None:
-    """Say of arrays and objects whose content is not described that it is free, which the library takes otherwise."""
+    """Say of arrays and objects where they are free, which the library takes otherwise."""
     types = _types(schema)
     described = len(schema.get("prefixItems") or ())
     free = not described or (schema.get("minItems") or 0) > described
     if "array" in types and free and not {"items", "unevaluatedItems"} & set(schema):
         schema["items"] = True
-    names = {"properties", "patternProperties", "propertyNames", "additionalProperties", "unevaluatedProperties"}
-    if "object" in types and not names & set(schema):
+    further = {"patternProperties", "propertyNames", "additionalProperties", "unevaluatedProperties"}
+    if ("object" in types or "properties" in schema) and not further & set(schema):
         schema["additionalProperties"] = True
 
 
