@@ -30,6 +30,7 @@ class Request:
         hashes: Chained hashes of its full blocks of known tokens.
         cached_tokens: Prompt tokens that needed no computation at first admission.
         preemptions: How often it gave way.
+        shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
         pooling: What it asks for instead of tokens, if it does.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
@@ -48,6 +49,7 @@ class Request:
         "prompt",
         "reusable",
         "row",
+        "shared_in",
         "status",
         "stop_ids",
     )
@@ -67,6 +69,7 @@ class Request:
         self.num_computed = 0
         self.cached_tokens = 0
         self.preemptions = 0
+        self.shared_in = -1
         every = self.pooling is not None and self.pooling.method != "last"
         self.reusable = self.params.prompt_logprobs is None and not every
 
