@@ -32,6 +32,7 @@ class Request:
         preemptions: How often it gave way.
         shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
         pooling: What it asks for instead of tokens, if it does.
+        held_ids: Ids that `min_tokens` holds back beside `stop_ids`.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
@@ -41,6 +42,7 @@ class Request:
         "handle",
         "hash_root",
         "hashes",
+        "held_ids",
         "num_computed",
         "params",
         "pooling",
@@ -60,6 +62,7 @@ class Request:
         self.params: SamplingParams = message.params
         self.pooling: Pooling | None = message.pooling
         self.stop_ids = tuple(message.stop_ids)
+        self.held_ids = tuple(message.held_ids)
         self.priority = message.priority
         self.arrival = arrival
         self.hash_root = hash_root

@@ -66,6 +66,7 @@ def _format(state: ServerState, body: ChatBody, wanted: GenerationRequest, chat:
             reasoning=body.include_reasoning is not False,
             many_calls=body.parallel_tool_calls is not False,
             tokens_as_ids=tokens_as_ids(body, state),
+            special_tokens=not chat.generation.params.skip_special_tokens,
             prompt_text=bool(body.return_prompt_text),
         ),
     )
