@@ -63,7 +63,7 @@ def post(llm, runner):
     app = create_app(llm, Options(), plugged=table.routes)
     table.bind(app.state.core)
 
-    def send(path, **body):
+    def send(path, ignored="", **body):
         async def go():
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -71,6 +71,7 @@ def post(llm, runner):
 
         answer = runner.run(go())
         assert answer.status_code == 200, answer.text
+        assert set(answer.headers.get("x-core-ignored-fields", "").split(", ")) == {ignored}
         if not body.get("stream"):
             return answer.json()
         lines = [line.removeprefix("data: ") for line in answer.text.splitlines()]
@@ -155,6 +156,7 @@ def test_a_stream_says_the_prompts_tokens_once(post, n):
     [
         ({"continuous_usage_stats": True}, set()),
         ({"include_usage": False, "continuous_usage_stats": True}, set()),
+        ({"continuous_usage_stats": False}, set()),
         ({"include_usage": True}, {"null", "last"}),
         ({"include_usage": True, "continuous_usage_stats": True}, {"so far", "last"}),
     ],
@@ -163,7 +165,8 @@ def test_a_stream_says_the_prompts_tokens_once(post, n):
 @pytest.mark.parametrize("route", [CHAT, COMPLETIONS])
 def test_usage_in_a_stream_needs_include_usage(post, route, options, seen):
     prompt = {"messages": MESSAGES} if route == CHAT else {"prompt": PROMPT}
-    events = post(route, **prompt, max_tokens=3, stream=True, stream_options=options)
+    ignored = "stream_options.continuous_usage_stats" if options.get("continuous_usage_stats") and not seen else ""
+    events = post(route, ignored, **prompt, max_tokens=3, stream=True, stream_options=options)
     found = set()
     for event in events:
         if "usage" in event:
