@@ -36,8 +36,8 @@ class KVConnector(Protocol):
     def load(self, blocks: Sequence[BlockRef]) -> None:
         """These blocks were allocated for what `match` promised: fill them before the next step's forward pass.
 
-        From this step on they are in the prefix cache, so the same content is not asked for again while it is there.
-        A load that fails must raise in the worker: the step's requests end, and nobody finds the blocks.
+        From this step on they are in the prefix cache: the same content is not asked for again while it is there. A
+        load that fails raises in the worker's `begin`: whoever counted on the blocks ends, and nobody finds them.
         """
         ...
 

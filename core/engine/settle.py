@@ -58,7 +58,8 @@ class Settler:
     def fail(self, step: Step, error: str) -> Outputs:
         """End every request of a step that failed as a whole, and drop the cache, whose content is now unknown.
 
-        Steps launched ahead may have admitted requests on blocks that this one should have filled: they end with it.
+        Steps launched ahead may have admitted requests on blocks that this one should have filled. Which blocks those
+        were is not kept, so whoever they admitted on cached blocks ends as well.
         """
         outputs = Outputs(started=self.take_started(), finished=self.take_refused())
         for i in np.flatnonzero(self._alive(step)).tolist():

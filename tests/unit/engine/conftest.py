@@ -39,7 +39,7 @@ class Shelf:
 
     Attributes:
         loaded: Blocks that were ordered, in total.
-        broken: Steps whose loads fail, by the plan's number.
+        broken: Numbers of the plans that fail before anything is loaded or computed.
     """
 
     def __init__(self, worker):
