@@ -113,7 +113,14 @@ if TYPE_CHECKING:
         grammar_choices,
         grammar_json,
     )
-    from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, token_table, tokenizer_from_directory
+    from core.api.tokenizer import (
+        Tokenizer,
+        TokenStream,
+        fast_tokenizer,
+        token_bytes,
+        token_table,
+        tokenizer_from_directory,
+    )
     from core.api.tool_servers import RemoteTool, ToolResult, ToolServerClient, ToolServerError, ToolSession
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import (
@@ -172,7 +179,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
-        "tokenizer": "fast_tokenizer token_table Tokenizer tokenizer_from_directory TokenStream",
+        "tokenizer": "fast_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory TokenStream",
         "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
         "verdict": "ProbeResult Verdict",
         "weights": (
@@ -347,6 +354,7 @@ __all__ = [
     "TakesScales",
     "Text",
     "ThinkingTags",
+    "token_bytes",
     "Tokenizer",
     "TokenStream",
     "token_table",

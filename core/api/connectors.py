@@ -34,7 +34,11 @@ class KVConnector(Protocol):
         ...
 
     def load(self, blocks: Sequence[BlockRef]) -> None:
-        """These blocks were allocated for what `match` promised: fill them before the next step's forward pass."""
+        """These blocks were allocated for what `match` promised: fill them before the next step's forward pass.
+
+        From this step on they are in the prefix cache: the same content is not asked for again while it is there. A
+        load that fails raises in the worker's `begin`: whoever counted on the blocks ends, and nobody finds them.
+        """
         ...
 
     def save(self, blocks: Sequence[BlockRef]) -> None:

@@ -94,13 +94,22 @@ def tokenizer_from_directory(path: str | Path) -> Tokenizer:
     return FastTokenizer.from_directory(path)
 
 
+def token_bytes(tokenizer: Tokenizer, token_id: int) -> bytes | None:
+    """Return the bytes that one id adds in the middle of a text; None outside the vocabulary.
+
+    Bytes of half a character stay as they are. A special token has those of its own text.
+    """
+    piece = getattr(tokenizer, "piece", None)  # beyond the protocol: without it tokens are read as whole texts
+    if piece is None:
+        return tokenizer.token(token_id).encode("utf-8", "replace")
+    found: bytes | None = piece(token_id)
+    return found
+
+
 def token_table(tokenizer: Tokenizer) -> list[bytes | None]:
     """Return the bytes that each id adds in the middle of a text, `vocab_size` entries; None for special tokens.
 
     Bytes of half a character stay as they are, so that the entries of a sequence joined are the bytes of its text.
     """
-    piece = getattr(tokenizer, "piece", None)  # beyond the protocol: without it tokens are read as whole texts
     special = tokenizer.special_ids
-    if piece is None:
-        return [None if i in special else tokenizer.token(i).encode() for i in range(tokenizer.vocab_size)]
-    return [None if i in special else piece(i) for i in range(tokenizer.vocab_size)]
+    return [None if i in special else token_bytes(tokenizer, i) for i in range(tokenizer.vocab_size)]

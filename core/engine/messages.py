@@ -20,7 +20,8 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
         handle: Unique among the client's live requests.
         prompt: int32 token ids, little endian.
         params: With `n == 1`; the front end makes one request per sequence.
-        stop_ids: End-of-sequence ids (empty with `ignore_eos`) and `stop_token_ids` together.
+        stop_ids: Ids that end it: `stop_token_ids` and, without `ignore_eos`, end-of-sequence ids.
+        held_ids: Further ids that must not come before `min_tokens`: end-of-sequence ids under `ignore_eos`.
         cache_salt: Requests share cached prefixes only under the same salt.
         pooling: Makes it a request for a vector; nothing is sampled.
     """
@@ -29,6 +30,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
     prompt: bytes
     params: SamplingParams
     stop_ids: list[int] = []
+    held_ids: list[int] = []
     priority: int = 0
     cache_salt: str | None = None
     pooling: Pooling | None = None

@@ -30,7 +30,9 @@ class Request:
         hashes: Chained hashes of its full blocks of known tokens.
         cached_tokens: Prompt tokens that needed no computation at first admission.
         preemptions: How often it gave way.
+        shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
         pooling: What it asks for instead of tokens, if it does.
+        held_ids: Ids that `min_tokens` holds back beside `stop_ids`.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
@@ -40,6 +42,7 @@ class Request:
         "handle",
         "hash_root",
         "hashes",
+        "held_ids",
         "num_computed",
         "params",
         "pooling",
@@ -48,6 +51,7 @@ class Request:
         "prompt",
         "reusable",
         "row",
+        "shared_in",
         "status",
         "stop_ids",
     )
@@ -58,6 +62,7 @@ class Request:
         self.params: SamplingParams = message.params
         self.pooling: Pooling | None = message.pooling
         self.stop_ids = tuple(message.stop_ids)
+        self.held_ids = tuple(message.held_ids)
         self.priority = message.priority
         self.arrival = arrival
         self.hash_root = hash_root
@@ -67,6 +72,7 @@ class Request:
         self.num_computed = 0
         self.cached_tokens = 0
         self.preemptions = 0
+        self.shared_in = -1
         every = self.pooling is not None and self.pooling.method != "last"
         self.reusable = self.params.prompt_logprobs is None and not every
 

@@ -40,14 +40,15 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         allowed_token_ids: When given, no other token is ever sampled.
         bad_words: Texts that must not appear; the front end turns them into `bad_token_ids`.
         bad_token_ids: Token sequences whose last token is never sampled after the others.
-        min_tokens: No end-of-sequence or stop token before this many.
+        min_tokens: No end-of-sequence or stop token before this many, under `ignore_eos` too.
         max_tokens: At most this many; None means up to the model's length.
         stop: Texts that end the output (and are cut from it unless `include_stop_str_in_output`).
         stop_token_ids: Ids that end the output.
-        ignore_eos: Go on after end-of-sequence.
+        ignore_eos: Go on after end-of-sequence tokens; they may be sampled once there are `min_tokens`.
         seed: Makes the row reproducible whatever else is in the batch.
         logprobs: Return the sampled token's log-probability and this many alternatives; None returns nothing.
-        logprob_token_ids: Return the log-probabilities of these tokens too, whatever is likely.
+        logprob_token_ids: Return the log-probabilities of these tokens and of the sampled one, and of no others:
+            `logprobs` becomes their number.
         prompt_logprobs: Like `logprobs`, for the prompt's tokens.
         skip_special_tokens: Leave special tokens out of the text.
         detokenize: False returns token ids only.
@@ -102,10 +103,10 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
             msgspec.structs.force_setattr(self, "thinking_token_budget", None)
         if self.repetition_detection is not None:
             msgspec.structs.force_setattr(self, "repetition_detection", repetition_of(self.repetition_detection))
-        if self.logprob_token_ids and self.logprobs is None:
-            msgspec.structs.force_setattr(self, "logprobs", 0)
         self._check_numbers()
         self._check_lists()
+        if self.logprob_token_ids:
+            msgspec.structs.force_setattr(self, "logprobs", len(self.logprob_token_ids))
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise RequestError(
                 f"min_tokens ({self.min_tokens}) is greater than max_tokens ({self.max_tokens})", param="min_tokens"

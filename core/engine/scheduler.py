@@ -134,6 +134,10 @@ class Scheduler:
         self.preemptions += 1
         self.waiting.push(request)
 
+    def sharing_since(self, number: int) -> list[Request]:
+        """Return the admitted requests that took blocks of the prefix cache in a step after `number`."""
+        return [request for request in self.requests.values() if request.shared_in > number]
+
     def restart_running(self) -> None:
         """Preempt everything that runs; the tokens stay, their KV is computed anew. Nothing may be in flight."""
         for request in list(self.running):
@@ -346,6 +350,8 @@ class Scheduler:
 
         self.waiting.pop()
         self._enter(draft, request, cached)
+        if shared:
+            request.shared_in = self._number
         self.pool.share(shared)
         blocks = shared + self.pool.allocate(fresh)
         draft.blocks(request.row, 0, blocks)
@@ -354,7 +360,9 @@ class Scheduler:
         self.rows.published[request.row] = len(shared) + supplied
         if supplier is not None:
             first = len(shared)
-            supplier.place(request, [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)])
+            refs = [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)]
+            supplier.place(request, refs)
+            self.cache.publish(request, [ref.block for ref in refs], first)  # filled before this step reads anything
         draft.add(np.array([request.row]), np.array([count]))
         draft.prompts += count
         self._publish_one(request, cached + count)

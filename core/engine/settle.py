@@ -56,10 +56,16 @@ class Settler:
         return outputs
 
     def fail(self, step: Step, error: str) -> Outputs:
-        """End every request of a step that failed as a whole, and drop the cache, whose content is now unknown."""
+        """End every request of a step that failed as a whole, and drop the cache, whose content is now unknown.
+
+        Steps launched ahead may have admitted requests on blocks that this one should have filled. Which blocks those
+        were is not kept, so whoever they admitted on cached blocks ends as well.
+        """
         outputs = Outputs(started=self.take_started(), finished=self.take_refused())
         for i in np.flatnonzero(self._alive(step)).tolist():
             self._finish_row(int(step.plan.rows[i]), "error", outputs, error=error)
+        for request in self.scheduler.sharing_since(step.plan.number):
+            self._finish_row(request.row, "error", outputs, error=error)
         self.scheduler.forget_cache()
         return outputs
 

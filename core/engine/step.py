@@ -23,7 +23,7 @@ class NewRow:
         row: The row it owns for life.
         prompt: `(prompt,)` int32 token ids.
         params: Its sampling parameters.
-        stop_ids: End-of-sequence and stop ids, which `min_tokens` holds back.
+        stop_ids: End-of-sequence and stop ids, which `min_tokens` holds back, whether or not they end it.
         pooling: What a pooling request asks for.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.errors import RequestError
@@ -26,11 +26,12 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that passed every check. `params.max_tokens` is a number."""
+    """A request that passed every check. `params.max_tokens` is a number; the ids are those of `Add`."""
 
     prompt: Prompt
     params: SamplingParams
     stop_ids: list[int]
+    held_ids: list[int] = field(default_factory=list)
 
 
 class InputProcessor:
@@ -204,7 +205,9 @@ class InputProcessor:
             size = len(prompt.ids)
             said = f"you requested {size + asked} tokens ({size} in the prompt, {asked} in the output)"
             raise _too_long(self.max_model_len, said, "max_tokens", "prompt or max_tokens")
-        return Prepared(prompt, params, self.stop_ids(params))
+        stop_ids = self.stop_ids(params)
+        held = [token for token in self.tokenizer.eos_ids if token not in stop_ids] if params.min_tokens else []
+        return Prepared(prompt, params, stop_ids, held)
 
     def stop_ids(self, params: SamplingParams) -> list[int]:
         """Return the ids that end the output."""

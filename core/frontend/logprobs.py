@@ -18,16 +18,15 @@ class LogprobReader:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._text: Callable[[int], str] = lru_cache(_CACHED_TOKENS)(tokenizer.token)
 
-    def read(self, position: Logprobs, *, texts: bool, best: int | None = None) -> dict[int, Logprob]:
-        """Return token id -> log-probability: the chosen token, the best alternatives, then those that were asked for.
+    def read(self, position: Logprobs, *, texts: bool, ranked: bool = True) -> dict[int, Logprob]:
+        """Return token id -> log-probability: the chosen token, then the best alternatives, or those asked for by id.
 
         Args:
-            best: How many are best alternatives; the rank of what follows is not known. None: all are.
+            ranked: They are the best alternatives, best first; the ranks of tokens asked for by id are not known.
         """
         chosen = position.ids[0]
         found = {chosen: Logprob(position.values[0], position.rank, self._text(chosen) if texts else None)}
         for rank, (token, value) in enumerate(zip(position.ids[1:], position.values[1:]), start=1):
             if token not in found:
-                known = best is None or rank <= best
-                found[token] = Logprob(value, rank if known else None, self._text(token) if texts else None)
+                found[token] = Logprob(value, rank if ranked else None, self._text(token) if texts else None)
         return found

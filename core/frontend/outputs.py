@@ -82,6 +82,7 @@ class OutputProcessor:
                     prompt=prompt,
                     params=params,
                     stop_ids=prepared.stop_ids,
+                    held_ids=prepared.held_ids,
                     priority=priority,
                     cache_salt=cache_salt,
                 )
@@ -195,8 +196,7 @@ class OutputProcessor:
             self._end(sequence.handle, sequence.finish_reason)
 
     def _read(self, scores: Logprobs, params: SamplingParams) -> dict[int, Logprob]:
-        best = params.logprobs if params.logprob_token_ids else None
-        return self._reader.read(scores, texts=params.detokenize, best=best)
+        return self._reader.read(scores, texts=params.detokenize, ranked=not params.logprob_token_ids)
 
     def _finish(self, end: Finished, done: Processed) -> None:
         if end.handle in self._live:

@@ -66,3 +66,25 @@ def test_kv_blocks_that_come_back_from_host_memory_give_the_same_tokens(checkpoi
             outputs = llm.generate(_prompts(), GREEDY)
             assert [output.outputs[0].token_ids for output in outputs] == alone
         assert llm.call("connector_stats")["cpu_offload"]["loaded"] > 0
+
+
+@pytest.mark.covers("KV-03")
+def test_requests_with_one_prefix_in_host_memory_load_it_once(checkpoint):
+    prefix = [3 + i * 5 % 90 for i in range(80)]
+    prompts = [{"prompt_token_ids": [*prefix, 4 + i]} for i in range(4)]
+    others = [{"prompt_token_ids": [3 + (i * 7 + start) % 90 for i in range(150)]} for start in (1, 2)]
+    blocks = {"num_blocks": 24, "block_size": 8, "max_num_seqs": 3, "max_model_len": 160}
+    with LLM(str(checkpoint), dtype="float32", kv_connector=["cpu_offload"], **blocks) as llm:
+        alone = [llm.generate([prompt], GREEDY)[0].outputs[0].token_ids for prompt in prompts]
+        for prompt in others:  # the prefix leaves the device
+            llm.generate([prompt], SamplingParams(temperature=0, max_tokens=2))
+
+        def loaded():
+            return llm.call("connector_stats")["cpu_offload"]["loaded"]
+
+        before = loaded()
+        answers = llm.generate(prompts[:3], GREEDY)
+        assert loaded() - before == 10
+        answers += llm.generate(prompts[3:], GREEDY)
+        assert loaded() - before == 10
+        assert [answer.outputs[0].token_ids for answer in answers] == alone

@@ -24,6 +24,7 @@ from core.server.openai.params import (
     rendered_only,
     tokens_as_ids,
     treatment,
+    unasked_usage,
     unsampled,
 )
 from core.server.openai.protocol import ChatBody, StreamOptions
@@ -45,7 +46,7 @@ async def chat_completions(state: ServerState, request: Request) -> Response:
 
 async def chat_job(state: ServerState, body: ChatBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
     """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
-    unread = {**_unread(state, body), **unsampled(body), **rendered_only(body)}
+    unread = {**_unread(state, body), **unsampled(body), **rendered_only(body), **unasked_usage(body)}
     known = [name for name in (*ChatBody.model_fields, *_effort(state, fields)) if name not in unread]
     headers = state.unread_fields({**fields, **unread}, known)
     wanted = chat_request(body, fields, state)
@@ -66,6 +67,7 @@ def _format(state: ServerState, body: ChatBody, wanted: GenerationRequest, chat:
             reasoning=body.include_reasoning is not False,
             many_calls=body.parallel_tool_calls is not False,
             tokens_as_ids=tokens_as_ids(body, state),
+            special_tokens=not chat.generation.params.skip_special_tokens,
             prompt_text=bool(body.return_prompt_text),
         ),
     )

@@ -12,7 +12,7 @@ from core.frontend.answering.reader import AnswerReader
 from core.frontend.messages import REASONING_NAMES
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
-from core.server.openai.logprobs import Position, chat_logprobs, prompt_logprobs
+from core.server.openai.logprobs import Position, ShownTokens, chat_logprobs, prompt_logprobs
 from core.server.openai.shown import EVERYTHING, Shown
 
 
@@ -45,6 +45,7 @@ class ChatFormat:
         self._answer = answer
         self._echo = echo
         self._shown = shown
+        self._tokens = ShownTokens(tokenizer, as_ids=shown.tokens_as_ids, skip_special=not shown.special_tokens)
         self._deltas: dict[int, Deltas] = {}
         self._folds: dict[int, Fold] = {}
         self._prompt_ids: list[int] = []
@@ -95,9 +96,7 @@ class ChatFormat:
         reason = sequence.finish_reason
         scores = None
         if self._top is not None and sequence.logprobs:
-            as_ids = self._shown.tokens_as_ids
-            content = chat_logprobs(sequence.token_ids, sequence.logprobs, self._tokenizer, self._top, as_ids=as_ids)
-            scores = {"content": content}
+            scores = {"content": chat_logprobs(sequence.token_ids, sequence.logprobs, self._tokens, self._top)}
         ids = sequence.token_ids if self._return_ids else None
         if not delta and reason is None and scores is None and not ids:
             return None

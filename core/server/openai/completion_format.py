@@ -8,7 +8,7 @@ from typing import Any
 from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
-from core.server.openai.logprobs import CompletionLogprobs, Position, join_lists, prompt_logprobs
+from core.server.openai.logprobs import CompletionLogprobs, Position, ShownTokens, join_lists, prompt_logprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class CompletionFormat:
         self._tokenizer = tokenizer
         self._n = n
         self._wanted = wanted
+        self._tokens = ShownTokens(tokenizer, as_ids=wanted.tokens_as_ids)
         self._scores: dict[int, list[Position | None]] = {}
         self._logprobs: dict[int, CompletionLogprobs] = {}
         self._folds: dict[int, Fold] = {}
@@ -58,7 +59,7 @@ class CompletionFormat:
             piece: Piece = {"index": index, "text": "", "logprobs": None, "finish_reason": None}
             first = index not in self._logprobs
             if first:
-                self._logprobs[index] = CompletionLogprobs(self._tokenizer, as_ids=self._wanted.tokens_as_ids)
+                self._logprobs[index] = CompletionLogprobs(self._tokens)
                 self._open(piece, output, scores)
             self._extend(piece, sequence)
             if first or _says_something(piece):

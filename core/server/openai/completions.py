@@ -22,6 +22,7 @@ from core.server.openai.params import (
     rendered_only,
     tokens_as_ids,
     treatment,
+    unasked_usage,
     unsampled,
 )
 from core.server.openai.prompts import parse_prompts
@@ -40,8 +41,8 @@ async def completions(state: ServerState, request: Request) -> Response:
 
 def completion_job(state: ServerState, body: CompletionBody, fields: dict[str, Any]) -> tuple[ApiJob, dict[str, str]]:
     """Return what answers a body, and the headers that belong to the answer. Raises `ApiError`, `RequestError`."""
-    unread = {**unsampled(body), **rendered_only(body)}
-    headers = state.unread_fields(fields, CompletionBody.model_fields.keys() - unread)
+    unread = {**unsampled(body), **rendered_only(body), **unasked_usage(body)}
+    headers = state.unread_fields({**fields, **unread}, CompletionBody.model_fields.keys() - unread)
     requests = completion_requests(body, state)
     generation = open_generation(
         state, requests, new_id("cmpl"), interval=interval(body, state), prompt_only=body.max_tokens == 0

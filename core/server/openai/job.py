@@ -76,20 +76,20 @@ class ApiJob:
         """Put the answer into an outlet as server-sent events; what one engine output brings is put at once."""
         # The fields that never change are encoded once; per event only the choice is.
         start = b"data: " + orjson.dumps(self._base(self.format.chunk_object))[:-1] + b',"choices":['
-        usual, begun = self._end({}), False
+        usual, begun, usage_so_far = self._end({}), False, self.options.usage_so_far
 
         def take(prompt: int, output: RequestOutput) -> bool:
             nonlocal begun
             pieces = self.format.pieces(prompt, output)
             if not pieces:
                 return True
-            end = usual
-            if not begun or self.options.continuous_usage_stats:
-                end = self._end({} if begun else self.format.head())
-                begun = True
+            end = self._end({}) if usage_so_far else usual
+            first = end if begun else self._end(self.format.head())  # the first event's alone
+            begun = True
             if len(pieces) == 1:
-                return outlet.put(start + orjson.dumps(pieces[0]) + end)
-            return outlet.put(b"".join([start + orjson.dumps(piece) + end for piece in pieces]))
+                return outlet.put(start + orjson.dumps(pieces[0]) + first)
+            ends = [first, *[end] * (len(pieces) - 1)]
+            return outlet.put(b"".join([start + orjson.dumps(piece) + last for piece, last in zip(pieces, ends)]))
 
         async def more() -> bool:
             await outlet.room()
@@ -120,8 +120,6 @@ class ApiJob:
         }
 
     def _end(self, head: dict[str, Any]) -> bytes:
-        if self.options.continuous_usage_stats:
-            head["usage"] = self.generation.usage.to_dict()
-        elif self.options.include_usage:
-            head["usage"] = None
+        if self.options.include_usage:
+            head["usage"] = self.generation.usage.to_dict() if self.options.usage_so_far else None
         return b"]," + orjson.dumps(head)[1:] + b"\n\n" if head else b"]}\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.api.tokenizer import Tokenizer
+from core.api.tokenizer import Tokenizer, token_bytes
 from core.frontend.results import Logprob
 
 LOWEST = -9999.0
@@ -14,28 +14,44 @@ LOWEST = -9999.0
 Position = dict[int, Logprob]
 
 
+class ShownTokens:
+    """How one answer shows tokens: by a name, and by the bytes that they add to the text.
+
+    Args:
+        as_ids: Name them `token_id:N`, where their texts are of no use.
+        skip_special: Special tokens are left out of the text, so that they add no bytes.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, as_ids: bool = False, skip_special: bool = True) -> None:
+        self._tokenizer, self._as_ids = tokenizer, as_ids
+        self._left_out = tokenizer.special_ids if skip_special else frozenset()
+
+    def name(self, token: int, entry: Logprob | None) -> str:
+        """Return a token's own text, in which U+FFFD stands for bytes that are no whole character; or its id."""
+        if self._as_ids:
+            return f"token_id:{token}"
+        if entry is not None and entry.decoded_token is not None:
+            return entry.decoded_token
+        return self._tokenizer.token(token)
+
+    def bytes(self, token: int) -> list[int]:
+        """Return a token's own bytes: those of a sequence, joined, are the bytes of its text."""
+        return [] if token in self._left_out else list(token_bytes(self._tokenizer, token) or b"")
+
+
 def chat_logprobs(
-    ids: Sequence[int], positions: Sequence[Position], tokenizer: Tokenizer, top: int, *, as_ids: bool = False
+    ids: Sequence[int], positions: Sequence[Position], tokens: ShownTokens, top: int
 ) -> list[dict[str, Any]]:
-    """Return one entry per token, each with the `top` most likely alternatives; `as_ids` names tokens by their ids."""
-    named = TokenIds() if as_ids else tokenizer
-    return [_chat_entry(token, position, named, top) for token, position in zip(ids, positions)]
+    """Return one entry per token, each with the `top` most likely alternatives, and then those that were asked for."""
+    return [_chat_entry(token, position, tokens, top) for token, position in zip(ids, positions)]
 
 
-class TokenIds:
-    """Names tokens `token_id:N`, where their texts are of no use."""
-
-    def token(self, token_id: int) -> str:
-        """Return the name of a token."""
-        return f"token_id:{token_id}"
-
-
-def _chat_entry(chosen: int, position: Position, tokenizer: Tokenizer | TokenIds, top: int) -> dict[str, Any]:
+def _chat_entry(chosen: int, position: Position, tokens: ShownTokens, top: int) -> dict[str, Any]:
     likely = sorted(((token, entry) for token, entry in position.items() if entry.rank is not None), key=_likelihood)
     best = [*likely[:top], *((token, entry) for token, entry in position.items() if entry.rank is None)]
     return {
-        **_chat_token(chosen, position[chosen], tokenizer),
-        "top_logprobs": [_chat_token(token, entry, tokenizer) for token, entry in best],
+        **_chat_token(chosen, position[chosen], tokens),
+        "top_logprobs": [_chat_token(token, entry, tokens) for token, entry in best],
     }
 
 
@@ -43,23 +59,22 @@ def _likelihood(item: tuple[int, Logprob]) -> float:
     return -item[1].logprob
 
 
-def _chat_token(token: int, entry: Logprob, tokenizer: Tokenizer | TokenIds) -> dict[str, Any]:
-    text = token_text(token, entry, tokenizer)
-    return {"token": text, "logprob": max(entry.logprob, LOWEST), "bytes": list(text.encode("utf-8", "replace"))}
+def _chat_token(token: int, entry: Logprob, tokens: ShownTokens) -> dict[str, Any]:
+    return {"token": tokens.name(token, entry), "logprob": max(entry.logprob, LOWEST), "bytes": tokens.bytes(token)}
 
 
 class CompletionLogprobs:
     """Builds the four parallel lists of a plain completion, piece by piece; keeps the running text offset."""
 
-    def __init__(self, tokenizer: Tokenizer, *, as_ids: bool = False) -> None:
-        self._tokenizer = TokenIds() if as_ids else tokenizer
+    def __init__(self, tokens: ShownTokens) -> None:
+        self._tokens = tokens
         self._offset = 0
 
     def piece(self, ids: Sequence[int], positions: Sequence[Position | None]) -> dict[str, list[Any]]:
         """Return the lists for further tokens; a position is None where nothing was scored (the first token)."""
         lists: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": [], "top_logprobs": []}
         for token, position in zip(ids, positions):
-            text = token_text(token, position[token] if position else None, self._tokenizer)
+            text = self._tokens.name(token, position[token] if position else None)
             lists["tokens"].append(text)
             lists["text_offset"].append(self._offset)
             lists["token_logprobs"].append(max(position[token].logprob, LOWEST) if position else None)
@@ -70,7 +85,7 @@ class CompletionLogprobs:
     def _top(self, position: Position) -> dict[str, float]:
         found: dict[str, float] = {}
         for token, entry in position.items():
-            found.setdefault(token_text(token, entry, self._tokenizer), max(entry.logprob, LOWEST))
+            found.setdefault(self._tokens.name(token, entry), max(entry.logprob, LOWEST))
         return found
 
 
@@ -96,12 +111,3 @@ def _by_id(position: Position) -> dict[str, Any]:
 
 def _entry(entry: Logprob) -> dict[str, Any]:
     return {"logprob": max(entry.logprob, LOWEST), "rank": entry.rank, "decoded_token": entry.decoded_token}
-
-
-def token_text(token: int, entry: Logprob | None, tokenizer: Tokenizer | TokenIds) -> str:
-    """Return a token's own text."""
-    if isinstance(tokenizer, TokenIds):
-        return tokenizer.token(token)
-    if entry is not None and entry.decoded_token is not None:
-        return entry.decoded_token
-    return tokenizer.token(token)

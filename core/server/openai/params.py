@@ -105,6 +105,13 @@ def unsampled(body: GenerationBody) -> dict[str, bool]:
     return {name: True for name in _BY_CHANCE if body.use_beam_search and getattr(body, name) is not None}
 
 
+def unasked_usage(body: GenerationBody) -> dict[str, bool]:
+    """Return the option of a stream that has no effect alone, if it is given alone."""
+    options = body.stream_options
+    alone = options is not None and bool(options.continuous_usage_stats) and not options.include_usage
+    return {"stream_options.continuous_usage_stats": True} if alone else {}
+
+
 def treatment(body: GenerationBody) -> dict[str, Any]:
     """Return the fields of a `GenerationRequest` that say how it is treated."""
     cut = body.truncate_prompt_tokens

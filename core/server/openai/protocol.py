@@ -48,6 +48,11 @@ class StreamOptions(Part):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
+    @property
+    def usage_so_far(self) -> bool:
+        """Whether every event has the usage so far; without `include_usage` none says anything about it."""
+        return bool(self.include_usage and self.continuous_usage_stats)
+
 
 class SharedFields(BaseModel):
     """Fields that mean the same in every OpenAI API here; see also `params.SAME_NAME`."""

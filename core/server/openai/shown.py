@@ -16,12 +16,14 @@ class Shown:
         reasoning: The thinking; it is kept back otherwise.
         many_calls: Every call; only the first otherwise.
         tokens_as_ids: Tokens of log-probabilities as `token_id:N`.
+        special_tokens: Special tokens; they are left out of the text otherwise.
         prompt_text: The prompt as the template rendered it.
     """
 
     reasoning: bool = True
     many_calls: bool = True
     tokens_as_ids: bool = False
+    special_tokens: bool = False
     prompt_text: bool = False
 
     def events(self, events: Sequence[ParseEvent]) -> Sequence[ParseEvent]:

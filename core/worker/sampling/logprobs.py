@@ -37,7 +37,7 @@ def split_rows(table: TopLogprobs, alternatives: np.ndarray) -> list[TopLogprobs
 
 
 def extended(table: TopLogprobs, logprobs: Tensor, ids: list[int]) -> TopLogprobs:
-    """Return a single position with further tokens behind its best ones.
+    """Return a single position with further tokens behind those that it lists.
 
     Args:
         logprobs: `(vocab,)` float32, of that position.

@@ -16,7 +16,7 @@ class RowParams:
 
     Attributes:
         flags: `(max_rows,)` `Feature` bits, those of the logits processors included.
-        asked: Row -> ids of the tokens whose log-probabilities it wants whatever is likely.
+        asked: Row -> ids of the tokens whose log-probabilities it wants instead of those of the most likely ones.
         numbers: `(4, max_rows)` float64: temperature, top-k, top-p and min-p, as `core.ops.sampling.draw` takes them.
     """
 
@@ -33,7 +33,7 @@ class RowParams:
         temperature = max(params.temperature, MIN_TEMPERATURE)
         self.numbers[:, row] = (temperature, max(params.top_k, 0), params.top_p, params.min_p)
         self.seeds[row] = params.seed or 0
-        self.logprobs[row] = params.logprobs or 0
+        self.logprobs[row] = 0 if params.logprob_token_ids else params.logprobs or 0
         self.prompt_logprobs[row] = params.prompt_logprobs or 0
         self.asked.pop(row, None)
         if params.logprob_token_ids:

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens that a request names, beside those of the likely ones."""
+"""Log-probabilities of tokens that a request names, instead of the likely ones."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from core.api.errors import RequestError
 from core.engine.sampling import SamplingParams
 
 
-def test_named_tokens_stand_behind_the_best(bench, logits):
+def test_named_tokens_stand_behind_the_sampled_one(bench, logits):
     values = logits(3)
     bench.add(0, temperature=0.0, logprobs=2, logprob_token_ids=[7, 3])
     bench.add(1, temperature=0.0, logprobs=1)
@@ -16,7 +16,7 @@ def test_named_tokens_stand_behind_the_best(bench, logits):
     result = bench.sample([0, 1, 2], values)
     expected = torch.log_softmax(values, -1).numpy()
     first, second, third = (result.logprobs[row] for row in range(3))
-    assert first.ids[0, 3:].tolist() == [7, 3] and first.ids.shape == first.values.shape == (1, 5)
+    assert first.ids.tolist() == [[int(values[0].argmax()), 7, 3]] and first.values.shape == (1, 3)
     assert second.ids.shape == (1, 2)
     assert third.ids.tolist() == [[int(values[2].argmax()), 5]]
     for row, table in enumerate((first, second, third)):
@@ -31,8 +31,8 @@ def test_the_next_owner_of_a_row_is_not_given_them(bench, logits):
 
 
 def test_they_are_log_probabilities_after_all():
-    assert SamplingParams(logprob_token_ids=[1]).logprobs == 0
-    assert SamplingParams(logprob_token_ids=[1], logprobs=3).logprobs == 3
+    assert SamplingParams(logprob_token_ids=[1, 2]).logprobs == 2
+    assert SamplingParams(logprob_token_ids=[1], logprobs=3).logprobs == 1
     assert SamplingParams(logprob_token_ids=[]).logprobs is None
     with pytest.raises(RequestError) as caught:
         SamplingParams(logprob_token_ids=[1] * 129)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,7 @@ from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.loop import EngineLoop
 from core.engine.messages import Add
+from core.engine.participants import ConnectorParticipant
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
@@ -32,6 +34,67 @@ class ArrivalOrder:
         return len(running) - 1
 
 
+class Shelf:
+    """A KV connector, both halves in one, over an `ArithmeticWorker`: keeps the tokens of every block it is offered.
+
+    Attributes:
+        loaded: Blocks that were ordered, in total.
+        broken: Numbers of the plans that fail before anything is loaded or computed.
+    """
+
+    def __init__(self, worker):
+        self.worker, self.loaded, self.broken = worker, 0, set()
+        self.kept: dict[bytes, np.ndarray] = {}
+        self._loads, self._saves = [], []
+        self._plain, worker.execute = worker.execute, self._execute
+
+    def put(self, engine, prompt):
+        """Keep the full blocks of a prompt."""
+        tokens, hashes = np.array(prompt, np.int32), []
+        engine.hasher.extend(hashes, engine.hasher.root(None), tokens)
+        self.kept.update(zip(hashes, tokens.reshape(-1, engine.block_size), strict=True))
+
+    def match(self, hashes, local_blocks):
+        found = 0
+        for digest in hashes[local_blocks:]:
+            if digest not in self.kept:
+                break
+            found += 1
+        return found
+
+    def load(self, blocks):
+        self.loaded += len(blocks)
+        self._loads += blocks
+
+    def save(self, blocks):
+        self._saves += blocks
+
+    def plan_step(self):
+        moves = [[(ref.hash.hex(), ref.block) for ref in refs] for refs in (self._loads, self._saves)]
+        self._loads, self._saves = [], []
+        return json.dumps(moves).encode() if any(moves) else None
+
+    def observe(self, report): ...
+
+    def reset(self):
+        self.kept.clear()
+
+    def _execute(self, plan):
+        if plan.number in self.broken:
+            raise OSError("the store cannot be read")
+        loads, saves = json.loads(plan.connector.get("shelf", b"[[], []]"))
+        for key, block in loads:
+            self._slots(block)[:] = self.kept[bytes.fromhex(key)]
+        result = self._plain(plan)
+        for key, block in saves:
+            self.kept.setdefault(bytes.fromhex(key), self._slots(block).copy())
+        return result
+
+    def _slots(self, block):
+        size = self.worker.block_size
+        return self.worker.cache[block * size : (block + 1) * size]
+
+
 @dataclass
 class Harness:
     """One engine and what its clients received."""
@@ -48,8 +111,13 @@ class Harness:
     participants: tuple = ()
     advised: bool = False
     spread: bool = False
+    shelved: bool = False
 
     def __post_init__(self):
+        self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
+        if self.shelved:
+            self.shelf = Shelf(self.worker)
+            self.participants = (*self.participants, ConnectorParticipant("shelf", self.shelf))
         self.pool = BlockPool(self.blocks)
         self.hasher = BlockHasher(self.block_size)
         self.rows = RowTable(self.max_seqs, self.max_len, self.block_size)
@@ -62,7 +130,6 @@ class Harness:
             self.participants,
         )
         self.scheduler.spread = self.spread
-        self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
         self.executor = ArithmeticExecutor(self.worker, self.blocks)
         self.loop = EngineLoop(self.scheduler, self.executor, self.depth)
         self.outputs: dict[int, list[int]] = {}

@@ -119,8 +119,14 @@ class AdvisedMachine(EngineMachine):
     more: ClassVar[dict] = {"advised": True, "spread": True, "max_chunk": 48}
 
 
+class ShelvedMachine(EngineMachine):
+    """The same with a connector that keeps every block and supplies what the prefix cache has lost."""
+
+    more: ClassVar[dict] = {"shelved": True}
+
+
 @pytest.mark.covers("ENG-01")
-@pytest.mark.parametrize(("machine", "examples"), [(EngineMachine, 120), (AdvisedMachine, 50)])
+@pytest.mark.parametrize(("machine", "examples"), [(EngineMachine, 120), (AdvisedMachine, 50), (ShelvedMachine, 80)])
 def test_the_books_balance_in_every_order(harness, machine, examples):
     machine.make = staticmethod(harness)
     budget = settings(max_examples=examples, stateful_step_count=40, deadline=None)

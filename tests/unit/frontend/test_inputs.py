@@ -127,6 +127,22 @@ def test_stop_ids(inputs):
     assert stop_ids(stop_token_ids=[7], ignore_eos=True) == [7]
 
 
+@pytest.mark.parametrize(
+    ("params", "held"),
+    [
+        ({}, []),
+        ({"min_tokens": 2}, []),  # it is a stop id, which is held back anyhow
+        ({"ignore_eos": True}, []),
+        ({"ignore_eos": True, "min_tokens": 2}, [0]),
+        ({"ignore_eos": True, "min_tokens": 2, "stop_token_ids": [0]}, []),
+        ({"ignore_eos": True, "min_tokens": 2, "grammar": {"regex": "a"}}, []),
+    ],
+    ids=str,
+)
+def test_ends_that_are_only_held_back(inputs, params, held):
+    assert inputs.prepare("a", SamplingParams(**params)).held_ids == held
+
+
 def test_bad_words_become_ids_with_and_without_a_blank(inputs, tokenizer):
     params = inputs.complete(SamplingParams(bad_words=["end", " t"], bad_token_ids=[[9, 9]]))
     expected = [[9, 9], *(tokenizer.encode(text) for text in ("end", " end", "t", " t"))]

@@ -15,7 +15,7 @@ from core.server.answers import json_answer
 from core.server.dialect import Dialect
 from core.server.entry import open_chat, render
 from core.server.errors import ApiError
-from core.server.openai.logprobs import chat_logprobs
+from core.server.openai.logprobs import ShownTokens, chat_logprobs
 from core.server.openai.params import interval, tokens_as_ids
 from core.server.openai.rendering import rendered
 from core.server.openai.responses import background
@@ -76,7 +76,7 @@ def remote_job(state: ServerState, asked: Asked) -> ResponseWork:
         _answer(state, asked, params, name),
         Composer(show_ids=bool(body.return_token_ids)),
         AnswerReader(None, calls=False),  # of the first turn, which brings its own
-        _scores(state, body, params.logprobs),
+        _scores(state, body, params),
         asked=asked,
         sessions=sessions,
         rounds=rounds,
@@ -94,7 +94,7 @@ async def _job(state: ServerState, asked: Asked) -> ResponseJob:
         show_ids=bool(body.return_token_ids),
         make_call=asked.tools.open_call,
     )
-    scores = _scores(state, body, params.logprobs)
+    scores = _scores(state, body, params)
     return ResponseJob(chat.generation, _answer(state, asked, params, name), composer, chat.answer.reader(), scores)
 
 
@@ -132,12 +132,14 @@ def _answer(state: ServerState, asked: Asked, params: SamplingParams, name: str)
 
 
 def _scores(
-    state: ServerState, body: ResponsesBody, top: int | None
+    state: ServerState, body: ResponsesBody, params: SamplingParams
 ) -> Callable[[CompletionOutput], Sequence[Score]] | None:
+    top = params.logprobs
     if top is None:
         return None
-    as_ids, tokenizer = tokens_as_ids(body, state), state.llm.tokenizer
-    return lambda sequence: chat_logprobs(sequence.token_ids, sequence.logprobs or (), tokenizer, top, as_ids=as_ids)
+    as_ids = tokens_as_ids(body, state)
+    tokens = ShownTokens(state.llm.tokenizer, as_ids=as_ids, skip_special=params.skip_special_tokens)
+    return lambda sequence: chat_logprobs(sequence.token_ids, sequence.logprobs or (), tokens, top)
 
 
 SILENT = Dialect(body=ApiError.body)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any
 
-from core.api import RequestError
+from core.api import RequestError, token_bytes
 from core.api.routes import EngineClient, RouteRequest, RouteResponse
 from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids
 from core_plugin_generate.run import Answer, Pair, Prompt, prompt_of, run
@@ -265,8 +265,9 @@ class LlamaCpp:
 
     def _token(self, pair: Pair) -> dict[str, Any]:
         score, token = pair
-        text = self._client.tokenizer.token(token)
-        return {"id": token, "token": text, "bytes": list(text.encode("utf-8", "replace")), "logprob": score}
+        tokenizer = self._client.tokenizer
+        own = b"" if token in tokenizer.special_ids else token_bytes(tokenizer, token)
+        return {"id": token, "token": tokenizer.token(token), "bytes": list(own or b""), "logprob": score}
 
 
 def said(error: RequestError) -> dict[str, Any]:
