@@ -133,7 +133,8 @@ class Resolver:
         config = self._config(base, derived)
         self._check_lock(config.plan)
         self._validate(base, derived)
-        self._warn(*short_by_default(self.options.model.max_model_len, base.shape), code="CORE-C202")
+        wanted = self.options.model.max_model_len
+        self._warn(*short_by_default(wanted, derived.max_model_len, base.shape), code="CORE-C202")
         self._warn_failures()
         return Resolution(config, self.reports, base.reader, patches, self.warnings)
 

@@ -158,10 +158,10 @@ class RopeConfig(BaseModel):
             self.divisors(key)
         if rule.stretches and ORIGINAL not in self.scaling:
             self.number("factor")
-        if "factor" in (*rule.required, *rule.optional) and self.factor <= 0:
-            raise self._fault(f"needs a positive 'factor', not {self.factor:g}")
         if self.original_positions < 1:
             raise self._fault(f"needs a positive '{ORIGINAL}', not {self.original_positions}")
+        if "factor" in (*rule.required, *rule.optional) and self.factor <= 0:
+            raise self._fault(f"needs a positive 'factor', not {self.factor:g}")
         if self.rule == "llama3" and self.number("high_freq_factor") <= self.number("low_freq_factor"):
             raise self._fault("needs a 'high_freq_factor' greater than its 'low_freq_factor'")
 
@@ -187,9 +187,12 @@ def rope_config(config: Mapping[str, Any], head_dim: int, *, theta: float = 1000
             raise CheckpointError("CORE-M126", f"rotary parameters by kind of layer ('{key}') are not supported.")
     base = scaling.pop("rope_theta", None) or newer.get("rope_theta") or config.get("rope_theta") or theta
     share = scaling.pop("partial_rotary_factor", None) or config.get("partial_rotary_factor") or 1.0
+    rotary_dim = int(head_dim * _positive("partial_rotary_factor", share))
+    if not 2 <= rotary_dim <= head_dim or rotary_dim % 2:
+        raise CheckpointError("CORE-M126", f"{rotary_dim} of a head's {head_dim} dimensions cannot rotate in pairs.")
     rope = RopeConfig(
         head_dim=head_dim,
-        rotary_dim=int(head_dim * _positive("partial_rotary_factor", share)),
+        rotary_dim=rotary_dim,
         theta=_positive("rope_theta", base),
         max_positions=config_int(config, "max_position_embeddings", 2048),
         scaling=_set(scaling),

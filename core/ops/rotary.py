@@ -106,7 +106,7 @@ def _llama3(config: RopeConfig, context: int) -> Frequencies:
 def _yarn(config: RopeConfig, context: int) -> Frequencies:
     """YaRN: dimensions that turn often keep their frequency, the others are interpolated, with a ramp between."""
     plain, factor = _plain(config.theta, config.rotary_dim), config.factor
-    fast, slow = config.number("beta_fast", 32.0), config.number("beta_slow", 1.0)
+    fast, slow = config.number("beta_fast", 32.0) or 32.0, config.number("beta_slow", 1.0) or 1.0
     low, high = (_turning_dim(config, turns) for turns in (fast, slow))
     if config.scaling.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)

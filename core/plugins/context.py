@@ -22,11 +22,11 @@ def context_of(
     return wanted, [Problem(level="error", code="CORE-C110", message=text, hint=hint)]
 
 
-def short_by_default(wanted: int | None, shape: ModelShape) -> list[str]:
-    """Return what the user should know who gets less than the model's longest context."""
-    if wanted is not None or shape.default_positions >= shape.max_positions:
+def short_by_default(wanted: int | None, context: int, shape: ModelShape) -> list[str]:
+    """Return what the user should know whose `context` is the model's default one, less than its longest."""
+    if wanted is not None or not context == shape.default_positions < shape.max_positions:
         return []
     return [
-        f"the context is {shape.default_positions} tokens, computed with the model's factors for short contexts; "
+        f"the context is {context} tokens, computed with the model's factors for short contexts; "
         f"--max-model-len takes up to {shape.max_positions}, and then every prompt is computed with those for long ones"
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,13 @@ from core.api.weights import CheckpointInfo
 from core.config.resolved import ModelOptions
 from core.suggest import nearest
 
-_ELSEWHERE = {
-    "quantization_config": "How weights are stored follows from the checkpoint; --quantization chooses who reads it.",
-    "eos_token_id": "What ends an answer: requests name further tokens with `stop_token_ids`.",
-    "bos_token_id": "Prompts begin as the tokenizer has them begin.",
-}
+_ELSEWHERE: Mapping[str, str] = types.MappingProxyType(
+    {
+        "quantization_config": "It follows from the checkpoint; --quantization chooses who reads the weights.",
+        "eos_token_id": "Answers end where the tokenizer says, and at the `stop_token_ids` of a request.",
+        "bos_token_id": "Prompts begin as the tokenizer has them begin.",
+    }
+)
 """Keys that core reads elsewhere, so that an override would change nothing, and what to use instead."""
 
 _ROTARY = ("rope_parameters", "rope_scaling", "rope_theta")

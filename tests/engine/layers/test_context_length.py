@@ -137,6 +137,7 @@ def test_a_part_of_each_head_may_rotate():
         ({"factor": 2.0}, "has factor, but no 'rope_type'"),
         ({**LLAMA3, "high_freq_factor": 1.0}, "'high_freq_factor' greater than"),
         ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": -1}, "needs a positive 'original"),
+        ({"rope_type": "yarn", "original_max_position_embeddings": 0}, "needs a positive 'original"),
         ({**LONGROPE, "factor": 4.0, "long_factor": [1.0]}, "list 'long_factor' of 8 positive numbers.*a list of 1"),
         ({"rope_type": "longrope", "factor": 4.0, "long_factor": LONG}, "needs a list 'short_factor'.*None"),
         ({"rope_type": "linear", "factor": [[2]]}, r"'factor': \[\[2\]\], which is no parameter"),
@@ -157,6 +158,8 @@ def test_a_layer_builder_refuses_it_too():
     [
         ({"rope_theta": -1}, "positive number 'rope_theta'"),
         ({"partial_rotary_factor": "half"}, "positive number 'partial_rotary_factor'"),
+        ({"partial_rotary_factor": 0.2}, "3 of a head's 16 dimensions cannot rotate in pairs"),
+        ({"partial_rotary_factor": 2.0}, "32 of a head's 16 dimensions"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "by kind of layer"),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from core_plugin_gguf.reader import GGUFReader
 from gguf import GGMLQuantizationType as Kind
 
+from core.api import rope_config
 from core.api.errors import CheckpointError
 
 READER = GGUFReader()
@@ -97,24 +98,27 @@ def test_start_up_path_loads_no_torch_and_is_quick(demo_file):
 
 
 @pytest.mark.parametrize(
-    ("keys", "expected"),
+    ("keys", "expected", "context"),
     [
-        ({"type": "none", "factor": 4.0}, None),
-        ({"type": "linear", "factor": 4.0}, {"rope_type": "linear", "factor": 4.0}),
-        ({"factor": 1.0}, None),
+        ({"type": "none", "factor": 4.0}, None, 512),
+        ({"type": "linear", "factor": 4.0}, {"rope_type": "linear", "factor": 4.0}, 2048),
+        ({"factor": 1.0}, None, 512),
         (
-            {"type": "yarn", "factor": 4.0, "original_context_length": 128, "yarn_beta_fast": 16.0},
-            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "beta_fast": 16.0},
+            {"type": "yarn", "factor": 4.0, "original_context_length": 256, "yarn_beta_fast": 16.0},
+            {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256, "beta_fast": 16.0},
+            1024,
         ),
     ],
 )
-def test_rotary_scaling(tiny, keys, expected):
+def test_rotary_scaling(tiny, keys, expected, context):
     def extend(writer):
         for key, value in keys.items():
             add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
             add(f"llama.rope.scaling.{key}", value)
 
-    assert READER.inspect(tiny(extend=extend).path).config["rope_scaling"] == expected
+    config = READER.inspect(tiny(extend=extend).path).config
+    assert config["rope_scaling"] == expected
+    assert (config["max_position_embeddings"], rope_config(config, 16).context) == (512, context)
 
 
 def llama3_divisors(theta, count, *, factor, low, high, original):
