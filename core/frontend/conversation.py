@@ -81,13 +81,13 @@ class Conversation:
     @property
     def chars(self) -> int:
         """Characters of all contents."""
-        return sum(content_size(message.get("content")) for message in self.messages)
+        return sum(content_size(message["content"]) for message in self.messages)
 
     @property
     def tail(self) -> str:
         """Text of the last message if it is the assistant's, which the answer may continue."""
         last = self.messages[-1]
-        return content_text(last.get("content")) if last["role"] == "assistant" else ""
+        return content_text(last["content"]) if last["role"] == "assistant" else ""
 
     def variables(self) -> dict[str, Any]:
         """Return what a template reads beside the messages: the other arguments of `ChatTemplate.pieces`."""

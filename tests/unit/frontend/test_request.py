@@ -163,7 +163,7 @@ def test_conversations_are_made_plain():
     chat = Conversation(messages=said)
     first, second, third = chat.messages
     assert first["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert second["tool_calls"][0]["function"]["arguments"] == {"a": 1}
+    assert (second["content"], second["tool_calls"][0]["function"]["arguments"]) == ("", {"a": 1})
     assert second["reasoning"] == second["reasoning_content"] == "why"
     assert "tool_calls" not in third and chat.tail == "no" and chat.chars == 4
     assert repr(said) == before
