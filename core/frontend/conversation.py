@@ -38,8 +38,9 @@ class Conversation:
     """A prompt that a chat template renders.
 
     Attributes:
-        messages: OpenAI's messages; afterwards contents are texts or lists of `{"type": "text", "text": ...}`, the
-            arguments of calls objects, and thinking stands under both of its names.
+        messages: OpenAI's messages; afterwards contents are texts (empty where an answer or a tool gave none) or lists
+            of `{"type": "text", "text": ...}`, the arguments of calls objects, and thinking stands under both of its
+            names.
         tools: OpenAI's tools.
         documents: For templates that show documents.
         parallel_tool_calls: Whether an answer may hold more than one call.

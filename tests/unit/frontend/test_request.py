@@ -169,6 +169,18 @@ def test_conversations_are_made_plain():
     assert repr(said) == before
 
 
+@pytest.mark.covers("REND-07")
+def test_calls_without_text_leave_no_none_in_an_offline_prompt(offline):
+    llm, _ = offline()
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": ""}}
+    said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "1", "content": None}
+    empty = [USER, {**said, "content": ""}, {**result, "content": ""}]
+    prompt = llm.chat([USER, said, result], SamplingParams(max_tokens=1))[0].prompt
+    assert prompt == llm.chat(empty, SamplingParams(max_tokens=1))[0].prompt
+    assert "<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\n<|im_end|>\n" in prompt
+
+
 def test_no_tools_are_offered_where_none_may_be_called():
     chat = Conversation(messages=[USER], tools=[TOOL], tool_choice=ToolChoice("none"))
     assert chat.offered == [] and chat.variables()["tools"] is None
