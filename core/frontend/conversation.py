@@ -38,8 +38,9 @@ class Conversation:
     """A prompt that a chat template renders.
 
     Attributes:
-        messages: OpenAI's messages; afterwards contents are texts or lists of `{"type": "text", "text": ...}`, the
-            arguments of calls objects, and thinking stands under both of its names.
+        messages: OpenAI's messages; afterwards contents are texts (empty where an answer or a tool gave none) or lists
+            of `{"type": "text", "text": ...}`, the arguments of calls objects, and thinking stands under both of its
+            names.
         tools: OpenAI's tools.
         documents: For templates that show documents.
         parallel_tool_calls: Whether an answer may hold more than one call.
@@ -81,13 +82,13 @@ class Conversation:
     @property
     def chars(self) -> int:
         """Characters of all contents."""
-        return sum(content_size(message.get("content")) for message in self.messages)
+        return sum(content_size(message["content"]) for message in self.messages)
 
     @property
     def tail(self) -> str:
         """Text of the last message if it is the assistant's, which the answer may continue."""
         last = self.messages[-1]
-        return content_text(last.get("content")) if last["role"] == "assistant" else ""
+        return content_text(last["content"]) if last["role"] == "assistant" else ""
 
     def variables(self) -> dict[str, Any]:
         """Return what a template reads beside the messages: the other arguments of `ChatTemplate.pieces`."""

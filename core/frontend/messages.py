@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from core.api.errors import RequestError
+from core.tokenizer.messages import call_arguments
 
 REASONING_NAMES = ("reasoning", "reasoning_content")
 """What the thinking in a message is called, first by today's clients, then by older ones."""
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_SILENT = frozenset({"assistant", "tool", "function"})
+"""Roles whose messages need no content: an answer may be calls alone, a tool may return nothing."""
+
 MAX_NAME = 256
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 
@@ -38,15 +40,11 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     role = message.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise RequestError(f"{where}.role must be one of {', '.join(sorted(ROLES))}", param=f"{where}.role")
-    result = {**message, "content": _content(message.get("content"), f"{where}.content")}
-    calls = message.get("tool_calls")
-    if calls:
-        result["tool_calls"] = _calls(calls, f"{where}.tool_calls")
-    else:
-        result.pop("tool_calls", None)
+    result = {**message, "content": _content(message, role, f"{where}.content")}
+    calls = result.pop("tool_calls", None)
+    if calls is not None and (found := _calls(calls, f"{where}.tool_calls")):
+        result["tool_calls"] = found
     result.update(_reasoning(message, where))
-    if result["content"] is None and not (calls and role == "assistant"):
-        raise RequestError(f"{where}.content is missing", param=f"{where}.content")
     return result
 
 
@@ -59,9 +57,14 @@ def _reasoning(message: Mapping[str, Any], where: str) -> dict[str, str]:
     return dict.fromkeys(REASONING_NAMES, next(iter(said.values()))) if said else {}
 
 
-def _content(content: Any, where: str) -> str | list[dict[str, str]] | None:
+def _content(message: Mapping[str, Any], role: str, where: str) -> str | list[dict[str, str]]:
+    content = message.get("content")
+    if content is None and role not in _SILENT:
+        raise RequestError(f"{where} is missing", param=where)
+    if not content and role == "assistant" and isinstance(message.get("refusal"), str):
+        content = message["refusal"]  # the field of an answer that is a refusal and nothing else
     if content is None or isinstance(content, str):
-        return content
+        return content or ""
     if not isinstance(content, (list, tuple)):
         raise RequestError(f"{where} must be a text or a list of parts", param=where)
     return [{"type": "text", "text": _part(part, f"{where}[{index}]")} for index, part in enumerate(content)]
@@ -92,25 +95,20 @@ def _call(call: Any, where: str) -> dict[str, Any]:
     return {**call, "function": {**function, "arguments": _arguments(function.get("arguments"), where)}}
 
 
-def _arguments(arguments: Any, where: str) -> dict[str, Any]:
+def _arguments(arguments: Any, where: str) -> Mapping[str, Any]:
     """Templates iterate over arguments, clients send them as JSON text."""
-    if arguments is None or arguments == "":
-        return {}
-    try:
-        value = orjson.loads(arguments) if isinstance(arguments, str) else arguments
-    except orjson.JSONDecodeError:
-        value = None
-    if not isinstance(value, dict):
+    value = call_arguments(arguments)
+    if not isinstance(value, Mapping):
         where = f"{where}.function.arguments"
         raise RequestError(f"{where} must be a JSON object", param=where)
     return value
 
 
-def content_size(content: Any) -> int:
+def content_size(content: str | Sequence[Mapping[str, str]]) -> int:
     """Return how many characters a checked content has."""
-    return len(content) if isinstance(content, str) else sum(len(part["text"]) for part in content or ())
+    return len(content) if isinstance(content, str) else sum(len(part["text"]) for part in content)
 
 
-def content_text(content: Any) -> str:
+def content_text(content: str | Sequence[Mapping[str, str]]) -> str:
     """Return a checked content as one text."""
-    return content if isinstance(content, str) else "\n".join(part["text"] for part in content or ())
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)

@@ -66,6 +66,7 @@ class ChatTemplate:
             self._functions = frozenset(sandbox.globals)
             self.variables = frozenset(meta.find_undeclared_variables(tree)) - self._functions
             self.content_format = _content_format(tree) if content_format == "auto" else content_format
+            self._shows_calls_for_none = _asks_for_none(tree)
             self._template = sandbox.build(tree)
         except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError) as error:
             raise CheckpointError(
@@ -139,6 +140,10 @@ class ChatTemplate:
         if not self._knows_developer:
             for message in chat:  # today's name of what these templates call system
                 message["role"] = "system" if message["role"] == "developer" else message["role"]
+        if self._shows_calls_for_none:
+            for message in chat:
+                if "tool_calls" in message and not message["content"]:
+                    message["content"] = None
         return chat
 
     def _run(self, variables: dict[str, Any]) -> str:
@@ -170,12 +175,26 @@ def _too_long(limit: int) -> RequestError:
 
 def _content_format(tree: nodes.Template) -> Literal["string", "openai"]:
     """Return `openai` for a template that goes through the parts of a content."""
+    named = _names_of_content(tree)
+    loops = any(_reads_content(loop.iter, named) for loop in tree.find_all(nodes.For))
+    return "openai" if loops else "string"
+
+
+def _asks_for_none(tree: nodes.Template) -> bool:
+    """Whether a template has a branch for a content that is none: some write calls there and nowhere else."""
+    named = _names_of_content(tree)
+    negated = {id(one.node) for one in tree.find_all(nodes.Not)}
+    tests = (one for one in tree.find_all(nodes.Test) if one.name == "none" and id(one) not in negated)
+    return any(_reads_content(one.node, named) for one in tests)
+
+
+def _names_of_content(tree: nodes.Template) -> set[str]:
+    """Return the variables that hold a content."""
     named = {"content"}
     for assignment in tree.find_all(nodes.Assign):
         if isinstance(assignment.target, nodes.Name) and _reads_content(assignment.node, named):
             named.add(assignment.target.name)
-    loops = any(_reads_content(loop.iter, named) for loop in tree.find_all(nodes.For))
-    return "openai" if loops else "string"
+    return named
 
 
 def _reads_content(node: nodes.Node, named: set[str]) -> bool:
@@ -188,12 +207,14 @@ def _reads_content(node: nodes.Node, named: set[str]) -> bool:
 
 def _mark_tail(chat: list[dict[str, Any]]) -> str:
     message = chat[-1]
-    holder, key = (message, "content") if not isinstance(message.get("content"), list) else (None, "text")
-    if holder is None and message["content"]:
-        holder = message["content"][-1]
-    content = holder.get(key) if holder is not None else None
-    if holder is None or not isinstance(content, str):
+    if "tool_calls" in message and not message["content"]:
         raise RequestError("continue_final_message: the last message has no text to go on from", param="messages")
+    if isinstance(message["content"], list):
+        message["content"] = message["content"] or [{"type": "text", "text": ""}]
+        holder, key = message["content"][-1], "text"
+    else:
+        holder, key = message, "content"
+    content: str = holder[key]
     holder[key] = content + _TAIL_MARK
     return content
 

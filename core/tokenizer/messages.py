@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from core.api.errors import RequestError
 from core.tokenizer.meter import spend
 
 _REASONING = ("reasoning", "reasoning_content", "thinking")
+_INVALID = "invalid_arguments"
 _MAX_DEPTH = 64
 _CHARS_PER_STEP = 4096
 
@@ -36,9 +38,12 @@ RESERVED_NAMES = frozenset(
 def plain_messages(messages: Any, text: Callable[[str], str] = str, *, parts: bool = False) -> list[dict[str, Any]]:
     """Return fresh messages that a template may see.
 
+    Every message has a content, empty where there was none; other fields that were null are absent. The arguments of
+    calls are objects.
+
     Args:
         text: What becomes of every text but roles and field names.
-        parts: Contents are lists of text parts; else they are texts.
+        parts: Contents are lists of text parts, an empty text is an empty list; else they are texts.
 
     Raises:
         RequestError: Not a list of messages with roles, or content that is not text; `param` is `messages`.
@@ -78,23 +83,42 @@ def plain_data(value: Any, text: Callable[[str], str] = str, depth: int = 0) -> 
     raise _refusal(f"messages, tools and template variables must be plain JSON data, not {type(value).__name__}")
 
 
+def call_arguments(arguments: Any) -> Any:
+    """Return the arguments of a call as templates read them: the object that a JSON text spells, `{}` for no text.
+
+    A text that spells no object is a model's own broken call in the history. It becomes the only field of an object,
+    since many templates go through the fields.
+    """
+    found = arguments
+    if isinstance(arguments, str):
+        try:
+            found = orjson.loads(arguments.strip() or "{}")
+        except orjson.JSONDecodeError:
+            found = arguments
+        if not isinstance(found, dict | None):
+            found = {_INVALID: arguments}
+    return {} if found is None else found
+
+
 def _message(index: int, message: Any, text: Callable[[str], str], parts: bool) -> dict[str, Any]:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise _refusal(f"messages[{index}] must be an object with a role")
-    plain: dict[str, Any] = plain_data(_parsed_calls(index, message), text)
+    plain: dict[str, Any] = plain_data(_present(_with_calls(index, message)), text)
     plain["role"] = str(message["role"])  # templates write it between their own marks
-    content = plain.get("content")
-    if isinstance(content, list):
-        texts = [_part(index, part) for part in content]
-        plain["content"] = [{"type": "text", "text": one} for one in texts] if parts else "\n".join(texts)
-    elif not isinstance(content, str | None):
-        raise _refusal(f"messages[{index}].content must be a text or a list of text parts")
-    elif parts and content is not None:
-        plain["content"] = [{"type": "text", "text": content}]
-    reasoning = next((plain[name] for name in _REASONING if plain.get(name) is not None), None)
+    plain["content"] = _content(index, plain.get("content", ""), parts)
+    reasoning = next((plain[name] for name in _REASONING if name in plain), None)
     if reasoning is not None:  # templates differ in the name that they read
-        plain.update({name: reasoning for name in _REASONING if plain.get(name) is None})
+        plain.update({name: reasoning for name in _REASONING if name not in plain})
     return plain
+
+
+def _content(index: int, content: Any, parts: bool) -> str | list[dict[str, str]]:
+    if not isinstance(content, str | list):
+        raise _refusal(f"messages[{index}].content must be a text or a list of text parts")
+    texts = [content] if isinstance(content, str) else [_part(index, part) for part in content]
+    if not parts:
+        return "\n".join(texts)
+    return [{"type": "text", "text": one} for one in texts] if any(texts) else []
 
 
 def _part(index: int, part: Any) -> str:
@@ -105,29 +129,26 @@ def _part(index: int, part: Any) -> str:
     return text
 
 
-def _parsed_calls(index: int, message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Clients send arguments as JSON text; templates write them with `tojson`, which would quote a text again."""
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Clients send back every field of an answer; templates ask whether a field is there, not whether it is null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _with_calls(index: int, message: Mapping[str, Any]) -> Mapping[str, Any]:
     calls = message.get("tool_calls")
-    if not isinstance(calls, (list, tuple)):
+    if not isinstance(calls, list | tuple):
         return message
-    return {**message, "tool_calls": [_parsed_call(index, call) for call in calls]}
+    return {**message, "tool_calls": [_call(index, call) for call in calls] or None}
 
 
-def _parsed_call(index: int, call: Any) -> Mapping[str, Any]:
+def _call(index: int, call: Any) -> Mapping[str, Any]:
     if not isinstance(call, Mapping):
         raise _refusal(f"messages[{index}].tool_calls must hold objects")
     function = call.get("function")
-    if isinstance(function, Mapping) and isinstance(function.get("arguments"), str):
-        return {**call, "function": {**function, "arguments": _arguments(function["arguments"])}}
-    return call
-
-
-def _arguments(text: str) -> Any:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return text  # a model's own broken call, in the history: the template shows it as it was
-    return found if isinstance(found, dict) else text
+    if not isinstance(function, Mapping):
+        return _present(call)
+    arguments = call_arguments(function.get("arguments"))
+    return {**_present(call), "function": {**_present(function), "arguments": arguments}}
 
 
 def _refusal(message: str) -> RequestError:

@@ -163,10 +163,22 @@ def test_conversations_are_made_plain():
     chat = Conversation(messages=said)
     first, second, third = chat.messages
     assert first["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert second["tool_calls"][0]["function"]["arguments"] == {"a": 1}
+    assert (second["content"], second["tool_calls"][0]["function"]["arguments"]) == ("", {"a": 1})
     assert second["reasoning"] == second["reasoning_content"] == "why"
     assert "tool_calls" not in third and chat.tail == "no" and chat.chars == 4
     assert repr(said) == before
+
+
+@pytest.mark.covers("REND-07")
+def test_calls_without_text_leave_no_none_in_an_offline_prompt(offline):
+    llm, _ = offline()
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": ""}}
+    said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "1", "content": None}
+    empty = [USER, {**said, "content": ""}, {**result, "content": ""}]
+    prompt = llm.chat([USER, said, result], SamplingParams(max_tokens=1))[0].prompt
+    assert prompt == llm.chat(empty, SamplingParams(max_tokens=1))[0].prompt
+    assert "<|im_start|>assistant\n<|im_end|>\n<|im_start|>tool\n<|im_end|>\n" in prompt
 
 
 def test_no_tools_are_offered_where_none_may_be_called():

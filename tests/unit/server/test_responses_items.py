@@ -45,7 +45,7 @@ def test_a_turn_of_the_assistant_is_one_message():
 
 
 def test_calls_without_text_and_thoughts_without_anything():
-    assert messages(CALL, {**CALL, "call_id": "c2"})[0]["content"] is None
+    assert messages(CALL, {**CALL, "call_id": "c2"})[0]["content"] == ""
     assert len(messages(CALL, {**CALL, "call_id": "c2"})[0]["tool_calls"]) == 2
     assert messages(THOUGHT) == [{"role": "assistant", "reasoning": "hm", "content": ""}]
     assert messages({"type": "reasoning", "summary": [], "encrypted_content": "x"}, say("user", "Hi")) == [
@@ -53,6 +53,26 @@ def test_calls_without_text_and_thoughts_without_anything():
     ]
     summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "short"}]}
     assert messages(summary)[0]["reasoning"] == "short"
+
+
+@pytest.mark.covers("API-01")
+@pytest.mark.parametrize("nothing", [(), (None,), ([],), ("",)], ids=str)
+def test_turns_and_results_without_text_have_an_empty_one(nothing):
+    def item(kind, field):
+        return {**kind, **dict(zip([field], nothing))}
+
+    silent = item({"type": "message", "role": "assistant"}, "content")
+    result = item({"type": "function_call_output", "call_id": "c1"}, "output")
+    custom = item({"type": "custom_tool_call_output", "call_id": "c2"}, "output")
+    found = messages(say("user", "1+2?"), THOUGHT, silent, CALL, {**CALL, "call_id": "c2", "id": None}, result, custom)
+    assert [message["content"] for message in found] == ["1+2?", "", "", ""]
+    assert [call["id"] for call in found[1]["tool_calls"]] == ["c1", "c2"] and found[1]["reasoning"] == "hm"
+
+
+@pytest.mark.parametrize("broken", ["{", "[1]", "sum"])
+def test_a_models_own_broken_call_may_be_sent_back(broken):
+    (call,) = messages({**CALL, "arguments": broken}, RESULT)[0]["tool_calls"]
+    assert call["function"]["arguments"] == broken
 
 
 def test_two_turns_of_the_assistant_stay_two():
@@ -97,10 +117,9 @@ def test_ids_are_kept_or_made():
         ({"type": "item_reference", "id": "x"}, "input[0]"),
         ({**CALL, "name": ""}, "input[0].name"),
         ({**CALL, "call_id": None}, "input[0].call_id"),
-        ({**CALL, "arguments": "[1]"}, "input[0].arguments"),
-        ({**CALL, "arguments": "{"}, "input[0].arguments"),
         ({**CALL, "arguments": {"a": 1}}, "input[0].arguments"),
-        ({**RESULT, "output": None}, "input[0].output"),
+        ({**RESULT, "output": 3}, "input[0].output"),
+        ({"role": "user", "content": None}, "input[0].content"),
         ({**RESULT, "output": [{"type": "input_image"}]}, "input[0].output[0]"),
         ({"type": "reasoning", "content": "x"}, "input[0].content"),
         ({"type": "reasoning", "summary": [{"text": 1}]}, "input[0].summary[0].text"),

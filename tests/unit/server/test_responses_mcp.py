@@ -192,7 +192,7 @@ def test_calls_of_one_turn_are_one_message():
     ]
     assert found[2]["name"] == found[1]["tool_calls"][0]["function"]["name"] == "docs__add"
     (call,) = found[5]["tool_calls"]
-    assert (call["id"], call["function"]["arguments"]) == ("call_9", "{}")
+    assert (call["id"], call["function"]["arguments"]) == ("call_9", "no object")
     assert found[6]["content"] == "The call was not carried out."
 
 

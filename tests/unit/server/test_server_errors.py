@@ -103,11 +103,11 @@ def test_bad_parameters(api, path, name, value):
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": []}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages[0].content"),
+        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages[0].tool_calls"),
         ({"messages": [{"role": "assistant", "tool_calls": "x"}]}, "messages[0].tool_calls"),
         ({"messages": [{"role": "assistant", "tool_calls": [3]}]}, "messages[0].tool_calls[0].function"),
         (
-            {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
+            {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}]},
             "messages[0].tool_calls[0].function.arguments",
         ),
         ({"messages": USER, "top_logprobs": 3}, "top_logprobs"),

@@ -76,7 +76,7 @@ class _Builder:
     def finish(self) -> list[Message]:
         self._flush()
         for message in self._messages:
-            message.setdefault("content", None if "tool_calls" in message else "")
+            message.setdefault("content", "")
         return self._messages
 
     def _message(self, item: Item) -> None:
@@ -108,8 +108,7 @@ class _Builder:
     def _called(self, item: Item, said: str) -> None:
         label, name, call_id = item["server_label"], item["name"], mcp.call_id_of(item)
         function = self._functions.get((label, name)) or function_name(label, name)
-        arguments = mcp.plain_arguments(item["arguments"])
-        self._call({"call_id": call_id, "name": function, "arguments": arguments})
+        self._call({"call_id": call_id, "name": function, "arguments": item["arguments"]})
         self._results.append({"role": "tool", "tool_call_id": call_id, "content": said, "name": function})
 
     def _flush(self) -> None:

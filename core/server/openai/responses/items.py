@@ -6,8 +6,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from core.server.errors import ApiError, invalid
 from core.server.fields import MAX_NAME, name_field, optional_text, text_field
 from core.server.openai.responses.mcp import items as mcp
@@ -77,7 +75,8 @@ def _message(item: Mapping[str, Any], where: str) -> Item:
     if not isinstance(role, str) or role not in _INPUT_ROLES:
         raise invalid(f"{where}.role", f"must be one of {', '.join(_INPUT_ROLES)}")
     mine = "output_text" if role == "assistant" else "input_text"
-    content = [_part(part, mine) for part in _texts(item.get("content"), f"{where}.content")]
+    texts = _texts_if_any if role == "assistant" else _texts  # a turn of calls alone may have none
+    content = [_part(part, mine) for part in texts(item.get("content"), f"{where}.content")]
     return {"id": _id(item, "msg"), "type": "message", "status": _status(item), "role": role, "content": content}
 
 
@@ -93,7 +92,7 @@ def _call(item: Mapping[str, Any], where: str) -> Item:
         "status": _status(item),
         "call_id": name_field(item, "call_id", where),
         "name": name_field(item, "name", where),
-        "arguments": _arguments(item, where),
+        "arguments": optional_text(item, "arguments", where) or "{}",
     }
 
 
@@ -103,7 +102,7 @@ def _output(item: Mapping[str, Any], where: str) -> Item:
         "type": "function_call_output",
         "status": _status(item),
         "call_id": name_field(item, "call_id", where),
-        "output": "\n".join(_texts(item.get("output"), f"{where}.output")),
+        "output": "\n".join(_texts_if_any(item.get("output"), f"{where}.output")),
     }
 
 
@@ -122,7 +121,7 @@ def _custom_output(item: Mapping[str, Any], where: str) -> Item:
         "id": _id(item, "ctco"),
         "type": "custom_tool_call_output",
         "call_id": name_field(item, "call_id", where),
-        "output": "\n".join(_texts(item.get("output"), f"{where}.output")),
+        "output": "\n".join(_texts_if_any(item.get("output"), f"{where}.output")),
     }
 
 
@@ -155,17 +154,6 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any], str], Item]] = {
 }
 
 
-def _arguments(item: Mapping[str, Any], where: str) -> str:
-    text = optional_text(item, "arguments", where) or "{}"
-    try:
-        known = isinstance(orjson.loads(text), dict)
-    except orjson.JSONDecodeError:
-        known = False
-    if not known:
-        raise invalid(f"{where}.arguments", "must be a JSON object, as text")
-    return text
-
-
 def _thoughts(item: Mapping[str, Any], field: str, kind: str, where: str) -> list[dict[str, Any]]:
     parts = item.get(field) or []
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
@@ -180,6 +168,10 @@ def _texts(content: Any, where: str) -> list[str]:
     if not isinstance(content, list):
         raise invalid(where, "must be a text or a list of parts")
     return [_part_text(part, f"{where}[{index}]") for index, part in enumerate(content)]
+
+
+def _texts_if_any(content: Any, where: str) -> list[str]:
+    return [] if content is None else _texts(content, where)
 
 
 def _part_text(part: Any, where: str) -> str:

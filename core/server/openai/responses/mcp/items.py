@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
-
 from core.server.errors import ApiError, invalid
 from core.server.fields import name_field, optional_text
 
@@ -118,14 +116,6 @@ def said_of(call: Mapping[str, Any]) -> str:
     texts = [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
     message = error.get("message")
     return "Error: " + (message if isinstance(message, str) else "\n".join(text for text in texts if text))
-
-
-def plain_arguments(text: str) -> str:
-    """Return arguments as a chat template can show them: what is no JSON object becomes an empty one."""
-    try:
-        return text if isinstance(orjson.loads(text), dict) else "{}"
-    except orjson.JSONDecodeError:
-        return "{}"
 
 
 def call_id_of(item: Mapping[str, Any]) -> str:
