@@ -180,7 +180,7 @@ class _Document:
             schema, branches = queue.popleft()
             if schema is None or id(schema) in found:
                 continue
-            self._spend(_PER_SCHEMA)
+            self._spend(_PER_SCHEMA + len(str(schema.get("$ref"))))
             found[id(schema)] = schema, branches
             queue += [(part, branches) for part in (*dicts(schema.get("allOf")), self._referred(schema))]
             for key in ALTERNATIVES:
@@ -238,6 +238,7 @@ class _Document:
     def _gather_target(self, schema: Schema, named: _Named, seen: set[int]) -> bool:
         if "$ref" not in schema:
             return True
+        self._spend(len(str(schema["$ref"])))
         target = self._referred(schema)
         return target is not None and self._gather(target, named, seen)
 
@@ -249,9 +250,6 @@ class _Document:
         schema["additionalProperties"] = False
 
     def _referred(self, schema: Schema) -> Schema | None:
-        if "$ref" not in schema:
-            return None
-        self._spend(len(str(schema["$ref"])))
         return referred(schema, self._root)
 
     def _spend(self, cost: int) -> None:

@@ -201,6 +201,17 @@ def test_schemas_that_would_keep_a_thread_busy_are_refused(schema):
         close_objects(schema)
 
 
+def test_a_schema_as_large_as_any_is_closed():
+    """Only compositions are bounded: what is closed by itself takes as long as it is read."""
+    name = "a" * 100
+    schema = {
+        "$defs": {name: copy.deepcopy(A)},
+        "items": [{"anyOf": [{"$ref": f"#/$defs/{name}"}]} for _ in range(8000)],
+    }
+    assert len(json.dumps(schema)) > 2**20
+    assert close_objects(schema)["$defs"][name] == {**A, **SHUT}
+
+
 TAG = {"type": "tag", "begin": "<", "content": {"type": "json_schema", "json_schema": A}, "end": ">"}
 
 
