@@ -132,7 +132,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(answering):
     for _ in range(2):
         assert not shown.echoes
         shown.type(CTRL_Z)
-        shown.expect("suspended")
+        shown.expect("suspended\r\n")
         assert shown.echoes and shown.raw.rfind("\x1b[?25h") > shown.raw.rfind("\x1b[?25l")
         shown.type("fg\n")
         shown.expect(r"word\s*$")

@@ -102,6 +102,7 @@ class MarkdownView:
         self._render: Callable[[str], RenderableType] = _markdown
         self._kept = False
         self._live = self._drawing()
+        self._live.start()
 
     def reasoning(self, text: str) -> None:
         """Show reasoning dimly, or not at all."""
@@ -131,7 +132,7 @@ class MarkdownView:
     def resume(self) -> None:
         """Draw the last block again, wherever the cursor is now."""
         self._live = self._drawing()
-        self._live.refresh()
+        self._live.start(refresh=True)
 
     def close(self, note: str = "") -> None:
         """Leave the whole answer on the terminal, with a note on how it ended."""
@@ -145,12 +146,10 @@ class MarkdownView:
             self._console.print(Text(f"[{note}]", style="dim"))
 
     def _drawing(self) -> Live:
-        """Return what draws the last block, started."""
+        """Return what draws the last block, to be started."""
         from rich.live import Live
 
-        live = Live(console=self._console, get_renderable=self._draw, refresh_per_second=_REFRESHES, transient=True)
-        live.start()
-        return live
+        return Live(console=self._console, get_renderable=self._draw, refresh_per_second=_REFRESHES, transient=True)
 
     def _switch(self, render: Callable[[str], RenderableType]) -> None:
         if self._render is not render:

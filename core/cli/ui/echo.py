@@ -34,18 +34,9 @@ def echo_off(stream: TextIO, *, pause: Callable[[], None], resume: Callable[[], 
         yield
         return
     echo = _Echo(stream.fileno())
-
-    def suspend(number: int, frame: object) -> None:
-        pause()
-        echo.restore()
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)  # returns when the process goes on
-        signal.signal(number, suspend)
-        echo.turn_off()
-        resume()
-
+    suspension = _Suspension(echo, pause, resume)
     heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    with ended_by(*heeded), _handled(signal.SIGTSTP, suspend), _handled(signal.SIGCONT, echo.turn_off_again):
+    with ended_by(*heeded), _handled(signal.SIGTSTP, suspension.handle), _handled(signal.SIGCONT, echo.turn_off_again):
         try:
             echo.turn_off()
             yield
@@ -87,6 +78,36 @@ class _Echo:
             return os.tcgetpgrp(self._fd) == os.getpgrp()
         except OSError:  # it hung up, or controls another session
             return False
+
+
+class _Suspension:
+    """Suspends the process as Ctrl-Z does, with the terminal as it was before."""
+
+    def __init__(self, echo: _Echo, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        self._echo, self._pause, self._resume = echo, pause, resume
+        self._asked = self._busy = False
+
+    def handle(self, number: int, frame: object) -> None:
+        """Handle the signal. One that comes before the last one is dealt with is dealt with after it."""
+        self._asked = True
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._asked:
+                self._asked = False
+                self._suspend(number)
+        finally:
+            self._busy = False
+
+    def _suspend(self, number: int) -> None:
+        self._pause()
+        self._echo.restore()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)  # returns when the process goes on
+        signal.signal(number, self.handle)
+        self._echo.turn_off()
+        self._resume()
 
 
 @contextmanager

@@ -61,7 +61,7 @@ assert.ok(Number(requests.find(({ path }) => path.startsWith("v1/stream/")).head
 assert.ok(first.startsWith(before) && first.length > before.length);
 assert.equal(first, await all(streams[0]));
 assert.equal(answer().spent.tokens, 200);
-assert.equal(note(), "Cut: the answer is as long as it may be.");
+assert.equal(note(), "Cut: the limit of tokens was reached.");
 
 $("log").find("button", "Continue").click();
 await until(() => answer().content.length > first.length + 20);

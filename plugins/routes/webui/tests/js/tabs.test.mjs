@@ -7,7 +7,7 @@ import { Store } from "../../src/core_plugin_webui/static/store.mjs";
 import { FakeServer, FakeStorage, FakeWindow } from "./page.mjs";
 
 const PAGE = readFileSync(new URL("../../src/core_plugin_webui/static/index.html", import.meta.url), "utf-8");
-const QUICK = { pauses: [1, 1], seenEvery: 20, goneAfter: 200 };
+const QUICK = { pauses: [10, 10], seenEvery: 20, goneAfter: 200 };
 let server, local, tabs;
 
 /** A tab; loaded `again`, it is what comes in the place of another one. */
@@ -15,8 +15,10 @@ async function open(again = null) {
   await again?.close();
   const view = new FakeWindow(PAGE, local, again?.session ?? new FakeStorage());
   const page = new Page(view, QUICK), $ = (id) => view.document.getElementById(id);
+  const told = [], say = page.say.bind(page);
+  page.say = (text) => { told.push(text); say(text); };
   const tab = {
-    page, view, $, session: view.sessionStorage,
+    page, view, $, told, session: view.sessionStorage,
     close: () => view.close(),
     said: () => $("log").children.map((one) => one.all && [...one.all()].find(({ className }) => className === "content")?.textContent),
     note: () => [...$("log").all()].findLast(({ className }) => className === "note")?.textContent,
@@ -169,7 +171,7 @@ test("an answer goes on where it was after the page was loaded again", async () 
   stream.finish();
   await until(() => tab.$("stop").hidden);
   assert.deepEqual(tab.said(), ["hello", "one two three"]);
-  assert.match(tab.$("status").textContent, /^Answered\. 5 tokens/);
+  assert.match(tab.$("status").textContent, /^Answered\. 5 tokens · first after [\d.]+ s$/); // its speed is not known
   assert.equal(tab.note(), "");
   assert.equal(asked().length, 1);
 });
@@ -241,7 +243,7 @@ test("an answer that is as long as it may be says so, and goes on", async () => 
   await begin(tab, "hello", "one ");
   server.last.finish("length");
   await until(() => tab.$("stop").hidden);
-  assert.equal(tab.note(), "Cut: the answer is as long as it may be.");
+  assert.equal(tab.note(), "Cut: the limit of tokens was reached.");
   tab.press("Continue");
   await until(() => asked().length === 2);
   const { body } = asked()[1];
@@ -278,6 +280,7 @@ test("a connection that breaks is made again, and nothing comes twice", async ()
     await until(() => read().length > before);
   }
   await until(() => tab.said()[1] === "one break cut");
+  assert.equal(tab.$("status").textContent, "The model is answering.");
   server.last.finish();
   await until(() => tab.$("stop").hidden);
   assert.equal(tab.note(), "");
@@ -289,9 +292,10 @@ test("a server that is gone is told, and what came stays", async () => {
   server.down = true;
   server.last.break();
   await until(() => tab.$("stop").hidden);
+  assert.ok(tab.told.includes("The connection broke. It is made again…"));
   assert.deepEqual([tab.said(), tab.note()], [["hello", "one"], "Cut: the connection to the server was lost."]);
   tab.press("Continue"); // still gone: what was there stays as it was
-  await until(() => tab.$("alert").textContent === "fetch failed");
+  await until(() => tab.$("alert").textContent === "The server does not answer.");
   assert.deepEqual([tab.said(), tab.note()], [["hello", "one"], "Cut: the connection to the server was lost."]);
   assert.ok(tab.$("log").find("button", "Continue"));
 });

@@ -99,6 +99,7 @@ export class Answers {
     const run = new Run(conversation), { answering } = run.message;
     this.store.claim(conversation);
     delete answering.left;
+    run.resumed = true;
     if (answering.stream) await this.read(run, (signal) => this.rest(run, signal));
     else this.end(run, "lost"); // the server has nothing of it any more
   }
@@ -132,7 +133,7 @@ export class Answers {
         return;
       } catch (error) {
         const { stream } = run.message.answering ?? {};
-        if (run.over || !stream || !brokeOff(error) || tries === this.pauses.length) throw error;
+        if (run.over || !stream || !(error instanceof BrokeOff) || tries === this.pauses.length) throw error;
       }
       this.shown.waits(run.conversation);
       await new Promise((resolve) => { setTimeout(resolve, this.pauses[tries]); });
@@ -184,6 +185,7 @@ class Run {
     this.controller = new AbortController();
     this.timer = null;
     this.over = false;
+    this.resumed = false; // it was begun by another page
   }
 
   /** Put one event into the message. */
@@ -201,23 +203,18 @@ class Run {
     }
   }
 
-  /** Return tokens and times, with those of the part that the answer goes on from. */
+  /** Return tokens and times, with those of the part that it goes on from; nobody measured what came in between. */
   spent() {
     const { began, first, tokens } = this.message.answering, { before } = this, end = Date.now();
     return {
       ...(tokens === undefined ? {} : { tokens: (before.tokens ?? 0) + tokens }),
       wait: before.wait ?? ((first ?? end) - began) / 1000,
-      seconds: (before.seconds ?? 0) + (end - (first ?? end)) / 1000,
+      ...(this.resumed ? {} : { seconds: (before.seconds ?? 0) + (end - (first ?? end)) / 1000 }),
     };
   }
 }
 
-/** Return whether a connection broke, or there was none. */
-function brokeOff(error) {
-  return error instanceof BrokeOff || error instanceof TypeError; // the latter is how `fetch` says it
-}
-
 /** Return whether nobody has the rest of an answer any more. */
 function isLost(error) {
-  return brokeOff(error) || (error instanceof Refused && GONE.has(error.status));
+  return error instanceof BrokeOff || (error instanceof Refused && GONE.has(error.status));
 }

@@ -1,4 +1,5 @@
 // Requests to the server.
+import { connected } from "./sse.mjs";
 
 /** An answer other than success. */
 export class Refused extends Error {
@@ -23,7 +24,7 @@ async function checked(response) {
 
 /** Return the names of the models. */
 export async function models(key) {
-  const response = await checked(await fetch("v1/models", { headers: headers(key) }));
+  const response = await checked(await connected(fetch("v1/models", { headers: headers(key) })));
   return (await response.json()).data.map((model) => model.id);
 }
 
@@ -50,21 +51,21 @@ export function body(settings, messages, goOn = false) {
 
 /** Ask for an answer; return its bytes, and the id of its stream if the server keeps it beyond the connection. */
 export async function ask(settings, key, messages, goOn, signal) {
-  const response = await checked(await fetch("v1/chat/completions", {
+  const response = await checked(await connected(fetch("v1/chat/completions", {
     method: "POST",
     headers: { ...headers(key), "x-resumable-stream": "true" },
     body: JSON.stringify(body(settings, messages, goOn)),
     signal,
-  }));
+  })));
   return { bytes: response.body, stream: response.headers.get("x-stream-id") };
 }
 
 /** Return the bytes of a kept stream behind event number `after`; null when none follows. */
 export async function follow(stream, key, after, signal) {
-  const response = await checked(await fetch(`v1/stream/${encodeURIComponent(stream)}`, {
+  const response = await checked(await connected(fetch(`v1/stream/${encodeURIComponent(stream)}`, {
     headers: { ...headers(key), "last-event-id": String(after) },
     signal,
-  }));
+  })));
   return response.status === 204 ? null : response.body;
 }
 

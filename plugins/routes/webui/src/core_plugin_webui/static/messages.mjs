@@ -7,7 +7,7 @@ const NAMES = { user: "You", assistant: "Model" };
 /** What the reader of an answer that is not complete is told, by its `ended`. */
 export const NOTES = {
   stopped: "Stopped: you ended the answer here.",
-  length: "Cut: the answer is as long as it may be.",
+  length: "Cut: the limit of tokens was reached.",
   lost: "Cut: the connection to the server was lost.",
   server: "Cut: the server ended the answer early.",
 };

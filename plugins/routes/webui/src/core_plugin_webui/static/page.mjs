@@ -33,6 +33,7 @@ export class Page {
     this.editing = null; // index of the message that is being changed
     this.shown = []; // one for each message
     this.drawn = 0;
+    this.waiting = false; // for a connection to an answer that is shown
     this.timer = null;
   }
 
@@ -151,11 +152,14 @@ export class Page {
 
   changed(conversation) {
     if (conversation !== this.current) return;
+    if (this.waiting) this.say("The model is answering.");
+    this.waiting = false;
     this.timer ??= setTimeout(() => this.drawAnswer(), Math.max(0, this.drawn + DRAWN_EVERY - Date.now()));
   }
 
   waits(conversation) {
-    if (conversation === this.current) this.say("The connection broke. It is made again…");
+    this.waiting = conversation === this.current;
+    if (this.waiting) this.say("The connection broke. It is made again…");
   }
 
   ended(conversation, error) {

@@ -1,7 +1,16 @@
 // Server-sent events, read from the body of an answer.
 
-/** A stream that ended before its end. */
+/** There is no connection to the server, or it ended before the answer did. */
 export class BrokeOff extends Error {}
+
+/** Return what the promise of a browser's network function does; its `TypeError` becomes `BrokeOff`. */
+export async function connected(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    throw error instanceof TypeError ? new BrokeOff("The server does not answer.") : error;
+  }
+}
 
 /** Yield `{event, data, id}` of a stream of bytes; `id` is the last one that was given, "" before the first. */
 export async function* events(body) {
@@ -10,7 +19,7 @@ export async function* events(body) {
   let rest = "", event = "message", id = "", data = [];
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await connected(reader.read());
       rest += done ? decoder.decode() + "\n\n" : decoder.decode(value, { stream: true });
       // A carriage return at the end may be half of a line's end.
       const whole = !done && rest.endsWith("\r") ? rest.length - 1 : rest.length;

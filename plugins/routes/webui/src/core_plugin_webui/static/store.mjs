@@ -155,8 +155,9 @@ export class Store {
   convert() {
     const found = conversations(parsed(get(this.local, OLD))).filter(({ id }) => get(this.local, ENTRY + id) === null);
     drop(this.local, OLD); // first: there may be no room for both
+    const now = Date.now();
     found.forEach((one, index) => {
-      one.changed ||= Date.now() - index;
+      one.changed ||= now - index; // the newest came first
       this.conversations.push(one);
       this.save(one);
     });
