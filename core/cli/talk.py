@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from core.cli.ui.answer import View, open_view
+from core.cli.ui.echo import echo_off
 from core.cli.ui.lines import readable
 from core.config.flags import Given
 
@@ -132,19 +133,20 @@ def open_run_source(args: argparse.Namespace) -> Source:
 def show(deltas: Iterator[Delta], view: View) -> Answer:
     """Show an answer as it comes and return it. Ctrl-C ends the answer, not the program."""
     answer, started = Answer(), time.perf_counter()
-    try:
-        for delta in deltas:
-            if delta.text or delta.reasoning:
-                answer.wait = answer.wait or time.perf_counter() - started
-                answer.tokens += 1
-            _take(delta, answer, view)
-    except KeyboardInterrupt:
-        answer.stopped = True
-    finally:
-        # Closing the generator closes the response, which tells the server to stop.
-        getattr(deltas, "close", lambda: None)()
-        answer.seconds = time.perf_counter() - started
-        view.close("stopped" if answer.stopped else "cut at the longest answer" if answer.cut else "")
+    with echo_off(sys.stdout, pause=view.pause, resume=view.resume):
+        try:
+            for delta in deltas:
+                if delta.text or delta.reasoning:
+                    answer.wait = answer.wait or time.perf_counter() - started
+                    answer.tokens += 1
+                _take(delta, answer, view)
+        except KeyboardInterrupt:
+            answer.stopped = True
+        finally:
+            # Closing the generator closes the response, which tells the server to stop.
+            getattr(deltas, "close", lambda: None)()
+            answer.seconds = time.perf_counter() - started
+            view.close("stopped" if answer.stopped else "cut at the longest answer" if answer.cut else "")
     return answer
 
 

@@ -249,7 +249,7 @@ class ServerOptions(_Section):
     stream_interval: int = Field(1, ge=1, le=1024, description="Tokens that a stream gathers per event.")
     tokenizer_info: bool = Field(False, description="Serve the tokenizer's settings at /tokenizer_info.")
     resume_seconds: float = Field(
-        0.0, ge=0, le=3600, description="Seconds that a resumable stream lives on without its reader; 0: none are."
+        60.0, ge=0, le=3600, description="Seconds that a resumable stream lives on without its reader; 0: none are."
     )
     resume_bytes: int = Field(64 * 2**20, ge=2**16, description="Memory for the events of resumable streams.")
     response_store: int = Field(

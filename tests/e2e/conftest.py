@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
+import signal
+import struct
 import subprocess
 import sys
+import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -45,6 +52,9 @@ DEMO_FLAGS = ("--threads", "1", "--dtype", "bfloat16", "--max-model-len", "1024"
 TINY_FLAGS = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
 START_SECONDS = 90
 STOP_SECONDS = 20
+PATIENCE = 30
+POLL = 0.1
+_ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 
 
 class CoreServer:
@@ -118,6 +128,96 @@ class CoreServer:
         self.process.wait(STOP_SECONDS)
 
 
+class Terminal:
+    """A command on a terminal of its own.
+
+    Attributes:
+        raw: Everything it has written.
+    """
+
+    def __init__(self, command, env, *, height=24):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, 80, 0, 0))
+        self.process = subprocess.Popen(
+            list(map(str, command)), stdin=slave, stdout=slave, stderr=slave, env=env, preexec_fn=_take_terminal
+        )
+        self._master, self._slave = master, slave
+        self.raw = ""
+        self._seen = 0
+
+    @property
+    def text(self):
+        return _ESCAPES.sub("", self.raw)
+
+    @property
+    def echoes(self):
+        return bool(termios.tcgetattr(self._slave)[3] & termios.ECHO)
+
+    def type(self, text):
+        os.write(self._master, text.encode())
+
+    def expect(self, pattern):
+        """Wait for something that was not there at the last call; return the match."""
+        quiet = 0.0  # waited in vain, not by the clock: a machine may stop for a while
+        while (found := re.search(pattern, self.text[self._seen :])) is None:
+            before = len(self.raw)
+            alive = self._read()
+            quiet += POLL if len(self.raw) == before else 0.0
+            if quiet > PATIENCE or not alive:
+                status = self.process.poll()
+                pytest.fail(f"{pattern!r} did not come (status {status}); there is {self.text[self._seen :]!r}")
+        self._seen += found.end()
+        return found
+
+    def prompt(self):
+        """Wait until the command reads a line.
+
+        It shows the prompt a little before it notices Ctrl-C, and a terminal that is not raw yet drops Ctrl-D.
+        """
+        self.expect("> ")
+        while termios.tcgetattr(self._slave)[3] & termios.ICANON:
+            time.sleep(0.01)
+        time.sleep(0.2)
+
+    def wait(self):
+        """Wait for the end of the command and return its status."""
+        quiet = 0.0
+        before = len(self.raw)
+        while self._read():
+            quiet = quiet + POLL if len(self.raw) == before else 0.0
+            before = len(self.raw)
+            if quiet > PATIENCE:
+                pytest.fail(f"it goes on; there is {self.text[self._seen :]!r}")
+        return self.process.wait(PATIENCE)
+
+    def hang_up(self):
+        os.close(self._slave)
+        os.close(self._master)
+        self._master = self._slave = -1
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self._master >= 0:
+            os.close(self._slave)
+            os.close(self._master)
+
+    def _read(self):
+        """Read what there is; return whether more may come."""
+        ended = self.process.poll() is not None
+        ready, _, _ = select.select([self._master], [], [], 0 if ended else POLL)
+        if ready:
+            self.raw += os.read(self._master, 65536).decode(errors="replace")
+        return bool(ready) or not ended
+
+
+def _take_terminal():
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs tests in the background has it ignored
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def plain_env() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("CORE_")}
 
@@ -188,3 +288,25 @@ def core():
         )
 
     return core
+
+
+@pytest.fixture
+def folder():
+    """A short path: sockets in it have a name of at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="cli-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def terminal(folder):
+    """`terminal(*words)` starts `core *words` on a terminal; what it leaves behind is below `folder`."""
+    started = []
+
+    def terminal(*words, program=(CORE,), **options):
+        own = {"TERM": "xterm-256color", "XDG_STATE_HOME": str(folder / "state"), "TMPDIR": str(folder)}
+        started.append(Terminal([*program, *words], {**plain_env(), **own}, **options))
+        return started[-1]
+
+    yield terminal
+    for one in started:
+        one.end()

@@ -12,6 +12,7 @@ from core.logs import use_colour
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.live import Live
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 _REFRESHES = 10
@@ -19,11 +20,15 @@ _REFRESHES = 10
 
 
 class View(Protocol):
-    """Shows one answer. `close` is called once, whatever happened."""
+    """Shows one answer. `close` is called once, whatever happened; `pause` and `resume` around a suspension."""
 
     def reasoning(self, text: str) -> None: ...
 
     def text(self, text: str) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
 
     def close(self, note: str = "") -> None: ...
 
@@ -56,6 +61,16 @@ class PlainView:
         """Print a part of the answer."""
         self._write(self._end_thinking("\n\n") + printable(text))
 
+    def pause(self) -> None:
+        """Leave the terminal in its own colour."""
+        if self._thinking:
+            self._write(self._reset)
+
+    def resume(self) -> None:
+        """Go on in the colour of what was written last."""
+        if self._thinking:
+            self._write(self._dim)
+
     def close(self, note: str = "") -> None:
         """End the line, with a note on how the answer ended."""
         shown = f" [{note}]" if note and self._terminal else ""
@@ -80,16 +95,13 @@ class MarkdownView:
 
     def __init__(self, *, reasoning: bool, console: Console | None = None) -> None:
         from rich.console import Console
-        from rich.live import Live
 
         self._console = console or Console(highlight=False, markup=False, emoji=False)
         self._reasons = reasoning
         self._rest = ""
         self._render: Callable[[str], RenderableType] = _markdown
         self._kept = False
-        self._live = Live(
-            console=self._console, get_renderable=self._draw, refresh_per_second=_REFRESHES, transient=True
-        )
+        self._live = self._drawing()
         self._live.start()
 
     def reasoning(self, text: str) -> None:
@@ -113,6 +125,15 @@ class MarkdownView:
             for block in done:
                 self._keep(block)
 
+    def pause(self) -> None:
+        """Take away the last block, and show the cursor."""
+        self._live.stop()
+
+    def resume(self) -> None:
+        """Draw the last block again, wherever the cursor is now."""
+        self._live = self._drawing()
+        self._live.start(refresh=True)
+
     def close(self, note: str = "") -> None:
         """Leave the whole answer on the terminal, with a note on how it ended."""
         from rich.text import Text
@@ -123,6 +144,12 @@ class MarkdownView:
             self._keep(block)
         if note:
             self._console.print(Text(f"[{note}]", style="dim"))
+
+    def _drawing(self) -> Live:
+        """Return what draws the last block, to be started."""
+        from rich.live import Live
+
+        return Live(console=self._console, get_renderable=self._draw, refresh_per_second=_REFRESHES, transient=True)
 
     def _switch(self, render: Callable[[str], RenderableType]) -> None:
         if self._render is not render:

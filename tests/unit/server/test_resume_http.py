@@ -185,10 +185,17 @@ def test_numbers_that_are_none(server, number):
         assert beyond.json()["error"]["code"] == "no_such_event"
 
 
-def test_off_unless_it_is_asked_for(api):
-    answer = api.post("/v1/chat/completions", CHAT, headers=ASK)
-    assert "x-stream-id" not in answer.headers and b"\nid: " not in answer.content
-    refused = api.get("/v1/stream/stream-x")
+def test_nothing_is_kept_unless_the_request_asks(api):
+    plain = api.post("/v1/chat/completions", CHAT)
+    assert "x-stream-id" not in plain.headers and b"\nid: " not in plain.content
+    assert "x-stream-id" in api.post("/v1/chat/completions", CHAT, headers=ASK).headers
+
+
+def test_a_server_can_keep_none(live, fake):
+    with live(fake(TEXT), resume_seconds=0.0) as server, client(server) as http:
+        answer = http.post("/v1/chat/completions", json=CHAT, headers=ASK)
+        assert "x-stream-id" not in answer.headers and b"\nid: " not in answer.content
+        refused = http.get("/v1/stream/stream-x")
     assert refused.status_code == 404
     assert "--resume-seconds" in refused.json()["error"]["message"]
 

@@ -1,13 +1,14 @@
 // The whole page, with a server that answers what the test says.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { beforeEach, test } from "node:test";
-import { FakeDocument, FakeStorage, stream } from "./page.mjs";
+import { afterEach, beforeEach, test } from "node:test";
+import { Page } from "../../src/core_plugin_webui/static/page.mjs";
+import { FakeStorage, FakeWindow, stream } from "./page.mjs";
 
 const STATIC = new URL("../../src/core_plugin_webui/static/", import.meta.url);
 const PAGE = readFileSync(new URL("index.html", STATIC), "utf-8");
 const requests = [];
-let page, local, session, reply, number = 0;
+let page, view, local, session, reply;
 
 const chunk = (delta, more = {}) => `data: ${JSON.stringify({ choices: [{ delta, finish_reason: null, ...more }] })}\n\n`;
 const END = 'data: {"choices":[],"usage":{"completion_tokens":5}}\n\ndata: [DONE]\n\n';
@@ -18,22 +19,18 @@ const $ = (id) => page.getElementById(id);
 const settle = () => new Promise((resolve) => { setTimeout(resolve, 80); });
 
 async function open() {
-  page = new FakeDocument(PAGE);
+  await view?.close();
+  view = new FakeWindow(PAGE, local, session);
+  page = view.document;
   Object.assign(globalThis, {
     document: page,
-    window: {
-      localStorage: local,
-      sessionStorage: session,
-      confirm: () => true,
-      matchMedia: () => ({ matches: false }),
-    },
     fetch: async (path, request) => {
       requests.push({ path, ...request, body: request.body && JSON.parse(request.body) });
       if (path === "v1/models" && !reply.locked) return json(200, { data: [{ id: "tiny" }, { id: "other" }] });
       return reply(request);
     },
   });
-  await import(new URL(`app.mjs?${(number += 1)}`, STATIC)); // a new page each time
+  await new Page(view).open();
   await settle();
 }
 
@@ -50,6 +47,8 @@ beforeEach(async () => {
   reply = async () => new Response(stream(...ANSWER));
   await open();
 });
+
+afterEach(() => view.close());
 
 test("an answer comes, is shown safely, counted, and kept", async () => {
   assert.equal($("title").textContent, "tiny");
@@ -102,7 +101,7 @@ test("stop keeps what has come", async () => {
   await page.fire("keydown", { key: "Escape" });
   await sending;
   await settle();
-  assert.equal($("status").textContent, "Stopped.");
+  assert.equal($("status").textContent, "Stopped: you ended the answer here.");
   assert.ok($("log").children[1].textContent.includes("part"));
   assert.equal($("send").hidden, false);
 });

@@ -42,6 +42,24 @@ const CASES = [
   ["", ""],
 ];
 
+// LaTeX is kept to the letter.
+const FORMULAS = [
+  ["so \\(a_1 * b_2 * \\frac{1}{2}\\) is", '<p>so <span class="math">\\(a_1 * b_2 * \\frac{1}{2}\\)</span> is</p>'],
+  ["\\[x\\] and $$y_1 _z_$$ too", '<p><span class="math">\\[x\\]</span> and <span class="math">$$y_1 _z_$$</span> too</p>'],
+  ["with $a_1 + b_2$ or $\\{x\\}$.", '<p>with <span class="math">$a_1 + b_2$</span> or <span class="math">$\\{x\\}$</span>.</p>'],
+  ["$5 and $10, \\$1 to \\$2", "<p>$5 and $10, $1 to $2</p>"],
+  ["text\n\\[\na &= b \\\\\n- c\n= d\n\\]\nmore", '<p>text</p><div class="math">\\[\na &amp;= b \\\\\n- c\n= d\n\\]</div><p>more</p>'],
+  ["$$\n\n# x\n$$ then", '<div class="math">$$\n\n# x\n$$</div><p>then</p>'],
+  ["\\begin{aligned}\n*a* \\\\ b\n\\end{aligned}", '<div class="math">\\begin{aligned}\n*a* \\\\ b\n\\end{aligned}</div>'],
+  ["\\[ x = 1 \\].", '<div class="math">\\[ x = 1 \\].</div>'],
+  ["1. so:\n   \\[\n   \\frac{a}{b}\n   \\]\n2. b", '<ol><li>so:<div class="math">\\[\n\\frac{a}{b}\n\\]</div></li><li>b</li></ol>'],
+  ["\\[ a_1 \\\\\nb", '<div class="math">\\[ a_1 \\\\\nb</div>'],
+  ["\\[ a\n\nb", '<div class="math">\\[ a</div><p>b</p>'],
+  ["open \\(a \\\\ \\, b", "<p>open \\(a \\\\ \\, b</p>"],
+  ["`\\(a\\)` \\\\server", "<p><code>\\(a\\)</code> \\\\server</p>"],
+];
+CASES.push(...FORMULAS);
+
 for (const [text, expected] of CASES) test(`markdown: ${JSON.stringify(text).slice(0, 60)}`, () => assert.equal(html(text), expected));
 
 const HOSTILE = [
@@ -82,7 +100,7 @@ test("every prefix of an answer can be shown", () => {
 
 test("long and nested texts take no long time", () => {
   const began = Date.now();
-  for (const unit of ["*", "_", "`", "[", "](", "![", "**a", "> ", "- ", "|", "~~", "h", "http://", "\\", "a*b_c`d[e", "\n", "1. ", "* * ", "``` "]) {
+  for (const unit of ["*", "_", "`", "[", "](", "![", "**a", "> ", "- ", "|", "~~", "h", "http://", "\\", "a*b_c`d[e", "\n", "1. ", "* * ", "``` ", "$", "$a ", "$$", "\\(", "\\[\n", "\\[\n\n", "$$\n\n", "\\begin{a}\n\n"]) {
     const text = unit.repeat(20000 / unit.length);
     parse(text);
     inline(text);

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { body, figures } from "../../src/core_plugin_webui/static/ask.mjs";
-import { events, objects } from "../../src/core_plugin_webui/static/sse.mjs";
-import { Store, valid } from "../../src/core_plugin_webui/static/store.mjs";
+import { conversations } from "../../src/core_plugin_webui/static/records.mjs";
+import { BrokeOff, events, objects } from "../../src/core_plugin_webui/static/sse.mjs";
+import { Store } from "../../src/core_plugin_webui/static/store.mjs";
 import { FakeStorage, stream } from "./page.mjs";
 
 const all = async (items) => {
@@ -14,9 +15,9 @@ const all = async (items) => {
 
 const TEXT = 'data: {"a": "ü😀"}\n\n: comment\nevent: error\r\ndata: one\r\ndata:two\r\n\r\nid: 7\n\ndata: [DONE]\n\n';
 const EVENTS = [
-  { event: "message", data: '{"a": "ü😀"}' },
-  { event: "error", data: "one\ntwo" },
-  { event: "message", data: "[DONE]" },
+  { event: "message", data: '{"a": "ü😀"}', id: "" },
+  { event: "error", data: "one\ntwo", id: "" },
+  { event: "message", data: "[DONE]", id: "7" },
 ];
 
 test("a stream is read however it is cut", async () => {
@@ -27,13 +28,15 @@ test("a stream is read however it is cut", async () => {
     for (let at = 0; at < bytes.length; at += size) pieces.push(bytes.slice(at, at + size));
     assert.deepEqual(await all(events(stream(...pieces))), EVENTS, String(size));
   }
-  assert.deepEqual(await all(events(stream("data: without an end"))), [{ event: "message", data: "without an end" }]);
+  assert.deepEqual(await all(events(stream("data: without an end"))), [{ event: "message", data: "without an end", id: "" }]);
 });
 
 test("objects end with [DONE], and errors are thrown", async () => {
-  assert.deepEqual(await all(objects(stream('data: {"x": 1}\n\ndata: [DONE]\n\ndata: {"x": 2}\n\n'))), [{ x: 1 }]);
+  const whole = 'id: 4\ndata: {"x": 1}\n\ndata: [DONE]\n\ndata: {"x": 2}\n\n';
+  assert.deepEqual(await all(objects(stream(whole))), [{ value: { x: 1 }, id: "4" }]);
   const broken = 'data: {"x": 1}\n\nevent: error\ndata: {"error": {"message": "too late"}}\n\n';
   await assert.rejects(all(objects(stream(broken))), /too late/);
+  for (const cut of ['data: {"x": 1}\n\n', 'data: {"x": 1}\n\ndata: {"x"']) await assert.rejects(all(objects(stream(cut))), BrokeOff);
 });
 
 test("a reader that stops lets go of the stream", async () => {
@@ -52,12 +55,15 @@ test("a request has what is set and nothing else", () => {
   const streamed = { stream: true, stream_options: { include_usage: true } };
   assert.deepEqual(body({ temperature: "", max_tokens: "" }, said), { ...plain, ...streamed });
   const set = body({ system: "be kind", temperature: "0", max_tokens: "12", model: "m", theme: "dark" }, []);
+  const more = body({ system: "be kind" }, said, true);
+  assert.deepEqual([more.continue_final_message, more.add_generation_prompt], [true, false]);
+  assert.deepEqual(more.messages.at(-1), { role: "assistant", content: "yo", reasoning_content: "hm" });
   assert.deepEqual(set, { messages: [{ role: "system", content: "be kind" }], ...streamed, model: "m", temperature: 0, max_tokens: 12 });
 });
 
 test("figures", () => {
-  assert.equal(figures({ tokens: 11, wait: 0.256, seconds: 2, reason: "stop" }), "11 tokens · 5.0 tokens/s · first after 0.26 s");
-  assert.equal(figures({ tokens: 1, wait: 1, seconds: 0, reason: "length" }), "1 tokens · first after 1.00 s · cut at the limit");
+  assert.equal(figures({ tokens: 11, wait: 0.256, seconds: 2 }), "11 tokens · 5.0 tokens/s · first after 0.26 s");
+  assert.equal(figures({ tokens: 1, wait: 1, seconds: 0 }), "1 tokens · first after 1.00 s");
 });
 
 test("conversations are kept, removed, exported and imported", () => {
@@ -83,9 +89,9 @@ test("conversations are kept, removed, exported and imported", () => {
 
 test("what is no conversation is left out", () => {
   const odd = [null, 5, {}, { messages: [] }, { messages: [{ role: "system", content: "x" }, { role: "user", content: 5 }] }];
-  assert.deepEqual(valid(odd), []);
-  assert.deepEqual(valid("text"), []);
-  const [kept] = valid([{ id: 7, title: {}, messages: [{ role: "user", content: "x", evil: 1, reasoning: [] }] }]);
+  assert.deepEqual(conversations(odd), []);
+  assert.deepEqual(conversations("text"), []);
+  const [kept] = conversations([{ id: 7, title: {}, messages: [{ role: "user", content: "x", evil: 1, reasoning: [] }] }]);
   assert.deepEqual(kept.messages, [{ role: "user", content: "x" }]);
   assert.equal(typeof kept.id, "string");
   const store = new Store(null, null);

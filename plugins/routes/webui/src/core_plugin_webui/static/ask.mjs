@@ -1,5 +1,5 @@
-// One request to the server.
-import { objects } from "./sse.mjs";
+// Requests to the server.
+import { connected } from "./sse.mjs";
 
 /** An answer other than success. */
 export class Refused extends Error {
@@ -24,17 +24,22 @@ async function checked(response) {
 
 /** Return the names of the models. */
 export async function models(key) {
-  const response = await checked(await fetch("v1/models", { headers: headers(key) }));
+  const response = await checked(await connected(fetch("v1/models", { headers: headers(key) })));
   return (await response.json()).data.map((model) => model.id);
 }
 
-/** Return the body of a request. */
-export function body(settings, messages) {
+/** Return the body of a request; `goOn` asks for what follows the last message, which is a part of an answer. */
+export function body(settings, messages, goOn = false) {
   const found = {
     messages: messages.map(({ role, content }) => ({ role, content })),
     stream: true,
     stream_options: { include_usage: true },
   };
+  if (goOn) {
+    Object.assign(found, { continue_final_message: true, add_generation_prompt: false });
+    const { reasoning } = messages.at(-1);
+    if (reasoning) found.messages.at(-1).reasoning_content = reasoning; // templates show by it that thinking is over
+  }
   if (settings.system) found.messages.unshift({ role: "system", content: settings.system });
   if (settings.model) found.model = settings.model;
   for (const name of ["temperature", "max_tokens"]) {
@@ -44,33 +49,38 @@ export function body(settings, messages) {
   return found;
 }
 
-/** Ask for an answer and tell `onDelta({content, reasoning})` what is new; return reason, tokens and times. */
-export async function ask(settings, key, messages, onDelta, signal) {
-  const began = performance.now();
-  const request = { method: "POST", headers: headers(key), body: JSON.stringify(body(settings, messages)), signal };
-  const response = await checked(await fetch("v1/chat/completions", request));
-  let first = null, tokens = null, reason = null;
-  for await (const chunk of objects(response.body)) {
-    tokens = chunk.usage?.completion_tokens ?? tokens;
-    for (const choice of chunk.choices) {
-      reason = choice.finish_reason ?? reason;
-      const { content, reasoning, reasoning_content } = choice.delta;
-      const delta = { content: content || "", reasoning: reasoning || reasoning_content || "" };
-      if (!delta.content && !delta.reasoning) continue;
-      first ??= performance.now();
-      onDelta(delta);
-    }
-  }
-  const end = performance.now();
-  return { reason, tokens, wait: ((first ?? end) - began) / 1000, seconds: (end - (first ?? end)) / 1000 };
+/** Ask for an answer; return its bytes, and the id of its stream if the server keeps it beyond the connection. */
+export async function ask(settings, key, messages, goOn, signal) {
+  const response = await checked(await connected(fetch("v1/chat/completions", {
+    method: "POST",
+    headers: { ...headers(key), "x-resumable-stream": "true" },
+    body: JSON.stringify(body(settings, messages, goOn)),
+    signal,
+  })));
+  return { bytes: response.body, stream: response.headers.get("x-stream-id") };
+}
+
+/** Return the bytes of a kept stream behind event number `after`; null when none follows. */
+export async function follow(stream, key, after, signal) {
+  const response = await checked(await connected(fetch(`v1/stream/${encodeURIComponent(stream)}`, {
+    headers: { ...headers(key), "last-event-id": String(after) },
+    signal,
+  })));
+  return response.status === 204 ? null : response.body;
+}
+
+/** End a kept stream and the generation behind it. */
+export async function forget(stream, key) {
+  try {
+    await fetch(`v1/stream/${encodeURIComponent(stream)}`, { method: "DELETE", headers: headers(key) });
+  } catch { /* it ends by itself when nobody reads it */ }
 }
 
 /** Return what the read-out says of an answer. */
-export function figures({ tokens, wait, seconds, reason }) {
+export function figures({ tokens, wait, seconds }) {
   const said = [];
   if (tokens) said.push(`${tokens} tokens`);
   if (tokens > 1 && seconds > 0) said.push(`${((tokens - 1) / seconds).toFixed(1)} tokens/s`);
   if (wait !== undefined) said.push(`first after ${wait.toFixed(2)} s`);
-  if (reason === "length") said.push("cut at the limit");
   return said.join(" · ");
 }

@@ -10,6 +10,11 @@ const QUOTE = /^ {0,3}> ?(.*)$/;
 const CELLS = /^[ \t]*\|?(?:[ \t]*:?-+:?[ \t]*\|)*[ \t]*:?-+:?[ \t]*(?:\|[ \t]*)?$/;
 const SAFE = /^(?:https?:\/\/|mailto:)[^\s<>"'\\]+$/i;
 const ADDRESS = /^https?:\/\/[^\s<>"'`\\]*[^\s<>"'`\\.,;:!?)\]}*_]/i;
+// LaTeX: what is between these marks is shown as it is written. `$5 and $10` is none.
+const MATH = /^ {0,3}(?:(\\\[)|(\$\$)|\\begin\{([A-Za-z]+\*?)\})/;
+const DOLLARS = /^\$(?![\s$])(?:\\.|[^\\$\n])+(?<!\s)\$(?!\d)/;
+const LONGEST_MATH = 200; // lines
+const ESCAPED = /[-!"#$'*+./<=>?@^_`|~]/; // the other ones are LaTeX's: \( \[ \{ \, \; \\
 const MARKS = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
 
 const node = (tag, children, more = {}) => ({ tag, children, ...more });
@@ -30,6 +35,8 @@ function block(lines, at, blocks, depth) {
   const line = lines[at];
   const fence = FENCE.exec(line);
   if (fence) return code(lines, at, fence, blocks);
+  const end = MATH.test(line) ? math(lines, at, blocks) : at;
+  if (end > at) return end;
   const heading = HEADING.exec(line);
   if (heading) {
     blocks.push(node(`h${heading[1].length}`, inline(heading[2] ?? "", depth)));
@@ -52,6 +59,27 @@ function code(lines, at, fence, blocks) {
   while (end < lines.length && !closed.test(lines[end])) end += 1; // an answer that is still coming has no end yet
   blocks.push(node("pre", [lines.slice(at + 1, end).join("\n")], { language }));
   return end + 1;
+}
+
+/** Read a formula that begins a line; return the line behind it, or `at` if it belongs to the line's text. */
+function math(lines, at, blocks) {
+  const [mark, bracket, , name] = MATH.exec(lines[at]);
+  const close = bracket ? "\\]" : name ? `\\end{${name}}` : "$$";
+  let end = at, behind = lines[at].indexOf(close, mark.length);
+  while (behind < 0 && (end += 1) < Math.min(lines.length, at + LONGEST_MATH)) behind = lines[end].indexOf(close);
+  if (behind < 0) { // it is still coming, or never closed
+    for (end = at + 1; end < lines.length && lines[end].trim();) end += 1;
+    blocks.push(node("div", [lines.slice(at, end).join("\n")], { math: true }));
+    return end;
+  }
+  behind += close.length;
+  const rest = lines[end].slice(behind);
+  if (end === at && /[^\s.,;:]/.test(rest)) return at;
+  const whole = end > at && rest.trim(); // text goes on behind it: it begins the next block
+  const last = whole ? lines[end].slice(0, behind) : lines[end];
+  blocks.push(node("div", [[...lines.slice(at, end), last].join("\n").trim()], { math: true }));
+  if (whole) lines[end] = rest;
+  return whole ? end : end + 1;
 }
 
 function quote(lines, at, blocks, depth) {
@@ -97,7 +125,7 @@ function tight(blocks) {
 }
 
 const interrupts = (line) =>
-  FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line);
+  FENCE.test(line) || MATH.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line);
 
 function paragraph(lines, at, blocks, depth) {
   const found = [lines[at].trim()];
@@ -164,8 +192,9 @@ export function inline(text, depth = 0) {
     if (hit) {
       put(hit.node);
       at = hit.end;
-    } else if (text[at] === "\\" && /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "")) {
-      plain += text[at + 1];
+    } else if (text[at] === "\\") {
+      const next = text[at + 1] ?? "";
+      plain += ESCAPED.test(next) ? next : text.slice(at, at + 2);
       at += 2;
     } else {
       // A run of marks that mean nothing is skipped as a whole.
@@ -182,6 +211,7 @@ function one(text, at, find, depth) {
   const char = text[at];
   if (char === "\n") return { node: node("br", []), end: at + 1 };
   if (char === "`") return codeSpan(text, at, find);
+  if (char === "\\" || char === "$") return formula(text, at, find);
   if (char === "h" || char === "H") return address(text, at);
   if (depth >= DEEPEST) return null;
   if (char === "[") return link(text, at, find, depth);
@@ -197,6 +227,13 @@ function codeSpan(text, at, find) {
   const end = find(ticks, at + ticks.length);
   if (end < 0) return null;
   return { node: node("code", [text.slice(at + ticks.length, end).replace(/\n/g, " ")]), end: end + ticks.length };
+}
+
+function formula(text, at, find) {
+  const close = { "\\(": "\\)", "\\[": "\\]", $$: "$$" }[text.slice(at, at + 2)];
+  const begin = close ? find(close, at + 2) : -1;
+  const end = begin < 0 ? at + (DOLLARS.exec(text.slice(at, at + 1024))?.[0].length ?? 0) : begin + 2;
+  return end > at ? { node: node("span", [text.slice(at, end)], { math: true }), end } : null;
 }
 
 function address(text, at) {
@@ -245,6 +282,7 @@ export function elements(nodes, document, extra = () => {}) {
       made.target = "_blank";
       made.rel = "noopener noreferrer";
     }
+    if (item.math) made.className = "math";
     if (item.align && item.align !== "left") made.className = item.align;
     if (item.start !== undefined && item.start !== 1) made.start = item.start;
     made.append(...elements(item.children, document, extra));

@@ -4,7 +4,15 @@ import { elements, parse } from "./markdown.mjs";
 
 const NAMES = { user: "You", assistant: "Model" };
 
-/** A message: `update` shows what it holds by now, `finish` adds what can be done with it. */
+/** What the reader of an answer that is not complete is told, by its `ended`. */
+export const NOTES = {
+  stopped: "Stopped: you ended the answer here.",
+  length: "Cut: the limit of tokens was reached.",
+  lost: "Cut: the connection to the server was lost.",
+  server: "Cut: the server ended the answer early.",
+};
+
+/** A message: `update` shows what it holds by now, `finish` adds how it ended and what can be done with it. */
 export class Shown {
   constructor(message) {
     this.message = message;
@@ -12,14 +20,16 @@ export class Shown {
     this.summary = el("summary", {}, "Thinking");
     this.reasoning = el("details", { hidden: true }, this.summary, this.thought);
     this.content = el("div", { className: "content" });
+    this.note = el("p", { className: "note", hidden: true });
     this.actions = el("div", { className: "actions" });
     this.node = el("article", { className: message.role, "aria-label": NAMES[message.role] },
-      el("h2", {}, NAMES[message.role]), this.reasoning, this.content, this.actions);
+      el("h2", {}, NAMES[message.role]), this.reasoning, this.content, this.note, this.actions);
     this.update();
   }
 
-  /** Show the message as it is now. */
-  update() {
+  /** Show the message as it is now; another tab that reads the answer writes another one. */
+  update(message = this.message) {
+    this.message = message;
     const { role, content, reasoning } = this.message;
     this.reasoning.hidden = !reasoning;
     if (reasoning) this.thought.replaceChildren(...elements(parse(reasoning), document));
@@ -28,10 +38,13 @@ export class Shown {
     else this.content.replaceChildren(...elements(parse(content), document, addCopy));
   }
 
-  /** Say that the answer is complete. `act` has `again` and `edit`, where they make sense. */
+  /** Say how the answer ended. `act` has `goOn`, `again` and `edit`, where they make sense. */
   finish(act) {
+    this.note.textContent = NOTES[this.message.ended] ?? "";
+    this.note.hidden = !this.message.ended;
     const copying = button("Copy", "Copy this message", () => copy(this.message.content, copying));
     this.actions.replaceChildren(
+      ...(act.goOn ? [button("Continue", "Go on with this answer where it ends", act.goOn)] : []),
       copying,
       ...(act.again ? [button("Regenerate", "Ask for another answer", act.again)] : []),
       ...(act.edit ? [button("Edit", "Change this message and ask again", act.edit)] : []),
