@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import trove_classifiers
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +43,7 @@ def test_addresses_and_classifiers(folder):
         "Changelog": f"{HOME}/blob/main/CHANGELOG.md",
     }
     assert set(PLUGINS["core-plugin-cpu"]["classifiers"]) <= set(project["classifiers"])
+    assert set(project["classifiers"]) <= trove_classifiers.classifiers
     assert not [one for one in project["classifiers"] if one.startswith("License ::")]  # refused beside `license`
 
 
