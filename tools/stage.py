@@ -23,6 +23,7 @@ from typing import IO
 _DOING = re.compile(r"\s*((?:Collecting|Downloading|Using cached|Building|Preparing|Installing|Obtaining) .*\S)")
 _TERMINAL_SECONDS, _PLAIN_SECONDS = 0.5, 60.0
 _WIDTH = 100
+_INTERRUPTED = 130
 
 
 class Progress:
@@ -83,28 +84,36 @@ class Progress:
 def run(progress: Progress, command: Sequence[str], log: Path, err: IO[str]) -> int:
     """Run `command`, append what it prints to `log`, and return its exit status."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-    lines: queue.Queue[tuple[bool, str | None]] = queue.Queue()
-    readers = [(process.stdout, False), (process.stderr, True)]
-    for stream, is_error in readers:
-        threading.Thread(target=_read, args=(stream, is_error, lines), daemon=True).start()
-    open_streams = len(readers)
-    with log.open("a", encoding="utf-8") as kept:
-        while open_streams:
-            try:
-                is_error, line = lines.get(timeout=progress.interval)
-            except queue.Empty:
-                progress.tick()
-                continue
-            if line is None:
-                open_streams -= 1
-                continue
-            kept.write(line)
-            if is_error:
-                progress.tell(line, err)
-            else:
-                progress.heard(line)
-            progress.tick()
+    try:
+        with log.open("a", encoding="utf-8", buffering=1) as kept:
+            _follow(process, progress, kept, err)
+    except KeyboardInterrupt:
+        process.wait()  # the terminal told it as well
+        return _INTERRUPTED
     return process.wait()
+
+
+def _follow(process: subprocess.Popen[str], progress: Progress, kept: IO[str], err: IO[str]) -> None:
+    """Pass on what the process prints until it closes both streams."""
+    lines: queue.Queue[tuple[bool, str | None]] = queue.Queue()
+    streams = [(process.stdout, False), (process.stderr, True)]
+    for stream, is_error in streams:
+        threading.Thread(target=_read, args=(stream, is_error, lines), daemon=True).start()
+    while streams:
+        try:
+            is_error, line = lines.get(timeout=progress.interval)
+        except queue.Empty:
+            progress.tick()
+            continue
+        if line is None:
+            streams.pop()  # which of them does not matter
+            continue
+        kept.write(line)
+        if is_error:
+            progress.tell(line, err)
+        else:
+            progress.heard(line)
+        progress.tick()
 
 
 def _read(stream: IO[str], is_error: bool, lines: queue.Queue[tuple[bool, str | None]]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -47,3 +49,17 @@ def test_the_example_is_checked_strictly_against_the_types_of_the_wheel(environm
     refused = environment.run([*words, wrong], cwd=neutral, timeout=300)
     assert refused.returncode == 1
     assert "[arg-type]" in refused.stdout and "[import-untyped]" not in refused.stdout
+
+
+@pytest.mark.parametrize("project", [ROOT, ROOT / "plugins" / "quantization" / "awq"], ids=["core", "awq"])
+def test_a_source_distribution_builds_the_same_page_and_licence_alone(project, wheels, fresh_environment, tmp_path):
+    build = "import os, sys; os.chdir(sys.argv[1]); from hatchling.build import build_sdist; build_sdist(sys.argv[2])"
+    fresh_environment.checked([sys.executable, "-P", "-c", build, project, tmp_path])
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as source:
+        source.extractall(tmp_path, filter="data")
+    (again,) = fresh_environment.build_wheels([archive.with_name(archive.name.removesuffix(".tar.gz"))], tmp_path)
+    for end in (".dist-info/METADATA", ".dist-info/licenses/LICENSE"):
+        assert member(again, end) == member(wheels[project], end)
+    with zipfile.ZipFile(again) as new, zipfile.ZipFile(wheels[project]) as old:
+        assert sorted(new.namelist()) == sorted(old.namelist())

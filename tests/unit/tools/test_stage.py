@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +93,16 @@ def test_make_install_runs_pip_in_stages_only():
     )
     pip = [line for line in done.stdout.splitlines() if "-m pip install" in line]
     assert len(pip) == 4 and all("tools/stage.py --log /nowhere/venv/install.log" in line for line in pip)
+
+
+def test_ctrl_c_ends_it_without_a_traceback_of_its_own(tmp_path):
+    wait = "import sys, time; print('ready', file=sys.stderr, flush=True); time.sleep(100)"
+    words = [ROOT / "tools" / "stage.py", "--log", tmp_path / "log", "x", "--", sys.executable, "-c", wait]
+    with subprocess.Popen(
+        [sys.executable, *map(str, words)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stderr.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stage.py" not in err
