@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
-from core.plugins.known import Table, advice
+from core.plugins.known import Known, Table, advice
 from core.signals import SignalExit
 from core.suggest import nearest
 
@@ -137,6 +137,11 @@ class Catalogue:
         """Return the comparable names of the distributions that have an entry."""
         return {normalise(entry.dist) for entry in self._all}
 
+    def advice(self, rows: Iterable[Known], subject: str) -> str:
+        """Return how to get `subject`, which `rows` bring, here; nothing about what the user left out."""
+        installed, usable = self.distributions(), {normalise(entry.dist) for entry in self._enabled}
+        return advice([row for row in rows if row.dist in usable or row.dist not in installed], subject, usable)
+
     def disabled_entries(self) -> list[Entry]:
         """Return what the user disabled."""
         return [entry for entry in self._all if self._disabling(entry)]
@@ -207,7 +212,7 @@ class Catalogue:
         table = Table.read()
         if any(normalise(name) == normalise(one) for one in names):
             return nearest(normalise(name), names)  # another spelling of what is installed
-        known = advice(table.named(group, name), name, self.distributions())
+        known = self.advice(table.named(group, name), name)
         return known or nearest(name, names) or nearest(name, table.names(group))
 
 

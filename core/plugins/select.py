@@ -252,9 +252,7 @@ def nothing_serves(report: SelectionReport) -> CoreError:
     subject = f" for {report.subject}" if report.subject else ""
     if not report.rows:
         known = [row.dist for row in Table.read().providing(report.group)]
-        hint = (
-            f"Install one, for example: `pip install {known[0]}`." if known else "Install a plugin that provides one."
-        )
+        hint = f"`pip install` one of: {', '.join(known)}." if known else "Install a plugin that provides one."
         return PluginError("CORE-P203", f"no {label} is installed.", hint=hint)
     return PluginError("CORE-P203", f"no installed {label} can serve{subject}. {reasons_of(report.rows)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry, answers, normalise
 from core.plugins.kinds import KINDS
-from core.plugins.known import Table, advice
+from core.plugins.known import Table
 from core.suggest import nearest
 
 
@@ -51,5 +51,5 @@ def _lead(catalogue: Catalogue, group: str | None, name: str) -> str:
     """Return where a name leads that nothing installed has."""
     table = Table.read()
     rows = table.named(group, name) if group else table.anywhere(name)
-    known = advice(rows, name, catalogue.distributions())
+    known = catalogue.advice(rows, name)
     return known or nearest(name, sorted({entry.name for entry in catalogue.every()})) or "See `core plugins list`."

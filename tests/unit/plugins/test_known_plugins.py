@@ -154,13 +154,18 @@ def test_a_checkpoint_that_nothing_reads_names_what_would(site, model, code, sai
 
 def test_a_kind_of_which_nothing_is_installed_is_named_with_a_distribution():
     error = refusal(without("core-plugin-executors"))
-    assert error.code == "CORE-P203" and "`pip install core-plugin-executors`" in error.hint
+    assert (error.code, error.hint) == ("CORE-P203", "`pip install` one of: core-plugin-executors.")
 
 
 def test_an_older_distribution_without_the_name_is_upgraded():
     old = Entry("core.quantization", "other", "Core_Plugin.AWQ", "0.0.1", "m:A")
     with pytest.raises(CoreError, match="pip install --upgrade core-plugin-awq"):
         Catalogue([old]).find("core.quantization", "awq")
+
+
+def test_what_the_user_left_out_is_not_recommended():
+    error = refusal(Catalogue.scan(["core-plugin-llama"]))
+    assert error.code == "CORE-M103" and "pip install" not in error.hint
 
 
 def test_every_name_of_the_table_gets_an_answer_that_fits_its_state():
