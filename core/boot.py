@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from core.api.descriptors import (
@@ -44,6 +45,7 @@ from core.plugins.kinds import (
     WEIGHT_TRANSFER,
     kind_of,
 )
+from core.plugins.known import platform_advice
 from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
 from core.plugins.options import checked_options, given_options, unused_options
@@ -164,7 +166,8 @@ class Resolver:
             probe = probes[candidate.entry] = typed(candidate.entry, path, found, ProbeResult)
             return Verdict.of(None if probe.available else probe.reason or "not available")
 
-        chosen = self.selector.choose(PLATFORM, self.options.select.platform, check=check, none=_no_platform)
+        none = partial(_no_platform, self.catalogue)
+        chosen = self.selector.choose(PLATFORM, self.options.select.platform, check=check, none=none)
         return chosen, probes[chosen.entry]
 
     def _derive(self, base: Foundation) -> Derived:
@@ -356,9 +359,8 @@ def _signed(entry: Entry, problem: Problem) -> Problem:
     return problem.model_copy(update={"message": f"{problem.message} (says {entry.name}, {entry.owner})"})
 
 
-def _no_platform(report: SelectionReport) -> CoreError:
+def _no_platform(catalogue: Catalogue, report: SelectionReport) -> CoreError:
+    hint = platform_advice(catalogue.distributions()) or "See `core plugins list`."
     if not report.rows:
-        hint = "Install the platform of your device, for example: pip install core-plugin-cpu"
-        return PluginError("CORE-P202", "no platform is installed.", hint=hint)
-    hint = "Install the platform of a device this machine has; every machine can use core-plugin-cpu."
+        return PluginError("CORE-P202", "no platform is installed, or every one is disabled.", hint=hint)
     return PluginError("CORE-P202", f"no platform matched. {reasons_of(report.rows)}.", hint=hint)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,6 +28,13 @@ def projects() -> list[Path]:
     """Every distribution of this checkout: core, its plugins, the examples."""
     found = [*ROOT.glob("plugins/*/*/pyproject.toml"), *ROOT.glob("examples/plugins/*/pyproject.toml")]
     return [ROOT, *sorted(file.parent for file in found)]
+
+
+@pytest.fixture(scope="session")
+def bundle() -> list[str]:
+    """The plugins that core's distribution depends on, so that every installation has them."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    return [name for text in needed if (name := Requirement(text).name).startswith("core-plugin-")]
 
 
 @pytest.fixture(scope="session")

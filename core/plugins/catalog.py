@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
+from core.plugins.known import Known, Table, advice
 from core.signals import SignalExit
 from core.suggest import nearest
 
@@ -132,6 +133,15 @@ class Catalogue:
         """Return the usable entries of a group, by name, then distribution."""
         return [entry for entry in self._enabled if entry.group == group]
 
+    def distributions(self) -> set[str]:
+        """Return the comparable names of the distributions that have an entry."""
+        return {normalise(entry.dist) for entry in self._all}
+
+    def advice(self, rows: Iterable[Known], subject: str) -> str:
+        """Return how to get `subject`, which `rows` bring, here; nothing about what the user left out."""
+        installed, usable = self.distributions(), {normalise(entry.dist) for entry in self._enabled}
+        return advice([row for row in rows if row.dist in usable or row.dist not in installed], subject, usable)
+
     def disabled_entries(self) -> list[Entry]:
         """Return what the user disabled."""
         return [entry for entry in self._all if self._disabling(entry)]
@@ -194,7 +204,16 @@ class Catalogue:
                 "CORE-P101",
                 f"distribution '{dist}' provides no {kind.label} named '{name}'; it comes from {', '.join(owners)}.",
             )
-        return PluginError("CORE-P101", f"no {kind.label} named '{ask}'. {installed}", hint=nearest(name, names))
+        return PluginError("CORE-P101", f"no {kind.label} named '{ask}'. {installed}", hint=self._lead(group, name))
+
+    def _lead(self, group: str, name: str) -> str:
+        """Return where a name that is not installed leads: to its distribution, or to a name that is close to it."""
+        names = sorted({entry.name for entry in self.entries(group)})
+        table = Table.read()
+        if any(normalise(name) == normalise(one) for one in names):
+            return nearest(normalise(name), names)  # another spelling of what is installed
+        known = self.advice(table.named(group, name), name)
+        return known or nearest(name, names) or nearest(name, table.names(group))
 
 
 def normalise(dist: str) -> str:

@@ -14,6 +14,7 @@ from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles, Model
 from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate, guarded, instantiate, load_impl, typed
 from core.plugins.kinds import LOADER, MODEL, SOURCE
+from core.plugins.known import Table
 from core.plugins.report import SelectionReport
 from core.plugins.select import Contest, Selector, is_auto, names_in
 
@@ -112,7 +113,8 @@ def _unclaimed(contest: Contest, reference: str | None, asked: list[str]) -> Che
         sources += f" Not usable: {' · '.join(broken)}."
     if reference is None:
         return CheckpointError("CORE-M101", f"no model was named and none is offered. {sources}", hint="Name one.")
-    hint = "Give an existing file or directory, or install a source that knows this name."
+    known = contest.catalogue.advice(Table.read().named(SOURCE.group, reference), reference)
+    hint = known or "Give an existing file or directory, or install a source that knows this name."
     return CheckpointError("CORE-M101", f"no model source knows '{reference}'. {sources}", hint=hint)
 
 
@@ -189,7 +191,8 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
             return refusals[0]
         rows = [f"{row.name} ({row.dist} {row.version}) {'; '.join(row.reasons)}" for row in report.rows]
         installed = f"Installed: {' · '.join(rows)}." if rows else "No model implementation is installed."
-        hint = f"Install a model plugin that implements {architecture}."
+        known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)
+        hint = known or f"Install a model plugin that implements {architecture}; `core plugins new` begins one."
         return CheckpointError("CORE-M103", f"no plugin implements architecture {architecture}. {installed}", hint=hint)
 
     request = {"architecture": architecture, "quantization": checkpoint.quantization}

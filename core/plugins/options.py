@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from core.api.errors import ConfigError
-from core.plugins.catalog import Catalogue, Entry, answers
+from core.plugins.catalog import Catalogue, Entry, answers, normalise
 from core.plugins.drivers import Candidate, guarded, load_impl
+from core.plugins.known import Table, advice
 from core.suggest import nearest
 
 
@@ -105,8 +106,9 @@ def _unknown(key: str, installed: Sequence[Entry]) -> ConfigError:
     name, at, _ = key.partition("@")
     owners = sorted({f"{name}@{entry.dist}" for entry in installed if entry.name == name})
     hint = nearest(key, owners) or f"There is {', '.join(owners)}." if at and owners else ""
+    known = "" if owners else advice(Table.read().anywhere(name), name, {normalise(entry.dist) for entry in installed})
     return ConfigError(
         "CORE-C112",
         f"options are given for plugin '{key}', which is not installed.",
-        hint=hint or nearest(name, sorted({entry.name for entry in installed})),
+        hint=hint or known or nearest(name, sorted({entry.name for entry in installed})),
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from core.api.descriptors import QuantSpec
+from core.api.errors import CoreError, PluginError
 from core.api.verdict import Verdict
 from core.config.resolved import Options
 from core.plugins.drivers import Candidate
 from core.plugins.foundation import Foundation, device_reason
 from core.plugins.kinds import QUANTIZATION
+from core.plugins.known import Table, advice
 from core.plugins.options import checked_options, given_options, shown
-from core.plugins.select import Selector, is_auto
+from core.plugins.report import SelectionReport
+from core.plugins.select import Selector, is_auto, nothing_serves
 
 
 def choose_quantization(selector: Selector, options: Options, base: Foundation) -> Candidate:
@@ -28,9 +31,17 @@ def choose_quantization(selector: Selector, options: Options, base: Foundation) 
             f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None,
         )
 
+    def none(report: SelectionReport) -> CoreError:
+        error = nothing_serves(report)
+        installed = selector.catalogue.distributions()
+        known = [row for row in Table.read().reading(method) if row.dist not in installed]
+        return PluginError(error.code, error.message, hint=advice(known, method) or error.hint)
+
     request = {"method": method, "device": device, "dtype": dtype}
     subject = f"{method}, {device}"
-    chosen = selector.choose(QUANTIZATION, options.select.quantization, check=check, subject=subject, request=request)
+    chosen = selector.choose(
+        QUANTIZATION, options.select.quantization, check=check, subject=subject, request=request, none=none
+    )
     given = given_options(chosen.entry, options.runtime.plugin_options)
     if settled := checked_options(chosen, given):
         selector.reports[-1].notes.append(f"options of '{chosen.entry.name}': {shown(settled)}")

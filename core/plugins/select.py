@@ -15,6 +15,7 @@ from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
 from core.plugins.drivers import Candidate, LoadFailure, load_descriptors, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
+from core.plugins.known import Table
 from core.plugins.report import Row, SelectionReport
 
 Check = Callable[[Candidate], Verdict]
@@ -250,7 +251,9 @@ def nothing_serves(report: SelectionReport) -> CoreError:
     label = kind_of(report.group).label
     subject = f" for {report.subject}" if report.subject else ""
     if not report.rows:
-        return PluginError("CORE-P203", f"no {label} is installed.", hint="Install a plugin that provides one.")
+        known = [row.dist for row in Table.read().providing(report.group)]
+        hint = f"`pip install` one of: {', '.join(known)}." if known else "Install a plugin that provides one."
+        return PluginError("CORE-P203", f"no {label} is installed.", hint=hint)
     return PluginError("CORE-P203", f"no installed {label} can serve{subject}. {reasons_of(report.rows)}")
 
 

@@ -13,9 +13,12 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 _BUILD = """
 import os, sys
@@ -66,16 +69,26 @@ class Environment:
         )
 
     def install(self, wheels: Sequence[Path]) -> None:
-        """Install wheels without asking an index."""
-        flags = ["--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
-        checked([sys.executable, "-m", "pip", "--python", self.python, "install", *flags, *wheels])
+        """Install wheels as they are, without asking an index."""
+        self.pip("--no-deps", *wheels)
+
+    def pip(self, *words: str | Path) -> None:
+        """Run `pip install` with these words, without an index. Raises `RuntimeError` if it fails."""
+        flags = ["--quiet", "--disable-pip-version-check", "--no-index"]
+        checked([sys.executable, "-m", "pip", "--python", self.python, "install", *flags, *words], timeout=300)
 
 
-def create(root: Path) -> Environment:
-    """Make an environment with the dependencies of this one."""
+def create(root: Path, names: Collection[str] | None = None, wheels: Sequence[Path] = ()) -> Environment:
+    """Make an environment with the dependencies of this one.
+
+    Args:
+        names: Distributions; of the dependencies only those that these need are there, as on a machine of its own.
+        wheels: Say what `names` need, if they are among them.
+    """
     checked([sys.executable, "-m", "venv", "--without-pip", root])
     environment = Environment(root)
-    for path in sorted(set(_foreign_paths())):
+    wanted = None if names is None else closure(names, wheels)
+    for path in sorted(set(_foreign_paths(wanted))):
         (environment.site / path.name).symlink_to(path)
     return environment
 
@@ -130,15 +143,39 @@ def checked(words: Sequence[str | Path], timeout: float = 120) -> None:
         raise RuntimeError(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def _foreign_paths() -> Iterator[Path]:
-    """Yield everything at the top of site-packages that belongs to a distribution which is not ours."""
-    places = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
-    for dist in distributions(path=[str(place) for place in places]):
-        if _is_ours(dist):
-            continue
-        tops = {file.parts[0] for file in dist.files or ()} - {"..", "__pycache__"}
-        for place in places:
-            yield from (place / top for top in tops if not top.endswith(".pth") and (place / top).exists())
+def closure(names: Collection[str], wheels: Sequence[Path]) -> set[str]:
+    """Return these distributions and what they need, what that needs, and so on; what `wheels` say comes first."""
+    places = [*map(str, wheels), *sys.path]
+    asked = [(canonicalize_name(name), "") for name in names]
+    for name, extra in asked:  # grows while it is read
+        found = next(iter(distributions(name=name, path=places)))
+        for one in map(Requirement, found.requires or ()):
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                needed = [(canonicalize_name(one.name), further) for further in ("", *one.extras)]
+                asked += [pair for pair in needed if pair not in asked]
+    return {name for name, _ in asked}
+
+
+def paths_of(name: str) -> set[Path]:
+    """Return everything at the top of site-packages that belongs to a distribution."""
+    return {path for dist in distributions(name=name, path=_places()) for path in _tops(dist)}
+
+
+def _foreign_paths(wanted: Collection[str] | None) -> Iterator[Path]:
+    """Yield everything at the top of site-packages that belongs to a distribution which is wanted and not ours."""
+    for dist in distributions(path=_places()):
+        if not _is_ours(dist) and (wanted is None or canonicalize_name(dist.name) in wanted):
+            yield from _tops(dist)
+
+
+def _places() -> list[str]:
+    return sorted({str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib")})
+
+
+def _tops(dist: Distribution) -> Iterator[Path]:
+    tops = {file.parts[0] for file in dist.files or ()} - {"..", "__pycache__"}
+    for place in map(Path, _places()):
+        yield from (place / top for top in tops if not top.endswith(".pth") and (place / top).exists())
 
 
 def _is_ours(dist: Distribution) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry, answers, normalise
 from core.plugins.kinds import KINDS
+from core.plugins.known import Table
 from core.suggest import nearest
 
 
@@ -40,6 +41,15 @@ def named(catalogue: Catalogue, ask: str, *, dists: bool = False) -> list[Entry]
     group = group_of(kind) if kind else None
     found = [entry for entry in every if group in (None, entry.group) and answers(rest, entry)]
     if not found:
-        hint = nearest(rest.partition("@")[0], sorted({entry.name for entry in every})) or "See `core plugins list`."
-        raise PluginError("CORE-P101", f"no plugin named '{rest}' is installed.", hint=hint)
+        raise PluginError(
+            "CORE-P101", f"no plugin named '{rest}' is installed.", hint=_lead(catalogue, group, rest.partition("@")[0])
+        )
     return found
+
+
+def _lead(catalogue: Catalogue, group: str | None, name: str) -> str:
+    """Return where a name leads that nothing installed has."""
+    table = Table.read()
+    rows = table.named(group, name) if group else table.anywhere(name)
+    known = catalogue.advice(rows, name)
+    return known or nearest(name, sorted({entry.name for entry in catalogue.every()})) or "See `core plugins list`."

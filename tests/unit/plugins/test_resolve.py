@@ -152,7 +152,11 @@ def test_what_cannot_be_had_is_an_error_with_a_code(world, sections, code, text)
     ("disabled", "code", "text"),
     [
         ("host", "CORE-P202", "no platform matched. gpu (core-plugin-world 1.0): no driver."),
-        ("platforms:host,gpu", "CORE-P202", "no platform is installed. Install"),
+        (
+            "platforms:host,gpu",
+            "CORE-P202",
+            "no platform is installed, or every one is disabled. This machine has a processor",
+        ),
         ("demo", "CORE-M101", "no model was named"),
         ("txt", "CORE-M102", "none is installed"),
         ("llama", "CORE-M103", "architecture LlamaForCausalLM. No model implementation is installed"),

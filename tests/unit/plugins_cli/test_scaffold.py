@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
+import trove_classifiers
 
 from core.api.descriptors import DESCRIPTORS
 from core.plugins.catalog import Catalogue
@@ -98,6 +100,16 @@ def test_every_line_is_filled_in_and_clean(tmp_path):
             [*command, "--target-version", "py311", "--no-cache", str(tmp_path)], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_project_is_classified_and_has_a_place_for_the_authors_addresses(tmp_path):
+    text = (scaffold("core.schedulers", "acme", tmp_path).folder / "pyproject.toml").read_text()
+    project = tomllib.loads(text)["project"]
+    assert "urls" not in project  # core's would be wrong, and nobody has theirs yet
+    assert '# [project.urls]\n# Homepage = "https://example.com/core-plugin-acme"\n' in text
+    urls = tomllib.loads(re.sub(r"^# (?=\[|Home)", "", text, flags=re.MULTILINE))["project"]["urls"]
+    assert urls == {"Homepage": "https://example.com/core-plugin-acme"}
+    assert project["classifiers"] and set(project["classifiers"]) <= trove_classifiers.classifiers
 
 
 def test_the_command_says_what_was_written_and_what_comes_next(core, tmp_path):
