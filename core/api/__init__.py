@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
-    from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
+    from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme, TellsSize
     from core.api.requests import Reject, RequestDraft, RequestPatch
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
@@ -138,8 +138,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
-            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec QuantSpec "
-            "RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec ToolServerSpec "
+            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec "
+            "QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec ToolServerSpec "
             "WeightLoaderSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
@@ -161,7 +161,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
-        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme",
+        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme TellsSize",
         "requests": "Reject RequestDraft RequestPatch",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
@@ -344,6 +344,7 @@ __all__ = [
     "StructuredOutputSpec",
     "TakesMasks",
     "TakesScales",
+    "TellsSize",
     "Text",
     "ThinkingTags",
     "Tokenizer",

@@ -60,8 +60,8 @@ class PlatformSpec(Descriptor):
             who is being answered waits for the step. Unless the user sets a limit, decoding requests come on top of it.
         preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
         environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
-            variables that the device's libraries read when they are loaded. Set in processes that core starts, unless
-            the user set them; `threads` is the user's choice.
+            variables that the device's libraries read when they are loaded (not those that are read when a process
+            begins). Set in the process that computes, unless the user set them; `threads` is the user's choice.
     """
 
     group: ClassVar[str] = "core.platforms"

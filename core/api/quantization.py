@@ -83,8 +83,19 @@ class LayerQuant(Protocol):
         ...
 
 
+class TellsSize(Protocol):
+    """Optional part of a `LayerQuant`: what the layer's weights take, known before any of them is read.
+
+    Without it a start finds out that they leave too little memory for the KV cache only once they are loaded.
+    """
+
+    def final_bytes(self) -> int:
+        """Return the bytes of what `finalize` gives, or fewer: a start is refused for too many."""
+        ...
+
+
 class QuantScheme(Protocol):
-    """Runtime of a `QuantSpec`, for one checkpoint."""
+    """Runtime of a `QuantSpec`, for one checkpoint. Its layers may be a `TellsSize`."""
 
     def __init__(self, ctx: QuantContext) -> None: ...
 
