@@ -58,6 +58,7 @@ from core.plugins.stores import access_of
 from core.plugins.tool_servers import choose_tool_client
 from core.plugins.views import facts_view, options_view
 from core.plugins.waivers import settle
+from core.tokenizer.absent import require_tokenizer
 
 _POOLED_STEP_TOKENS = 2048
 """Budget of a step where nothing is generated: nobody waits for the next token, so what counts is throughput."""
@@ -184,6 +185,7 @@ class Resolver:
         platform = base.platform.spec(PlatformSpec)
         block_size = self.options.kv.block_size or platform.block_size
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
+        require_tokenizer(base.checkpoint, pooling)
         advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
         step_tokens = self.options.scheduler.max_num_batched_tokens or advised
         max_model_len = self._max_model_len(base, pooling)

@@ -94,7 +94,15 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
-    from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme, TellsSize
+    from core.api.quantization import (
+        LayerQuant,
+        LayerSite,
+        ParamBuilder,
+        QuantContext,
+        QuantRequest,
+        QuantScheme,
+        TellsSize,
+    )
     from core.api.requests import Reject, RequestDraft, RequestPatch
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
@@ -113,7 +121,14 @@ if TYPE_CHECKING:
         grammar_choices,
         grammar_json,
     )
-    from core.api.tokenizer import Tokenizer, TokenStream, fast_tokenizer, token_table, tokenizer_from_directory
+    from core.api.tokenizer import (
+        Tokenizer,
+        TokenStream,
+        fast_tokenizer,
+        missing_tokenizer,
+        token_table,
+        tokenizer_from_directory,
+    )
     from core.api.tool_servers import RemoteTool, ToolResult, ToolServerClient, ToolServerError, ToolSession
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import (
@@ -161,7 +176,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
-        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme TellsSize",
+        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantRequest QuantScheme TellsSize",
         "requests": "Reject RequestDraft RequestPatch",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
@@ -172,7 +187,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
-        "tokenizer": "fast_tokenizer token_table Tokenizer tokenizer_from_directory TokenStream",
+        "tokenizer": "fast_tokenizer missing_tokenizer token_table Tokenizer tokenizer_from_directory TokenStream",
         "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
         "verdict": "ProbeResult Verdict",
         "weights": (
@@ -268,6 +283,7 @@ __all__ = [
     "Graph",
     "GraphFacet",
     "hookimpl",
+    "missing_tokenizer",
     "IOContext",
     "IOOutput",
     "IOProcessor",
@@ -311,6 +327,7 @@ __all__ = [
     "ProbeResult",
     "Problem",
     "QuantContext",
+    "QuantRequest",
     "QuantScheme",
     "QuantSpec",
     "ReachesOut",

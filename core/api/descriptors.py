@@ -147,6 +147,8 @@ class QuantSpec(Descriptor):
         needs: Features the platform's probe must report (`ProbeResult.has`).
         on_request: It changes what the checkpoint says (rounds plain weights, for instance), so it is used only when
             the user names it.
+        refine: Dotted path of a torch-free `(QuantRequest, ProbeResult) -> Verdict`, or None: which of a method's
+            many forms (bits, groups, layouts) it reads. What it lets pass, the implementation must read.
     """
 
     group: ClassVar[str] = "core.quantization"
@@ -156,6 +158,7 @@ class QuantSpec(Descriptor):
     dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
     needs: frozenset[str] = frozenset()
     on_request: bool = False
+    refine: str | None = None
 
 
 class ModelSpec(Descriptor):
