@@ -61,7 +61,8 @@ class PlatformSpec(Descriptor):
         preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
         environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
             variables that the device's libraries read when they are loaded (not those that are read when a process
-            begins). Set in the process that computes, unless the user set them; `threads` is the user's choice.
+            begins). Set in the process that computes, unless the user set them; `threads` is the user's choice. May be
+            called before `probe`, so it must work without the device.
     """
 
     group: ClassVar[str] = "core.platforms"

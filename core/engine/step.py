@@ -145,8 +145,8 @@ class WorkerInfo:
         facts: Rows of the start-up table (device, memory budget, ...).
         timeline: `(phase, seconds)` of its start.
         kv_specs: What the model's layers keep of the past, each kind once.
-        max_model_len: Longest request that the cache holds, in tokens, where it is less than the configuration's; None:
-            it is not.
+        max_model_len: Longest request, in tokens, lowered to what the cache holds where the configuration allows it;
+            None: the configuration's.
     """
 
     num_blocks: int
