@@ -6,7 +6,7 @@ configuration patches once; what they change is derived again, and the result is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from core.api.models import PoolingShape
 from core.api.patches import Problem
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointReader
-from core.config.resolved import EngineConfig, Options
+from core.config.resolved import FITTING, EngineConfig, Options
 from core.plugins.attention import choose_attention
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
@@ -62,9 +62,13 @@ from core.plugins.stores import access_of
 from core.plugins.tool_servers import choose_tool_client
 from core.plugins.views import facts_view, options_view
 from core.plugins.waivers import settle
+from core.tokenizer.absent import require_tokenizer
 
 _POOLED_STEP_TOKENS = 2048
 """Budget of a step where nothing is generated: nobody waits for the next token, so what counts is throughput."""
+
+
+Prepare = Callable[[Mapping[str, str]], None]
 
 
 @dataclass(slots=True)
@@ -87,17 +91,24 @@ class Resolution:
 
 
 def resolve(
-    options: Options, *, catalogue: Catalogue | None = None, progress: Callable[[int, int], None] | None = None
+    options: Options,
+    *,
+    catalogue: Catalogue | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    shortens: bool = False,
+    prepare: Prepare | None = None,
 ) -> Resolution:
     """Choose every plugin and return the engine's configuration.
 
     Args:
         progress: Called with the bytes that are here and those that are due, while a model is fetched.
+        shortens: Whether the context is lowered to what fits into memory where the options name none.
+        prepare: Called with each platform's variables before it is probed, where this process is to compute itself.
 
     Raises:
         CoreError: Something asked for cannot be had, or nothing installed can serve; the message says why.
     """
-    return Resolver(options, catalogue, progress).run()
+    return Resolver(options, catalogue, progress, shortens=shortens, prepare=prepare).run()
 
 
 class Resolver:
@@ -108,8 +119,12 @@ class Resolver:
         options: Options,
         catalogue: Catalogue | None = None,
         progress: Callable[[int, int], None] | None = None,
+        *,
+        shortens: bool = False,
+        prepare: Prepare | None = None,
     ) -> None:
-        self.options, self.progress = options, progress
+        self.options, self.progress, self.prepare = options, progress, prepare
+        self.shortened = {FITTING, None} if shortens else {FITTING}
         self.catalogue, self.files = open_scope(options.select, catalogue)
         self.hooks = Hooks(self.catalogue.entries(HOOKS_GROUP))
         self.selector = Selector(self.catalogue, self.hooks)
@@ -161,6 +176,8 @@ class Resolver:
         probes: dict[Entry, ProbeResult] = {}
 
         def check(candidate: Candidate) -> Verdict:
+            if self.prepare is not None:
+                self.prepare(self._environment(candidate))
             path = candidate.spec(PlatformSpec).probe
             found = guarded(candidate.entry, path, load_impl(path, candidate.entry))
             probe = probes[candidate.entry] = typed(candidate.entry, path, found, ProbeResult)
@@ -178,6 +195,7 @@ class Resolver:
         platform = base.platform.spec(PlatformSpec)
         block_size = self.options.kv.block_size or platform.block_size
         pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
+        require_tokenizer(base.checkpoint, pooling)
         advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
         step_tokens = self.options.scheduler.max_num_batched_tokens or advised
         max_model_len, excess = context_of(self.options.model.max_model_len, base.checkpoint, base.shape, pooling)
@@ -261,6 +279,7 @@ class Resolver:
             max_model_len=derived.max_model_len,
             block_size=derived.block_size,
             step_tokens=derived.step_tokens,
+            shortens=self.options.model.max_model_len in self.shortened,
             environment=self._environment(base.platform),
             pooling=derived.pooling,
         )

@@ -93,7 +93,15 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
-    from core.api.quantization import LayerQuant, LayerSite, ParamBuilder, QuantContext, QuantScheme
+    from core.api.quantization import (
+        LayerQuant,
+        LayerSite,
+        ParamBuilder,
+        QuantContext,
+        QuantRequest,
+        QuantScheme,
+        TellsSize,
+    )
     from core.api.requests import Reject, RequestDraft, RequestPatch
     from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
@@ -117,6 +125,7 @@ if TYPE_CHECKING:
         Tokenizer,
         TokenStream,
         fast_tokenizer,
+        missing_tokenizer,
         token_bytes,
         token_table,
         tokenizer_from_directory,
@@ -145,8 +154,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
-            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec QuantSpec "
-            "RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec ToolServerSpec "
+            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec "
+            "QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec ToolServerSpec "
             "WeightLoaderSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
@@ -167,7 +176,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
-        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantScheme",
+        "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantRequest QuantScheme TellsSize",
         "requests": "Reject RequestDraft RequestPatch",
         "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
@@ -179,7 +188,9 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
-        "tokenizer": "fast_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory TokenStream",
+        "tokenizer": (
+            "fast_tokenizer missing_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory TokenStream"
+        ),
         "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
         "verdict": "ProbeResult Verdict",
         "weights": (
@@ -275,6 +286,7 @@ __all__ = [
     "Graph",
     "GraphFacet",
     "hookimpl",
+    "missing_tokenizer",
     "IOContext",
     "IOOutput",
     "IOProcessor",
@@ -318,6 +330,7 @@ __all__ = [
     "ProbeResult",
     "Problem",
     "QuantContext",
+    "QuantRequest",
     "QuantScheme",
     "QuantSpec",
     "ReachesOut",
@@ -352,6 +365,7 @@ __all__ = [
     "StructuredOutputSpec",
     "TakesMasks",
     "TakesScales",
+    "TellsSize",
     "Text",
     "ThinkingTags",
     "token_bytes",

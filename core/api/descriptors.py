@@ -60,8 +60,9 @@ class PlatformSpec(Descriptor):
             who is being answered waits for the step. Unless the user sets a limit, decoding requests come on top of it.
         preferences: Score adjustments `"<group>:<name>" -> points`; never a hard choice.
         environment: Dotted path of a torch-free function `(threads: int | None) -> dict[str, str]`, or None: the
-            variables that the device's libraries read when they are loaded. Set in processes that core starts, unless
-            the user set them; `threads` is the user's choice.
+            variables that the device's libraries read when they are loaded (not those that are read when a process
+            begins). Set in the process that computes, unless the user set them; `threads` is the user's choice. May be
+            called before `probe`, so it must work without the device.
     """
 
     group: ClassVar[str] = "core.platforms"
@@ -147,6 +148,8 @@ class QuantSpec(Descriptor):
         needs: Features the platform's probe must report (`ProbeResult.has`).
         on_request: It changes what the checkpoint says (rounds plain weights, for instance), so it is used only when
             the user names it.
+        refine: Dotted path of a torch-free `(QuantRequest, ProbeResult) -> Verdict`, or None: which of a method's
+            many forms (bits, groups, layouts) it reads. What it lets pass, the implementation must read.
     """
 
     group: ClassVar[str] = "core.quantization"
@@ -156,6 +159,7 @@ class QuantSpec(Descriptor):
     dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
     needs: frozenset[str] = frozenset()
     on_request: bool = False
+    refine: str | None = None
 
 
 class ModelSpec(Descriptor):

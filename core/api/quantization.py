@@ -5,13 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from core.api.verdict import ProbeResult, Verdict
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
     from torch import Tensor
 
+    from core.api.descriptors import QuantSpec
     from core.api.weights import WeightTensor
+
+
+@dataclass(frozen=True, slots=True)
+class QuantRequest:
+    """What a checkpoint needs of its quantization method.
+
+    Attributes:
+        method: The method that stored the weights; `none` for plain ones.
+        device_type: torch device type.
+        dtype: Compute dtype that the user asked for; `auto` while that is open.
+        checkpoint: The checkpoint's own description of its quantization (`quantization_config`). A GGUF file's has
+            `types`, type -> number of tensors, and `tensors`, name -> type of every matrix.
+    """
+
+    method: str
+    device_type: str
+    dtype: str
+    checkpoint: Mapping[str, object] = field(default_factory=dict)
+
+    def check(self, spec: QuantSpec, probe: ProbeResult) -> Verdict:
+        """Hold this request against a method's data and return every reason against it."""
+        lacking = sorted(feature for feature in spec.needs if not probe.has(feature))
+        fits_device = {self.device_type, "*"} & spec.devices
+        return Verdict.of(
+            f"the platform lacks {', '.join(lacking)}" if lacking else None,
+            None if self.method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {self.method}",
+            None if fits_device else f"device {self.device_type} not in {{{', '.join(sorted(spec.devices))}}}",
+            None if self.dtype in {"auto", *spec.dtypes} else f"computes in {', '.join(sorted(spec.dtypes))}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +115,19 @@ class LayerQuant(Protocol):
         ...
 
 
+class TellsSize(Protocol):
+    """Optional part of a `LayerQuant`: what the layer's weights take, known before any of them is read.
+
+    Without it a start finds out that they leave too little memory for the KV cache only once they are loaded.
+    """
+
+    def final_bytes(self) -> int:
+        """Return the bytes of what `finalize` gives, or fewer: a start is refused for too many."""
+        ...
+
+
 class QuantScheme(Protocol):
-    """Runtime of a `QuantSpec`, for one checkpoint."""
+    """Runtime of a `QuantSpec`, for one checkpoint. Its layers may be a `TellsSize`."""
 
     def __init__(self, ctx: QuantContext) -> None: ...
 

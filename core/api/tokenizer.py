@@ -94,6 +94,13 @@ def tokenizer_from_directory(path: str | Path) -> Tokenizer:
     return FastTokenizer.from_directory(path)
 
 
+def missing_tokenizer(path: str | Path) -> str:
+    """Return what `tokenizer_from_directory` would miss, for `CheckpointInfo.tokenizer_fault`; empty: nothing."""
+    from pathlib import Path
+
+    return "" if (Path(path) / "tokenizer.json").is_file() else f"there is no tokenizer.json in {path}"
+
+
 def token_bytes(tokenizer: Tokenizer, token_id: int) -> bytes | None:
     """Return the bytes that one id adds in the middle of a text; None outside the vocabulary.
 

@@ -66,6 +66,8 @@ class CheckpointInfo(BaseModel):
         pooling: How the checkpoint's makers pool, where they say so: `method`, `normalize`, `dense`, `prompts` and
             `default_prompt` as in `PoolingShape`,
             `max_length` in tokens.
+        tokenizer_fault: Why it has no tokenizer, as far as that is told without reading one ("there is no
+            tokenizer.json in DIR"); empty otherwise. A model that generates is then refused before it is loaded.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -81,6 +83,7 @@ class CheckpointInfo(BaseModel):
     num_parameters: int | None = None
     license: str | None = None
     pooling: dict[str, Any] = {}
+    tokenizer_fault: str = ""
 
 
 class WeightTensor(Protocol):

@@ -81,7 +81,7 @@ class LocalServer:
         self._held.enter_context(ended_by(signal.SIGTERM, signal.SIGHUP))
         child = self._held.enter_context(EngineChild())
         with WeightProgress(what="fetching the model") as fetching:
-            resolution = resolve(options, progress=fetching.update)
+            resolution = resolve(options, progress=fetching.update, shortens=True)
         for problem in resolution.warnings:
             _log.warning("%s %s", problem.code, problem.message)
         child.configure(resolution.config)

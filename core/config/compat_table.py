@@ -291,7 +291,7 @@ DEFAULTS: Mapping[str, str] = types.MappingProxyType(
 SPELLINGS: Mapping[str, Mapping[str, str | None]] = types.MappingProxyType(
     {
         "model.dtype": {"half": "float16", "float": "float32"},
-        "model.max_model_len": {"auto": None, "-1": None},
+        "model.max_model_len": {"auto": "-1"},
         "select.load_format": {"auto": None},
     }
 )

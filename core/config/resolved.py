@@ -10,6 +10,9 @@ from core.api.models import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.plugins.plan import PluginPlan
 
+FITTING = -1
+"""`max_model_len` that leaves it to core: what fits into the KV cache, at most what the model was made for."""
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,7 +30,10 @@ class ModelOptions(_Section):
     revision: str | None = Field(None, description="Revision of a hub id.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Compute dtype.")
     max_model_len: int | None = Field(
-        None, ge=1, description="Longest prompt plus output, in tokens; default: the model's context."
+        None,
+        ge=-1,
+        description="Longest prompt plus output, in tokens; auto or -1: what fits into the KV cache; "
+        "default: the model's own, in `LLM` and `core run` auto.",
     )
     hf_overrides: dict[str, Any] = Field(
         {}, description="Values that replace those of the model's configuration (config.json); null takes one out."
@@ -60,6 +66,13 @@ class ModelOptions(_Section):
     pooling: Literal["auto", "mean", "max", "cls", "last"] = Field(
         "auto", description="How a prompt's hidden states become one vector; auto: as the model's makers did."
     )
+
+    @field_validator("max_model_len")
+    @classmethod
+    def _not_nothing(cls, value: int | None) -> int | None:
+        if value == 0:
+            raise ValueError("a context holds a token at least")
+        return value
 
 
 class HubOptions(_Section):
@@ -297,6 +310,7 @@ class EngineConfig(_Section):
     Attributes:
         dtype, kv_dtype: Concrete dtypes.
         max_model_len, block_size, step_tokens: Concrete sizes, in tokens; the last is the budget of a step.
+        shortens: Whether `max_model_len` is lowered to what the KV cache holds.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
         pooling: What it gives instead of tokens; None: it generates.
     """
@@ -311,5 +325,12 @@ class EngineConfig(_Section):
     max_model_len: int
     block_size: int
     step_tokens: int = 2048
+    shortens: bool = False
     environment: dict[str, str] = {}
     pooling: PoolingShape | None = None
+
+    def shortened(self, max_model_len: int | None) -> EngineConfig:
+        """Return the configuration with a lower `max_model_len`; itself where that is None or not lower."""
+        if max_model_len is None or max_model_len >= self.max_model_len:
+            return self
+        return self.model_copy(update={"max_model_len": max_model_len})

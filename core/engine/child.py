@@ -34,14 +34,12 @@ class Bootstrap(msgspec.Struct):
     Attributes:
         inbox: Address the engine pulls messages from.
         outbox: Address it pushes messages to.
-        environment: Variables to set, except those that are set already, before a device's libraries are loaded.
         config: `EngineConfig` as JSON.
         log_level, log_format: As in the parent.
     """
 
     inbox: str
     outbox: str
-    environment: dict[str, str]
     config: str
     log_level: str
     log_format: str
@@ -85,7 +83,6 @@ class EngineChild:
         bootstrap = Bootstrap(
             inbox=self.inbox,
             outbox=self.outbox,
-            environment=config.environment,
             config=config.model_dump_json(),
             log_level=log_level,
             log_format=log_format,

@@ -16,6 +16,7 @@ from core.api.executors import Executor
 from core.config.resolved import EngineConfig
 from core.engine.blocks import BlockPool
 from core.engine.compiling.setup import structured_participant
+from core.engine.environment import apply_environment
 from core.engine.hashing import BlockHasher, stable_key
 from core.engine.loop import EngineLoop
 from core.engine.managers import KVManagers, managers_for
@@ -55,6 +56,7 @@ class EngineCore:
     """
 
     def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
+        config = config.shortened(info.max_model_len)
         self.config, self.executor, self.active, self.info = config, executor, active, info
         options = config.options
         self.hasher = BlockHasher(config.block_size, stable_key(config))
@@ -87,6 +89,7 @@ class EngineCore:
     def start(config: EngineConfig, on_progress: Callable[[Progress], None] | None = None) -> EngineCore:
         """Load the planned plugins and start the workers. Raises `CoreError` with the cause."""
         began = time.perf_counter()
+        apply_environment(config.environment)
         active = enter(config.plan)
         report = on_progress or (lambda progress: None)
         executor = active.impl("core.executors")(config, on_progress=lambda done, total: report(Progress(done, total)))

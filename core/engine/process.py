@@ -1,8 +1,8 @@
 """The engine process: `python -m core.engine.process`, started by `EngineChild`.
 
 It begins before its parent knows what to run. Then the parent writes one JSON line to standard input (socket addresses,
-environment variables, the engine configuration) and keeps the pipe open: end of file means that the parent is gone, and
-the process ends too. Three threads share the work:
+the engine configuration) and keeps the pipe open: end of file means that the parent is gone, and the process ends too.
+Three threads share the work:
 
     receiver   ZeroMQ -> decode -> the runner's queue
     main       the engine's loop
@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -141,14 +140,7 @@ def main() -> int:
     logs.setup(bootstrap.log_level, bootstrap.log_format, process="engine")
     phases.report_birth("interpreter and imports", ago=waited)
     phases.report("wait for the configuration", waited)
-    set_environment(bootstrap.environment)
     return _run(bootstrap)
-
-
-def set_environment(variables: Mapping[str, str]) -> None:
-    """Set what the platform wants before its libraries are loaded; what is set already stays."""
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
 
 
 def _run(bootstrap: Bootstrap) -> int:

@@ -145,6 +145,8 @@ class WorkerInfo:
         facts: Rows of the start-up table (device, memory budget, ...).
         timeline: `(phase, seconds)` of its start.
         kv_specs: What the model's layers keep of the past, each kind once.
+        max_model_len: Longest request, in tokens, lowered to what the cache holds where the configuration allows it;
+            None: the configuration's.
     """
 
     num_blocks: int
@@ -152,3 +154,4 @@ class WorkerInfo:
     facts: dict[str, str]
     timeline: list[tuple[str, float]]
     kv_specs: tuple[KVSpec, ...] = (KVSpec(),)
+    max_model_len: int | None = None

@@ -81,10 +81,12 @@ class AsyncLLM(Pausing):
         """
         from core.boot import resolve
         from core.engine.client import open_async
+        from core.engine.environment import prepare_environment
         from core.frontend.overrides import options_with
 
         named = {} if model is None else {"model": model}
-        resolution = await asyncio.to_thread(resolve, options_with(options, named | overrides))
+        prepare = prepare_environment if in_process else None
+        resolution = await asyncio.to_thread(resolve, options_with(options, named | overrides), prepare=prepare)
         return await cls.connect(resolution, await open_async(resolution.config, in_process=in_process))
 
     @classmethod

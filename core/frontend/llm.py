@@ -47,7 +47,8 @@ class LLM(PoolingCalls, BeamCalls):
 
     Args:
         model: Model reference; None takes the default model.
-        options: Options by name, such as `max_num_seqs=4`.
+        options: Options by name, such as `max_num_seqs=4`. Without `max_model_len` the context is the model's own, or
+            what fits into memory if that is less; a warning then says so.
 
     Raises:
         CoreError: The configuration or the engine fails; the message says why.
@@ -57,11 +58,12 @@ class LLM(PoolingCalls, BeamCalls):
         from core.boot import resolve
         from core.cli.ui.progress import WeightProgress
         from core.engine.client import open_sync
+        from core.engine.environment import prepare_environment
         from core.frontend.overrides import options_with
 
         with WeightProgress(what="fetching the model") as fetching:
             wanted = options_with(None, {"model": model, "dtype": dtype} | options)
-            resolution = resolve(wanted, progress=fetching.update)
+            resolution = resolve(wanted, progress=fetching.update, shortens=True, prepare=prepare_environment)
         engine = open_sync(resolution.config)
         try:
             self._connect(resolution, engine)

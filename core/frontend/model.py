@@ -53,7 +53,7 @@ class FrontModel:
     """
 
     def __init__(self, resolution: Resolved, ready: Ready, tokenizer: Tokenizer | None = None) -> None:
-        config = resolution.config
+        config = resolution.config.shortened(ready.max_model_len)
         self.config = config
         self.plugins = FrontPlugins(config.plan)
         self.tokenizer = tokenizer or tokenizer_of(resolution.reader, config)

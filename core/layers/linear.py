@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from core.layers.params import Parameterised, ParamGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from core.api.quantization import LayerQuant
@@ -18,7 +20,8 @@ class QuantLayer(Parameterised):
     def __init__(self, quant: LayerQuant, group: ParamGroup) -> None:
         self.group = group
         self._apply = quant.apply
-        group.read_by(self, quant.finalize)
+        tell_size: Callable[[], int] | None = getattr(quant, "final_bytes", None)
+        group.read_by(self, quant.finalize, final_bytes=0 if tell_size is None else tell_size())
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the layer; shapes as in `LayerQuant.apply`."""

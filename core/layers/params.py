@@ -71,6 +71,7 @@ class ParamGroup:
         self.decode = decode
         self.specs: list[ParamSpec] = []
         self._readers: list[tuple[Parameterised, Finalize]] = []
+        self._sizes: list[int] = []
 
     def declare(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, *, rows: Sequence[tuple[str, int]] = ()
@@ -80,9 +81,19 @@ class ParamGroup:
             raise ValueError(f"parameter {self.prefix}.{name}: parts {tuple(rows)} do not make {shape[0]} rows")
         self.specs.append(ParamSpec(name, tuple(shape), dtype, tuple(rows)))
 
-    def read_by(self, layer: Parameterised, finalize: Finalize) -> None:
-        """Let `layer` read these parameters in the form that `finalize` gives them."""
+    def read_by(self, layer: Parameterised, finalize: Finalize, *, final_bytes: int = 0) -> None:
+        """Let `layer` read these parameters in the form that `finalize` gives them.
+
+        Args:
+            final_bytes: What this form takes at least.
+        """
         self._readers.append((layer, finalize))
+        self._sizes.append(final_bytes)
+
+    @property
+    def final_bytes(self) -> int:
+        """What the parameters take at least once they are filled; readers may share one form."""
+        return max(self._sizes, default=0)
 
     def targets(self) -> dict[str, Target]:
         """Return checkpoint tensor name -> where it goes."""

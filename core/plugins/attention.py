@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from core.api.descriptors import AttentionRequest, AttentionSpec
 from core.api.verdict import Verdict
-from core.plugins.drivers import Candidate, guarded, load_impl
-from core.plugins.foundation import Foundation
+from core.plugins.drivers import Candidate
+from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import ATTENTION
 from core.plugins.select import Selector
 
@@ -35,10 +33,7 @@ def choose_attention(
     def check(candidate: Candidate) -> Verdict:
         spec = candidate.spec(AttentionSpec)
         verdict = request.check(spec)
-        if not verdict.ok or spec.refine is None:
-            return verdict
-        refine = load_impl(spec.refine, candidate.entry)
-        return cast(Verdict, guarded(candidate.entry, spec.refine, refine, request, base.probe))
+        return refined(candidate, spec.refine, request, base.probe) if verdict.ok else verdict
 
     subject = f"{request.device_type}, head_dim {shape.head_dim}, {dtype}, kv {kv_dtype}, block {block_size}"
     return selector.choose(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.api.models import ModelShape, PoolingShape
 from core.api.patches import Problem
 from core.api.weights import CheckpointInfo
+from core.config.resolved import FITTING
 from core.plugins.pooling import longest_prompt
 
 
@@ -12,7 +13,7 @@ def context_of(
     wanted: int | None, checkpoint: CheckpointInfo, shape: ModelShape, pooling: PoolingShape | None
 ) -> tuple[int, list[Problem]]:
     """Return the context to start with, in tokens, and what is wrong with the one that is `wanted`."""
-    if wanted is None:
+    if wanted in (None, FITTING):
         return (shape.default_positions if pooling is None else longest_prompt(checkpoint, shape)), []
     if wanted <= shape.max_positions:
         return wanted, []
@@ -24,7 +25,7 @@ def context_of(
 
 def short_by_default(wanted: int | None, context: int, shape: ModelShape) -> list[str]:
     """Return what the user should know whose `context` is the model's default one, less than its longest."""
-    if wanted is not None or not context == shape.default_positions < shape.max_positions:
+    if wanted not in (None, FITTING) or not context == shape.default_positions < shape.max_positions:
         return []
     return [
         f"the context is {context} tokens, computed with the model's factors for short contexts; "

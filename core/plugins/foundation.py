@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from core.api.descriptors import PlatformSpec
 from core.api.models import ModelShape, PoolingShape
-from core.api.verdict import ProbeResult
+from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
-from core.plugins.drivers import Candidate
+from core.plugins.drivers import Candidate, guarded, load_impl, typed
 
 
 @dataclass(slots=True)
@@ -47,6 +47,19 @@ class Derived:
 def drivers_of(base: Foundation, derived: Derived) -> list[Candidate]:
     """Return everything that was chosen."""
     return [base.platform, base.source, base.loader, base.model, *derived.drivers]
+
+
+def refined(candidate: Candidate, path: str | None, request: object, probe: ProbeResult) -> Verdict:
+    """Return what a plugin's own function `path` says of a request that its data let pass; yes without one.
+
+    Raises:
+        PluginError: The function cannot be imported (CORE-P103), raises, or gives something else (CORE-P108).
+    """
+    if path is None:
+        return Verdict()
+    return typed(
+        candidate.entry, path, guarded(candidate.entry, path, load_impl(path, candidate.entry), request, probe), Verdict
+    )
 
 
 def device_reason(device: str, devices: frozenset[str]) -> str | None:

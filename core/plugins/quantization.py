@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from core.api.descriptors import QuantSpec
 from core.api.errors import CoreError, PluginError
+from core.api.quantization import QuantRequest
 from core.api.verdict import Verdict
 from core.config.resolved import Options
 from core.plugins.drivers import Candidate
-from core.plugins.foundation import Foundation, device_reason
+from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import QUANTIZATION
 from core.plugins.known import Table, advice
 from core.plugins.options import checked_options, given_options, shown
@@ -19,17 +20,14 @@ def choose_quantization(selector: Selector, options: Options, base: Foundation) 
     """Return the method that reads the checkpoint's weights. Raises `CoreError` if there is none."""
     method, device = base.checkpoint.quantization, base.device
     dtype, asked = options.model.dtype, not is_auto(options.select.quantization)
+    wanted = QuantRequest(method, device, dtype, base.checkpoint.quantization_config)
 
     def check(candidate: Candidate) -> Verdict:
         spec = candidate.spec(QuantSpec)
-        lacking = sorted(feature for feature in spec.needs if not base.probe.has(feature))
-        return Verdict.of(
-            f"the platform lacks {', '.join(lacking)}" if lacking else None,
-            None if method in spec.methods else f"reads {', '.join(sorted(spec.methods))}, not {method}",
-            device_reason(device, spec.devices),
-            None if dtype == "auto" or dtype in spec.dtypes else f"computes in {', '.join(sorted(spec.dtypes))}",
-            f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None,
-        )
+        verdict = wanted.check(spec, base.probe)
+        only = f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None
+        verdict = Verdict.of(*verdict.reasons, only)
+        return refined(candidate, spec.refine, wanted, base.probe) if verdict.ok else verdict
 
     def none(report: SelectionReport) -> CoreError:
         error = nothing_serves(report)

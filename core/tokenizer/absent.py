@@ -11,7 +11,8 @@ from core.api.tokenizer import Tokenizer, TokenStream
 from core.trim import trim
 
 if TYPE_CHECKING:
-    from core.api.weights import CheckpointReader
+    from core.api.models import PoolingShape
+    from core.api.weights import CheckpointInfo, CheckpointReader
     from core.config.resolved import EngineConfig
 
 READS_NO_TEXT = "this model has no tokenizer: it reads token ids, and data through an I/O processor"
@@ -65,6 +66,21 @@ class NoTokenizer:
 
 def _refusal() -> RequestError:
     return RequestError(READS_NO_TEXT)
+
+
+def no_tokenizer(fault: str) -> CheckpointError:
+    """Return the error for a checkpoint without a tokenizer; `fault` says what is missing."""
+    return CheckpointError(
+        _MISSING,
+        f"{fault}.",
+        hint="Download it with the model, or convert a sentencepiece model with transformers' save_pretrained.",
+    )
+
+
+def require_tokenizer(checkpoint: CheckpointInfo, pooling: PoolingShape | None) -> None:
+    """Refuse a model that generates and has no tokenizer, before anything is loaded. Raises `CheckpointError`."""
+    if checkpoint.tokenizer_fault and pooling is None:
+        raise no_tokenizer(checkpoint.tokenizer_fault)
 
 
 def tokenizer_of(reader: CheckpointReader, config: EngineConfig) -> Tokenizer:

@@ -12,6 +12,8 @@ import tokenizers
 from tokenizers import AddedToken
 
 from core.api.errors import CheckpointError
+from core.api.tokenizer import missing_tokenizer
+from core.tokenizer.absent import no_tokenizer
 
 _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
@@ -51,13 +53,9 @@ def read_directory(path: Path) -> TokenizerFiles:
 
 
 def _backend(path: Path) -> tokenizers.Tokenizer:
+    if fault := missing_tokenizer(path):
+        raise no_tokenizer(fault)
     file = path / "tokenizer.json"
-    if not file.is_file():
-        raise CheckpointError(
-            "CORE-M110",
-            f"there is no tokenizer.json in {path}.",
-            hint="Download it with the model, or convert a sentencepiece model with transformers' save_pretrained.",
-        )
     try:
         return tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises bare Exception

@@ -20,7 +20,7 @@ from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend, AttentionSite
+    from core.api.attention import AttentionBackend, AttentionSite, KVLayout
     from core.api.descriptors import KernelSpec
     from core.api.models import Model
     from core.api.weights import WeightTensor
@@ -47,6 +47,7 @@ class LoadedModel:
         attentions: Its attention layers, by layer.
         backend: The attention backend that made them.
         num_parameters: Values read from the checkpoint.
+        weight_bytes: What its weights take at least; known before they are read.
         kernels: Which forms of operations its layers were given.
     """
 
@@ -62,6 +63,7 @@ class LoadedModel:
         self.attentions = attentions
         self.backend = backend
         self.num_parameters = 0
+        self.weight_bytes = filler.final_bytes
         self.kernels = kernels
         self._filler = filler
         self._after_load: Callable[[], None] | None = getattr(model, "after_load", None)
@@ -84,18 +86,32 @@ class LoadedModel:
         return tuple(dict.fromkeys(report(attention.site) for attention in self.attentions))
 
 
+def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVLayout]]:
+    """Return the attention layers, by layer, each with the layout of its KV blocks."""
+    attentions = sorted(loaded.attentions, key=lambda attention: attention.site.layer)
+    return [(attention, loaded.backend.kv_layout(attention.site)) for attention in attentions]
+
+
 def load_model(
-    config: EngineConfig, active: ActivePlugins, device: torch.device, progress: Callable[[int, int], None]
+    config: EngineConfig,
+    active: ActivePlugins,
+    device: torch.device,
+    progress: Callable[[int, int], None],
+    *,
+    check: Callable[[LoadedModel], object] | None = None,
 ) -> LoadedModel:
     """Build the model on `device` and stream its weights in, one checkpoint tensor at a time.
 
     Args:
         progress: Called with bytes read so far and in all.
+        check: Called with the model before any weight is read; what it raises ends the loading.
 
     Raises:
         CheckpointError: The checkpoint is not what its configuration says (see `LoadedModel.reload`).
     """
     loaded = build_model(config, active, device)
+    if check is not None:
+        check(loaded)
     reader = active.impl("core.weight_loaders")()
     meter = _Meter(config.checkpoint.num_bytes, progress)
     loaded.reload(reader.tensors(Path(config.checkpoint.path), meter.add))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.api.errors import ConfigError, EngineError
 from core.api.platform import MemorySnapshot
@@ -19,12 +19,15 @@ class KVDemand:
 
     Attributes:
         bytes_per_block: Bytes of one block over all layers; 0 if no layer keeps anything.
+        max_model_len: Longest request, in tokens.
+        shortens: Whether `max_model_len` may be lowered to what fits.
     """
 
     bytes_per_block: int
     block_size: int
     max_model_len: int
     max_num_seqs: int
+    shortens: bool = False
 
     @property
     def least_blocks(self) -> int:
@@ -42,12 +45,14 @@ class KVBudget:
     """The decision, in numbers.
 
     Attributes:
+        max_model_len: Longest request that fits, in tokens, at most the one that was asked for.
         reason: Which rule set the number of blocks.
     """
 
     num_blocks: int
     bytes_per_block: int
     block_size: int
+    max_model_len: int
     reason: str
 
     @property
@@ -65,27 +70,41 @@ class KVBudget:
         return f"{gib(self.num_bytes)}, {self.num_blocks} blocks, {self.num_tokens} tokens ({self.reason})"
 
 
-def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot) -> KVBudget:
+def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unread: int = 0) -> KVBudget:
     """Decide the number of KV blocks.
+
+    Args:
+        memory: As it is now.
+        unread: Bytes that weights will take, which are not read yet.
 
     Raises:
         ConfigError: `kv_memory` is not a size.
-        EngineError: Not even one request of the longest length fits.
+        EngineError: Not even one request of the longest length fits; one of a single block, where it may be lowered.
     """
-    num_blocks, reason = _wanted(options, demand, memory)
-    budget = KVBudget(num_blocks, demand.bytes_per_block, demand.block_size, reason)
-    if num_blocks < demand.least_blocks:
-        raise EngineError(
-            "CORE-E120",
-            f"The KV cache has room for {gib(budget.num_bytes)} ({num_blocks} blocks, {reason}), but one request of "
-            f"{demand.max_model_len} tokens needs {gib(demand.least_blocks * demand.bytes_per_block)} "
-            f"({demand.least_blocks} blocks); {gib(memory.free)} of {gib(memory.total)} memory is free.",
-            hint="Lower --max-model-len, or raise --kv-memory, --memory-fraction or --num-blocks.",
-        )
+    num_blocks, reason = _wanted(options, demand, max(0, memory.free - unread))
+    room = max(0, num_blocks - NULL_BLOCKS) * demand.block_size
+    longest = min(demand.max_model_len, room) if demand.shortens else demand.max_model_len
+    budget = KVBudget(num_blocks, demand.bytes_per_block, demand.block_size, longest, reason)
+    needed = replace(demand, max_model_len=max(1, longest))
+    if num_blocks < needed.least_blocks:
+        raise _too_small(budget, needed, memory, unread)
     return budget
 
 
-def _wanted(options: KVOptions, demand: KVDemand, memory: MemorySnapshot) -> tuple[int, str]:
+def _too_small(budget: KVBudget, needed: KVDemand, memory: MemorySnapshot, unread: int) -> EngineError:
+    tokens = "one token" if needed.max_model_len == 1 else f"{needed.max_model_len} tokens"
+    weights = f", of which the weights will take {gib(unread)}" if unread else ""
+    shorten = "" if needed.shortens else "Lower --max-model-len (auto: to what fits), or raise"
+    return EngineError(
+        "CORE-E120",
+        f"The KV cache has room for {gib(budget.num_bytes)} ({budget.num_blocks} blocks, {budget.reason}), but one "
+        f"request of {tokens} needs {gib(needed.least_blocks * needed.bytes_per_block)} "
+        f"({needed.least_blocks} blocks); {gib(memory.free)} of {gib(memory.total)} memory is free{weights}.",
+        hint=f"{shorten or 'Raise'} --kv-memory, --memory-fraction or --num-blocks.",
+    )
+
+
+def _wanted(options: KVOptions, demand: KVDemand, free: int) -> tuple[int, str]:
     if options.num_blocks is not None:
         return options.num_blocks, "num_blocks"
     if not demand.bytes_per_block:
@@ -93,8 +112,8 @@ def _wanted(options: KVOptions, demand: KVDemand, memory: MemorySnapshot) -> tup
     if options.kv_memory is not None:
         size, reason = _configured(options.kv_memory), f"kv_memory {options.kv_memory}"
     else:
-        size = int(memory.free * options.memory_fraction)
-        reason = f"memory_fraction {options.memory_fraction:g} of {gib(memory.free)} free"
+        size = int(free * options.memory_fraction)
+        reason = f"memory_fraction {options.memory_fraction:g} of {gib(free)} free"
     fitting = size // demand.bytes_per_block
     if fitting > demand.most_blocks:
         return demand.most_blocks, f"all that {demand.max_num_seqs} requests of {demand.max_model_len} tokens can use"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -22,7 +23,7 @@ from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
-from core.worker.loader import LoadedModel, load_model
+from core.worker.loader import LoadedModel, kv_layouts, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants import ConnectorParticipant
 from core.worker.pooling import PoolingRunner
@@ -33,9 +34,13 @@ from core.worker.sampling.sampler import Sampler
 from core.worker.warmup import DECODE_STEPS, warm_up
 
 if TYPE_CHECKING:
+    from core.api.attention import KVLayout
     from core.api.descriptors import KVConnectorSpec
     from core.api.weights import WeightManifest, WeightReceiver
+    from core.layers.attention import AttentionModule
     from core.plugins.boot import ActivePlugins
+
+logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -81,7 +86,7 @@ class Worker:
                 bind(options.runtime.threads_bind)
             device = self._platform.open(threads=options.runtime.threads, seed=options.model.seed)
         with self._phase("weights"):
-            self._loaded = load_model(self._config, self._active, device, self._on_progress)
+            self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check_memory)
             self._device = device.type
             self._tell_loaded()
             trim()
@@ -104,6 +109,7 @@ class Worker:
             self._facts(),
             self._timeline,
             self._loaded.kv_specs(),
+            self._config.max_model_len,
         )
 
     def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult:
@@ -133,25 +139,47 @@ class Worker:
             runner.participants.pop().close()
         self._platform.close()
 
+    def _check_memory(self, loaded: LoadedModel) -> None:
+        """Refuse a KV cache that cannot fit beside the weights, before any of them is read. Raises `EngineError`."""
+        demand = self._kv_demand(kv_layouts(loaded))
+        plan_kv(self._config.options.kv, demand, self._platform.memory(), unread=loaded.weight_bytes)
+
+    def _kv_demand(self, layouts: Sequence[tuple[AttentionModule, KVLayout]]) -> KVDemand:
+        config = self._config
+        return KVDemand(
+            sum(layout.bytes_per_block for _, layout in layouts),
+            config.block_size,
+            config.max_model_len,
+            config.options.scheduler.max_num_seqs,
+            shortens=config.shortens,
+        )
+
     def _allocate(self, device: torch.device) -> list[Tensor]:
         """Size the cache, allocate it layer by layer, and bind each layer to its own."""
-        attentions = sorted(self._loaded.attentions, key=lambda attention: attention.site.layer)
-        layouts = [self._loaded.backend.kv_layout(attention.site) for attention in attentions]
-        demand = KVDemand(
-            sum(layout.bytes_per_block for layout in layouts),
-            self._config.block_size,
-            self._config.max_model_len,
-            self._config.options.scheduler.max_num_seqs,
-        )
-        self._budget = plan_kv(self._config.options.kv, demand, self._platform.memory())
+        layouts = kv_layouts(self._loaded)
+        self._budget = plan_kv(self._config.options.kv, self._kv_demand(layouts), self._platform.memory())
+        self._shorten(self._budget)
         caches = []
         # Ordinary tensors, not inference tensors: a connector may write them from a thread of its own.
         with torch.inference_mode(False):
-            for attention, layout in zip(attentions, layouts):
+            for attention, layout in layouts:
                 shape = (self._budget.num_blocks, *layout.block_shape)
                 attention.kv = zeros(shape, layout.dtype, device)
                 caches.append(attention.kv)
         return caches
+
+    def _shorten(self, budget: KVBudget) -> None:
+        """Lower the longest request to what the cache holds, where that was left to core."""
+        longest = self._config.max_model_len
+        if budget.max_model_len < longest:
+            logger.warning(
+                "CORE-C210 the context is %d tokens instead of %d: more does not fit into the KV cache (%s)."
+                " Raise --kv-memory, --memory-fraction or --num-blocks, or set --max-model-len.",
+                budget.max_model_len,
+                longest,
+                budget.describe(),
+            )
+            self._config = self._config.shortened(budget.max_model_len)
 
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs

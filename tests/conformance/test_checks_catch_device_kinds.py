@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 PLATFORM_MANIFEST = """
@@ -191,7 +193,7 @@ def test_platforms(platform, check, body, before):
 QUANT_MANIFEST = """
 from core.api import QuantSpec
 
-SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({METHODS}))
+SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({METHODS}), {MORE})
 """
 
 # A sound method whose layer is changed at one point; `fill` counts how often weights were finalized.
@@ -200,7 +202,9 @@ import torch
 from torch.nn.functional import embedding, linear
 
 class Scheme:
-    def __init__(self, ctx): self.ctx = ctx
+    def __init__(self, ctx):
+        self.ctx = ctx
+        {scheme}
     def for_site(self, site): return Layer(site, self.ctx.dtype)
 
 class Layer:
@@ -221,7 +225,20 @@ class Layer:
         out = embedding(x, weight) if site.kind == "embedding" else linear(x, weight, bias)
         {apply}
         return out
+    {layer}
 """
+
+REFINE = """
+from core.api import Verdict
+
+def refine(request, probe):
+    kinds = request.checkpoint["types"]
+    {refine}
+    return Verdict.of(None if all(type(count) is int for count in kinds.values()) else "types that nobody counts")
+"""
+"""A sound one for a method that counts the types of a GGUF file."""
+
+COUNTS = "assert all(type(count) is int for count in ctx.checkpoint['types'].values())"
 
 QUANT_CASES = {
     "linear_equals_dequantized": {"apply": "if tokens == 33 and site.bias and len(site.parts) == 1: out = out - bias"},
@@ -232,6 +249,9 @@ QUANT_CASES = {
     "other_weights_replace_the_first": {"finalize": "self.first = getattr(self, 'first', params); params = self.first"},
     "finalize_is_pure": {"finalize": "params['weight'][0, 0] += 1e-6"},
     "apply_leaves_its_inputs_alone": {"apply": "if tokens == 4: weight[0, 0] += 1"},
+    "final_bytes_are_held": {
+        "layer": "def final_bytes(self): return 4 * self.dtype.itemsize * self.site.in_features * 99"
+    },
 }
 
 
@@ -239,10 +259,15 @@ QUANT_CASES = {
 def scheme(make_plugin):
     def make(methods: str = '{"none"}', **parts: str):
         source = SCHEME
-        for key in ("finalize", "apply"):
+        for key in ("scheme", "finalize", "apply", "layer"):
             source = source.replace("{" + key + "}", parts.get(key, "pass"))
+        refines = "refine" in parts
         manifest = QUANT_MANIFEST.replace("{METHODS}", methods)
-        return make_plugin("core.quantization", {"manifest": manifest, "scheme": source})
+        manifest = manifest.replace("{MORE}", "refine='PKG.check:refine'" if refines else "")
+        modules = {"manifest": manifest, "scheme": source}
+        if refines:
+            modules["check"] = parts.get("head", "") + REFINE.replace("{refine}", parts["refine"])
+        return make_plugin("core.quantization", modules)
 
     return make
 
@@ -250,6 +275,30 @@ def scheme(make_plugin):
 @pytest.mark.parametrize("check", QUANT_CASES)
 def test_quantization(scheme, check):
     assert set(scheme(**QUANT_CASES[check]).failing("quantization")) == {check}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({}, "types.* unknown: refine lets it pass, but the implementation refuses it"),
+        ({"refine": "return Verdict()"}, "refine lets it pass"),
+        ({"refine": "pass"}, None),
+    ],
+)
+def test_what_a_method_refuses_it_refuses_when_it_is_chosen(scheme, parts, said):
+    failing = scheme('{"gguf"}', scheme=COUNTS, **parts).failing("quantization")
+    assert set(failing) == ({"what_it_cannot_read_is_refused_when_chosen"} if said else set())
+    assert said is None or re.search(said, failing["what_it_cannot_read_is_refused_when_chosen"])
+
+
+def test_a_method_that_refuses_its_own_samples_is_caught(scheme):
+    assert set(scheme(refine="return Verdict.of('no')").failing("quantization")) == {"samples_are_taken"}
+
+
+def test_a_refine_that_asks_for_torch_is_caught(scheme):
+    made = scheme('{"gguf"}', refine="pass", head="import torch")
+    (failure,) = made.report(checks=("runs_without_torch_where_core_does",)).failures
+    assert "asks for torch" in failure.message
 
 
 def test_a_method_is_checked_with_the_samples_of_its_formats_loader(scheme):

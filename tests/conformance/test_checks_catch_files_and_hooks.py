@@ -70,6 +70,7 @@ LOADER_CASES = {
     },
     "missing_files_are_refused": {"open": "next(path.iterdir())"},
     "tokenizer_loses_nothing": {"tokenizer": DEAF.strip()},
+    "a_missing_tokenizer_is_told": {"inspect": "info = info.model_copy(update={'tokenizer_fault': 'none'})"},
 }
 
 

@@ -198,7 +198,7 @@ def test_one_question_to_a_model_of_its_own(core, folder):
         (("run", "nothing/at-all"), "CORE-M", 1),
         (("run", "smollm2", "--port", "1"), "CORE-C182", 2),
         (("run", "smollm2", "--dtype", "float8"), "CORE-C101", 2),
-        (("run", "smollm2", *LOCAL[:3], "3"), "CORE-E120", 1),
+        (("run", "smollm2", *LOCAL[:2], "--kv-memory", "1"), "CORE-E120", 1),
         (("chat", "--local", "nothing/at-all"), "CORE-M", 1),
     ],
 )

@@ -117,7 +117,29 @@ def test_options_that_cannot_be_met(serve, tiny):
     assert_failed(longer, "CORE-C110", "100000", "--max-model-len 1024", status=2)
     assert_failed(serve(tiny, "--quantization", "gguf"), "CORE-P201", "'gguf'", "--quantization")
     small = serve(tiny, "--num-blocks", "3")
-    assert_failed(small, "CORE-E120", "3 blocks", "1024 tokens", "--max-model-len")
+    assert_failed(small, "CORE-E120", "3 blocks", "1024 tokens", "--max-model-len (auto")
+    assert "loading weights" not in small.stderr
+
+
+def test_a_server_lowers_its_context_where_it_is_told_to(launch, tiny):
+    server = launch(str(tiny), "--threads", "1", "--num-blocks", "5", "--max-model-len", "auto").wait_ready()
+    with server.http() as http:
+        assert http.get("/v1/models").json()["data"][0]["max_model_len"] == 128  # four blocks of 32
+    assert "CORE-C210 the context is 128 tokens instead of 1024" in server.stderr
+    assert "up to 1024 tokens" in server.stdout
+
+
+@pytest.mark.covers("CLI-01", "QUANT-01")
+def test_what_nobody_reads_is_refused_before_the_engine_starts(serve, broken):
+    config = json.loads((broken / "config.json").read_text())
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 128}
+    stored = {"format": "pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+    quantized = {**config, "quantization_config": {"quant_method": "compressed-tensors", **stored}}
+    (broken / "config.json").write_text(json.dumps(quantized))
+    assert_failed(serve(broken), "CORE-P203", "pack-quantized", "W4A16", "cpu_compressed_tensors (", "gguf (")
+    (broken / "config.json").write_text(json.dumps(config))
+    (broken / "tokenizer.json").unlink()
+    assert_failed(serve(broken), "CORE-M110", "no tokenizer.json")
 
 
 @pytest.mark.covers("CLI-01")

@@ -107,7 +107,7 @@ def _size_rows(config: EngineConfig) -> list[Row]:
     sized = {"kv_memory", "memory_fraction", "num_blocks"} & kv.model_fields_set
     return [
         ("dtype", config.dtype, "auto" if model.dtype == "auto" else "set"),
-        ("context", f"{config.max_model_len} tokens", _by(model.max_model_len)),
+        ("context", _context(config), _by(model.max_model_len)),
         ("KV cache", f"{_kv_size(config)}, {config.kv_dtype}, blocks of {config.block_size}, {caching}", _by(sized)),
         (
             "batch",
@@ -115,6 +115,10 @@ def _size_rows(config: EngineConfig) -> list[Row]:
             _by({"max_num_seqs", "max_num_batched_tokens"} & scheduler.model_fields_set),
         ),
     ]
+
+
+def _context(config: EngineConfig) -> str:
+    return f"{'up to ' if config.shortens else ''}{config.max_model_len} tokens"
 
 
 def _kv_size(config: EngineConfig) -> str:

@@ -34,6 +34,11 @@ class WeightFiller:
         self._targets = targets_of(groups)
         self._groups = groups
 
+    @property
+    def final_bytes(self) -> int:
+        """What all weights take at least, as far as their layers tell."""
+        return sum(group.final_bytes for group in self._groups)
+
     @torch.no_grad()
     def fill(self, tensors: Iterable[WeightTensor]) -> int:
         """Replace all weights by `tensors`, which are read one at a time. If it fails, nothing has changed.

@@ -1,5 +1,7 @@
 """The KV budget: which rule wins, and what the user reads when too little fits."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.api.errors import ConfigError, EngineError
@@ -46,6 +48,29 @@ def test_one_longest_request_must_fit():
         assert failure.value.code == "CORE-E120"
         assert "needs 0.06 GiB (64 blocks)" in text and "4.00 GiB of 16.00 GiB" in text
         assert "--max-model-len" in text and "--kv-memory" in text
+
+
+@pytest.mark.parametrize("fraction", [0.25, 0.5, 1.0])
+@pytest.mark.parametrize("unread", [0, 3 * GIB + 7])
+def test_both_sides_of_what_fits_beside_weights(fraction, unread):
+    needed = int(DEMAND.least_blocks * MIB / fraction)
+    options = KVOptions(memory_fraction=fraction)
+    assert plan_kv(options, DEMAND, MemorySnapshot(16 * GIB, needed + unread), unread=unread).num_blocks == 64
+    with pytest.raises(EngineError, match="CORE-E120") as failure:
+        plan_kv(options, DEMAND, MemorySnapshot(16 * GIB, needed + unread - 1), unread=unread)
+    assert ("the weights will take 3.00 GiB" in str(failure.value)) == bool(unread)
+
+
+@pytest.mark.parametrize(("num_blocks", "longest"), [(2, 16), (33, 512), (63, 992), (64, 1000), (500, 1000)])
+def test_a_context_is_lowered_to_what_fits(num_blocks, longest):
+    demand = replace(DEMAND, shortens=True)
+    assert plan_kv(KVOptions(num_blocks=num_blocks), demand, MEMORY).max_model_len == longest
+
+
+def test_a_context_of_nothing_is_refused():
+    with pytest.raises(EngineError, match=r"CORE-E120.*one token needs .* \(2 blocks\)") as failure:
+        plan_kv(KVOptions(kv_memory="1MiB"), replace(DEMAND, shortens=True), MEMORY)
+    assert "--max-model-len" not in str(failure.value)
 
 
 @pytest.mark.parametrize("text", ["lots", "", "-1GiB", "12 parsecs", "GiB", "1e9"])

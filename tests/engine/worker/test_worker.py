@@ -101,12 +101,11 @@ def make_worker(monkeypatch, make_bench):
     """`make_worker(groups=..., num_blocks=...)` -> a worker over the tiny model, not started."""
     LOG.clear()
 
-    def load_model(config, active, device, progress):
-        progress(5, 10)
+    def load_model(config, active, device, progress, *, check):
         backend = TorchSdpaBackend(AttentionContext(device, torch.float32, torch.float32, config.block_size))
         model = type(make_bench().model)(backend)
         reload = lambda tensors: LOG.append(("reload", list(tensors)))  # noqa: E731
-        return SimpleNamespace(
+        loaded = SimpleNamespace(
             model=model,
             attentions=model.attentions[::-1],
             backend=backend,
@@ -114,12 +113,19 @@ def make_worker(monkeypatch, make_bench):
             kv_specs=lambda: (KVSpec(),),
             kernels=KernelTable("cpu", "float32"),
             num_parameters=7,
+            weight_bytes=config.weight_bytes,
         )
+        check(loaded)
+        progress(5, 10)
+        return loaded
 
     monkeypatch.setattr(worker_module, "load_model", load_model)
 
-    def make(*, groups=(), num_blocks=40, max_model_len=48):
+    def make(*, groups=(), num_blocks=40, max_model_len=48, weight_bytes=0, shortens=False):
         config = SimpleNamespace(
+            weight_bytes=weight_bytes,
+            shortens=shortens,
+            shortened=lambda longest: SimpleNamespace(**{**vars(config), "max_model_len": longest}),
             options=Options(kv=KVOptions(num_blocks=num_blocks), scheduler=SchedulerOptions(max_num_seqs=4)),
             block_size=4,
             max_model_len=max_model_len,
@@ -216,6 +222,43 @@ def test_only_named_methods_can_be_called(make_worker):
         worker.call("_allocate")
     with pytest.raises(EngineError, match="CORE-E123"):
         worker.call("update_weights", {})
+
+
+FITTING_WEIGHTS = 2**28 - 2 * 13 * 1024
+"""Beside them half of the free memory is 13 blocks of 1 KiB: 12 for the 48 tokens of a request, and the null block."""
+
+
+@pytest.mark.covers("PLAT-04")
+def test_what_fits_beside_the_weights_to_the_byte_is_loaded(make_worker):
+    worker = make_worker(num_blocks=None, weight_bytes=FITTING_WEIGHTS)
+    assert worker.start().max_model_len == 48
+    assert ("progress", 5, 10) in LOG
+
+
+@pytest.mark.covers("PLAT-04")
+@pytest.mark.parametrize("how", [{"num_blocks": None, "weight_bytes": FITTING_WEIGHTS + 1}, {"num_blocks": 12}])
+def test_too_little_memory_is_told_before_a_weight_is_read(make_worker, how):
+    worker = make_worker(**how)
+    with pytest.raises(EngineError, match=r"CORE-E120.*12 blocks.*48 tokens needs .* \(13 blocks\)") as failure:
+        worker.start()
+    assert LOG == [("open", None, 0)]
+    assert ("the weights will take 0.25 GiB" in str(failure.value)) == ("weight_bytes" in how)
+
+
+def test_the_context_is_lowered_where_that_is_left_to_core(make_worker, caplog):
+    worker = make_worker(num_blocks=10, shortens=True)
+    info = worker.start()
+    assert (info.num_blocks, info.max_model_len) == (10, 36)
+    (record,) = caplog.records
+    told = record.getMessage()
+    assert "CORE-C210 the context is 36 tokens instead of 48" in told
+    assert all(flag in told for flag in ("--kv-memory", "--memory-fraction", "--num-blocks", "--max-model-len"))
+    assert worker.execute(plan()).tokens.tolist() != []
+
+
+def test_a_context_that_fits_is_left_alone(make_worker, caplog):
+    assert make_worker(num_blocks=13, shortens=True).start().max_model_len == 48
+    assert caplog.records == []
 
 
 def test_a_worker_that_did_not_start_can_be_closed(make_worker):

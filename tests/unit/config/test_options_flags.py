@@ -113,6 +113,7 @@ def _example(field: OptionField) -> str:
     ("argv", "code", "words"),
     [
         (["--block-size", "x"], "CORE-C101", ["--block-size", "'x'", "integer >= 1 and <= 1024"]),
+        (["--max-model-len", "0"], "CORE-C101", ["--max-model-len", "'0'"]),
         (["--block-size", "0"], "CORE-C101", ["--block-size", "'0'", ">= 1"]),
         (["--gpu-memory-utilization", "1.5"], "CORE-C101", ["--gpu-memory-utilization", "1.5", "<= 1"]),
         (["--memory-fraction", "nan"], "CORE-C101", ["nan", "finite"]),
@@ -180,7 +181,11 @@ def _values(field: OptionField) -> st.SearchStrategy:
         # A plugin without any option is the same as no mention of it.
         "mapping": st.dictionaries(_NAME, st.dictionaries(_TEXT, _JSON, min_size=1, max_size=2), max_size=2),
     }
-    formed = {"kv.kv_memory": ["2GiB", "1048576", "1.5 GB"], "runtime.threads_bind": ["auto", "none", "0-3,8"]}
+    formed: dict[str, list] = {
+        "kv.kv_memory": ["2GiB", "1048576", "1.5 GB"],
+        "runtime.threads_bind": ["auto", "none", "0-3,8"],
+    }
+    formed["model.max_model_len"] = [1, 4096, -1]
     formed["hub.hf_token"] = ["hf_a.B-1", "true"]
     formed["server.root_path"] = ["", "/llm", "/a.b/c-d"]
     strategy = st.sampled_from(formed[field.path]) if field.path in formed else strategies[field.kind]

@@ -13,14 +13,13 @@ import msgspec
 import pytest
 
 from core.engine.child import Bootstrap, EngineChild
-from core.engine.process import set_environment
 
 SECONDS = 20
 
 
 class Config(SimpleNamespace):
     def model_dump_json(self):
-        return "{}"
+        return self.json
 
 
 def test_a_child_that_is_never_configured_ends_with_its_input():
@@ -88,20 +87,13 @@ def test_only_the_first_configuration_counts(monkeypatch):
     process = SimpleNamespace(stdin=Pipe(), poll=lambda: 0, wait=lambda: 0)
     monkeypatch.setattr("core.engine.child.subprocess.Popen", lambda *args, **options: process)
     with EngineChild() as child:
-        child.configure(Config(environment={"A": "1"}))
-        child.configure(Config(environment={"A": "2"}))
+        child.configure(Config(json="1"))
+        child.configure(Config(json="2"))
         (line,) = written
         bootstrap = msgspec.json.decode(line, type=Bootstrap)
         assert line.endswith(b"\n") and line.count(b"\n") == 1
         assert (bootstrap.inbox, bootstrap.outbox) == (child.inbox, child.outbox)
-        assert bootstrap.environment == {"A": "1"} and bootstrap.config == "{}"
-
-
-def test_what_the_user_set_wins_over_the_platform(monkeypatch):
-    monkeypatch.setenv("CORE_TEST_MINE", "user")
-    monkeypatch.delenv("CORE_TEST_OTHER", raising=False)
-    set_environment({"CORE_TEST_MINE": "platform", "CORE_TEST_OTHER": "platform"})
-    assert (os.environ["CORE_TEST_MINE"], os.environ.pop("CORE_TEST_OTHER")) == ("user", "platform")
+        assert bootstrap.config == "1"
 
 
 def test_a_folder_that_cannot_be_made_leaves_nothing(monkeypatch, tmp_path):

@@ -346,8 +346,8 @@ def test_start_resolves_and_opens(monkeypatch, online):
         made, engine = online()
         seen = {}
 
-        def resolve(options):
-            seen["options"] = options
+        def resolve(options, *, prepare):
+            seen["options"], seen["prepare"] = options, prepare
             return type("R", (), {"config": made.config, "reader": made.model and _Reader(made)})
 
         async def open_async(config, *, in_process=False, on_progress=None):
@@ -358,10 +358,11 @@ def test_start_resolves_and_opens(monkeypatch, online):
         monkeypatch.setattr("core.engine.client.open_async", open_async)
         llm = await type(made).start("m", in_process=True, max_num_seqs=4)
         assert (seen["options"].model.model, seen["options"].scheduler.max_num_seqs) == ("m", 4)
-        assert seen["in_process"] and (await collect(llm, "a", LONG))[-1].finished
+        assert seen["in_process"] and seen["prepare"] is not None  # the libraries are loaded in this process
+        assert (await collect(llm, "a", LONG))[-1].finished
         await llm.close()
         broken = type("R", (), {"config": made.config, "reader": None})
-        monkeypatch.setattr("core.boot.resolve", lambda options: broken)
+        monkeypatch.setattr("core.boot.resolve", lambda options, prepare: broken)
         with pytest.raises(AttributeError):
             await type(made).start()
         assert engine.closed == 2

@@ -353,3 +353,35 @@ def test_a_probe_that_misbehaves_does_not_stop_the_others(world, probe, text):
     (warning,) = run(world).warnings
     assert warning.code == "CORE-P108" and text in warning.message and "core-plugin-npu 1.0" in warning.message
     assert fails(world, select={"platform": "npu"}).code == "CORE-P108"
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "said"),
+    [
+        ("return Verdict.of('reads no wood', 'nor stone')", "rejected", "reads no wood; nor stone"),
+        ("raise KeyError('bits')", "failed", "raised KeyError: 'bits'"),
+        ("return True", "failed", "gave a bool, not a Verdict"),
+        ("return Verdict()", "chosen", ""),
+    ],
+)
+def test_a_quantization_method_says_which_forms_it_reads(world, body, state, said):
+    manifest = "from core.api import QuantSpec\nWOOD = QuantSpec(name='wood', impl='wood.impl:X', api=1, summary='',"
+    manifest += " methods={'wood'}, refine='wood.form:refine')"
+    form = "from core.api import *\nseen = []\ndef refine(request, probe):\n    seen.append(request)\n    " + body
+    modules = {"wood.manifest": manifest, "wood.form": form}
+    world.install("acme-wood", {"core.quantization": {"wood": "wood.manifest:WOOD"}}, modules)
+    resolver = Resolver(
+        options(model={"model": world.model("m", "model LlamaForCausalLM wood 128 bfloat16")}),
+        world.catalogue(),
+    )
+    if state == "chosen":
+        assert resolver.run().config.plan.one("core.quantization").name == "wood"
+    else:
+        with pytest.raises(CoreError, match="CORE-P203") as failure:
+            resolver.run()
+        assert said in str(failure.value)
+    rows = {row.name: row for report in resolver.reports for row in report.rows}
+    assert rows["wood"].state == state and said in "; ".join(rows["wood"].reasons)
+    from wood.form import seen
+
+    assert (seen[0].method, seen[0].device_type, seen[0].dtype) == ("wood", "host", "auto")

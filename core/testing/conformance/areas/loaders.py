@@ -135,6 +135,19 @@ def tokenizer_loses_nothing(subject: Subject) -> None:
         require(all(0 <= one < tokenizer.vocab_size for one in ids), f"'{sample.name}': ids outside the vocabulary")
 
 
+def a_missing_tokenizer_is_told(subject: Subject) -> None:
+    """`inspect` says that there is no tokenizer (`tokenizer_fault`) where `tokenizer` makes none, and only there."""
+    for sample, path in _checkpoints(subject):
+        reader = _reader(subject)
+        fault = reader.inspect(path).tokenizer_fault
+        try:
+            reader.tokenizer(path)
+        except CheckpointError as error:
+            require(fault, f"'{sample.name}': tokenizer refuses it ({error}), but inspect tells no tokenizer_fault")
+        else:
+            require(not fault, f"'{sample.name}': it has a tokenizer, but inspect tells {fault!r}")
+
+
 def _checkpoints(subject: Subject) -> Iterator[tuple[CheckpointSample, Path]]:
     """Yield the samples of this loader with their paths; each is written once in a run."""
     for sample in subject.need_samples(CheckpointSample):
@@ -200,4 +213,5 @@ CHECKS = checks(
     truncated_files_are_refused,
     missing_files_are_refused,
     tokenizer_loses_nothing,
+    a_missing_tokenizer_is_told,
 )

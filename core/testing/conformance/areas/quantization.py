@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -11,11 +11,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from core.api.descriptors import QuantSpec
-from core.api.quantization import LayerSite
-from core.testing.conformance.outcome import Level, NotApplicable, checks, require
+from core.api.quantization import LayerSite, QuantContext
+from core.plugins.drivers import describe
+from core.testing.conformance.outcome import Failed, Level, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import largest_difference, plainest, wait
-from core.testing.conformance.tools.layers import Case, LayerBench, cases
+from core.testing.conformance.tools.devices import (
+    device_of,
+    dtype_of,
+    largest_difference,
+    need_features,
+    plainest,
+    wait,
+)
+from core.testing.conformance.tools.layers import Case, LayerBench, cases, verdict_on
+from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.testing.conformance.tools.timing import speed_ratio
 
@@ -24,6 +33,8 @@ TOKENS = (1, 2, 33)
 
 LARGE = 2**20
 """Weights of a layer whose speed says something."""
+
+_UNKNOWN = "unknown-to-everybody"
 
 _ROUNDING = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 3e-2}
 
@@ -116,6 +127,61 @@ def apply_leaves_its_inputs_alone(subject: Subject) -> None:
         bench.layer(x)
         same = all(torch.equal(old, new) for old, new in zip(before, (x, *bench.layer.params.values())))
         require(same, f"{_title(case, site)}: apply writes to its input or to its parameters")
+
+
+def final_bytes_are_held(subject: Subject) -> None:
+    """`final_bytes` tells no more than `finalize` gives: a start that would have worked is not refused."""
+    told = 0
+    for case, site in _sites(subject):
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        tell: Callable[[], int] | None = getattr(bench.quant, "final_bytes", None)
+        if tell is None:
+            continue
+        told += 1
+        held = sum(value.nbytes for value in bench.quant.finalize(bench.stored()).values())
+        require(tell() <= held, f"{_title(case, site)}: final_bytes tells {tell()}, finalize gives {held} bytes")
+    if not told:
+        raise NotApplicable("its layers do not tell their size")
+
+
+def samples_are_taken(subject: Subject) -> None:
+    """`refine` lets every checkpoint pass that the plugin has samples of."""
+    every = list(cases(subject))
+    if subject.spec(QuantSpec).refine is None:
+        raise NotApplicable("it has no refine")
+    for case in every:
+        verdict = verdict_on(subject, case.config)
+        require(verdict.ok, f"{case.name}: refine refuses it: {'; '.join(verdict.reasons)}")
+
+
+def what_it_cannot_read_is_refused_when_chosen(subject: Subject) -> None:
+    """A description with one unknown value is refused by `refine`, or read: a start does not fail after the choice."""
+    described = [case for case in cases(subject) if case.config]
+    if not described:
+        raise NotApplicable("its checkpoints describe nothing")
+    for case in described:
+        for path, config in _altered(case.config):
+            if verdict_on(subject, config).ok:
+                _require_scheme(subject, config, f"{case.name}, {path} unknown")
+
+
+def _require_scheme(subject: Subject, config: Mapping[str, object], what: str) -> None:
+    need_features(subject, subject.spec(QuantSpec).needs)
+    dtype = dtype_of(_dtype(subject))
+    try:
+        subject.impl()(QuantContext(device_of(subject), dtype, config, some_options(subject)))
+    except Exception as error:
+        raise Failed(f"{what}: refine lets it pass, but the implementation refuses it: {describe(error)}") from error
+
+
+def _altered(config: Mapping[str, object], path: str = "") -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield copies of a description, each with one value that nobody knows, and where that is."""
+    for key, value in config.items():
+        inner = value if isinstance(value, Mapping) else {}
+        for name, changed in _altered(inner, f"{path}{key}."):
+            yield name, {**config, key: changed}
+        if not inner and isinstance(value, (str, int, float)):
+            yield f"{path}{key}", {**config, key: _UNKNOWN}
 
 
 def faster_than_reference(subject: Subject) -> None:
@@ -211,6 +277,9 @@ CHECKS = (
         other_weights_replace_the_first,
         finalize_is_pure,
         apply_leaves_its_inputs_alone,
+        final_bytes_are_held,
+        samples_are_taken,
+        what_it_cannot_read_is_refused_when_chosen,
         on_device=True,
     ),
     *checks(faster_than_reference, level=Level.L3),

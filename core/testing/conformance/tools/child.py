@@ -33,6 +33,7 @@ TORCH_FREE: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "core.platforms": ("probe",),
         "core.attention_backends": ("refine",),
+        "core.quantization": ("refine",),
         "core.models": ("shape",),
         "core.logits": ("check",),
         **dict.fromkeys(

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from core.api.descriptors import QuantSpec
-from core.api.quantization import LayerSite, QuantContext, QuantScheme
+from core.api.quantization import LayerSite, QuantContext, QuantRequest, QuantScheme
+from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader, WeightTensor
 from core.layers.linear import QuantLayer
-from core.testing.conformance.outcome import Unavailable
+from core.testing.conformance.outcome import Failed, Unavailable
 from core.testing.conformance.samples import CheckpointSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, dtype_of, need_features
+from core.testing.conformance.tools.devices import device_of, dtype_of, need_features, probe_of
 from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.testing.layers import fill, make_layer
@@ -119,6 +120,18 @@ def cases(subject: Subject) -> Iterator[Case]:
     yield from found
 
 
+def verdict_on(subject: Subject, config: Mapping[str, object]) -> Verdict:
+    """Ask the method's `refine`, if it has one, as selection does. Raises `Failed` for an answer of another type."""
+    spec = subject.spec(QuantSpec)
+    if spec.refine is None:
+        return Verdict()
+    request = QuantRequest(min(spec.methods), subject.device, "auto", config)
+    verdict = subject.load(spec.refine)(request, probe_of(subject))
+    if not isinstance(verdict, Verdict):
+        raise Failed(f"{spec.refine} gives a {type(verdict).__name__}, not a Verdict")
+    return verdict
+
+
 def _plain() -> Case:
     rng = torch.Generator().manual_seed(9)
     values: dict[str, Tensor] = {}
@@ -138,13 +151,15 @@ def _sampled(subject: Subject) -> Iterator[Case]:
     others = [one for one in others if one.spec(QuantSpec).methods & subject.spec(QuantSpec).methods]
     names = set()
     for owner in (subject, *loaders, *others):
+        mine = owner.package == subject.package
         for sample in owner.samples(CheckpointSample):
             if not sample.layers or sample.values is None or (owner.package, sample.name) in names:
                 continue
             names.add((owner.package, sample.name))
             path = sample.write(subject.folder())
             case = _case(subject, sample, path, loaders)
-            if case is not None:
+            # A method need not read every form that others have samples of, but it says so when it is asked.
+            if case is not None and (mine or verdict_on(subject, case.config).ok):
                 yield case
 
 

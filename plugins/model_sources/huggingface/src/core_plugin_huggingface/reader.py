@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from core.api import CheckpointInfo
+from core.api import CheckpointInfo, missing_tokenizer
 from core_plugin_huggingface.faults import bad_json
 from core_plugin_huggingface.files import open_shards, read_json, read_license
 from core_plugin_huggingface.sentence import read_pooling
@@ -55,6 +55,7 @@ class SafetensorsReader:
             num_parameters=None if quantization else sum(math.prod(entry.shape) for entry in entries),
             license=read_license(path),
             pooling=read_pooling(path),
+            tokenizer_fault=missing_tokenizer(path),
         )
 
     def tokenizer(self, path: Path) -> Tokenizer:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from core.api import CheckpointError
+from core_plugin_cpu.described import awq_group_size, awq_reasons, require
 from core_plugin_cpu.grouped import GroupedLayer, Grouping
 from core_plugin_cpu.options import GroupOptions
 from core_plugin_cpu.plain import PlainForms
@@ -56,12 +56,5 @@ def _unpack(words: Tensor) -> Tensor:
 
 
 def _grouping(given: Mapping[str, object]) -> Grouping:
-    bits, size = given.get("bits", given.get("w_bit", 4)), given.get("group_size", given.get("q_group_size", 128))
-    layout = str(given.get("version", "gemm")).lower()
-    if bits != 4 or layout != "gemm" or not isinstance(size, int) or (size < 1 and size != -1):
-        raise CheckpointError(
-            "CORE-M160",
-            f"AWQ weights of {bits!r} bits in layout {layout!r} with groups of {size!r} are not supported.",
-            hint="Supported are 4 bits in the layout 'gemm', in groups of any size (-1: all inputs).",
-        )
-    return Grouping(4, size)
+    require("AWQ", awq_reasons(given))
+    return Grouping(4, cast(int, awq_group_size(given)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from core.api import CheckpointError
+from core_plugin_cpu.described import compressed_reasons, require
 from core_plugin_cpu.native import packed
 from core_plugin_cpu.native.packed import Format
 from core_plugin_cpu.options import DenseOptions
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from core.api import LayerQuant, LayerSite, ParamBuilder, QuantContext, WeightTensor
-
-_INT8 = {"num_bits": (8,), "type": ("int",), "symmetric": (True,)}
-_WEIGHTS = {**_INT8, "strategy": ("channel", "tensor")}
-_ACTIVATIONS = {**_INT8, "strategy": ("token",), "dynamic": (True,)}
 
 
 class CompressedScheme:
@@ -84,28 +80,6 @@ def _activation_bits(given: Mapping[str, object]) -> int:
     Raises:
         CheckpointError: CORE-M160 for any other scheme.
     """
-    groups = list(cast("Mapping[str, Mapping[str, Any]]", given.get("config_groups") or {}).values())
-    if given.get("format", "int-quantized") != "int-quantized" or len(groups) != 1:
-        raise _unsupported(f"format {given.get('format')!r} with {len(groups)} groups of layers")
-    if list(groups[0].get("targets", ())) != ["Linear"]:
-        raise _unsupported(f"targets {groups[0].get('targets')!r}")
-    _check("weights", groups[0].get("weights") or {}, _WEIGHTS)
-    activations = groups[0].get("input_activations")
-    if not activations:
-        return 16
-    _check("input_activations", activations, _ACTIVATIONS)
-    return 8
-
-
-def _check(what: str, given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> None:
-    for key, values in known.items():
-        if given.get(key) not in values:
-            raise _unsupported(f"{what} with {key} {given.get(key)!r} (known: {', '.join(map(repr, values))})")
-
-
-def _unsupported(what: str) -> CheckpointError:
-    return CheckpointError(
-        "CORE-M160",
-        f"compressed-tensors {what} are not supported.",
-        hint="Supported are symmetric int8 weights per channel or tensor, with activations dynamic per token or plain.",
-    )
+    require("compressed-tensors", compressed_reasons(given))
+    (group,) = cast("Mapping[str, Mapping[str, Any]]", given["config_groups"]).values()
+    return 8 if group.get("input_activations") else 16

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from core.api import CheckpointError
+from core_plugin_cpu.described import gptq_reasons, require
 from core_plugin_cpu.grouped import GroupedLayer, Grouping
 from core_plugin_cpu.options import GroupOptions
 from core_plugin_cpu.plain import PlainForms
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from core.api import LayerQuant, LayerSite, QuantContext
 
 _LOG = logging.getLogger(__name__)
-_BITS = (2, 3, 4, 8)
 
 
 class GPTQScheme:
@@ -74,15 +73,7 @@ class GPTQLinear(GroupedLayer):
 
 
 def _grouping(given: Mapping[str, object]) -> Grouping:
-    bits, size = given.get("bits", 4), given.get("group_size", 128)
-    form = str(given.get("checkpoint_format") or "gptq")
-    known = bits in _BITS and form in ("gptq", "gptq_v2") and not given.get("dynamic")
-    if not known or not isinstance(bits, int) or not isinstance(size, int) or (size < 1 and size != -1):
-        raise CheckpointError(
-            "CORE-M160",
-            f"GPTQ weights of {bits!r} bits in format {form!r} with groups of {size!r}"
-            f"{', differing from layer to layer,' if given.get('dynamic') else ''} are not supported.",
-            hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
-        )
+    require("GPTQ", gptq_reasons(given))
+    bits, size = cast(int, given.get("bits", 4)), cast(int, given.get("group_size", 128))
     ordered, symmetric = bool(given.get("desc_act")) and size != -1, given.get("sym") is True
     return Grouping(bits, size, indexed=True, ordered=ordered, symmetric=symmetric)

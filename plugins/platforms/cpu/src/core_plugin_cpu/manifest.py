@@ -47,6 +47,7 @@ def _quant(
     exact: bool = False,
     priority: int = 50,
     options: str | None = None,
+    refine: str | None = None,
 ) -> QuantSpec:
     """A method whose weights are multiplied as they are stored. What rounds activations leaves float32 to others."""
     return QuantSpec(
@@ -61,6 +62,7 @@ def _quant(
         dtypes=frozenset({"float32", "bfloat16"} if exact else {"bfloat16"}),
         needs=frozenset({NATIVE}),
         options=options,
+        refine=None if refine is None else f"core_plugin_cpu.described:{refine}",
     )
 
 
@@ -85,6 +87,7 @@ CPU_AWQ = _quant(
     "awq:AWQScheme",
     "AWQ 4-bit weights multiplied as they are stored",
     frozenset({"awq"}),
+    refine="awq",
     options=f"{_OPTIONS}:GroupOptions",
 )
 CPU_GPTQ = _quant(
@@ -92,6 +95,7 @@ CPU_GPTQ = _quant(
     "gptq:GPTQScheme",
     "GPTQ 4-bit weights multiplied as they are stored",
     frozenset({"gptq"}),
+    refine="gptq",
     options=f"{_OPTIONS}:GroupOptions",
 )
 CPU_COMPRESSED_TENSORS = _quant(
@@ -99,6 +103,7 @@ CPU_COMPRESSED_TENSORS = _quant(
     "compressed:CompressedScheme",
     "compressed-tensors int8 weights, activations int8 per token or left as they are",
     frozenset({"compressed-tensors"}),
+    refine="compressed",
     exact=True,  # the checkpoint itself says how activations are rounded
     options=f"{_OPTIONS}:DenseOptions",
 )

@@ -64,6 +64,10 @@ class ProductLayer:
         self._rows = sum(rows for _, rows in parts)
         self._products, self._apart = list(self._divide(parts)), list(self._divide(parts, joined=False))
 
+    def final_bytes(self) -> int:
+        """Return the packed weight's bytes."""
+        return sum(self._sizes)
+
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """Return `x @ weight.T + bias`; for an embedding the rows that the token ids name, decoded.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.api import CheckpointError
+from core.api import CheckpointError, ProbeResult, QuantRequest, Verdict
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Output, of eight, that each nibble of a word belongs to, the lowest nibble first."""
@@ -26,17 +26,39 @@ class AWQConfig:
     @staticmethod
     def read(given: Mapping[str, object]) -> AWQConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
-        bits, size = given.get("bits", given.get("w_bit", 4)), given.get("group_size", given.get("q_group_size", 128))
-        layout = str(given.get("version", "gemm")).lower()
-        if bits != 4 or layout != "gemm" or not isinstance(size, int) or (size < 1 and size != -1):
+        if reasons := reasons_against(given):
             raise CheckpointError(
                 "CORE-M160",
-                f"AWQ weights of {bits!r} bits in layout {layout!r} with groups of {size!r} are not supported.",
+                f"this AWQ checkpoint cannot be read: {'; '.join(reasons)}.",
                 hint="Supported are 4 bits in the layout 'gemm', in groups of any size (-1: all inputs).",
             )
         listed = given.get("modules_to_not_convert") or ()
-        return AWQConfig(size, tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else ())
+        return AWQConfig(
+            int(str(_group_size(given))),
+            tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else (),
+        )
 
     def quantizes(self, prefix: str) -> bool:
         """Whether the linear layer at this path is quantized."""
         return not any(name in prefix for name in self.plain)
+
+
+def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
+    """Refuse other bit widths and layouts while methods are chosen."""
+    return Verdict.of(*reasons_against(request.checkpoint))
+
+
+def reasons_against(given: Mapping[str, object]) -> list[str]:
+    """Return everything in a `quantization_config` that is not understood."""
+    bits, layout, size = given.get("bits", given.get("w_bit", 4)), given.get("version", "gemm"), _group_size(given)
+    whole = type(size) is int and (size > 0 or size == -1)
+    reasons = (
+        None if bits == 4 else f"weights of {bits!r} bits, not 4",
+        None if str(layout).lower() == "gemm" else f"layout {layout!r}, not 'gemm'",
+        None if whole else f"groups of {size!r} inputs",
+    )
+    return [reason for reason in reasons if reason]
+
+
+def _group_size(given: Mapping[str, object]) -> object:
+    return given.get("group_size", given.get("q_group_size", 128))

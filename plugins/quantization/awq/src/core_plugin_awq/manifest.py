@@ -11,4 +11,5 @@ AWQ = QuantSpec(
     summary="AWQ 4-bit weights, decoded to the compute dtype at load",
     band=1,
     methods=frozenset({"awq"}),
+    refine="core_plugin_awq.config:refine",
 )

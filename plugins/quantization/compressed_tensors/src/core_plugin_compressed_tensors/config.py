@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from core.api import CheckpointError
+from core.api import CheckpointError, ProbeResult, QuantRequest, Verdict
 
 _WEIGHTS: dict[str, tuple[Any, ...]] = {
     "num_bits": (8,),
@@ -39,18 +39,16 @@ class CompressedConfig:
     @staticmethod
     def read(given: Mapping[str, object]) -> CompressedConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
-        groups = cast("Mapping[str, Mapping[str, Any]]", given.get("config_groups") or {})
-        if given.get("format", "int-quantized") != "int-quantized" or len(groups) != 1:
-            raise _unsupported(f"format {given.get('format')!r} with {len(groups)} groups of layers")
-        (group,) = groups.values()
-        if list(group.get("targets", ())) != ["Linear"]:
-            raise _unsupported(f"targets {group.get('targets')!r}")
-        _check("weights", group.get("weights") or {}, _WEIGHTS)
-        activations = group.get("input_activations")
-        if activations:
-            _check("input_activations", activations, _ACTIVATIONS)
+        if reasons := reasons_against(given):
+            raise CheckpointError(
+                "CORE-M160",
+                f"this compressed-tensors checkpoint cannot be read: {'; '.join(reasons)}.",
+                hint="Supported are symmetric int8 weights per channel or tensor, "
+                "with activations dynamic per token or plain.",
+            )
+        (group,) = cast("Mapping[str, Mapping[str, Any]]", given["config_groups"]).values()
         ignored = cast("Sequence[str]", given.get("ignore") or ())
-        return CompressedConfig(bool(activations), tuple(ignored))
+        return CompressedConfig(bool(group.get("input_activations")), tuple(ignored))
 
     def quantizes(self, module: str) -> bool:
         """Whether the linear layer with this path is quantized."""
@@ -61,15 +59,48 @@ def _matches(name: str, module: str) -> bool:
     return re.match(name[3:], module) is not None if name.startswith("re:") else name == module
 
 
-def _check(what: str, given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> None:
-    for key, values in known.items():
-        if given.get(key) not in values:
-            raise _unsupported(f"{what} with {key} {given.get(key)!r} (known: {', '.join(map(repr, values))})")
+def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
+    """Refuse every scheme of the format but int8, while methods are chosen."""
+    return Verdict.of(*reasons_against(request.checkpoint))
 
 
-def _unsupported(what: str) -> CheckpointError:
-    return CheckpointError(
-        "CORE-M160",
-        f"compressed-tensors {what} are not supported.",
-        hint="Supported are symmetric int8 weights per channel or tensor, with activations dynamic per token or plain.",
-    )
+def reasons_against(given: Mapping[str, object]) -> list[str]:
+    """Return everything in a `quantization_config` that is not understood."""
+    groups = _mapping(given.get("config_groups"))
+    form, sparse = given.get("format", "int-quantized"), _mapping(given.get("sparsity_config"))
+    reasons = [] if form == "int-quantized" else [f"format {form!r}, not 'int-quantized'"]
+    if len(groups) != 1:
+        reasons.append(f"{len(groups)} groups of layers, not one")
+    if sparse.get("format", "dense") != "dense":
+        reasons.append(f"sparse weights ({sparse['format']}, {sparse.get('sparsity_structure')})")
+    if _mapping(given.get("transform_config")).get("config_groups"):
+        reasons.append("inputs are transformed (transform_config)")
+    for name, group in groups.items():
+        reasons += [f"{name} ({_title(_mapping(group))}): {reason}" for reason in _of_group(_mapping(group))]
+    return reasons
+
+
+def _of_group(group: Mapping[str, Any]) -> list[str]:
+    targets, activations = group.get("targets"), group.get("input_activations")
+    reasons = [] if targets in (["Linear"], ("Linear",)) else [f"targets {targets!r}, not ['Linear']"]
+    reasons += _other("weights", _mapping(group.get("weights")), _WEIGHTS)
+    return reasons + (_other("input_activations", _mapping(activations), _ACTIVATIONS) if activations else [])
+
+
+def _title(group: Mapping[str, Any]) -> str:
+    """Return the usual short name of a scheme: `W4A16`, `W8A8 float`."""
+    weights, activations = _mapping(group.get("weights")), _mapping(group.get("input_activations"))
+    kind = " float" if weights.get("type") == "float" else ""
+    return f"W{weights.get('num_bits', '?')}A{activations.get('num_bits', 16)}{kind}"
+
+
+def _other(what: str, given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> list[str]:
+    return [
+        f"{what} with {key} {given.get(key)!r}, not {' or '.join(map(repr, values))}"
+        for key, values in known.items()
+        if given.get(key) not in values
+    ]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

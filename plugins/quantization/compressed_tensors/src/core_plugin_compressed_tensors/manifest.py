@@ -11,4 +11,5 @@ COMPRESSED_TENSORS = QuantSpec(
     summary="compressed-tensors int8 weights, activations int8 per token or left as they are",
     band=1,
     methods=frozenset({"compressed-tensors"}),
+    refine="core_plugin_compressed_tensors.config:refine",
 )

@@ -54,6 +54,10 @@ class Int8Linear(PlainLinear):
         scale = tensor.dense(torch.float32)
         return scale.reshape(1, 1).expand(self._rows_of(tensor.name), 1) if scale.numel() == 1 else scale.view(-1, 1)
 
+    def final_bytes(self) -> int:
+        """Return the bytes of the codes: one each."""
+        return self._rows * self._site.in_features
+
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """Return `x @ (weight * weight_scale).T + bias`, `x` rounded to int8 per token if the checkpoint says so."""
         y = functional.linear(round_tokens(x) if self._rounds else x.float(), params["weight"].float())

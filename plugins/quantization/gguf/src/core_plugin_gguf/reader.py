@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from core_plugin_gguf.tensors import GGUFTensor
 
 _TEMPLATE = "tokenizer.chat_template"
+_TOKENS = "tokenizer.ggml.tokens"
 
 
 class GGUFReader:
@@ -57,6 +58,7 @@ class GGUFReader:
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
             license=_license(header),
+            tokenizer_fault="" if _TOKENS in header else f"{path} has no vocabulary ({_TOKENS})",
         )
 
     def tokenizer(self, path: Path) -> Tokenizer:

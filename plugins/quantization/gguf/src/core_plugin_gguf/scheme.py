@@ -50,6 +50,10 @@ class GGUFLayer:
         """Return the parameters as they are: dense weights need no packing."""
         return params
 
+    def final_bytes(self) -> int:
+        """Return the bytes of the dense weight."""
+        return sum(count for _, count in self.site.parts) * self.site.in_features * self.dtype.itemsize
+
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """Look up or multiply: `(tokens,) -> (tokens, in)`, or `(tokens, in) -> (tokens, rows)`."""
         if self._embeds:

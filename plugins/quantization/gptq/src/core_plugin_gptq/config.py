@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.api import CheckpointError
+from core.api import CheckpointError, ProbeResult, QuantRequest, Verdict
 
 BITS = (2, 3, 4, 8)
+FORMATS = ("gptq", "gptq_v2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +29,17 @@ class GPTQConfig:
     @staticmethod
     def read(given: Mapping[str, object]) -> GPTQConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
-        bits, size = given.get("bits", 4), given.get("group_size", 128)
-        form = str(given.get("checkpoint_format") or "gptq")
-        if (
-            bits not in BITS
-            or form not in ("gptq", "gptq_v2")
-            or not isinstance(size, int)
-            or (size < 1 and size != -1)
-        ):
-            raise _unsupported(f"weights of {bits!r} bits in format {form!r} with groups of {size!r}")
-        if given.get("dynamic"):
-            raise _unsupported("settings that differ from layer to layer ('dynamic')")
+        if reasons := reasons_against(given):
+            raise CheckpointError(
+                "CORE-M160",
+                f"this GPTQ checkpoint cannot be read: {'; '.join(reasons)}.",
+                hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
+            )
+        bits, size = int(str(given.get("bits", 4))), int(str(given.get("group_size", 128)))
+        offset = 0 if given.get("checkpoint_format") == "gptq_v2" else 1
         listed = given.get("modules_to_not_convert") or ()
         plain = tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else ()
-        return GPTQConfig(int(str(bits)), size, 0 if form == "gptq_v2" else 1, plain)
+        return GPTQConfig(bits, size, offset, plain)
 
     def groups(self, inputs: int) -> int:
         """Return how many groups so many inputs make."""
@@ -52,9 +50,20 @@ class GPTQConfig:
         return not any(name in prefix for name in self.plain)
 
 
-def _unsupported(what: str) -> CheckpointError:
-    return CheckpointError(
-        "CORE-M160",
-        f"GPTQ {what} are not supported.",
-        hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
+def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
+    """Refuse other bit widths and formats while methods are chosen."""
+    return Verdict.of(*reasons_against(request.checkpoint))
+
+
+def reasons_against(given: Mapping[str, object]) -> list[str]:
+    """Return everything in a `quantization_config` that is not understood."""
+    bits, size, form = given.get("bits", 4), given.get("group_size", 128), given.get("checkpoint_format") or "gptq"
+    whole = type(size) is int and (size > 0 or size == -1)
+    reasons = (
+        None if type(bits) is int and bits in BITS else f"weights of {bits!r} bits, not {', '.join(map(str, BITS))}",
+        None if form in FORMATS else f"format {form!r}, not {' or '.join(map(repr, FORMATS))}",
+        None if whole else f"groups of {size!r} inputs",
+        "settings that differ from layer to layer ('dynamic')" if given.get("dynamic") else None,
+        "weights in marlin's order ('is_marlin_format')" if given.get("is_marlin_format") else None,
     )
+    return [reason for reason in reasons if reason]

@@ -11,4 +11,5 @@ GPTQ = QuantSpec(
     summary="GPTQ weights of 2, 4 and 8 bits, decoded to the compute dtype at load",
     band=1,
     methods=frozenset({"gptq"}),
+    refine="core_plugin_gptq.config:refine",
 )

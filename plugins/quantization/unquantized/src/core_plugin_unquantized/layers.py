@@ -45,6 +45,10 @@ class PlainLinear:
         """Return the parameters as they are."""
         return params
 
+    def final_bytes(self) -> int:
+        """Return the bytes of the weight."""
+        return self._rows * self._site.in_features * self._dtype.itemsize
+
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """Return `x @ weight.T`, plus the bias if there is one."""
         return functional.linear(x, params["weight"], params.get("bias"))
