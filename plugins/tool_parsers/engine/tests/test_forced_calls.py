@@ -81,7 +81,8 @@ def test_a_forced_call_is_a_call(name: str, backend: Any, tokenizer: FastTokeniz
     required = [{"type": "function", "function": {**TOOLS[0]["function"], "parameters": without_more()}}]
     grammar = FAMILIES[name].forced(ParserContext(), required, many=False)
     compiled = backend.compile(grammar.kind, grammar.value)
-    text = written(compiled, tokenizer, 1)
+    begun = grammar.thinking is not None and grammar.thinking.open
+    text = (grammar.thinking.end if begun else "") + written(compiled, tokenizer, 1)
     parser = grammar.make(ParserContext(tools=required))
     events = [*parser.feed(text), *parser.finish()]
     assert [event.name for event in events if isinstance(event, ToolStart)] == ["get_weather"], text
