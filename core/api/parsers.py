@@ -79,7 +79,10 @@ class ParserContext:
 
 
 class OutputParser(Protocol):
-    """Runtime of a `ToolParserSpec`, for one message. Work is linear in the length of the text."""
+    """Runtime of a `ToolParserSpec`, for one message. Work is linear in the length of the text.
+
+    Where calls and reasoning are read, a call ends the thinking in which it begins.
+    """
 
     def __init__(self, ctx: ParserContext) -> None: ...
 

@@ -8,18 +8,21 @@ SAMPLE = """
 from core.api import Text, ToolArguments, ToolEnd, ToolStart
 from core.testing.conformance import ParserSample
 
+CITY = '{"city": "Paris"}'
+
 def samples():
     yield ParserSample(
         "one call", 'so <call>f {"a": [1, 2]}</call> ok',
         [Text("so "), ToolStart(0, "f"), ToolArguments(0, '{"a": [1, 2]}'), ToolEnd(0), Text(" ok")],
     )
+    yield ParserSample("a text", f"<call>g {CITY}</call>", [ToolStart(0, "g"), ToolArguments(0, CITY), ToolEnd(0)])
 """
 
 # A sound parser of `<call>NAME JSON</call>` that gives a call when it is complete, and keeps what is not one.
 PARSER = """
 import json
 import re
-from core.api import Text, ToolArguments, ToolEnd, ToolStart
+from core.api import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 
 OPEN, CLOSE = "<call>", "</call>"
 
@@ -76,9 +79,15 @@ PARSER_CASES = {
         "call": "if not close and text == 'f {\"a\": [1, 2]}': events.append(ToolStart(self.count, 'f'))"
     },
     "plain_text_passes_unchanged": {"feed": "text = text.replace('\\u00e9', 'e')"},
+    "calls_end_unfinished_thinking": {
+        "init": "self.thinking = ctx.in_reasoning",
+        "feed": "if self.thinking: return [Reasoning(text)] if text else []",
+    },
+    "values_keep_their_white_space": {"call": "arguments = arguments.replace(r'\\n ', '')"},
     "parsers_share_nothing": {
         "init": "Parser.shared.clear()",
-        "feed": "Parser.shared.append(self); text = text if len(set(Parser.shared)) == 1 else text.upper()",
+        "feed": "Parser.shared[:-1] = []; Parser.shared.append(self); "
+        "text = text if len(set(Parser.shared)) == 1 else text.upper()",
     },
     "work_is_linear": {
         "feed": "self.seen = getattr(self, 'seen', '') + text; self.seen.count('zz') if len(self.seen) > 5000 else 0"

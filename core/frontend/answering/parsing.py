@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from core.api.descriptors import ToolParserSpec
-from core.api.parsers import CallGrammar, OutputParser, ParseEvent, ParserContext, Text, ThinkingTags
+from core.api.parsers import CallGrammar, ParserContext, ThinkingTags
 from core.api.tokenizer import Tokenizer
 from core.frontend.answering.marked import Factory, Marking
 from core.frontend.answering.plain_calls import plain_calls
+from core.frontend.answering.staged import REASONING, TOOLS, reading, staged
 from core.plugins.boot import ActivePlugins
 
 TOOL_PARSERS = "core.tool_parsers"
-
-TOOLS, REASONING = "tools", "reasoning"
 
 DEFAULT_CALL_ID = ToolParserSpec.call_id
 
@@ -82,12 +81,12 @@ class CallRules:
 
     Attributes:
         parser: The tool parser; None: no tool parser says how the model writes calls, which are plain JSON then.
-        whole: Puts what else reads the answers around a tool parser.
+        whole: Puts what else reads the answers around a tool parser; told whether the thinking ends with its tag only.
         thinking: Knows where the thinking is, if another parser reads it.
     """
 
     parser: Any = None
-    whole: Callable[[Factory], Factory] = lambda make: make
+    whole: Callable[[Factory, bool], Factory] = lambda make, closed: make
     thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
 
     def forced(
@@ -99,38 +98,19 @@ class CallRules:
             named: The only tool was named by the client.
         """
         if self.parser is None:
-            return self._whole(plain_calls(tools, many=many, named=named), ctx)
-        return self._whole(self.parser.forced(ctx, tools, many=many), ctx)
+            found = plain_calls(tools, many=many, named=named)
+        else:
+            found = self.parser.forced(ctx, tools, many=many)
+        return self._whole(found, ctx, closed=True)  # the grammar waits for the end of the thinking
 
     def strict(self, ctx: ParserContext, tools: Sequence[Mapping[str, Any]], *, many: bool) -> CallGrammar | None:
         """Return the grammar of an answer whose calls follow their schemas; None where that cannot be said."""
         found = None if self.parser is None else self.parser.strict(ctx, tools, many=many)
-        return None if found is None else self._whole(found, ctx)
+        return None if found is None else self._whole(found, ctx, closed=False)
 
-    def _whole(self, found: CallGrammar, ctx: ParserContext) -> CallGrammar:
+    def _whole(self, found: CallGrammar, ctx: ParserContext, *, closed: bool) -> CallGrammar:
         thinking = self.thinking(ctx) if self.thinking else found.thinking
-        return replace(found, make=self.whole(found.make), thinking=thinking)
-
-
-class Staged:
-    """The reasoning parser first; what it shows goes to the tool parser."""
-
-    def __init__(self, reasoning: OutputParser, tools: OutputParser) -> None:
-        self._reasoning, self._tools = reasoning, tools
-
-    def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]:
-        """Take in the next piece of the text and return what is certain by now."""
-        return self._pass(self._reasoning.feed(text, token_ids))
-
-    def finish(self) -> list[ParseEvent]:
-        """End the message."""
-        return [*self._pass(self._reasoning.finish()), *self._tools.finish()]
-
-    def _pass(self, events: Sequence[ParseEvent]) -> list[ParseEvent]:
-        found: list[ParseEvent] = []
-        for event in events:
-            found += self._tools.feed(event.text) if isinstance(event, Text) else [event]
-        return found
+        return replace(found, make=self.whole(found.make, closed), thinking=thinking)
 
 
 def chosen_parser(active: ActivePlugins, tool_parser: str | None) -> AnswerParser | None:
@@ -154,14 +134,17 @@ def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser:
     def around(make: Factory) -> Factory:
         return marking.around(make) if special else make
 
-    def whole(make: Factory) -> Factory:
-        return around(_staged(make, reasoning) if len(chosen) == 2 else make)
+    def whole(make: Factory, closed: bool = False) -> Factory:
+        return around(staged(make, reasoning, closed=closed) if len(chosen) == 2 else make)
+
+    def behind(make: Factory, closed: bool) -> Factory:
+        return around(staged(make, reasoning, closed=closed) if knows else make)
 
     knows = getattr(reasoning, "thinking", None)  # an optional part: see `core.api.KnowsThinking`
     # Without a word on where the thinking ends, a grammar begins at once, and there is none to be read.
-    plain = CallRules(None, (lambda make: around(_staged(make, reasoning))) if knows else around, knows)
+    plain = CallRules(None, behind, knows)
     if not tool_parser:
-        return AnswerParser(whole(_reading(first, REASONING)), special, spec.call_id, knows, plain)
+        return AnswerParser(whole(reading(first, REASONING)), special, spec.call_id, knows, plain)
     if not hasattr(first, "forced"):  # an optional part: see `core.api.EnforcesCalls`
         return AnswerParser(whole(first), special, spec.call_id, knows, plain)
     instead = knows if len(chosen) == 2 else None
@@ -181,15 +164,3 @@ def thinking_switches(on: bool) -> dict[str, bool]:
 def _thinks(template_kwargs: Mapping[str, Any] | None) -> bool:
     """Whether a request's template variables let the model think, which they do unless they say that it must not."""
     return all((template_kwargs or {}).get(name) is not False for name in THINKING_SWITCHES)
-
-
-def _reading(parser: Factory, what: str) -> Factory:
-    return lambda ctx: parser(replace(ctx, reads=ctx.reads & {what}))
-
-
-def _staged(tools: Factory, reasoning: Factory) -> Factory:
-    def make(ctx: ParserContext) -> OutputParser:
-        first = _reading(reasoning, REASONING)(ctx)
-        return Staged(first, _reading(tools, TOOLS)(replace(ctx, in_reasoning=False)))
-
-    return make

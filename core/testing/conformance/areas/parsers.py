@@ -102,6 +102,29 @@ def plain_text_passes_unchanged(subject: Subject) -> None:
         require(len(events) == 1 and same, f"{text[:60]!r} comes out as {events}")
 
 
+def calls_end_unfinished_thinking(subject: Subject) -> None:
+    """A call that is read behind a text is also read behind thinking that was never closed, which it ends."""
+    for sample in subject.samples(ParserSample):
+        open_thinking = replace(sample, in_reasoning=True)
+        by_itself = sample.response_template is not None  # the checkpoint says what ends its thinking
+        if by_itself or parse(parser_of(subject, open_thinking), ["Hm."]) != [Reasoning("Hm.")]:
+            continue
+        text = f"Hm.\n{sample.text}"
+        wanted = messages.calls_in(parse(parser_of(subject, replace(sample, in_reasoning=False)), [text]))
+        found = parse(parser_of(subject, open_thinking), [text])
+        same = not wanted or (isinstance(found[0], Reasoning) and messages.calls_in(found) == wanted)
+        require(same, f"'{sample.name}' in open thinking gives {found}, behind a text the calls {wanted}")
+
+
+def values_keep_their_white_space(subject: Subject) -> None:
+    """A text that begins and ends with line breaks and blanks arrives as it was written."""
+    for sample in subject.samples(ParserSample):
+        for value, texts in messages.padded(sample):
+            found = [parse(parser_of(subject, sample), [text]) for text in texts]
+            kept = any(value in messages.texts_of(events) for events in found)
+            require(kept, f"'{sample.name}' with the value {value!r} gives {found[0]}")
+
+
 def parsers_share_nothing(subject: Subject) -> None:
     """Two messages parsed at the same time do not mix."""
     for sample in subject.samples(ParserSample):
@@ -171,6 +194,8 @@ CHECKS = checks(
     calls_are_well_formed,
     unfinished_calls_are_closed,
     plain_text_passes_unchanged,
+    calls_end_unfinished_thinking,
+    values_keep_their_white_space,
     parsers_share_nothing,
     work_is_linear,
 )

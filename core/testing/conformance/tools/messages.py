@@ -81,6 +81,29 @@ def splits(text: str, rng: random.Random) -> Iterator[list[str]]:
         yield [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)])]
 
 
+def calls_in(events: Sequence[ParseEvent]) -> list[ParseEvent]:
+    """Return the events of calls."""
+    return [event for event in events if isinstance(event, ToolStart | ToolArguments | ToolEnd)]
+
+
+def texts_of(events: Sequence[ParseEvent]) -> list[str]:
+    """Return the arguments that are texts, of calls that are well-formed."""
+    arguments = [json.loads(event.json) for event in joined(events) if isinstance(event, ToolArguments)]
+    return [value for one in arguments for value in one.values() if isinstance(value, str)]
+
+
+def padded(sample: ParserSample) -> Iterator[tuple[str, list[str]]]:
+    """Yield text arguments with white space around, each with the sample's message that has it: as it is, and as JSON.
+
+    Only one of the two ways to write it need be the format's.
+    """
+    for value in texts_of(sample.events):
+        plain = value.strip() == value and sample.text.count(value) == 1 and not sample.text.endswith(value)
+        if plain and len(value) > 2:
+            wide = f"\n {value} \n"
+            yield wide, [sample.text.replace(value, wide), sample.text.replace(value, json.dumps(wide)[1:-1])]
+
+
 def require_well_formed(events: Sequence[ParseEvent], text: str) -> None:
     """Require that calls are numbered from 0, opened and closed in order, and have valid JSON for arguments."""
     count, arguments, is_open = 0, "", False

@@ -81,12 +81,27 @@ def test_a_forced_call_is_a_call(name: str, backend: Any, tokenizer: FastTokeniz
     required = [{"type": "function", "function": {**TOOLS[0]["function"], "parameters": without_more()}}]
     grammar = FAMILIES[name].forced(ParserContext(), required, many=False)
     compiled = backend.compile(grammar.kind, grammar.value)
-    text = written(compiled, tokenizer, 1)
+    begun = grammar.thinking is not None and grammar.thinking.open
+    text = (grammar.thinking.end if begun else "") + written(compiled, tokenizer, 1)
     parser = grammar.make(ParserContext(tools=required))
     events = [*parser.feed(text), *parser.finish()]
     assert [event.name for event in events if isinstance(event, ToolStart)] == ["get_weather"], text
     assert json.loads("".join(event.json for event in events if isinstance(event, ToolArguments))) == WANTED
     assert not any(isinstance(event, Text) for event in events)
+
+
+@pytest.mark.covers("REASON-01", "TOOL-01")
+@pytest.mark.parametrize(
+    ("package", "name"), [("xml", "QWEN3_CODER"), ("xml", "GLM45"), ("xml", "DEEPSEEK_V4"), ("json", "KIMI_K2")]
+)
+def test_a_call_in_the_thinking_is_not_the_one_that_is_demanded(package: str, name: str) -> None:
+    """The grammar waits for the end of the thinking, and so does what reads it."""
+    family, samples = FAMILIES[name], import_module(f"core_plugin_parsers_{package}.conformance").samples()
+    call = next(sample for sample in samples if sample.plugin == name.lower() and sample.name == "one call")
+    for make, count in ((family.forced(ParserContext(), TOOLS, many=False).make, 1), (family, 2)):
+        parser = make(ParserContext())
+        events = [*parser.feed(f"<think>Hm.{call.text}</think>{call.text}"), *parser.finish()]
+        assert len([event for event in events if isinstance(event, ToolStart)]) == count
 
 
 def without_more() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from core_plugin_parsers.tags import UNDECIDED, Finder
 
 from core.api import ParserContext, ToolParserSpec
 from core.testing.conformance import ParserSample
@@ -65,3 +66,14 @@ def test_work_is_linear(name: str) -> None:
     for head, repeated in patterns:
         short, long = (work(family, (head + repeated * size)[:size]) for size in (SHORT, LONG))
         assert long < 5 * short + 500, (head, repeated, short, long)
+
+
+@pytest.mark.covers("TOOL-02")
+def test_what_ends_a_name_is_not_searched_for_in_all_of_a_message() -> None:
+    """Else a message of tags that are mentioned, fed at once, would be searched to its end for each of them."""
+    finder, text = Finder(("</name>", ">")), "a" * 1000
+    for start in (0, 500):
+        assert finder.find(text + ">", start, 100) == (start + 100 + len("</name>"), UNDECIDED)
+    assert finder.find(text + ">", 950, 50) == (1000, ">")
+    assert finder.find(text, 950, 100) == (1000, UNDECIDED)
+    assert finder.find(text + "</na", 950, 100) == (1000, UNDECIDED)

@@ -80,7 +80,7 @@ def test_reasoning_is_apart_from_text_and_calls() -> None:
     assert parse(text.removeprefix("<think>"), in_reasoning=True) == want
     assert parse("<think>\n\n</think>\n\nHi") == [Text("Hi")]
     assert parse("<think>hm") == [Reasoning("hm")]
-    assert parse(f"<think>{F}</think>ok") == [Reasoning(F), Text("ok")]
+    assert parse(f"<think>hm{F}</think>ok") == [Reasoning("hm"), *call(0, "f", '{"a": 1}'), Text("ok")]
 
 
 def test_a_missing_or_broken_closing_tag_is_not_missed() -> None:

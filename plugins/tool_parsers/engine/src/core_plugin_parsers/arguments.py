@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core_plugin_parsers.reader import CallSink
-from core_plugin_parsers.typed import is_text, parameter_types, to_json
+from core_plugin_parsers.typed import is_text, parameter_types, said_types, to_json
 
 
 class Arguments:
@@ -16,10 +16,11 @@ class Arguments:
     A text is passed on while it arrives, everything else when it is complete, because only then its type is certain.
 
     Args:
-        trim: A line break at the beginning and at the end of a value belongs to the format.
+        trim: The format writes a line break on both sides of each value. Without that, a value is what stands between
+            its tags, white space included.
     """
 
-    def __init__(self, sink: CallSink, tool: str, *, trim: bool = True) -> None:
+    def __init__(self, sink: CallSink, tool: str, *, trim: bool = False) -> None:
         self._sink, self._trim = sink, trim
         self._schema: Mapping[str, Any] | None = sink.tools.get(tool)
         self._written: set[str] = set()
@@ -29,12 +30,15 @@ class Arguments:
         self._empty = True  # nothing of the value was seen
 
     def begin(self, name: str, *, is_string: bool | None = None) -> bool:
-        """Begin a parameter; `is_string` is what the format itself says. A repeated one is refused: return False."""
+        """Begin a parameter. A repeated one is refused: return False.
+
+        Args:
+            is_string: What the message says of the value, where the format has a word for it. It decides where the
+                tool's schema leaves a choice.
+        """
         if name in self._written:
             return False
-        self._types = parameter_types(self._schema, name)
-        if is_string is not None:
-            self._types = frozenset({"string"}) if is_string else self._types - {"string"}
+        self._types = said_types(parameter_types(self._schema, name), is_string)
         self._sink.arguments(("{" if not self._written else ", ") + json.dumps(name, ensure_ascii=False) + ": ")
         self._written.add(name)
         self._streams, self._value, self._empty = is_text(self._types), [], True

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 
 from core_plugin_parsers.json_value import JsonScanner
 from core_plugin_parsers.reader import CallSink
-from core_plugin_parsers.tags import UNDECIDED, Finder
+from core_plugin_parsers.stepping import SteppingReader
+from core_plugin_parsers.tags import SPACE, TOOL_NAME, UNDECIDED, Finder, literal_at, skip_space
 
-_HEAD = re.compile(r"\s*call:\s*([^\s{]+)\s*(?=\{)")
-_PIECE = re.compile(r"\s+|[{}\[\],:]|[^\s{}\[\],:]+")
+_HEAD = re.compile(rf"\s*call:\s*(?P<name>{TOOL_NAME.pattern})\s*")
+_MOST_HEAD = 512
+_PIECE = re.compile(r"[{}\[\],:]|[^{}\[\],:]+")
 _SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null", re.ASCII)
 
 
@@ -33,71 +36,119 @@ class BraceCalls:
         return BraceCallsReader(self, sink)
 
     @cached_property
-    def finder(self) -> Finder:
-        """What ends the call, or begins a text."""
+    def head_finder(self) -> Finder:
+        """What ends a call's name."""
+        return Finder(("{", self.closes))
+
+    @cached_property
+    def bare_finder(self) -> Finder:
+        """What ends bare text: the call's end, or the beginning of a text."""
         return Finder((self.closes, self.quote))
 
+    @cached_property
+    def text_finder(self) -> Finder:
+        """What ends a text, in which a tag is text."""
+        return Finder((self.quote,))
 
-class BraceCallsReader:
-    """`Reader` of `BraceCalls`. A call is known when it ends; one that breaks off is text."""
+
+class _At(Enum):
+    HEAD = auto()
+    BARE = auto()
+    TEXT = auto()
+    AFTER = auto()
+
+
+class BraceCallsReader(SteppingReader):
+    """`Reader` of `BraceCalls`. Arguments are written anew as JSON and passed on as far as they are complete."""
 
     def __init__(self, form: BraceCalls, sink: CallSink) -> None:
-        self.ended = False
-        self.failed = False
-        self._form, self._sink = form, sink
-        self._parts: list[str] = [""]  # bare text and quoted texts in turn
-        self._pieces: list[str] = []
-
-    def feed(self, data: str, start: int) -> int:
-        """Read on; see `Reader`."""
-        position = start
-        while position < len(data) and not self.failed and not self.ended:
-            quoted = len(self._parts) % 2 == 0
-            end, literal = self._form.finder.find(data, position)
-            self._pieces.append(data[position:end])
-            position = end + len(literal)
-            if literal == UNDECIDED:
-                break
-            if literal == self._form.closes and quoted:
-                self._pieces.append(literal)  # a tag inside a text is text
-                continue
-            self._parts[-1] = "".join(self._pieces)
-            self._pieces = []
-            if literal == self._form.closes:
-                self._known()
-            else:
-                self._parts.append("")
-        return position
+        super().__init__(sink, _At.HEAD)
+        self._form = form
+        self._head = ""
+        self._word: list[str] = []  # bare text up to what ends it
+        self._scanner = JsonScanner()
 
     def finish(self) -> None:
         """End the message."""
-        self._parts[-1] = "".join(self._pieces)
-        self._known()
+        if self._sink.is_open:
+            self._sink.arguments(self._scanner.closing())
+            self._sink.end()
 
-    def _known(self) -> None:
-        head = _HEAD.match(self._parts[0])
-        arguments = None if head is None else self._arguments(self._parts[0][head.end() :])
-        if head is None or arguments is None:
+    def _read(self, data: str, position: int) -> int:
+        if self._at is _At.HEAD:
+            return self._until_brace(data, position)
+        if self._at is _At.BARE:
+            return self._bare(data, position)
+        if self._at is _At.TEXT:
+            return self._text(data, position)
+        return self._closed(data, position)
+
+    def _until_brace(self, data: str, position: int) -> int:
+        room = _MOST_HEAD - len(self._head)
+        end, literal = self._form.head_finder.find(data, position, room)
+        self._head += data[position:end]
+        found = _HEAD.fullmatch(self._head)
+        if end - position > room or (literal != UNDECIDED and (literal != "{" or found is None)):
             self.failed = True
-            return
-        self._sink.whole(head[1], arguments)
-        self.ended = True
+        elif literal != UNDECIDED and found is not None:
+            self._sink.start(found["name"])
+            self._at = _At.BARE
+        return end
 
-    def _arguments(self, first: str) -> str | None:
-        """Return the JSON object that the parts write, or None."""
-        found = []
-        for number, part in enumerate([first, *self._parts[1:]]):
-            found.append(json.dumps(part, ensure_ascii=False) if number % 2 else _bare(part))
-        text = "".join(found).strip()
-        scanner = JsonScanner()
-        end = scanner.feed(text, 0)
-        return scanner.take() if scanner.done and end == len(text) and text.startswith("{") else None
+    def _bare(self, data: str, position: int) -> int:
+        """Read bare text: keys, numbers and words, and what stands between them."""
+        end, literal = self._form.bare_finder.find(data, position)
+        for found in _PIECE.finditer(data, position, end):
+            if found[0] not in "{}[],:":
+                self._word.append(found[0])
+                continue
+            self._pass(self._worded(key=found[0] == ":") + found[0])
+            if self.failed or self._at is _At.AFTER:
+                return found.end()
+        if literal == self._form.closes:
+            return self._broken(end)
+        if literal != UNDECIDED:
+            self._pass(self._worded(key=False) + '"')
+            self._at = _At.TEXT
+        return end + len(literal)
 
+    def _worded(self, *, key: bool) -> str:
+        """Return the bare text that has ended as JSON: keys, and words that are no JSON scalars, in quotes."""
+        text = "".join(self._word)
+        self._word = []
+        word = text.strip(SPACE)
+        before, _, after = text.partition(word) if word else (text, "", "")
+        plain = not word or (not key and _SCALAR.fullmatch(word))
+        return f"{before}{word if plain else json.dumps(word)}{after}"
 
-def _bare(text: str) -> str:
-    """Return bare text with its keys, and words that are no JSON scalars, in quotes."""
-    pieces = _PIECE.findall(text)
-    return "".join(
-        piece if piece in "{}[],:" or piece.isspace() or _SCALAR.fullmatch(piece) else json.dumps(piece)
-        for piece in pieces
-    )
+    def _text(self, data: str, position: int) -> int:
+        end, literal = self._form.text_finder.find(data, position)
+        self._pass(json.dumps(data[position:end], ensure_ascii=False)[1:-1])
+        if literal != UNDECIDED and not self.failed:
+            self._at = _At.BARE
+            self._pass('"')
+        return end + len(literal)
+
+    def _pass(self, text: str) -> None:
+        """Pass on the next piece of the arguments' JSON."""
+        scanner = self._scanner
+        scanner.feed(text, 0)
+        self._sink.arguments(scanner.take())
+        if scanner.done:
+            self._sink.end()
+            self._at = _At.AFTER
+        elif scanner.failed:
+            self._broken(0)
+
+    def _broken(self, position: int) -> int:
+        """End a call that is not, or not any more, what calls are like; the rest is text."""
+        self.finish()
+        self.failed = True
+        return position
+
+    def _closed(self, data: str, position: int) -> int:
+        """Read the closing tag, which may be missing."""
+        position = skip_space(data, position)
+        literal = literal_at(data, position, (self._form.closes,))
+        self.ended = position < len(data) and literal != UNDECIDED
+        return position + len(literal or "")

@@ -35,13 +35,23 @@ class Block:
         opens: Tags that begin it.
         holds: What it is: prose of a kind, or calls in a form, which then knows by itself where the block ends.
         closes: Tags that end a block of prose. Without one it runs to the next block or to the end of the message.
-        within: Kinds of prose in which its tag is seen. Calls that may end an unfinished thought say so here.
+        within: Kinds of prose in which its tag is seen. Without any: prose begins in shown text, calls begin in the
+            thinking too, which they end.
+        tag_is_content: The tag is the beginning of what the block holds.
     """
 
     opens: tuple[str, ...]
     holds: Prose | CallForm
     closes: tuple[str, ...] = ()
-    within: tuple[Prose, ...] = (Prose.TEXT,)
+    within: tuple[Prose, ...] = ()
+    tag_is_content: bool = False
+
+    @property
+    def seen_in(self) -> tuple[Prose, ...]:
+        """Kinds of prose in which the block may begin."""
+        if self.within:
+            return self.within
+        return (Prose.TEXT,) if isinstance(self.holds, Prose) else (Prose.TEXT, Prose.REASONING)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -74,6 +84,7 @@ class Family:
         blocks: Stretches with tags.
         bare: Calls without a tag, which are the whole message: tried where the message begins with one of
             `bare_heads`.
+        bare_anywhere: They may also stand behind text.
         begins: What a message begins with, where the prompt does not say: one whose end opened the thinking, or
             closed it, decides.
         drops: Tags that mean nothing and are not shown.
@@ -84,6 +95,7 @@ class Family:
     blocks: tuple[Block, ...] = ()
     bare: CallForm | None = None
     bare_heads: str = ""
+    bare_anywhere: bool = False
     begins: Prose = Prose.TEXT
     drops: tuple[str, ...] = ()
     written: Written | None = None
@@ -124,8 +136,9 @@ class Family:
         """Return the grammar of an answer that calls one of `tools`, or several times.
 
         Names that the family's own form has no place for, and forms that grammars cannot say, are written as a list.
+        The grammar waits for the end of the thinking, so that nothing else ends it.
         """
-        written, make = self.written, self
+        written, make = self.written, self._calling_when_shown
         if written is None or not all(_NAME.fullmatch(str(function_of(tool).get("name"))) for tool in tools):
             thoughts = tuple(block for block in self.blocks if block.holds is Prose.REASONING)
             make = Family(thoughts, bare=JsonCalls(), bare_heads="[", begins=self.begins, drops=self.drops)
@@ -148,6 +161,13 @@ class Family:
             return None
         form = {"type": "triggered_tags", "triggers": triggers[:1], "tags": tags}
         return CallGrammar("structural_tag", tag_text(form), self, self._thinking(ctx, ()))
+
+    @cached_property
+    def _calling_when_shown(self) -> Family:
+        """This family without calls in the thinking."""
+        prose = tuple(block for block in self.blocks if isinstance(block.holds, Prose | Headers))
+        calls = (replace(block, within=(Prose.TEXT,)) for block in self.blocks if block not in prose)
+        return replace(self, blocks=(*prose, *calls), bare_anywhere=False)
 
     @cached_property
     def _reading(self) -> dict[frozenset[str], Family]:
@@ -176,11 +196,18 @@ class Family:
         return {prose: Finder((*self.opening[prose], *self._closing(prose), *self.drops)) for prose in Prose}
 
     @cached_property
+    def late_finder(self) -> Finder:
+        """The tags that are seen in shown text behind a call that ended the thinking: also the thinking's own end."""
+        return Finder((*self.finders[Prose.TEXT].literals, *self._closing(Prose.REASONING)))
+
+    @cached_property
     def opening(self) -> dict[Prose, dict[str, Block]]:
         """The blocks that begin in each kind of prose, by tag."""
+        blocks = self.blocks
+        if self.bare is not None and self.bare_anywhere:
+            blocks = (*blocks, Block(tuple(self.bare_heads), self.bare, tag_is_content=True))
         return {
-            prose: {tag: block for block in self.blocks if prose in block.within for tag in block.opens}
-            for prose in Prose
+            prose: {tag: block for block in blocks if prose in block.seen_in for tag in block.opens} for prose in Prose
         }
 
     def _closing(self, prose: Prose) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class HeaderReader:
 
     def feed(self, data: str, start: int) -> int:
         """Read on; see `Reader`."""
-        end, literal = self._form.finder.find(data, start)
+        end, literal = self._form.finder.find(data, start, _MOST - self._length)
         self._text.append(data[start:end])
         self._length += end - start
         text = "".join(self._text)

@@ -85,7 +85,8 @@ class JsonCallsReader:
         return self._token(data[position], position)
 
     def _close(self) -> None:
-        self.ended = True
+        self.ended = not self._before  # an empty list is a block without calls, tags with nothing between are text
+        self.failed = self._before
 
     def _token(self, char: str, position: int) -> int:
         first = self._calls == 0 and not self._array

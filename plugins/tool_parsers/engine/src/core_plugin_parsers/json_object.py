@@ -21,10 +21,13 @@ class ObjectKeys:
     Attributes:
         name: Keys of the tool's name. Without any, the first key itself is the name, and its value the arguments.
         arguments: Keys of the arguments: an object, the text of one, or null.
+        beside: Keys that may stand in front of the arguments, too, with values that are neither objects nor arrays;
+            the arguments must come then, behind the name. None: any key, in any order, and arguments may be missing.
     """
 
     name: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
+    beside: tuple[str, ...] | None = None
 
 
 class _Expect(Enum):
@@ -99,6 +102,9 @@ class ObjectCall:
         return position + (not self.failed)
 
     def _begin_scan(self, char: str, position: int) -> int:
+        if self._expect is _Expect.VALUE and self._cannot_be(char):
+            self.failed = True
+            return position
         if self._at_arguments:
             # A text may hold the object: `"arguments": "{...}"`.
             if char not in '{"n' or self._arguments_done:
@@ -108,6 +114,16 @@ class ObjectCall:
                 self._sink.start(self._name)
         self._scanner = JsonScanner()
         return position
+
+    def _cannot_be(self, char: str) -> bool:
+        """Whether a value that begins like this is none of a call's."""
+        if self._key in self._keys.name:
+            return char != '"'
+        if self._keys.beside is None or self._arguments_done:
+            return False
+        if self._at_arguments:
+            return self._name is None
+        return self._key not in self._keys.beside or char in "{["
 
     def _scan(self, scanner: JsonScanner, text: str, position: int) -> int:
         position = scanner.feed(text, position)
@@ -163,7 +179,7 @@ class ObjectCall:
             self._sink.arguments(arguments)
 
     def _finish(self) -> None:
-        if self._name is None:
+        if self._name is None or (self._keys.beside is not None and not self._arguments_done):
             self.failed = True
             return
         if not self._sink.is_open:

@@ -92,7 +92,7 @@ class NamedCallsReader(SteppingReader):
         if literal == UNDECIDED:
             return position
         if literal in form.closes:
-            self.ended = True
+            self._stop()
         elif literal is not None or (not form.opens and not (self._calls and form.single)):
             self._at = _At.NAME
         else:
@@ -100,11 +100,11 @@ class NamedCallsReader(SteppingReader):
         return position + len(literal or "")
 
     def _until_name_ends(self, data: str, position: int) -> int:
-        end, literal = self._form.name_finder.find(data, position)
+        room = _MOST_NAME - self._name_length
+        end, literal = self._form.name_finder.find(data, position, room)
         self._name.append(data[position:end])
         self._name_length += end - position
-        if self._name_length > _MOST_NAME:
-            self.failed = True
+        self.failed = end - position > room
         if literal == UNDECIDED or self.failed:
             return end
         found = self._form.name_pattern.fullmatch("".join(self._name))

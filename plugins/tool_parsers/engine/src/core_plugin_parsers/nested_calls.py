@@ -12,12 +12,12 @@ from typing import Any
 
 from core_plugin_parsers.reader import CallSink
 from core_plugin_parsers.stepping import SteppingReader
-from core_plugin_parsers.tags import UNDECIDED, Finder, skip_space
+from core_plugin_parsers.tags import TOOL_NAME, UNDECIDED, Finder, skip_space
 from core_plugin_parsers.typed import properties_of, to_json, types_of
 
 _MOST_TAG = 512
 _MOST_DEPTH = 64
-_CALL = re.compile(r"invoke\s+name\s*=\s*[\"']?([^\"'>]+?)[\"']?\s*")
+_CALL = re.compile(rf"invoke\s+name\s*=\s*[\"']?({TOOL_NAME.pattern})[\"']?\s*")
 _NAME = re.compile(r"[^\s<>/]+")
 
 
@@ -113,12 +113,13 @@ class NestedCallsReader(SteppingReader):
         return len(self._open) > 1
 
     def _read_tag(self, data: str, position: int) -> int:
-        end = data.find(">", position)
+        room = _MOST_TAG - self._tag_length
+        end = data.find(">", position, position + room + 1)
         stop = len(data) if end < 0 else end
+        if stop - position > room:
+            return self._refuse(position + room)
         self._tag.append(data[position:stop])
         self._tag_length += stop - position
-        if self._tag_length > _MOST_TAG:
-            return self._refuse(stop)
         if end < 0:
             return stop
         self._at = _At.TEXT
@@ -140,9 +141,8 @@ class NestedCallsReader(SteppingReader):
 
     def _closing(self, name: str) -> bool:
         if not any(one.name == name for one in self._open):
-            self.ended = name == self._form.closes
-            if self.ended:
-                self.finish()
+            self.finish()
+            self.ended = name == self._form.closes and self._calls > 0
             return self.ended
         while len(self._open) > 1 and self._open[-1].name != name:
             self._close()  # a closing tag that is missing is not missed

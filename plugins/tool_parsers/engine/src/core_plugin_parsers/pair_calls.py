@@ -9,7 +9,7 @@ from functools import cached_property
 from core_plugin_parsers.arguments import Arguments
 from core_plugin_parsers.reader import CallSink
 from core_plugin_parsers.stepping import SteppingReader
-from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
+from core_plugin_parsers.tags import TOOL_NAME, UNDECIDED, Finder, literal_at, skip_space
 
 _MOST_NAME = 512
 
@@ -72,8 +72,7 @@ class PairCallsReader(SteppingReader):
     def __init__(self, form: PairCalls, sink: CallSink) -> None:
         super().__init__(sink, _At.NAME)
         self._form = form
-        self._text: list[str] = []
-        self._length = 0
+        self._text = ""
         self._key = ""
         self._is_string: bool | None = None
         self._arguments: Arguments | None = None
@@ -97,16 +96,18 @@ class PairCallsReader(SteppingReader):
 
     def _until(self, finder: Finder, data: str, position: int) -> int:
         """Read a name, a key or a type."""
-        end, literal = finder.find(data, position)
-        self._text.append(data[position:end])
-        self._length += end - position
-        if self._length > _MOST_NAME:
+        room = _MOST_NAME - len(self._text)
+        end, literal = finder.find(data, position, room)
+        if end - position > room:
+            return self._refuse(position + room)
+        self._text += data[position:end]
+        text = self._text.strip()
+        if text and self._at is _At.NAME and not TOOL_NAME.fullmatch(text):
             return self._refuse(end)
         if literal == UNDECIDED:
             return end
-        text = "".join(self._text).strip()
-        self._text, self._length = [], 0
-        if not text or (self._at is _At.NAME and len(text.split()) > 1):
+        self._text = ""
+        if not text:
             return self._refuse(end)
         after = end + len(literal)
         if self._at is _At.NAME:

@@ -13,6 +13,19 @@ from core_plugin_parsers.tags import UNDECIDED, literal_at, skip_space
 
 _HEAD = re.compile(r"[A-Za-z_][\w.-]{0,255}")
 _STOPS = re.compile(r"[()\[\]{}\"'\\]")
+_LITERAL = re.compile(
+    r"""(?P<long>(\"\"\"|''')(?:(?:[^\\]|\\.)*?\2|.*))"""
+    r"""|(?P<text>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'|["'].*)"""
+    r"""|(?<![\w.])0+(?=\d)""",
+    re.DOTALL,
+)
+"""Texts, so that nothing in them is taken for a number, and the zeros in front of a number.
+
+A quote without an end takes the rest, so that nothing is searched twice.
+"""
+
+_BREAK = re.compile(r"\\.|[\r\n]", re.DOTALL)
+_BREAKS = {"\r": r"\r", "\n": r"\n"}
 _WORDS = {"null": None, "true": True, "false": False}
 _OPENS, _CLOSES = "([{", ")]}"
 _MOST_DEPTH = 100
@@ -43,6 +56,7 @@ class PythonCallsReader:
         self.failed = False
         self._form, self._sink = form, sink
         self._in_list = not form.bracketed
+        self._listed = False  # the list has begun
         self._comma = True  # a call may stand here
         self._calls = 0
         self._text: list[str] = []  # the call so far
@@ -72,14 +86,15 @@ class PythonCallsReader:
         if literal == UNDECIDED:
             return position
         if literal is not None:
-            self.ended = True
+            self.ended = self._listed or self._calls > 0
+            self.failed = not self.ended
             return position + len(literal)
         return self._token(data, position)
 
     def _token(self, data: str, position: int) -> int:
         char = data[position]
         if char == "[" and not self._in_list and not self._calls:
-            self._in_list = True
+            self._in_list = self._listed = True
         elif char == "]" and self._in_list and self._form.bracketed:
             self._in_list = False
             self.ended = not self._form.closes and self._calls > 0
@@ -145,7 +160,21 @@ class PythonCallsReader:
 
 
 def literal_call(text: str) -> tuple[str, str] | None:
-    """Return the name and the JSON arguments of one Python call; None unless its arguments are keyword literals."""
+    """Return the name and the JSON arguments of one Python call; None unless its arguments are keyword literals.
+
+    Models also write what Python refuses: line breaks in texts, and numbers that begin with zeros.
+    """
+    return _literal_call(text) or _literal_call(_LITERAL.sub(_repaired, text))
+
+
+def _repaired(found: re.Match[str]) -> str:
+    """Return a text with its line breaks escaped, and nothing for zeros in front of a number."""
+    if found["text"] is None:
+        return found["long"] or ""
+    return _BREAK.sub(lambda one: _BREAKS.get(one[0], one[0]), found["text"])
+
+
+def _literal_call(text: str) -> tuple[str, str] | None:
     name, _, rest = text.partition("(")
     try:
         call = ast.parse(f"_({rest}", mode="eval").body

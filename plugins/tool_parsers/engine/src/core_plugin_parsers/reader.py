@@ -62,8 +62,10 @@ class Reader(Protocol):
     """Reads one block of calls.
 
     Attributes:
-        ended: The block is over, its closing tag included; the text behind it is prose.
-        failed: What stands where reading stopped belongs to no call. A call that was started is ended by then.
+        ended: The block is over, its closing tag included; the text behind it is prose. Tags with nothing between
+            them are no block.
+        failed: What stands where reading stopped belongs to no call. A call that was started is ended by then. Where
+            none was, all of the block is prose.
     """
 
     @property

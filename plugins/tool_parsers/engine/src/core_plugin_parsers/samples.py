@@ -18,6 +18,9 @@ PLAIN: Arguments = {"city": "Paris", "unit": "celsius"}
 NESTED: Arguments = {"query": {"and": [{"a": 1}, {"b": [True, None, -2.5]}]}, "limit": 3}
 ODD: Arguments = {"text": 'é "quoted" \\ 😀\nsecond line <b>', "empty": {}}
 
+PADDED: Arguments = {"text": "\n  first line\n\nlast line \n\n", "blank": " ", "line": "\n"}
+"""Texts that begin and end with white space, as files do."""
+
 
 def call(index: int, name: str, arguments: Arguments) -> list[ParseEvent]:
     """Return the events of one call."""
@@ -26,13 +29,14 @@ def call(index: int, name: str, arguments: Arguments) -> list[ParseEvent]:
 
 
 def calls_of(write: Writer, *, several: bool = True, around: bool = True) -> Iterator[ParserSample]:
-    """Yield messages with one call, odd texts, nested values, two calls, and text around.
+    """Yield messages with one call, odd texts, white space, nested values, two calls, and text around.
 
     Args:
         several: The family can write more than one call.
         around: There may be text before the calls; without it, calls are the whole message.
     """
-    for title, arguments in (("one call", PLAIN), ("nested values", NESTED), ("odd texts", ODD), ("no arguments", {})):
+    titled = {"one call": PLAIN, "nested values": NESTED, "odd texts": ODD, "white space": PADDED, "no arguments": {}}
+    for title, arguments in titled.items():
         yield ParserSample(title, write([("get_weather", arguments)]), call(0, "get_weather", arguments))
     if several:
         both = [("get_weather", PLAIN), ("search", NESTED)]
@@ -55,12 +59,24 @@ def thoughts(opens: str, closes: str, then: str = "") -> Iterator[ParserSample]:
     yield open_end
 
 
-def thought_and_calls(opens: str, closes: str, write: Writer) -> Iterator[ParserSample]:
-    """Yield a message that thinks, speaks and calls."""
-    text = f"{opens}\nParis it is.\n{closes}\n\nWait.\n{write([('get_weather', PLAIN)])}"
-    yield ParserSample("reasoning, text and a call", text, [
-        Reasoning("Paris it is."), Text("Wait."), *call(0, "get_weather", PLAIN)
-    ])  # fmt: skip
+def thought_and_calls(opens: str, closes: str, write: Writer, tag: str = "") -> Iterator[ParserSample]:
+    """Yield messages that think, speak and call, that call while they think, and that think about calls.
+
+    Args:
+        tag: Begins a call; without it, what `write` writes in front of a call's name.
+    """
+    one, events = write([("get_weather", PLAIN)]), call(0, "get_weather", PLAIN)
+    text = f"{opens}\nParis it is.\n{closes}\n\nWait.\n{one}"
+    yield ParserSample("reasoning, text and a call", text, [Reasoning("Paris it is."), Text("Wait."), *events])
+    thought = Reasoning("Paris it is.")
+    yield ParserSample("a call ends the thinking", f"{opens}\nParis it is.\n{one}", [thought, *events])
+    late = f"{opens}\nParis it is.\n{one}\n{closes}\n\nWait."
+    yield ParserSample("the thinking's end behind its call", late, [thought, *events, Text("Wait.")])
+    tag = tag or one.partition("get_weather")[0].strip()
+    yield ParserSample(
+        "a tag in the thinking", f"{opens}\nIs it {tag} or not?\n{closes}\n\nYes.\n{one}",
+        [Reasoning(f"Is it {tag} or not?"), Text("Yes."), *events],
+    )  # fmt: skip
 
 
 def dumped(arguments: Arguments) -> str:

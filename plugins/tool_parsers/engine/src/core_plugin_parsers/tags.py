@@ -9,6 +9,9 @@ SPACE = " \t\r\n"
 UNDECIDED = ""
 """What `literal_at` returns when the text ends too early to tell."""
 
+TOOL_NAME = re.compile(r"[^\s<>\"'{}()]+")
+"""What a tool's name may be; where other characters stand, a tag was only mentioned."""
+
 _SPACES = re.compile(f"[{SPACE}]*")
 
 
@@ -45,13 +48,19 @@ class Finder:
         self._longest = max(map(len, self.literals), default=1)
         self._heads = frozenset(literal[0] for literal in self.literals)
 
-    def find(self, data: str, start: int) -> tuple[int, str]:
+    def find(self, data: str, start: int, most: int | None = None) -> tuple[int, str]:
         """Return where the first literal stands and which one it is.
 
         Without one: where the text ends that is certainly none of them, and `UNDECIDED`.
+
+        Args:
+            most: A literal that begins farther away is of no use; the place that is returned is too far, too, then.
         """
-        found = self._pattern.search(data, start)
-        return (found.start(), found[0]) if found else (self._certain(data, start), UNDECIDED)
+        stop = len(data) if most is None else min(len(data), start + most + self._longest)
+        found = self._pattern.search(data, start, stop)
+        if found:
+            return found.start(), found[0]
+        return (stop if stop < len(data) else self._certain(data, start)), UNDECIDED
 
     def _certain(self, data: str, start: int) -> int:
         for at in range(max(start, len(data) - self._longest + 1), len(data)):

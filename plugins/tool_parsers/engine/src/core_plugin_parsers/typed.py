@@ -6,12 +6,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+_TYPES = {
+    "str": "string", "text": "string", "int": "integer", "long": "integer", "float": "number", "double": "number",
+    "bool": "boolean", "dict": "object", "map": "object", "list": "array", "tuple": "array", "none": "null",
+}  # fmt: skip
+"""Names that tools' schemas have for JSON's types, although JSON Schema does not know them."""
+
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types that a schema names, those of its alternatives included; empty if it names none."""
     found: set[str] = set()
     named = schema.get("type")
-    found.update([named] if isinstance(named, str) else [one for one in listed(named) if isinstance(one, str)])
+    names = [named] if isinstance(named, str) else [one for one in listed(named) if isinstance(one, str)]
+    found.update(_TYPES.get(name.lower(), name.lower()) for name in names)
     found.update(_type(value) for value in listed(schema.get("enum")))
     if "const" in schema:
         found.add(_type(schema["const"]))
@@ -37,6 +44,19 @@ def parameter_types(tool: Mapping[str, Any] | None, name: str) -> frozenset[str]
     """Return the JSON types of one parameter of a tool's schema; empty if nothing is said."""
     schema = properties_of(tool or {}).get(name)
     return types_of(schema) if isinstance(schema, Mapping) else frozenset()
+
+
+def said_types(types: frozenset[str], is_string: bool | None) -> frozenset[str]:
+    """Return which of the schema's types a value may have of which the message says that it is a text, or is none.
+
+    Models get this wrong, schemas do not: where the schema allows only the one or only the other, it decides.
+    """
+    if is_string is None:
+        return types
+    if not types:
+        return frozenset({"string"}) if is_string else types
+    allowed = types & {"string"} if is_string else types - {"string"}
+    return allowed or types
 
 
 def is_text(types: frozenset[str]) -> bool:

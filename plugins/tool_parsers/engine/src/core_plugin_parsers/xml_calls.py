@@ -10,7 +10,7 @@ from functools import cached_property
 from core_plugin_parsers.arguments import Arguments
 from core_plugin_parsers.reader import CallSink
 from core_plugin_parsers.stepping import SteppingReader
-from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
+from core_plugin_parsers.tags import TOOL_NAME, UNDECIDED, Finder, literal_at, skip_space
 
 _MOST_HEAD = 1024
 """Characters of an opening tag; what runs on is none."""
@@ -47,19 +47,17 @@ class XmlCalls:
     Attributes:
         call, parameter: The elements.
         closes: Tags that end the block. Without one it ends behind a call.
-        trim: A line break at the beginning and at the end of a value belongs to the format.
+        trim: The format writes a line break on both sides of each value.
         string_attribute: An attribute of the parameter that says `true` or `string` for a text, another word for JSON.
         around: What may stand in front of each call, and behind it, and means nothing.
-        opened: The block's own tag is the beginning of the call's opening tag, so that the name comes first.
-        verbatim: What may stand around a whole value, in which tags are text.
+        verbatim: What may stand around a whole value, in which tags are text; white space outside is the format's.
     """
 
     call: Element
     parameter: Element
     closes: tuple[str, ...] = ()
-    trim: bool = True
+    trim: bool = False
     string_attribute: str | None = None
-    opened: bool = False
     around: tuple[str, ...] = ()
     verbatim: tuple[str, str] | None = None
 
@@ -102,16 +100,21 @@ class XmlCallsReader(SteppingReader):
     """`Reader` of `XmlCalls`."""
 
     def __init__(self, form: XmlCalls, sink: CallSink) -> None:
-        super().__init__(sink, _At.CALL_HEAD if form.opened else _At.BETWEEN)
+        super().__init__(sink, _At.BETWEEN)
         self._form = form
+        self._name = ""  # of a call that begins if one of its inner tags follows
+        self._space: list[str] = []  # white space of a value, at its end unless more follows
+        self._blank = True  # there is nothing else in the value yet
+        self._was_verbatim = False  # there was a verbatim stretch in the value
         self._head: list[str] = []
         self._head_length = 0
         self._arguments: Arguments | None = None
 
     def finish(self) -> None:
         """End the message."""
-        if self._at in (_At.VALUE, _At.VERBATIM) and self._arguments is not None:
-            self._arguments.end()
+        self._begin_call()
+        if self._at in (_At.VALUE, _At.VERBATIM):
+            self._end_value()
         self._end_call()
 
     def _read(self, data: str, position: int) -> int:
@@ -130,10 +133,8 @@ class XmlCallsReader(SteppingReader):
         literal = literal_at(data, position, self._form.outer)
         if literal == self._form.call.opens:
             self._begin_head(_At.CALL_HEAD)
-        elif literal is None:
+        elif literal is None or literal in self._form.closes:
             self._stop()
-        elif literal in self._form.closes:
-            self.ended = True
         return position + len(literal or "")
 
     def _in_call(self, data: str, position: int) -> int:
@@ -141,6 +142,9 @@ class XmlCallsReader(SteppingReader):
         literal = literal_at(data, position, form.inner)
         if literal == UNDECIDED:
             return position
+        if literal is None and self._name:
+            return self._refuse(position)  # a tag that is only mentioned
+        self._begin_call()
         if literal == form.parameter.opens:
             self._begin_head(_At.PARAMETER_HEAD)
             return position + len(literal)
@@ -157,24 +161,23 @@ class XmlCallsReader(SteppingReader):
 
     def _read_head(self, data: str, position: int) -> int:
         element = self._form.call if self._at is _At.CALL_HEAD else self._form.parameter
-        end, literal = element.end_finder.find(data, position)
+        room = _MOST_HEAD - self._head_length
+        end, literal = element.end_finder.find(data, position, room)
+        if end - position > room:
+            return self._refuse(position + room)
         self._head.append(data[position:end])
         self._head_length += end - position
-        if self._head_length > _MOST_HEAD:
-            return self._refuse(end)
         return end if literal == UNDECIDED else self._known("".join(self._head), element, end)
 
     def _known(self, head: str, element: Element, end: int) -> int:
         attributes = {key: a or b or c for key, a, b, c in _ATTRIBUTE.findall(head)}
         named = [attributes[key] for key in element.attributes if key in attributes]
         name = next(iter(named), "") if element.attributes else head.strip().strip("\"'")
-        if not name:
+        if not name or (element is self._form.call and not TOOL_NAME.fullmatch(name)):
             return self._refuse(end)
         after = end + len(element.ends)
-        if self._at is _At.CALL_HEAD:
-            self._sink.start(name)
-            self._arguments = Arguments(self._sink, name, trim=self._form.trim)
-            self._at = _At.IN_CALL
+        if element is self._form.call:
+            self._name, self._at = name, _At.IN_CALL
             return after
         said = attributes.get(self._form.string_attribute or "")
         is_string = None if said is None else said.lower() in ("true", "string")
@@ -185,12 +188,15 @@ class XmlCallsReader(SteppingReader):
 
     def _value(self, data: str, position: int) -> int:
         end, literal = self._form.value_finder.find(data, position)
-        self._add(data[position:end])
-        if self._form.verbatim and literal == self._form.verbatim[0]:
-            self._at = _At.VERBATIM
-            return end + len(literal)
-        if literal != UNDECIDED and self._arguments is not None:
-            self._arguments.end()
+        if not self._form.verbatim:
+            self._add(data[position:end])
+        else:
+            self._add_outside(data[position:end])
+            if literal == self._form.verbatim[0]:
+                self._begin_verbatim()
+                return end + len(literal)
+        if literal != UNDECIDED:
+            self._end_value()
             self._at = _At.IN_CALL
         return end + len(literal) if literal == self._form.parameter.closes else end
 
@@ -201,9 +207,35 @@ class XmlCallsReader(SteppingReader):
             self._at = _At.VALUE
         return end + len(literal)
 
+    def _add_outside(self, text: str) -> None:
+        """Add to a value of which a verbatim stretch may be all but the white space at both ends."""
+        body = text.rstrip()
+        if body:
+            self._add("".join(self._space) + body)
+            self._space, self._blank = [], False
+        self._space.append(text[len(body) :])
+
+    def _begin_verbatim(self) -> None:
+        if not self._blank:
+            self._add("".join(self._space))
+        self._at, self._space, self._blank, self._was_verbatim = _At.VERBATIM, [], False, True
+
+    def _end_value(self) -> None:
+        if not self._was_verbatim:
+            self._add("".join(self._space))
+        self._space, self._blank, self._was_verbatim = [], True, False
+        if self._arguments is not None:
+            self._arguments.end()
+
     def _add(self, text: str) -> None:
         if self._arguments is not None:
             self._arguments.add(text)
+
+    def _begin_call(self) -> None:
+        if self._name:
+            self._sink.start(self._name)
+            self._arguments = Arguments(self._sink, self._name, trim=self._form.trim)
+            self._name = ""
 
     def _refuse(self, position: int) -> int:
         self._end_call()

@@ -29,5 +29,9 @@ def samples() -> Iterator[ParserSample]:
     yield ParserSample("reasoning", thought, [Reasoning("Paris it is."), Text("Wait."), *call])
     begun: list[ParseEvent] = [Reasoning("Hm."), Text("Hello.")]
     yield ParserSample("reasoning that the prompt began", "Hm.\n</think>\nHello.", begun, in_reasoning=True)
+    early = f"<think>\nParis it is.\n{_WEATHER}\n</think>\nWait."
+    yield ParserSample("a call ends the thinking", early, [Reasoning("Paris it is."), *call, Text("Wait.")])
+    about = f"<think>Is it <tool_call>?</think>{_WEATHER}"
+    yield ParserSample("a tag in the thinking", about, [Reasoning("Is it <tool_call>?"), *call])
     broken = '<tool_call> {"name": 3} </tool_call>'
     yield ParserSample("no call at all", f"See: {broken}.", [Text(f"See: {broken}.")])

@@ -191,5 +191,23 @@ def _particular() -> Iterator[ParserSample]:
     yield ParserSample("a call that ends the thinking", early, thought_first, plugin="kimi_k2")
     behind = f"<think>Hm.</think>\n{WRITERS['xlam']([('get_weather', PLAIN)])}"
     yield ParserSample("calls behind thinking", behind, thought_first, plugin="xlam")
-    data = '{"city": "Paris"}'
-    yield ParserSample("JSON that is no call", data, [Text(data)], plugin="llama3_json")
+    yield from (replace(sample, plugin="llama3_json") for sample in _objects())
+
+
+def _objects() -> Iterator[ParserSample]:
+    """Yield calls behind a text without a tag, and objects that are none."""
+    for data in (
+        '{"city": "Paris"}',
+        '{"name": "Paris", "parameter": 3}',
+        'It is {"name": "Paris", "people": {"all": 2}} in JSON, {x} or { "name": ["f"] }.',
+        '{"type": {"name": "f"}}',
+        'Say {"name": "f"}.',
+    ):
+        yield ParserSample(f"no call: {data}", data, [Text(data)])
+    one, two = call(0, "get_weather", PLAIN), call(1, "search", NESTED)
+    text = named("get_weather", PLAIN, "parameters")
+    yield ParserSample("behind a sentence", f"I use a tool {{it}}: {text}", [Text("I use a tool {it}:"), *one])
+    both = f"Two calls:\n\n{text}; {named('search', NESTED)}\nDone."
+    yield ParserSample("between sentences", both, [Text("Two calls:"), *one, *two, Text("Done.")])
+    typed = f'So {{"type": "function", {text[1:]}'
+    yield ParserSample("with its type", typed, [Text("So"), *one])

@@ -34,11 +34,12 @@ HERMES = Family(
     written=written("<tool_call>\n", "\n</tool_call>"),
 )
 
-_LLAMA = JsonCalls(several=True, separators=";")
+_LLAMA = JsonCalls(several=True, separators=";", keys=ObjectKeys(beside=("type", "id")))
 LLAMA3 = Family(
     (Block(("<|python_tag|>",), _LLAMA),),
     bare=_LLAMA,
     bare_heads="{",
+    bare_anywhere=True,
     drops=("<|eom_id|>",),
     written=written("", "", keys=("name", "parameters"), between="; "),
 )
@@ -154,7 +155,6 @@ KIMI_K2 = Family(
                 call_closes=("<|tool_call_end|>",),
                 closes=("<|tool_calls_section_end|>",),
             ),
-            within=(Prose.TEXT, Prose.REASONING),
         ),
     ),
     written=Written(

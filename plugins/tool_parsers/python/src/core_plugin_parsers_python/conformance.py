@@ -9,7 +9,8 @@ from typing import Any
 
 from core_plugin_parsers.samples import NESTED, PLAIN, Arguments, Writer, call, calls_of, thought_and_calls, thoughts
 
-from core.api import Text
+from core.api import Text, ToolArguments, ToolEnd, ToolStart
+from core.api.parsers import ParseEvent
 from core.testing.conformance import ParserSample
 
 Calls = Sequence[tuple[str, Arguments]]
@@ -72,5 +73,24 @@ def samples() -> Iterator[ParserSample]:
     bare = listed("", "")([("get_weather", PLAIN), ("search", NESTED)])
     two = [*call(0, "get_weather", PLAIN), *call(1, "search", NESTED)]
     yield ParserSample("without tags", bare, two, plugin="llama4_pythonic")
-    broken = "<start_function_call>call:f{a:<escape>b"
-    yield ParserSample("a call that breaks off", broken, [Text(broken)], plugin="functiongemma")
+    for title, python, arguments in (
+        ("a line break in a text", '[f(a="one\n07 two\n", b=1)]', {"a": "one\n07 two\n", "b": 1}),
+        ("zeros in front of numbers", "[f(a=07, b=[-007.5, 0, 10])]", {"a": 7, "b": [-7.5, 0, 10]}),
+    ):
+        text = f"<|tool_call_start|>{python}<|tool_call_end|>"
+        yield ParserSample(title, text, call(0, "f", arguments), plugin="lfm2")
+    yield from (replace(one, plugin="functiongemma") for one in _braced("<start_function_call>", "<escape>"))
+    yield from (replace(one, plugin="gemma4") for one in _braced("<|tool_call>", '<|"|>'))
+
+
+def _braced(opens: str, quote: str) -> Iterator[ParserSample]:
+    """Yield calls that break off somewhere."""
+    for number, (text, arguments) in enumerate((
+        (f"{{a:{quote}b", '{"a":"b"}'),
+        (f"{{a:{quote}b{quote}}}", '{"a":"b"}'),
+        (f"{{a:[1,{{b:{quote}c{quote},d:tr", '{"a":[1,{"b":"c"}]}'),
+        ("{a:1,", '{"a":1}'),
+        ("{", "{}"),
+    ), 1):  # fmt: skip
+        events: list[ParseEvent] = [ToolStart(0, "f"), ToolArguments(0, arguments), ToolEnd(0)]
+        yield ParserSample(f"a call that breaks off, {number}", f"{opens}call:f{text}", events)

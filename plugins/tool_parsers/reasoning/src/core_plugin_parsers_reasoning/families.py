@@ -34,7 +34,6 @@ HARMONY = Family(
         Block(
             (*_RECIPIENTS, "<|start|>assistant to=functions."),
             NamedCalls(name=_CALL_HEAD, name_ends=("<|message|>",), call_closes=("<|call|>",), single=True),
-            within=(Prose.TEXT, Prose.REASONING),
         ),
     ),
     written=Written(

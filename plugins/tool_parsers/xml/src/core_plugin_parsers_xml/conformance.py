@@ -9,7 +9,7 @@ from typing import Any
 
 from core_plugin_parsers.samples import Arguments, Writer, call, calls_of, thought_and_calls, thoughts
 
-from core.api import Text, ToolArguments, ToolEnd, ToolStart
+from core.api import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.api.parsers import ParseEvent
 from core.testing.conformance import ParserSample
 
@@ -21,11 +21,13 @@ def _bare(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def functions(opens: str, closes: str, line: str = "\n") -> Writer:
-    """Write `<function=f>` elements, each call between tags of its own."""
+def functions(opens: str, closes: str, line: str = "\n", around: str = "") -> Writer:
+    """Write `<function=f>` elements, each call between tags of its own; `around` is on both sides of a value."""
 
     def one(name: str, arguments: Arguments) -> str:
-        pairs = [f"<parameter={key}>{line}{_bare(value)}{line}</parameter>{line}" for key, value in arguments.items()]
+        pairs = [
+            f"<parameter={key}>{around}{_bare(value)}{around}</parameter>{line}" for key, value in arguments.items()
+        ]
         return f"{opens}{line}<function={name}>{line}{''.join(pairs)}</function>{line}{closes}"
 
     return lambda calls: "\n".join(one(*each) for each in calls)
@@ -121,7 +123,7 @@ def _muse(calls: Calls) -> str:
     return "<|eom|>".join(f"<|start|>assistant to={one[0]}<|message|>{write([one])}" for one in calls)
 
 
-_QWEN = functions("<tool_call>", "</tool_call>")
+_QWEN = functions("<tool_call>", "</tool_call>", around="\n")
 _VERBATIM = functions("<tool_call>", "</tool_call>", line="")
 WRITERS: dict[str, Writer] = {
     "qwen3_coder": _QWEN,
@@ -156,6 +158,14 @@ THINKING = {
     "hy_v3": ("<think:opensource>", "</think:opensource>"),
     "muse": ("to=self<|message|>", "<|eom|><|start|>assistant to=user<|message|>"),
 }
+TAGS = {
+    "k2_horizon": "<ifm|tool_call>",
+    "hy_v3": "<tool_call:opensource>",
+    "hy_v4": "<tool_call>",
+    "muse": "<atem:function_calls>",
+}
+"""What begins a call, where something else is written in front of it that always means something."""
+
 ALIASES = {
     "glm": "glm45",
     "minimax-m2": "minimax_m2",
@@ -180,7 +190,7 @@ def samples() -> Iterator[ParserSample]:
         found = [
             *calls_of(write, around=name != "step3"),  # which thinks first
             *thoughts(*think),
-            *thought_and_calls(*think, write),
+            *thought_and_calls(*think, write, TAGS.get(family, "")),
             *_typed(write),
             *_broken(write),
         ]
@@ -188,8 +198,51 @@ def samples() -> Iterator[ParserSample]:
     head, two = "<tool_call><function=f>", [*call(0, "f", {}), *call(1, "f", {})]
     yield ParserSample("the next call in place of an end", f"{head}<function=f>", two, plugin="qwen3_coder")
     yield from _particular()
+    yield from _untagged()
+    yield from _said()
     nothing = "<tool_call>\nI would call a tool.\n</tool_call>"
     yield ParserSample("tags around prose", nothing, [Text(nothing)], plugin="qwen3_coder")
+
+
+def _untagged() -> Iterator[ParserSample]:
+    """Yield calls whose outer tag is missing, and what only mentions the inner one."""
+    outer = {
+        "qwen3_coder": "<tool_call>\n",
+        "mimo": "<tool_call>",
+        "seed_oss": "<seed:tool_call>\n",
+        "minimax_m2": "<minimax:tool_call>\n",
+        "dots": "<dots_function_call>\n",
+        "deepseek_v32": "<｜DSML｜function_calls>\n",
+        "deepseek_v4": "<｜DSML｜tool_calls>\n",
+        "deepseek_v41": "<｜DSML｜ calls>\n",
+    }
+    for name, opens in outer.items():
+        whole = WRITERS[name]([("f", {"text": "x\n"})])
+        text, events = whole.removeprefix(opens), call(0, "f", {"text": "x\n"})
+        yield ParserSample("without the outer tag", f"So:\n{text}", [Text("So:"), *events], plugin=name)
+        early = f"<think>Hm.{text}</think>Yes."
+        thought = early if name != "seed_oss" else early.replace("think>", "seed:think>")
+        found = [Reasoning("Hm."), *events, Text("Yes.")]
+        yield ParserSample("without the outer tag, in the thinking", thought, found, plugin=name)
+    for said in ("<function=f> is a tag.", "Is <function=f g> one?\n", "<function=>", "<function=<function=f"):
+        yield ParserSample(f"no call: {said}", said, [Text(said)], plugin="qwen3_coder")
+
+
+def _said() -> Iterator[ParserSample]:
+    """Yield values of which the message says that they are texts, or are none, where the schema says otherwise."""
+    given = {"count": ("true", "3"), "ratio": ("true", "0.5"), "text": ("false", "12"), "flag": ("true", "yes")}
+    kinds = {"count": "integer", "ratio": "float", "text": "string", "flag": "boolean"}
+    inner = "".join(
+        f'<｜DSML｜parameter name="{key}" string="{said}">{value}</｜DSML｜parameter>\n'
+        for key, (said, value) in given.items()
+    )
+    text = f'<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n{inner}</｜DSML｜invoke>\n</｜DSML｜function_calls>'
+    schema = {"type": "object", "properties": {key: {"type": kind} for key, kind in kinds.items()}}
+    tools = ({"type": "function", "function": {"name": "f", "parameters": schema}},)
+    events = call(0, "f", {"count": 3, "ratio": 0.5, "text": "12", "flag": "yes"})
+    yield ParserSample("the schema against the message", text, events, tools, plugin="deepseek_v32")
+    stretch = '<function name="f"><param name="text">\n<![CDATA[\n<b>\n]]>\n</param></function>'
+    yield ParserSample("around CDATA", stretch, call(0, "f", {"text": "\n<b>\n"}), plugin="minicpm5")
 
 
 def _particular() -> Iterator[ParserSample]:

@@ -19,12 +19,12 @@ from core_plugin_parsers import (
 THINK = Block(("<think>",), Prose.REASONING, ("</think>",))
 
 
-def written_functions(opens: str, closes: str, line: str = "\n") -> Written:
-    """Return how `functions` are written; `line` stands between tags and values."""
+def written_functions(opens: str, closes: str, *, line: str = "\n", around: str = "") -> Written:
+    """Return how `functions` are written: `line` stands between tags, `around` on both sides of a value."""
     return Written(
         f"{opens}{line}<function={{name}}>{line}",
         f"</function>{line}{closes}",
-        (f"<parameter={{key}}>{line}", f"{line}</parameter>{line}"),
+        (f"<parameter={{key}}>{around}", f"{around}</parameter>{line}"),
         between="\n",
     )
 
@@ -41,37 +41,48 @@ def written_invocations(opens: str, closes: str, prefix: str = "", *, said: str 
     )
 
 
-def functions(opens: str, closes: str, *, trim: bool = True) -> Block:
-    """Return a block of `<function=f><parameter=k>v</parameter></function>`."""
+def calls(opens: str, form: XmlCalls) -> tuple[Block, Block]:
+    """Return the block of calls behind a tag, and of calls whose tag is missing."""
+    return Block((opens,), form), Block((form.call.opens,), form, tag_is_content=True)
+
+
+def functions(opens: str, closes: str, *, trim: bool) -> tuple[Block, Block]:
+    """Return the blocks of `<function=f><parameter=k>v</parameter></function>`.
+
+    Args:
+        trim: A line break stands on both sides of each value.
+    """
     form = XmlCalls(
         Element("<function=", "</function>"), Element("<parameter=", "</parameter>"), closes=(closes,), trim=trim
     )
-    return Block((opens,), form)
+    return calls(opens, form)
 
 
-def invocations(opens: str, closes: str, prefix: str = "", *, string_attribute: str | None = None) -> Block:
-    """Return a block of `<invoke name="f"><parameter name="k">v</parameter></invoke>`, each tag with a prefix."""
+def invocations(
+    opens: str, closes: str, prefix: str = "", *, string_attribute: str | None = None
+) -> tuple[Block, Block]:
+    """Return the blocks of `<invoke name="f"><parameter name="k">v</parameter></invoke>`, each tag with a prefix."""
     form = XmlCalls(
         Element(f"<{prefix}invoke", f"</{prefix}invoke>", ("name",)),
         Element(f"<{prefix}parameter", f"</{prefix}parameter>", ("name",)),
         closes=(closes,),
         string_attribute=string_attribute,
     )
-    return Block((opens,), form)
+    return calls(opens, form)
 
 
 QWEN3_CODER = Family(
-    (THINK, functions("<tool_call>", "</tool_call>")),
-    written=written_functions("<tool_call>", "</tool_call>"),
+    (THINK, *functions("<tool_call>", "</tool_call>", trim=True)),
+    written=written_functions("<tool_call>", "</tool_call>", around="\n"),
 )
 VERBATIM = Family(
-    (THINK, functions("<tool_call>", "</tool_call>", trim=False)),
-    written=written_functions("<tool_call>", "</tool_call>", ""),
+    (THINK, *functions("<tool_call>", "</tool_call>", trim=False)),
+    written=written_functions("<tool_call>", "</tool_call>", line=""),
 )
 SEED_OSS = Family(
     (
         Block(("<seed:think>",), Prose.REASONING, ("</seed:think>",)),
-        functions("<seed:tool_call>", "</seed:tool_call>"),
+        *functions("<seed:tool_call>", "</seed:tool_call>", trim=False),
     ),
     written=written_functions("<seed:tool_call>", "</seed:tool_call>"),
 )
@@ -82,28 +93,28 @@ GLM45 = Family(
     ),
 )
 MINIMAX_M2 = Family(
-    (THINK, invocations("<minimax:tool_call>", "</minimax:tool_call>")),
+    (THINK, *invocations("<minimax:tool_call>", "</minimax:tool_call>")),
     written=written_invocations("<minimax:tool_call>", "</minimax:tool_call>"),
 )
 DOTS = Family(
-    (THINK, invocations("<dots_function_call>", "</dots_function_call>")),
+    (THINK, *invocations("<dots_function_call>", "</dots_function_call>")),
     written=written_invocations("<dots_function_call>", "</dots_function_call>"),
 )
 DEEPSEEK_V32 = Family(
     (
         THINK,
-        invocations("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜", string_attribute="string"),
+        *invocations("<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜", string_attribute="string"),
     ),
     written=written_invocations(
         "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "｜DSML｜", said=' string="{string}"'
     ),
 )
 DEEPSEEK_V4 = Family(
-    (THINK, invocations("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", "｜DSML｜", string_attribute="string")),
+    (THINK, *invocations("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", "｜DSML｜", string_attribute="string")),
     written=written_invocations("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", "｜DSML｜", said=' string="{string}"'),
 )
 DEEPSEEK_V41 = Family(
-    (THINK, invocations("<｜DSML｜ calls>", "</｜DSML｜ calls>", "｜DSML｜ ", string_attribute="string")),
+    (THINK, *invocations("<｜DSML｜ calls>", "</｜DSML｜ calls>", "｜DSML｜ ", string_attribute="string")),
     written=written_invocations("<｜DSML｜ calls>", "</｜DSML｜ calls>", "｜DSML｜ ", said=' string="{string}"'),
 )
 MINICPM5 = Family(
@@ -114,9 +125,9 @@ MINICPM5 = Family(
             XmlCalls(
                 Element("<function ", "</function>", ("name",)),
                 Element("<param ", "</param>", ("name",)),
-                opened=True,
                 verbatim=("<![CDATA[", "]]>"),
             ),
+            tag_is_content=True,
         ),
     ),
     written=Written('<function name="{name}">', "</function>", ('<param name="{key}">', "</param>"), between="\n"),
@@ -133,7 +144,6 @@ STEP3 = Family(
                 closes=("<｜tool_calls_end｜>",),
                 around=("<｜tool_call_begin｜>function<｜tool_sep｜>", "<｜tool_call_end｜>"),
             ),
-            within=(Prose.TEXT, Prose.REASONING),
         ),
     ),
     begins=Prose.REASONING,
@@ -173,7 +183,6 @@ KIMI_K3 = Family(
                 Element("<|open|>call", "<|close|>call<|sep|>", ("tool", "name"), ends="<|sep|>"),
                 Element("<|open|>argument", "<|close|>argument<|sep|>", ("key",), ends="<|sep|>"),
                 closes=("<|close|>tools<|sep|>",),
-                trim=False,
                 string_attribute="type",
             ),
         ),
@@ -248,14 +257,13 @@ HY = Family(
 _MUSE_HEADER = Headers("<|message|>", {"to=self": Prose.REASONING})
 MUSE = Family(
     (
-        Block(("<|start|>assistant",), _MUSE_HEADER, within=(Prose.TEXT, Prose.REASONING)),
+        Block(("<|start|>assistant",), _MUSE_HEADER),
         Block(
             ("<atem:function_calls>",),
             XmlCalls(
                 Element("<atem:invoke", "</atem:invoke>", ("name",)),
                 Element("<atem:parameter", "</atem:parameter>", ("name",)),
                 closes=("</atem:function_calls>",),
-                trim=False,
             ),
         ),
     ),
