@@ -11,7 +11,7 @@ import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import BaseModel
 
-from core.frontend.answering.parsing import Staged
+from core.frontend.answering.staged import staged
 
 HI = [{"role": "user", "content": "Hi"}]
 TOOLS = [{"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
@@ -28,7 +28,7 @@ def qwen(ctx):
         spec = next(one for one in specs if getattr(one, "name", None) == name)
         module, _, attribute = spec.impl.partition(":")
         families[package] = getattr(import_module(module), attribute)
-    return Staged(families["reasoning"](ctx), families["hermes"](ctx))
+    return staged(families["hermes"], families["reasoning"], closed=False)(ctx)
 
 
 def known(value):
