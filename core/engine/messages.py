@@ -160,10 +160,22 @@ class Progress(msgspec.Struct, tag="progress"):
     total: int
 
 
+class Pulse(msgspec.Struct, tag="pulse"):
+    """Nothing else is to be said: the process lives, whether or not its loop turns.
+
+    Attributes:
+        stalled: Seconds since the loop last began a turn.
+        working: It waits for a step or runs a call, which may take their time.
+    """
+
+    stalled: float
+    working: bool = False
+
+
 class Failed(msgspec.Struct, tag="failed"):
     """The engine cannot start or cannot go on; `error` holds `CoreError.to_dict()` and a `traceback`."""
 
     error: dict[str, Any]
 
 
-FromEngine = Outputs | CallResult | Ready | Progress | Failed
+FromEngine = Outputs | CallResult | Ready | Progress | Pulse | Failed

@@ -16,7 +16,7 @@ import pytest
 
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
-from core.engine import remote
+from core.engine import vitals
 from core.server import launch as server_launch
 
 LONG = {"max_tokens": 900, "ignore_eos": True, "temperature": 0}
@@ -242,7 +242,7 @@ def test_nothing_is_left_behind_and_the_address_is_free(launch, tiny, tmp_path, 
 @pytest.mark.covers("ENG-06")
 def test_a_server_that_nobody_asks_stays_ready(tiny, monkeypatch):
     """The engine's signs of life are taken in before the first request; silence would count as its end."""
-    monkeypatch.setattr(remote, "SILENCE_SECONDS", 1.8)  # the engine reports once a second
+    monkeypatch.setattr(vitals, "SILENCE_SECONDS", 1.8)  # the engine reports once a second
     options = Options(
         model=ModelOptions(model=str(tiny)), kv=KVOptions(num_blocks=40), runtime=RuntimeOptions(threads=1)
     )
