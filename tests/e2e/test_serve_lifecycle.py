@@ -73,6 +73,7 @@ def _last_line(server) -> str:
 
 
 DEMO = ("smollm2", "--threads", "1", "--dtype", "bfloat16", "--max-model-len", "1024", "--num-blocks", "80")
+DEMO += ("--engine-restarts", "0")
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_the_second_signal_ends_it_at_once(demo):
 
 
 @pytest.mark.covers("ENG-06")
-def test_an_engine_that_is_killed_is_reported_to_everyone(demo):
+def test_an_engine_that_is_killed_and_not_started_again_is_reported_to_everyone(demo):
     family, engine = demo.family(), demo.engine()
     reader = Reader(demo.url, 900)
     whole: list[httpx.Response] = []
@@ -187,7 +188,7 @@ def test_an_engine_that_is_killed_is_reported_to_everyone(demo):
 
 
 @pytest.mark.covers("ENG-06")
-def test_a_worker_that_is_killed_is_reported_to_everyone(launch):
+def test_a_worker_that_is_killed_with_its_engine_not_started_again_is_reported_to_everyone(launch):
     server = launch(*DEMO, "--executor", "subprocess").wait_ready()
     family = server.family()
     assert len(family) == 3  # server, engine, worker
