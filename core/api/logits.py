@@ -48,6 +48,9 @@ class LogitsProcessor(Protocol):
     def admit(self, row: int, params: SamplingView, prompt: np.ndarray) -> bool:
         """A request takes `row`: keep what `apply` needs and say whether this processor concerns it at all.
 
+        A request may come with output already, from an engine that was started again: `output_counts` is then not 0
+        when it is first asked about, and `LogitsContext.tokens` has the tokens.
+
         Args:
             prompt: `(prompt,)` int32 token ids.
 

@@ -213,6 +213,12 @@ class RuntimeOptions(_Section):
         description="Processors for the compute threads: 0-3,8-11; auto: one memory node; none: any.",
     )
     start_timeout: float = Field(600.0, gt=0, description="Seconds the engine may take to start.")
+    engine_restarts: int = Field(
+        3, ge=0, le=1000, description="Restarts of a dead engine within ten minutes; more end the server; 0: none."
+    )
+    engine_hang_timeout: float = Field(
+        300.0, ge=0, description="Seconds after which an engine that does not move is ended; 0: never."
+    )
     plugin_options: dict[str, dict[str, Any]] = Field({}, description="Options of plugins: name -> key -> value.")
 
 

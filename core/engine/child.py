@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from core.config.resolved import EngineConfig
 
+STACKS = signal.SIGUSR1
+"""An engine process that gets this writes the stacks of all its threads to standard error, even if it is stuck."""
+
 _DEFERRED = (signal.SIGINT, signal.SIGTERM)
 
 

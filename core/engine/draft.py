@@ -76,7 +76,7 @@ class PlanDraft:
     def new(self, request: Request) -> None:
         """Introduce a request that has just got its row."""
         ends = (*request.stop_ids, *request.held_ids)
-        self._new.append(NewRow(request.row, request.prompt, request.params, ends, request.pooling))
+        self._new.append(NewRow(request.row, request.prompt, request.params, ends, request.pooling, request.generated))
 
     def blocks(self, row: int, start: int, blocks: Sequence[int]) -> None:
         """Record that `row`'s block table holds `blocks` from column `start` on."""

@@ -49,6 +49,7 @@ class EngineLoop:
 
     Attributes:
         paused: No step is launched; requests stay as they are.
+        working: A step is being launched or waited for.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class EngineLoop:
         self._clock = clock
         self._times = StepTimes()
         self._began = 0.0  # the oldest step in flight
-        self.paused = False
+        self.paused = self.working = False
         self._send_masks: Callable[[TokenMasks | None], None] | None = getattr(executor, "masks", None)
         self.settler = Settler(scheduler)
         self._inflight: deque[tuple[Step, Pending[StepResult]]] = deque()
@@ -112,10 +113,12 @@ class EngineLoop:
         step = None if self.paused else self._choose()
         if step is None:
             return False
+        self.working = True
         try:
             pending = self._start(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)
+        self.working = False
         if not self._inflight:
             self._began = self._clock()
         self._inflight.append((step, pending))
@@ -136,11 +139,14 @@ class EngineLoop:
 
     def _settle(self) -> Outputs:
         step, pending = self._inflight.popleft()
+        self.working = True
         try:
             result = self._wait(pending)
         except Exception as error:
+            self.working = False
             self._began = self._clock()
             return self._step_failed(step, error)
+        self.working = False
         ended = self._clock()
         self._times.note(step.plan.num_tokens, ended - self._began)
         self._began = ended

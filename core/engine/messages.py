@@ -24,6 +24,8 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
         held_ids: Further ids that must not come before `min_tokens`: end-of-sequence ids under `ignore_eos`.
         cache_salt: Requests share cached prefixes only under the same salt.
         pooling: Makes it a request for a vector; nothing is sampled.
+        generated: int32 token ids, little endian, that an engine before this one sampled for it: the request goes on
+            behind them, as a preempted one does. They are not sent again.
     """
 
     handle: int
@@ -34,6 +36,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
     priority: int = 0
     cache_salt: str | None = None
     pooling: Pooling | None = None
+    generated: bytes = b""
 
 
 class Abort(msgspec.Struct, tag="abort"):
@@ -157,10 +160,22 @@ class Progress(msgspec.Struct, tag="progress"):
     total: int
 
 
+class Pulse(msgspec.Struct, tag="pulse"):
+    """Nothing else is to be said: the process lives, whether or not its loop turns.
+
+    Attributes:
+        stalled: Seconds since the loop last began a turn.
+        working: It waits for a step or runs a call, which may take their time.
+    """
+
+    stalled: float
+    working: bool = False
+
+
 class Failed(msgspec.Struct, tag="failed"):
     """The engine cannot start or cannot go on; `error` holds `CoreError.to_dict()` and a `traceback`."""
 
     error: dict[str, Any]
 
 
-FromEngine = Outputs | CallResult | Ready | Progress | Failed
+FromEngine = Outputs | CallResult | Ready | Progress | Pulse | Failed

@@ -11,6 +11,7 @@ Three threads share the work:
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import logging
 import os
@@ -20,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,17 +30,24 @@ import zmq
 from core import logs, phases
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
-from core.engine.child import Bootstrap
+from core.engine.child import STACKS, Bootstrap
 from core.engine.core import EngineCore
-from core.engine.messages import Failed, FromEngine, ToEngine
+from core.engine.messages import Failed, FromEngine, Pulse, ToEngine
 from core.engine.readahead import read_ahead
 from core.engine.runner import CoreRunner
 
 logger = logging.getLogger(__name__)
 
+PULSE_SECONDS = 1.0
+"""A process that has nothing else to say says so this often, whatever its loop does."""
+
 
 class Sender(threading.Thread):
-    """Encodes and sends queued messages, so that the loop never waits for a socket."""
+    """Encodes and sends queued messages, so that the loop never waits for a socket.
+
+    Attributes:
+        pulse: Says how the loop fares, once there is one; asked where nothing else was sent for a second.
+    """
 
     def __init__(self, address: str) -> None:
         super().__init__(name="engine-sender", daemon=True)
@@ -48,6 +57,7 @@ class Sender(threading.Thread):
         self._socket.set_hwm(0)
         self._socket.connect(address)
         self._queue: queue.SimpleQueue[FromEngine | None] = queue.SimpleQueue()
+        self.pulse: Callable[[], Pulse | None] = lambda: None
 
     def put(self, message: FromEngine) -> None:
         """Queue a message; safe from any thread."""
@@ -56,8 +66,15 @@ class Sender(threading.Thread):
     def run(self) -> None:
         """Send until `finish`."""
         encoder = msgspec.msgpack.Encoder()
-        while (message := self._queue.get()) is not None:
-            self._socket.send(encoder.encode(message))
+        while True:
+            message: FromEngine | None
+            try:
+                if (message := self._queue.get(timeout=PULSE_SECONDS)) is None:
+                    break
+            except queue.Empty:
+                message = self.pulse()
+            if message is not None:
+                self._socket.send(encoder.encode(message))
         self._socket.close(linger=2000)
         self._context.term()
 
@@ -111,6 +128,7 @@ def _serve(core: EngineCore, sender: Sender, receiver: Receiver) -> None:
     runner = CoreRunner(core, sender.put, fit=lambda: sender.is_alive() and receiver.is_alive())
     receiver.runner = runner
     receiver.start()
+    sender.pulse = lambda: runner.pulse() if receiver.is_alive() else None
     core.active.events("ready", {})
     # Start-up objects live for the whole process: keep the collector from walking them again and again. To look for
     # garbage among them first would find some thousand of a million, and make whoever waits for "ready" wait for it.
@@ -131,6 +149,8 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # were held back until now
     # Imports make a million objects that stay; looking through them for garbage takes a tenth of the start.
     gc.disable()
+    faulthandler.enable()
+    faulthandler.register(STACKS)
     waited = time.perf_counter()
     line = sys.stdin.buffer.readline()
     waited = time.perf_counter() - waited

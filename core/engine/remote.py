@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,15 +15,16 @@ import zmq.asyncio
 
 from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
-from core.engine.child import EngineChild
+from core.engine.child import STACKS, EngineChild
 from core.engine.core import EngineCore
-from core.engine.messages import Failed, FromEngine, Progress, Ready, Shutdown, ToEngine
+from core.engine.messages import Failed, FromEngine, Progress, Pulse, Ready, Shutdown, ToEngine
 from core.engine.runner import CoreRunner
+from core.engine.vitals import Vitals
 
 logger = logging.getLogger(__name__)
 
-SILENCE_SECONDS = 30.0
-"""An engine that sent nothing for so long, not even a heartbeat, counts as stuck."""
+TICK_SECONDS = 0.2
+"""How often a process is looked after."""
 
 STOP_SECONDS = 10.0
 """How long a process gets to end after `Shutdown` before it is killed."""
@@ -61,8 +61,10 @@ class ProcessEngine:
         self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch = asyncio.create_task(self._watch_process())
         self._receiving: asyncio.Future[bytes] | None = None
-        self._last_seen = time.monotonic()
-        self._closing = False
+        self._vitals: Vitals | None = None
+        self._hang_timeout = config.options.runtime.engine_hang_timeout
+        self._stuck = self._closing = False
+        self._hung = 0.0
 
     @property
     def pid(self) -> int:
@@ -71,9 +73,25 @@ class ProcessEngine:
 
     async def _watch_process(self) -> None:
         while self._process.poll() is None:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(TICK_SECONDS)
+            # A start takes as long as it takes, and silence is what somebody waits through.
+            if self._vitals is not None and self._receiving is not None and not self._receiving.done():
+                self._look_after(self._vitals)
         if not self._death.done():
             self._death.set_result(None)
+
+    def _look_after(self, vitals: Vitals) -> None:
+        """Have the stacks of a process that does not move written, once, and end it when its time is over."""
+        before = self._stuck
+        vitals.tick(TICK_SECONDS)
+        self._stuck = vitals.stuck
+        if self._stuck and not before:
+            text = "the engine (process %d) has not moved for %.0f s; the stacks of its threads follow"
+            logger.error(text, self.pid, vitals.still)
+            self._process.send_signal(STACKS)
+        if 0 < self._hang_timeout <= vitals.still:
+            self._hung = vitals.still
+            self._process.kill()
 
     def send(self, message: ToEngine) -> None:
         """Hand over a message; never blocks. Raises `EngineError` if the process is gone."""
@@ -83,6 +101,13 @@ class ProcessEngine:
 
     async def receive(self) -> FromEngine:
         """Return the next message. Raises the engine's own error, or `EngineError`, once it is gone."""
+        while isinstance(message := await self._receive(), Pulse):
+            continue
+        if isinstance(message, Failed):
+            raise _rebuild(message)
+        return message
+
+    async def _receive(self) -> FromEngine:
         if self._receiving is None:
             self._receiving = asyncio.ensure_future(self._outbox.recv())
         waiting: list[asyncio.Future[Any]] = [self._receiving, self._death]
@@ -93,9 +118,10 @@ class ProcessEngine:
             raise self._gone()
         message = self._decoder.decode(self._receiving.result())
         self._receiving = None
-        self._last_seen = time.monotonic()
-        if isinstance(message, Failed):
-            raise _rebuild(message)
+        if isinstance(message, Ready):
+            self._vitals = Vitals()
+        elif self._vitals is not None:
+            self._vitals.seen(message)
         return message
 
     def connected(self) -> bool:
@@ -106,12 +132,15 @@ class ProcessEngine:
 
     def _gone(self) -> EngineError:
         status = self._process.poll()
+        if self._hung:
+            text = f"the engine process did not move for {self._hung:.0f} s and was ended."
+            return EngineError("CORE-E182", text, hint="The log has the stacks of its threads (--engine-hang-timeout).")
         how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return EngineError("CORE-E110", f"the engine process {how}.", hint="Restart the server.")
 
     def alive(self) -> bool:
-        """Whether the process lives and has not been silent for too long."""
-        return self._process.poll() is None and time.monotonic() - self._last_seen < SILENCE_SECONDS
+        """Whether the process lives and moves on."""
+        return self._process.poll() is None and not self._stuck
 
     async def close(self) -> None:
         """Stop the process, forcefully if it does not follow, and remove the sockets."""

@@ -33,12 +33,14 @@ class Request:
         shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
         pooling: What it asks for instead of tokens, if it does.
         held_ids: Ids that `min_tokens` holds back beside `stop_ids`.
+        generated: Tokens that another engine sampled for it before it came here; output as any other.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
     __slots__ = (
         "arrival",
         "cached_tokens",
+        "generated",
         "handle",
         "hash_root",
         "hashes",
@@ -59,6 +61,7 @@ class Request:
     def __init__(self, message: Add, arrival: int, hash_root: bytes) -> None:
         self.handle = message.handle
         self.prompt = np.frombuffer(message.prompt, dtype="<i4")
+        self.generated = np.frombuffer(message.generated, dtype="<i4")
         self.params: SamplingParams = message.params
         self.pooling: Pooling | None = message.pooling
         self.stop_ids = tuple(message.stop_ids)
@@ -80,6 +83,11 @@ class Request:
     def num_prompt(self) -> int:
         """Prompt length in tokens."""
         return len(self.prompt)
+
+    @property
+    def num_given(self) -> int:
+        """Tokens it came with: the prompt's, and those that were generated before."""
+        return len(self.prompt) + len(self.generated)
 
     def max_tokens(self, max_model_len: int) -> int:
         """Longest this request may get, prompt included."""

@@ -60,12 +60,14 @@ class RowTable:
     def claim(self, request: Request, max_model_len: int) -> int:
         """Give `request` a row and fill it. Raises `IndexError` when none is free."""
         row = self._free.pop()
-        length, params = request.num_prompt, request.params
+        length, given, params = request.num_prompt, request.num_given, request.params
         request.row = row
         self.requests[row] = request
         self.handle[row] = request.handle
         self.tokens[row, :length] = request.prompt
-        self.prompt[row] = self.settled[row] = self.known[row] = length
+        self.tokens[row, length:given] = request.generated
+        self.prompt[row] = length
+        self.settled[row] = self.known[row] = given
         self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = 0
         self.lockstep[row] = False
         self.limit[row] = request.max_tokens(max_model_len)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from core.engine.core import EngineCore
-from core.engine.messages import FromEngine, Outputs, ToEngine
+from core.engine.messages import Call, FromEngine, Outputs, Pulse, ToEngine
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,8 @@ class CoreRunner:
         self._core, self._emit, self._fit = core, emit, fit
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._last_beat = 0.0
-        self._was_busy = False
+        self._was_busy = self._calling = False
+        self._turned = time.monotonic()
         core.scheduler.spread = True
 
     def submit(self, message: ToEngine) -> None:
@@ -47,6 +48,7 @@ class CoreRunner:
     def run(self) -> None:
         """Run until told to stop. Raises what the loop cannot survive (a worker is gone)."""
         while not self._core.stopping:
+            self._turned = time.monotonic()
             if not self._core.loop.busy:
                 self._beat(due=self._was_busy)  # whoever watches sees at once that all work is done
             self._was_busy = self._core.loop.busy
@@ -57,6 +59,10 @@ class CoreRunner:
             self._beat()
         for message in self._core.settle_all():
             self._emit(message)
+
+    def pulse(self) -> Pulse:
+        """Return how the loop fares; safe from any thread."""
+        return Pulse(time.monotonic() - self._turned, self._calling or self._core.loop.working)
 
     def _advance(self) -> bool:
         messages = self._core.advance()
@@ -71,8 +77,10 @@ class CoreRunner:
         try:
             while True:
                 message = self._inbox.get(block=wait > 0, timeout=wait)
+                self._calling = isinstance(message, Call)
                 for answer in self._core.handle(message):
                     self._emit(answer)
+                self._calling = False
                 wait = self._core.loop.patience()
         except queue.Empty:
             return

@@ -96,12 +96,14 @@ class Scheduler:
         longest = self.limits.max_model_len - (not pools)  # a token of output needs a place, a vector none
         if not 0 < request.num_prompt <= longest:
             raise ValueError(f"the prompt has {request.num_prompt} tokens; 1 to {longest} are possible here")
+        if not pools and request.num_given >= limit:
+            raise ValueError(f"{len(request.generated)} tokens were generated before; no further one is possible")
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
         for participant in self.participants:
             participant.arrive(request)
         if request.reusable:
-            self.cache.extend(request, request.prompt)
+            self.cache.extend(request, np.concatenate([request.prompt, request.generated]))
         self.requests[request.handle] = request
         self.waiting.push(request)
 
@@ -335,7 +337,7 @@ class Scheduler:
 
     def _admit(self, draft: PlanDraft, request: Request) -> bool:
         """Give `request` its blocks and first chunk; False (without side effects) if blocks are short."""
-        length = int(self.rows.known[request.row]) if request.row >= 0 else request.num_prompt
+        length = int(self.rows.known[request.row]) if request.row >= 0 else request.num_given
         hashes = self.cache.usable(request, length)
         shared = self.cache.match(hashes)
         supplier, supplied = self._best_supply(request, hashes, len(shared))
@@ -406,7 +408,7 @@ class Scheduler:
         request.cached_tokens = cached
         self.first_scheduled.append(request)
         if request.reusable and self.cache.enabled:
-            self.cache.count(request.num_prompt, cached)
+            self.cache.count(request.num_given, cached)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ class NewRow:
         params: Its sampling parameters.
         stop_ids: End-of-sequence and stop ids, which `min_tokens` holds back, whether or not they end it.
         pooling: What a pooling request asks for.
+        generated: `(output,)` int32 token ids behind the prompt that were sampled before, in another engine; mostly
+            none.
     """
 
     row: int
@@ -32,6 +34,7 @@ class NewRow:
     params: SamplingParams
     stop_ids: tuple[int, ...]
     pooling: Pooling | None = None
+    generated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
 @dataclass(slots=True)

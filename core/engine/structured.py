@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -64,7 +65,10 @@ class StructuredParticipant(StageParticipant):
             self._compiling[request.handle] = self._pool.submit(grammar)
 
     def admit(self, request: Request) -> bool:
-        """Hold the request back while its grammar is compiled. Raises `RequestError` for a grammar that is wrong."""
+        """Hold the request back while its grammar is compiled. Raises `RequestError` for a grammar that is wrong.
+
+        A request that came with output goes on where that ends: its matcher is told of it.
+        """
         job = self._compiling.get(request.handle)
         if job is None:
             self._limit(request)
@@ -72,7 +76,7 @@ class StructuredParticipant(StageParticipant):
         if not self._pool.check(job):
             return False
         try:
-            self._ready[request.handle] = self._matcher(request, job)
+            self._ready[request.handle] = _told(self._matcher(request, job), request)
         except Exception as error:
             grammar = request.params.grammar
             param = grammar.param if grammar is not None else None
@@ -90,7 +94,7 @@ class StructuredParticipant(StageParticipant):
         except Exception as error:
             said = f"CORE-E163 the thinking cannot be bounded: {error}"
             raise RequestError(said, param="thinking_token_budget") from error
-        self._ready[request.handle] = limit
+        self._ready[request.handle] = _told(limit, request)
 
     def enter(self, request: Request) -> bool:
         """Give the request its matcher."""
@@ -178,6 +182,18 @@ class StructuredParticipant(StageParticipant):
         if thinking.budget is None:
             thinking = msgspec.structs.replace(thinking, budget=request.params.thinking_token_budget)
         return ThinkingMatcher(matcher, thinking, self._tokenizer(), request.stop_ids)
+
+
+M = TypeVar("M", bound=Matcher)
+
+
+def _told(matcher: M, request: Request) -> M:
+    """Tell a new matcher of what was generated before. Raises `ValueError` where the grammar does not allow it."""
+    for token in request.generated.tolist():
+        refusal = _refusal(matcher, request, token)
+        if refusal is not None:
+            raise ValueError(refusal)
+    return matcher
 
 
 def _tight(matcher: Matcher) -> bool:

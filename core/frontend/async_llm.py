@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import count
@@ -14,7 +15,7 @@ from core.api.io_processors import IORequest
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options
 from core.engine.client import AsyncEngine
-from core.engine.messages import Outputs, Stats
+from core.engine.messages import Call, Outputs, Stats, ToEngine
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.search import BeamSearchParams
 from core.frontend.beams.stream import beam_stream
@@ -33,9 +34,14 @@ from core.frontend.preparing import AsyncPreparer
 from core.frontend.prompts import Cut, PromptInput, as_list
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.requests import RequestState
+from core.frontend.restarts import RestartBudget, Revival
 from core.frontend.results import RequestOutput
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+Revive = Callable[[], Awaitable[AsyncEngine]]
 
 _ABORTED = "The request was ended by the server's operator."
 
@@ -47,14 +53,24 @@ class AsyncLLM(Pausing):
         resolution: What `core.boot.resolve` decided.
         engine: Running engine; closed by `close`.
         tokenizer: The model's, if it was built ahead.
+        revive: Starts another engine when this one has died, as often as `--engine-restarts` says; what is in flight
+            goes on there. None: requests end with their engine.
 
     Attributes:
         stats: The engine's latest counters.
+        lost_weights: Version of the updated weights that went with an engine; None if none did, or new ones came.
     """
 
-    def __init__(self, resolution: Resolved, engine: AsyncEngine, tokenizer: Tokenizer | None = None) -> None:
-        self.engine = engine
+    def __init__(
+        self,
+        resolution: Resolved,
+        engine: AsyncEngine,
+        tokenizer: Tokenizer | None = None,
+        revive: Revive | None = None,
+    ) -> None:
         self.stats = Stats()
+        self.lost_weights: str | None = None
+        self._weights: str | None = None
         self.model = FrontModel(resolution, engine.ready, tokenizer)
         self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
         self._preparer = AsyncPreparer(self.model)
@@ -63,7 +79,9 @@ class AsyncLLM(Pausing):
         self._batches: dict[str, PoolingBatch] = {}
         self._streams: dict[int, OutputStream] = {}
         self._numbers = count(1)
-        self._link = EngineLink(engine, self._distribute, self._failed)
+        most = self.config.options.runtime.engine_restarts
+        revival = Revival(revive, RestartBudget(most), self._lost, self._resumed) if revive and most else None
+        self._link = EngineLink(engine, self._distribute, self._failed, revival)
 
     @classmethod
     async def start(
@@ -87,10 +105,19 @@ class AsyncLLM(Pausing):
         named = {} if model is None else {"model": model}
         prepare = prepare_environment if in_process else None
         resolution = await asyncio.to_thread(resolve, options_with(options, named | overrides), prepare=prepare)
-        return await cls.connect(resolution, await open_async(resolution.config, in_process=in_process))
+        engine = await open_async(resolution.config, in_process=in_process)
+        # A thread cannot be ended, and what killed it may have broken this process.
+        revive = None if in_process else partial(open_async, resolution.config)
+        return await cls.connect(resolution, engine, revive=revive)
 
     @classmethod
-    async def connect(cls, resolution: Resolved, engine: AsyncEngine, tokenizer: Tokenizer | None = None) -> AsyncLLM:
+    async def connect(
+        cls,
+        resolution: Resolved,
+        engine: AsyncEngine,
+        tokenizer: Tokenizer | None = None,
+        revive: Revive | None = None,
+    ) -> AsyncLLM:
         """Return a front end that listens to a running engine, which counts as silent otherwise.
 
         The engine is closed if its front end cannot be made.
@@ -99,7 +126,7 @@ class AsyncLLM(Pausing):
             CoreError: As `FrontModel`.
         """
         try:
-            llm = cls(resolution, engine, tokenizer)
+            llm = cls(resolution, engine, tokenizer, revive)
         except BaseException:
             await engine.close()
             raise
@@ -152,6 +179,21 @@ class AsyncLLM(Pausing):
     def healthy(self) -> bool:
         """Whether the engine lives and moves on."""
         return self._link.healthy
+
+    @property
+    def failure(self) -> EngineError | None:
+        """Why the engine is gone for good."""
+        return self._link.failure
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds after which the engine that is being started again should be ready; None if none is."""
+        return self._link.retry_after
+
+    @property
+    def restarts(self) -> int:
+        """How often the engine was started again."""
+        return self._link.restarts
 
     def listen(self) -> None:
         """Take what the engine sends from now on, its signs of life included. Harmless when repeated."""
@@ -381,14 +423,21 @@ class AsyncLLM(Pausing):
         return await self._preparer.offsets(asked, ids)
 
     async def call(self, method: str, *args: Any) -> Any:
-        """Call a named engine method with plain data and return its value. Raises the engine's `CoreError`."""
-        return await self._link.call(method, *args)
+        """Call a named engine method with plain data and return its value.
+
+        Raises:
+            CoreError: The engine's own; CORE-E181, it died meanwhile, or is being started again.
+        """
+        value = await self._link.call(method, *args)
+        if method == "update_weights":
+            self._weights, self.lost_weights = str(value), None
+        return value
 
     async def close(self) -> None:
         """End every request and stop the engine. Harmless when repeated."""
         await self._link.close()
         self._preparer.close()
-        await self.engine.close()
+        await self._link.engine.close()
         self.model.plugins.sinks.close()
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -442,6 +491,23 @@ class AsyncLLM(Pausing):
         self._link.abort(done.aborts)
         for request in done.changed.values():
             self._notify(request)
+
+    def _lost(self, error: EngineError) -> None:
+        """The engine died and is started again."""
+        self.stats = Stats()
+        rows = self.config.options.scheduler.max_num_seqs
+        for request in self._outputs.engine_died(rows):
+            self._notify(request)
+        self._pooled.engine_died(rows)
+        if self._weights is not None:
+            self.lost_weights, self._weights = self._weights, None
+            text = "the updated weights (version %s) are lost with the engine: the checkpoint's own are served again"
+            logger.warning(text, self.lost_weights)
+
+    def _resumed(self) -> list[ToEngine]:
+        """Return what the next engine is told first."""
+        pause: list[ToEngine] = [Call(0, "pause", [True])] if self._gate.frozen else []
+        return [*pause, *self._outputs.resumed(), *self._pooled.resumed()]
 
     def _failed(self, error: EngineError) -> None:
         self._outputs.abort_all()

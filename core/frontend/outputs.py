@@ -18,6 +18,7 @@ from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
 from core.frontend.requests import RequestState, SequenceState
+from core.frontend.restarts import MOST_DEATHS, SUSPECT, at_work, behind
 from core.frontend.results import Logprob
 from core.frontend.stops import StopScanner, StopTexts
 
@@ -53,6 +54,7 @@ class OutputProcessor:
         self._handles = count(1)
         self._names = count()
         self._live: dict[int, tuple[RequestState, SequenceState]] = {}
+        self._sent: dict[int, Add] = {}
         self._requests: dict[str, RequestState] = {}
 
     def __len__(self) -> int:
@@ -90,6 +92,7 @@ class OutputProcessor:
         request = RequestState(name, prepared, sequences, time.monotonic())
         self._requests[name] = request
         self._live.update({sequence.handle: (request, sequence) for sequence in sequences})
+        self._sent.update({message.handle: message for message in messages})
         return request, messages
 
     def new_id(self) -> str:
@@ -118,6 +121,32 @@ class OutputProcessor:
         for request in requests:
             self.abort(request)
         return requests
+
+    def engine_died(self, rows: int) -> list[RequestState]:
+        """Count a death of the engine, which had so many rows, and end the requests that may have caused it.
+
+        Returns:
+            Those that ended.
+        """
+        started = [handle for handle, (_, sequence) in self._live.items() if sequence.started]
+        working = [self._live[handle][0] for handle in at_work(self._live, started, rows)]
+        requests = {id(request): request for request in working}.values()
+        for request in requests:
+            request.deaths += 1
+        ended = [request for request in requests if request.deaths >= MOST_DEATHS]
+        for request in ended:
+            logger.error("request %s is ended: %s", request.request_id, SUSPECT)
+            for sequence in request.sequences:
+                if sequence.handle in self._live:
+                    self._end(sequence.handle, "error", Finished(sequence.handle, "error", None, SUSPECT))
+        return ended
+
+    def resumed(self) -> list[Add]:
+        """Return the messages that have a new engine go on with everything in flight."""
+        for request, sequence in self._live.values():
+            if not sequence.tokens and sequence.index == 0:
+                request.score_again()
+        return [behind(self._sent[handle], sequence.tokens) for handle, (_, sequence) in self._live.items()]
 
     def process(self, outputs: Outputs) -> Processed:
         """Take in what a step produced. Handles that are not in flight any more are passed over."""
@@ -154,8 +183,9 @@ class OutputProcessor:
             if started.handle in self._live:
                 request, sequence = self._live[started.handle]
                 request.metrics.setdefault("first_scheduled_time", now)
-                if sequence.index == 0:  # the others find what the first one left
+                if sequence.index == 0 and not sequence.started:  # the others find what the first one left
                     request.num_cached_tokens = started.cached_tokens
+                sequence.started = True
 
     def _score(self, handle: int, positions: list[Logprobs], done: Processed) -> None:
         """Take in scores of a prompt; whatever goes wrong with them ends this sequence alone."""
@@ -206,6 +236,7 @@ class OutputProcessor:
 
     def _end(self, handle: int, reason: str, end: Finished | None = None) -> None:
         request, sequence = self._live.pop(handle)
+        self._sent.pop(handle, None)
         try:
             if end is None:
                 sequence.finish(reason)

@@ -6,7 +6,7 @@ import asyncio
 from abc import abstractmethod
 from typing import Any, Literal, get_args
 
-from core.api.errors import RequestError
+from core.api.errors import EngineError, RequestError
 
 PauseMode = Literal["abort", "wait", "keep"]
 
@@ -132,8 +132,14 @@ class Pausing:
         if mode not in get_args(PauseMode):
             raise RequestError(f"mode must be one of {', '.join(get_args(PauseMode))}, got {mode!r:.40}", param="mode")
         self._check_alive()
+        held = self._gate.closed
         self._gate.close()
-        await self._freeze(mode == "keep")
+        try:
+            await self._freeze(mode == "keep")
+        except EngineError:  # it died: whoever asked is told so, and nothing is held back
+            if not held:
+                self._gate.open()
+            raise
         if mode == "keep":
             return
         if mode == "abort":

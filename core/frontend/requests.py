@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from core.engine.messages import Logprobs
@@ -18,6 +19,9 @@ class SequenceState:
 
     Args:
         text: None when the request wants token ids only.
+
+    Attributes:
+        started: Whether an engine has said that it works on it.
     """
 
     __slots__ = (
@@ -35,11 +39,13 @@ class SequenceState:
         "handle",
         "index",
         "params",
+        "started",
         "stop_reason",
     )
 
     def __init__(self, index: int, handle: int, params: SamplingParams, text: SequenceText | None) -> None:
         self.index, self.handle, self.params = index, handle, params
+        self.started = False
         self.finish_reason: str | None = None
         self.stop_reason: int | str | None = None
         self.error: str | None = None
@@ -95,6 +101,11 @@ class SequenceState:
         return len(self._tokens)
 
     @property
+    def tokens(self) -> Sequence[int]:
+        """Output tokens so far."""
+        return self._tokens
+
+    @property
     def fresh(self) -> bool:
         """Whether there is anything that was not taken yet."""
         return len(self._tokens) > self._taken or (self.finish_reason is not None and not self._end_taken)
@@ -129,6 +140,7 @@ class RequestState:
     Attributes:
         metrics: Monotonic times in seconds: `arrival_time`, `first_scheduled_time`, `first_token_time`,
             `last_token_time`, `finished_time`, as far as they have come.
+        deaths: How many engines died while they worked on it.
         finished: Whether every sequence has ended.
     """
 
@@ -136,6 +148,7 @@ class RequestState:
         "_prompt_logprobs",
         "_prompt_logprobs_new",
         "_texts",
+        "deaths",
         "finished",
         "metrics",
         "num_cached_tokens",
@@ -148,6 +161,7 @@ class RequestState:
         self.request_id, self.prompt, self.sequences = request_id, prepared.prompt, sequences
         self.num_cached_tokens = 0
         self.finished = False
+        self.deaths = 0
         self.metrics: dict[str, Any] = {"arrival_time": arrival}
         self._texts = prepared.params.detokenize
         self._prompt_logprobs: list[dict[int, Logprob] | None] | None = (
@@ -171,6 +185,11 @@ class RequestState:
         """Add the log-probabilities of further prompt tokens."""
         if self._prompt_logprobs is not None:
             self._prompt_logprobs += [reader.read(position, texts=self._texts) for position in positions]
+
+    def score_again(self) -> None:
+        """Forget the scores of a prompt of which no token has come: its next engine sends them all."""
+        if self._prompt_logprobs is not None:
+            del self._prompt_logprobs[1:]
 
     def take(self, *, delta: bool) -> RequestOutput:
         """Return the new parts of the sequences that have some (`delta`), or all sequences as they stand."""

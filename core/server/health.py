@@ -28,7 +28,7 @@ async def ready(state: ServerState, request: Request) -> Response:
         raise ApiError(503, "The server is shutting down.", code="draining")
     if state.llm.healthy:
         raise ApiError(503, "The server is paused; its requests wait.", code="paused")
-    raise ApiError(503, "The engine is not available.", code="engine")
+    raise state.unavailable()
 
 
 async def load(state: ServerState, request: Request) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from core.api.errors import EngineError
 from core.api.io_processors import IORequest
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
@@ -39,6 +40,10 @@ class ServedLLM(Protocol):
         pooling: What makes vectors of prompts; None if the model generates.
         stats: Latest counters and gauges of the engine.
         healthy: Whether the engine lives and moves on.
+        failure: Why the engine is gone for good; None while it lives or is being started again.
+        retry_after: Seconds after which an engine that is being started again should be ready; None if none is.
+        restarts: How often the engine was started again.
+        lost_weights: Version of the updated weights that went with an engine, until new ones come.
         paused: Whether new requests are held back.
         request_ids: Ids of the requests that have not ended.
     """
@@ -72,6 +77,18 @@ class ServedLLM(Protocol):
 
     @property
     def healthy(self) -> bool: ...
+
+    @property
+    def failure(self) -> EngineError | None: ...
+
+    @property
+    def retry_after(self) -> int | None: ...
+
+    @property
+    def restarts(self) -> int: ...
+
+    @property
+    def lost_weights(self) -> str | None: ...
 
     @property
     def paused(self) -> bool: ...

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -81,6 +82,7 @@ def serve(options: Options, listener: Listener, starter: Callable[[], Awaitable[
 
 async def start(resolution: Resolution, options: Options, child: EngineChild | None = None) -> Started:
     """Start the engine (in `child`, if it was started ahead) and what stands in front of it. Raises `CoreError`."""
+    from core.engine.client import open_async
     from core.frontend.async_llm import AsyncLLM
     from core.plugins.boot import enter
 
@@ -89,7 +91,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
     parser = chosen_parser(plugins, options.select.tool_parser)
     routes, remote = RouteTable.declare(plugins), remote_servers(plugins, options.tools)
     engine, tokenizer = await _start_both(resolution, child)
-    llm = await AsyncLLM.connect(resolution, engine, tokenizer)
+    llm = await AsyncLLM.connect(resolution, engine, tokenizer, partial(open_async, resolution.config))
     try:
         with phase("application"):
             if parser is not None:  # a checkpoint that it cannot go by is refused now, not at the first request

@@ -83,6 +83,7 @@ class EngineStats(Collector):
         yield GaugeMetricFamily("core_kv_cache_usage_perc", "Used part of the KV cache, 0 to 1.", value=usage)
         yield GaugeMetricFamily("core_engine_healthy", "1 while the engine lives.", value=float(self._llm.healthy))
         for name, text, value in (
+            ("core_engine_restarts", "Restarts of the engine.", self._llm.restarts),
             ("core_engine_steps", "Steps run.", stats.steps),
             ("core_num_preemptions", "Requests preempted.", stats.preemptions),
             ("core_prompt_tokens_computed", "Prompt tokens run through the model.", stats.prompt_tokens_computed),

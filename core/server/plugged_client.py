@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from core.api.errors import CoreError, EngineError, RequestError
+from core.api.errors import CoreError, RequestError
 from core.api.routes import GeneratedText
 from core.api.sampling import SamplingView
 from core.api.sinks import EngineStats
@@ -177,7 +177,5 @@ def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
         ending = stopping()
         raise RequestError(ending.message, code=ending.code, status=ending.status) from None
     except (ApiError, ValidationError, CoreError) as error:
-        if isinstance(error, EngineError):
-            lifecycle.failure = error
         found = as_api_error(error)
         raise RequestError(found.message, param=found.param, code=found.code, status=found.status) from error

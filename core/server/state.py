@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from core.api.errors import EngineError
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
 from core.server.body import Body, ignored_fields, parse_object, read_bytes
@@ -37,13 +36,11 @@ class Lifecycle:
         draining: New generations are refused, running ones go on.
         stopped: Running ones are being ended too.
         work: Tasks of the generations in flight.
-        failure: The error that a generation saw when the engine went away.
     """
 
     draining: bool = False
     stopped: bool = False
     work: set[asyncio.Task[Any]] = field(default_factory=set)
-    failure: EngineError | None = None
 
     async def idle(self, timeout: float) -> bool:
         """Wait until no generation is in flight; False after `timeout` seconds."""
@@ -65,12 +62,13 @@ class Operations:
 
     Attributes:
         profiling: The engine's steps are timed.
-        updating: A weight update is open.
+        updating: How often the engine had been started again when a weight update was begun; None: none was. One that
+            was begun in another engine is not open any more.
         loading: Held while weights are read.
     """
 
     profiling: bool = False
-    updating: bool = False
+    updating: int | None = None
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -176,12 +174,23 @@ class ServerState:
         if self.lifecycle.draining:
             self._reject("draining", "The server is shutting down.")
         if not self.llm.healthy:
-            self._reject("engine", "The engine is not available.")
+            raise self._counted("engine", self.unavailable())
         # The engine's figure lags behind a burst, so that what was handed over in between counts as well.
         full = self.llm.stats.waiting >= scheduler.max_waiting
         if full or self.pending + sequences > scheduler.max_waiting + scheduler.max_num_seqs:
             self._reject("queue_full", "Too many requests are waiting; try again soon.")
 
+    def unavailable(self) -> ApiError:
+        """Return what is said while the engine does not serve: when to come back, if it is being started again."""
+        seconds = self.llm.retry_after
+        if seconds is None:
+            return ApiError(503, "The engine is not available.", code="engine")
+        headers = {"retry-after": str(seconds)}
+        return ApiError(503, "The engine died and is being started again.", code="engine", headers=headers)
+
     def _reject(self, reason: str, message: str) -> None:
+        raise self._counted(reason, ApiError(503, message, code=reason))
+
+    def _counted(self, reason: str, refusal: ApiError) -> ApiError:
         self.metrics.rejections.labels(reason).inc()
-        raise ApiError(503, message, code=reason)
+        return refusal

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.api.errors import EngineError
 from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError, ClientGoneError, as_api_error, log_unexpected
 from core.server.outlet import SHORT_CUT, Outlet, StreamBody
@@ -63,11 +62,7 @@ class JobResponse(Response):
         await until_gone(self._lifecycle, receive, work)
 
     async def _whole(self, send: Send) -> None:
-        try:
-            body = await self._job.collect()
-        except EngineError as error:
-            self._lifecycle.failure = error
-            raise
+        body = await self._job.collect()
         headers = [*self.raw_headers, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -84,8 +79,6 @@ class JobResponse(Response):
                 raise
             last = self._dialect.failed(stopping())
         except Exception as error:
-            if isinstance(error, EngineError):
-                self._lifecycle.failure = error
             if not body.open:
                 raise
             log_unexpected(error)

@@ -9,14 +9,13 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from core.api.errors import CoreError, EngineError
+from core.api.errors import CoreError
 from core.server.state import ServerState
 
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 POLL_SECONDS = 0.2
-PROBE_SECONDS = 2.0
 LAST_WORDS_SECONDS = 2.0
 
 
@@ -54,18 +53,16 @@ class Supervisor:
             self._ending = asyncio.create_task(self._drain())
 
     async def watch(self) -> None:
-        """Wait for the engine to die, then end the server."""
+        """Wait for the engine to die for good, then end the server."""
         llm, hung = self._state.llm, False
         while not self._server.should_exit:
             await asyncio.sleep(POLL_SECONDS)
-            if llm.healthy:
-                hung = False
-                continue
-            error = await self._cause()
-            if error is not None:
-                await self._die(error)
+            if llm.failure is not None:
+                await self._die(llm.failure)
                 break
-            if not hung:
+            if llm.healthy or llm.retry_after is not None:
+                hung = False
+            elif not hung:
                 hung = True
                 logger.error("the engine does not answer; /ready says so until it does")
 
@@ -92,18 +89,6 @@ class Supervisor:
         if not await self._state.lifecycle.idle(LAST_WORDS_SECONDS):
             await self._stop()
         self._server.should_exit = True
-
-    async def _cause(self) -> CoreError | None:
-        """Return why the engine is gone, or None if it is there but does not answer."""
-        try:
-            await asyncio.wait_for(self._state.llm.call("stats"), PROBE_SECONDS)
-        except CoreError as error:
-            return error
-        except TimeoutError:
-            pass
-        except Exception as error:
-            return EngineError("CORE-S103", f"the engine failed: {type(error).__name__}: {error}")
-        return self._state.lifecycle.failure
 
 
 @contextlib.contextmanager

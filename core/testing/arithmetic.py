@@ -44,7 +44,8 @@ class ArithmeticWorker:
         """Run one step."""
         for new in plan.new_rows:
             self.pool[new.row] = -1
-            self.pool[new.row, : len(new.prompt)] = new.prompt
+            given = np.concatenate([new.prompt, new.generated])
+            self.pool[new.row, : len(given)] = given
         for i, (row, start) in enumerate(zip(plan.blocks.rows, plan.blocks.starts, strict=True)):
             blocks = plan.blocks.blocks[plan.blocks.offsets[i] : plan.blocks.offsets[i + 1]]
             self.tables[row, start : start + len(blocks)] = blocks

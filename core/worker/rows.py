@@ -44,10 +44,10 @@ class RowTable:
         What the row's previous owner left past the prompt stays, unread: every reader stops at the known tokens.
         """
         for new in new_rows:
-            prompt = torch.from_numpy(np.array(new.prompt, dtype=np.int32))
-            self.tokens[new.row, : len(prompt)] = prompt.to(self.device)
+            given = torch.from_numpy(np.concatenate([new.prompt, new.generated]).astype(np.int32, copy=False))
+            self.tokens[new.row, : len(given)] = given.to(self.device)
             self.block_tables[new.row] = 0
-            self.prompt_lens[new.row] = len(prompt)
+            self.prompt_lens[new.row] = len(new.prompt)
 
     def update_blocks(self, update: BlockUpdate) -> None:
         """Apply a ragged diff of block tables with one scatter."""

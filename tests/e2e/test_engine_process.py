@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -14,8 +16,10 @@ import pytest
 from core.api.errors import CoreError, EngineError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
+from core.engine import vitals
 from core.engine.client import open_async
-from core.engine.messages import Add, Call, CallResult, Outputs
+from core.engine.messages import Add, Call, CallResult, Outputs, Stats
+from core.engine.runner import CoreRunner
 from core.engine.sampling import SamplingParams
 from core.testing.tinymodels import tiny_llama
 
@@ -126,3 +130,101 @@ def test_the_engine_ends_when_its_parent_does(config):
         await engine.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+async def _until(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        await asyncio.sleep(0.05)
+
+
+def _with_timeout(config, seconds):
+    runtime = config.options.runtime.model_copy(update={"engine_hang_timeout": seconds})
+    return config.model_copy(update={"options": config.options.model_copy(update={"runtime": runtime})})
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_stopped_engine_is_red_and_green_again_when_it_goes_on(config, capfd):
+    async def scenario():
+        engine = await open_async(_with_timeout(config, 0.0))
+        reader = asyncio.create_task(_read(engine))
+        os.kill(engine.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        await _until(lambda: not engine.alive())
+        took = time.monotonic() - began
+        os.kill(engine.pid, signal.SIGCONT)
+        await _until(engine.alive)
+        reader.cancel()
+        await engine.close()
+        return took
+
+    took = asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert took > 3.5  # and, where the machine is not busy, below 5
+    said = capfd.readouterr().err
+    assert "Thread 0x" in said and "core/engine/runner.py" in said  # the stacks of its threads, the loop's among them
+
+
+def test_a_stopped_engine_is_ended_when_its_time_is_over(config):
+    async def scenario():
+        engine = await open_async(_with_timeout(config, 5.0))
+        os.kill(engine.pid, signal.SIGSTOP)
+        with pytest.raises(EngineError, match="CORE-E182"):
+            while True:
+                await engine.receive()
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+async def _read(engine):
+    while True:
+        await engine.receive()
+
+
+def test_an_engine_to_which_nobody_listens_is_not_called_silent(config, monkeypatch):
+    monkeypatch.setattr(vitals, "SILENCE_SECONDS", 0.3)
+
+    async def scenario():
+        engine = await open_async(config)
+        await asyncio.sleep(1.0)
+        assert engine.alive()
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+class _Stuck:
+    """An engine whose loop is in the middle of something."""
+
+    def __init__(self, working):
+        self.stopping, self.entered, self.go_on = False, threading.Event(), threading.Event()
+        self.loop = SimpleNamespace(busy=True, working=working, inflight=1, patience=lambda: 0.0)
+        self.scheduler = SimpleNamespace(spread=False, has_work=True)
+
+    def advance(self):
+        self.entered.set()
+        assert self.go_on.wait(30)
+        self.stopping = True
+        return []
+
+    def stats(self):
+        return Stats()
+
+    def settle_all(self):
+        return []
+
+
+@pytest.mark.parametrize("working", [True, False])
+def test_a_pulse_says_how_long_a_turn_has_lasted_and_in_what(working):
+    core = _Stuck(working)
+    runner = CoreRunner(core, lambda message: None)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    assert core.entered.wait(30)
+    first = runner.pulse()
+    time.sleep(0.05)
+    assert runner.pulse().stalled >= first.stalled + 0.05
+    assert runner.pulse().working is working
+    core.go_on.set()
+    thread.join(30)

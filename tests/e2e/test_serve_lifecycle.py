@@ -16,7 +16,7 @@ import pytest
 
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions
-from core.engine import remote
+from core.engine import vitals
 from core.server import launch as server_launch
 
 LONG = {"max_tokens": 900, "ignore_eos": True, "temperature": 0}
@@ -73,6 +73,7 @@ def _last_line(server) -> str:
 
 
 DEMO = ("smollm2", "--threads", "1", "--dtype", "bfloat16", "--max-model-len", "1024", "--num-blocks", "80")
+DEMO += ("--engine-restarts", "0")
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_the_second_signal_ends_it_at_once(demo):
 
 
 @pytest.mark.covers("ENG-06")
-def test_an_engine_that_is_killed_is_reported_to_everyone(demo):
+def test_an_engine_that_is_killed_and_not_started_again_is_reported_to_everyone(demo):
     family, engine = demo.family(), demo.engine()
     reader = Reader(demo.url, 900)
     whole: list[httpx.Response] = []
@@ -187,7 +188,7 @@ def test_an_engine_that_is_killed_is_reported_to_everyone(demo):
 
 
 @pytest.mark.covers("ENG-06")
-def test_a_worker_that_is_killed_is_reported_to_everyone(launch):
+def test_a_worker_that_is_killed_with_its_engine_not_started_again_is_reported_to_everyone(launch):
     server = launch(*DEMO, "--executor", "subprocess").wait_ready()
     family = server.family()
     assert len(family) == 3  # server, engine, worker
@@ -242,7 +243,7 @@ def test_nothing_is_left_behind_and_the_address_is_free(launch, tiny, tmp_path, 
 @pytest.mark.covers("ENG-06")
 def test_a_server_that_nobody_asks_stays_ready(tiny, monkeypatch):
     """The engine's signs of life are taken in before the first request; silence would count as its end."""
-    monkeypatch.setattr(remote, "SILENCE_SECONDS", 1.8)  # the engine reports once a second
+    monkeypatch.setattr(vitals, "SILENCE_SECONDS", 1.8)  # the engine reports once a second
     options = Options(
         model=ModelOptions(model=str(tiny)), kv=KVOptions(num_blocks=40), runtime=RuntimeOptions(threads=1)
     )

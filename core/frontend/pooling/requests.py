@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -12,6 +13,9 @@ from core.engine.messages import Add, Outputs
 from core.engine.sampling import SamplingParams
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.model import PooledVector
+from core.frontend.restarts import MOST_DEATHS, SUSPECT, at_work
+
+logger = logging.getLogger(__name__)
 
 _NOTHING = SamplingParams(max_tokens=1)
 
@@ -22,11 +26,13 @@ class PoolingBatch:
     Attributes:
         handles: Of its requests, in the order of the prompts.
         on_done: Called once, when `done` becomes true.
+        deaths: How many engines died while they worked on it.
     """
 
     def __init__(self, handles: Sequence[int]) -> None:
         self.handles = handles
         self.on_done: Callable[[], None] = lambda: None
+        self.deaths = 0
         self._cached: dict[int, int] = {}
         self._vectors: dict[int, np.ndarray] = {}
         self._error: Exception | None = None
@@ -67,6 +73,7 @@ class PoolingRequests:
     def __init__(self) -> None:
         self._handles = count(1)
         self._live: dict[int, PoolingBatch] = {}
+        self._sent: dict[int, Add] = {}
 
     def __len__(self) -> int:
         """Return the number of prompts in flight."""
@@ -91,11 +98,26 @@ class PoolingRequests:
         ]
         # Prompts of one length in one step: that is the least work for attention.
         messages.sort(key=lambda message: -len(message.prompt))
+        self._sent.update({message.handle: message for message in messages})
         return batch, messages
 
     def drop(self, batch: PoolingBatch) -> list[int]:
         """Forget a call; return the handles that the engine must forget too."""
-        return [handle for handle in batch.handles if self._live.pop(handle, None) is not None]
+        return [handle for handle in batch.handles if self._pop(handle) is not None]
+
+    def engine_died(self, rows: int) -> None:
+        """Count a death of the engine, which had so many rows, and fail the calls that may have caused it."""
+        batches = {id(batch): batch for batch in map(self._live.__getitem__, at_work(self._sent, (), rows))}
+        for batch in batches.values():
+            batch.deaths += 1
+            if batch.deaths >= MOST_DEATHS:
+                logger.error("a pooling request is ended: %s", SUSPECT)
+                batch.fail(_failed(SUSPECT))
+                self.drop(batch)
+
+    def resumed(self) -> list[Add]:
+        """Return the messages that start everything in flight once more, in a new engine."""
+        return list(self._sent.values())
 
     def process(self, outputs: Outputs) -> list[int]:
         """Take in what a step produced; return handles that nobody waits for any more."""
@@ -103,15 +125,14 @@ class PoolingRequests:
             if started.handle in self._live:
                 self._live[started.handle].started(started.handle, started.cached_tokens)
         for handle, vector in outputs.vectors.items():
-            batch = self._live.pop(handle, None)
+            batch = self._pop(handle)
             if batch is not None:
                 batch.take(handle, vector.array())
         superfluous: list[int] = []
         for end in outputs.finished:
-            batch = self._live.pop(end.handle, None)
+            batch = self._pop(end.handle)
             if batch is not None:
-                text = f"The request failed in the engine: {end.error}"
-                batch.fail(RequestError(text, code="engine_request_error", status=500))
+                batch.fail(_failed(end.error))
                 superfluous += self.drop(batch)
         return superfluous
 
@@ -120,3 +141,12 @@ class PoolingRequests:
         for batch in set(self._live.values()):
             batch.fail(error)
         self._live.clear()
+        self._sent.clear()
+
+    def _pop(self, handle: int) -> PoolingBatch | None:
+        self._sent.pop(handle, None)
+        return self._live.pop(handle, None)
+
+
+def _failed(error: str | None) -> RequestError:
+    return RequestError(f"The request failed in the engine: {error}", code="engine_request_error", status=500)

@@ -31,6 +31,7 @@ async def server_info(state: ServerState, request: Request) -> Response:
                 "ready": state.ready,
                 "paused": llm.paused,
                 "draining": state.lifecycle.draining,
+                "engine_restarts": llm.restarts,
                 "in_flight": len(state.lifecycle.work),
                 "uptime_s": int(time.time()) - state.created,
             },

@@ -48,7 +48,7 @@ async def start_update(state: ServerState, request: Request) -> Response:
         message = "Weights are taken by their names in the checkpoint only."
         raise ApiError(501, message, param="is_checkpoint_format", code="not_implemented")
     _check_closed(state)
-    state.operations.updating = True
+    state.operations.updating = state.llm.restarts
     return json_answer({"status": "started"})
 
 
@@ -63,7 +63,7 @@ async def finish_update(state: ServerState, request: Request) -> Response:
     """End an update and return the version that is served."""
     await read_admin(request, AdminBody)
     _check_open(state)
-    state.operations.updating = False
+    state.operations.updating = None
     return json_answer({"status": "finished", "version": await _version(state)})
 
 
@@ -80,10 +80,11 @@ async def update_from_disk(state: ServerState, request: Request) -> Response:
 
 
 async def weight_info(state: ServerState, request: Request) -> Response:
-    """Return the version of the weights and who may replace them."""
+    """Return the version of the weights, the one that was lost with an engine, and who may replace them."""
     engine = state.options.select.weight_transfer
     version = await _version(state)
-    return json_answer({"version": version, "engine": engine, "update_open": state.operations.updating})
+    known = {"version": version, "lost_version": state.llm.lost_weights}
+    return json_answer({**known, "engine": engine, "update_open": _is_open(state)})
 
 
 async def world_size(state: ServerState, request: Request) -> Response:
@@ -113,14 +114,18 @@ def _engine(state: ServerState) -> str:
     return chosen
 
 
+def _is_open(state: ServerState) -> bool:
+    return state.operations.updating == state.llm.restarts
+
+
 def _check_closed(state: ServerState) -> None:
-    if state.operations.updating:
+    if _is_open(state):
         message = "A weight update is open: POST /finish_weight_update ends it."
         raise ApiError(409, message, code="weight_update_open")
 
 
 def _check_open(state: ServerState) -> None:
     _engine(state)
-    if not state.operations.updating:
+    if not _is_open(state):
         message = "No weight update is open: POST /start_weight_update begins one."
         raise ApiError(409, message, code="no_weight_update")

@@ -12,7 +12,6 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from core.api.errors import EngineError
 from core.frontend.pooling.model import PoolingModel, Work, does_not_pool
 from core.frontend.pooling.results import PoolingRequestOutput
 from core.frontend.prompts import PromptInput
@@ -159,11 +158,7 @@ class PoolingResponse(Response):
         await until_gone(self._call.state.lifecycle, receive, self._answer(send))
 
     async def _answer(self, send: Send) -> None:
-        try:
-            answer = await self._call.run()
-        except EngineError as error:
-            self._call.state.lifecycle.failure = error
-            raise
+        answer = await self._call.run()
         own = {"content-type": answer.media_type, "content-length": str(len(answer.body)), **answer.headers}
         headers = [*self.raw_headers, *((name.encode("ascii"), value.encode("latin-1")) for name, value in own.items())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

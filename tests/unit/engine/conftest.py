@@ -138,7 +138,7 @@ class Harness:
         self.started: list[int] = []
         self._arrivals = 0
 
-    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, **params):
+    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, generated=(), **params):
         params.setdefault("temperature", 0.0)
         message = Add(
             handle=handle,
@@ -147,6 +147,7 @@ class Harness:
             stop_ids=list(stop_ids),
             priority=priority,
             cache_salt=salt,
+            generated=np.array(generated, "<i4").tobytes(),
         )
         self._arrivals += 1
         self.outputs[handle] = []

@@ -108,6 +108,18 @@ def test_preemption_chunks_and_many_sequences_change_nothing(engine, depth):
     assert all(90 in made.outputs[handle] for handle in plans if handle != 3)  # which never thinks
 
 
+@pytest.mark.parametrize("known", [1, 4, 5, 6, 7, 11])
+@pytest.mark.parametrize("open_", [False, True])
+def test_a_budget_counts_what_another_engine_generated(engine, open_, known):
+    prompt = [7, 8, 9]
+    start = f"{generate(prompt, 2, VOCAB)[1]}."  # a thought that is not open begins with the second token
+    thinking = Thinking("90.91.92.", start, open=open_)
+    whole = expected(prompt, 14, thinking, 4, 1)
+    made = engine()
+    made.add(1, prompt, max_tokens=14, thinking_token_budget=4, thinking=thinking, generated=whole[:known])
+    assert made.run()[1] == whole[known:]
+
+
 def watched(made):
     """Return a list that fills with whether any row is in lockstep when a step is chosen."""
     waits, choose = [], made.loop._choose

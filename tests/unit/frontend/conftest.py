@@ -79,12 +79,15 @@ class Script:
 
 class Running:
     def __init__(self, message: Add, tokens: list[int]) -> None:
-        self.message, self.left, self.count = message, deque(tokens), 0
+        self.message, self.count = message, len(message.generated) // 4
+        self.left = deque(tokens[self.count :])
         self.prompt_len = len(message.prompt) // 4
 
 
 class FakeCore:
     """Every step gives each running request one token, as a real engine does."""
+
+    cached = 16
 
     def __init__(self, script: Script, max_model_len: int = 64) -> None:
         self.script = script
@@ -115,7 +118,7 @@ class FakeCore:
         outputs = Outputs(stats=Stats(running=len(self.running)))
         for handle in self.new:
             if handle in self.running:
-                outputs.started.append(Started(handle, 16))
+                outputs.started.append(Started(handle, self.cached))
                 self._score_prompt(self.running[handle], outputs)
         self.new.clear()
         for handle, request in list(self.running.items()):
@@ -226,6 +229,50 @@ def online(tokenizer):
         core = FakeCore(Script(tokenizer, default, eos, **(by_prompt or {})), max_model_len)
         engine = FakeAsync(core)
         return AsyncLLM(make_resolution(tokenizer, max_model_len=max_model_len, **resolution), engine), engine
+
+    return make
+
+
+class Engines:
+    """Engines that follow each other: every one is there when the one before it has died.
+
+    Attributes:
+        made: All that came to their start's end.
+        starts: What becomes of the starts, in turn: an error, an event to wait for, or None.
+    """
+
+    def __init__(self, tokenizer, default: str, max_model_len: int) -> None:
+        self.script, self.max_model_len = Script(tokenizer, default, eos=False), max_model_len
+        self.made: list[FakeAsync] = []
+        self.starts: deque = deque()
+        self.held = False
+
+    async def start(self) -> FakeAsync:
+        ending = self.starts.popleft() if self.starts else None
+        if isinstance(ending, asyncio.Event):
+            await ending.wait()
+        elif ending is not None:
+            raise ending
+        engine = FakeAsync(FakeCore(self.script, self.max_model_len))
+        if self.held:
+            engine.gate.clear()
+        self.made.append(engine)
+        return engine
+
+    @property
+    def last(self) -> FakeAsync:
+        return self.made[-1]
+
+
+@pytest.fixture
+def reviving(tokenizer):
+    """Return a maker of `(AsyncLLM, Engines)`, whose engines are started again; call it inside a running loop."""
+
+    async def make(default="hello world", *, max_model_len=64, restarts=3, **sections):
+        engines = Engines(tokenizer, default, max_model_len)
+        sections["runtime"] = {"engine_restarts": restarts}
+        resolution = make_resolution(tokenizer, max_model_len=max_model_len, **sections)
+        return AsyncLLM(resolution, await engines.start(), revive=engines.start), engines
 
     return make
 

@@ -70,6 +70,9 @@ class FakeLLM:
     delay: float = 0.0
     fail_at: int | None = None
     failure: Exception | None = None
+    retry_after: int | None = None
+    restarts: int = 0
+    lost_weights: str | None = None
     row_error: str | None = None
     cached: int = 0
     requests: list[dict] = field(default_factory=list)

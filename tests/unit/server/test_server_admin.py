@@ -147,7 +147,12 @@ def test_weights_step_by_step(updating, llm, api):
     assert code(admin.post("/update_weights", {"update_info": {"path": "/w"}})) == (409, "no_weight_update")
     assert code(admin.post("/finish_weight_update")) == (409, "no_weight_update")
     assert admin.post("/start_weight_update", {"is_checkpoint_format": True}).status_code == 200
-    assert admin.get("/weight_info").json() == {"version": "v2", "engine": "disk", "update_open": True}
+    assert admin.get("/weight_info").json() == {
+        "version": "v2",
+        "lost_version": None,
+        "engine": "disk",
+        "update_open": True,
+    }
     assert code(admin.post("/start_weight_update")) == (409, "weight_update_open")
     assert code(admin.post("/update_weights_from_disk", {"model_path": "/w"})) == (409, "weight_update_open")
     assert admin.post("/update_weights", {"update_info": {"path": "/w"}}).json() == {

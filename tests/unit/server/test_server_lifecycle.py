@@ -86,7 +86,6 @@ def test_the_engine_dies_under_open_requests(live, fake, until, engine_error, st
             assert last_error(answers[0])["code"] == "CORE-E110"
         else:
             assert answers[0].status_code == 503
-        assert server.state.lifecycle.failure is engine_error
         assert httpx.get(f"{server.url}/ready").status_code == 503
 
 
@@ -147,6 +146,20 @@ def test_a_dead_engine_ends_the_server(api, llm, engine_error):
     supervisor, exits = supervised(api.app.state.core, before=lambda s: None)
     assert exits.should_exit
     assert supervisor.error is engine_error
+
+
+def test_an_engine_that_is_being_started_again(api, llm, caplog):
+    llm.healthy, llm.retry_after, llm.restarts = False, 7, 2
+    _, exits = supervised(api.app.state.core, before=lambda s: None, seconds=0.7)
+    assert not exits.should_exit and "does not answer" not in caplog.text
+    for refused in (api.get("/ready"), api.post("/v1/completions", {"prompt": "a"})):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine")
+        assert refused.headers["retry-after"] == "7" and "started again" in refused.json()["error"]["message"]
+    assert api.get("/health").status_code == 200
+    assert "core_engine_restarts_total 2.0\n" in api.get("/metrics").text
+    assert "core_engine_healthy 0.0\n" in api.get("/metrics").text
+    llm.healthy, llm.retry_after = True, None
+    assert api.get("/ready").status_code == 200
 
 
 def test_a_silent_engine_is_waited_for(api, llm, caplog):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import orjson
 
-from core.api.errors import EngineError
 from core.server.errors import ApiError, as_api_error, log_unexpected
 from core.server.openai.responses.job import ResponseWork, encode
 from core.server.openai.responses.output import Event
@@ -48,8 +47,6 @@ class _Work:
             stopping = ApiError(503, "The server is shutting down.", code="draining")
             self._log(job.failed(stopping) if self.lifecycle.stopped else job.cancelled())
         except Exception as error:
-            if isinstance(error, EngineError):
-                self.lifecycle.failure = error
             log_unexpected(error)
             self._log(job.failed(as_api_error(error)))
         self.store.settle(self.record)

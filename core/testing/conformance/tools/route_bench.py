@@ -12,7 +12,7 @@ import httpx
 from fastapi import FastAPI
 
 from core.api.descriptors import RouteSpec
-from core.api.errors import CoreError, RequestError
+from core.api.errors import CoreError, EngineError, RequestError
 from core.api.routes import RoutePlugin
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options
@@ -54,6 +54,10 @@ class KitLLM:
     model_name: str = "kit"
     max_model_len: int = 512
     healthy: bool = True
+    failure: EngineError | None = None
+    retry_after: int | None = None
+    restarts: int = 0
+    lost_weights: str | None = None
     stats: Stats = field(default_factory=lambda: Stats(blocks_total=10))
     stall: float = 0.0
     running: int = 0
