@@ -13,6 +13,7 @@ from core.api.errors import RequestError
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
 from core.engine.compiling.pool import CompilePool, Job
+from core.engine.compiling.trial import WORD
 from core.engine.participants import StageParticipant
 from core.engine.request import Request
 from core.engine.step import StepPlan, StepResult, TokenMasks
@@ -21,9 +22,6 @@ from core.engine.thinking import ThinkingMatcher, ThoughtLimit
 logger = logging.getLogger(__name__)
 
 STUCK = "CORE-E162 the grammar cannot be followed any further"
-
-WORD = 32
-"""Tokens per element of a mask."""
 
 Matcher = GrammarMatcher | ThoughtLimit
 
@@ -51,6 +49,7 @@ class StructuredParticipant(StageParticipant):
     ) -> None:
         self._pool, self._tokenizer, self._close, self._ahead = pool, tokenizer, close, ahead
         self._words = -(-vocab_size // WORD)
+        self._jobs: dict[int, Job] = {}  # until their requests end: what is in use counts towards the memory
         self._compiling: dict[int, Job] = {}
         self._ready: dict[int, Matcher] = {}
         self._rows: dict[int, Matcher] = {}
@@ -62,7 +61,8 @@ class StructuredParticipant(StageParticipant):
         """Start compiling the request's grammar. Raises `ValueError` for a kind that no backend knows."""
         grammar = request.params.grammar
         if grammar is not None:
-            self._compiling[request.handle] = self._pool.submit(grammar)
+            job = self._pool.submit(grammar)
+            self._jobs[request.handle] = self._compiling[request.handle] = job
 
     def admit(self, request: Request) -> bool:
         """Hold the request back while its grammar is compiled. Raises `RequestError` for a grammar that is wrong.
@@ -153,7 +153,8 @@ class StructuredParticipant(StageParticipant):
 
     def finish(self, request: Request) -> None:
         """Forget the request."""
-        job = self._compiling.pop(request.handle, None)
+        self._compiling.pop(request.handle, None)
+        job = self._jobs.pop(request.handle, None)
         if job is not None:
             self._pool.release(job)
         self._ready.pop(request.handle, None)

@@ -90,8 +90,8 @@ class CoreServer:
         return self
 
     def engine(self) -> psutil.Process:
-        """The one child process."""
-        (child,) = psutil.Process(self.process.pid).children(recursive=True)
+        """The one child process; it may have some of its own, in which grammars are compiled."""
+        (child,) = psutil.Process(self.process.pid).children()
         return child
 
     def family(self) -> list[psutil.Process]:

@@ -17,8 +17,11 @@ from typing import BinaryIO, Literal, cast
 
 import msgspec
 
+from core.api.descriptors import StructuredOutputSpec
 from core.api.structured import CompiledGrammar, PortableGrammar, StructuredContext, StructuredOutputBackend
 from core.config.resolved import EngineConfig
+from core.engine.compiling.memory import footprint, virtual_size
+from core.engine.compiling.trial import begin
 from core.plugins.boot import enter
 
 HEAD = struct.Struct(">I")
@@ -50,11 +53,19 @@ class Task(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """What became of it: `dump` of the compiled grammar, or what is wrong with it."""
+    """What became of it.
 
-    state: Literal["ready", "compiled", "refused", "failed"]
+    Attributes:
+        state: `exhausted`: the memory did not suffice; `failed`: the backend raised what it should not.
+        data: `dump` of the compiled grammar; empty if its backend has none.
+        text: What is wrong with the grammar.
+        size: Bytes that it takes once it is compiled and its first masks are made.
+    """
+
+    state: Literal["ready", "compiled", "refused", "exhausted", "failed"]
     data: bytes = b""
     text: str = ""
+    size: int = 0
 
 
 def read(stream: BinaryIO) -> bytes | None:
@@ -72,8 +83,12 @@ def write(stream: BinaryIO, message: msgspec.Struct) -> None:
     stream.flush()
 
 
-def open_backend(order: Order) -> StructuredOutputBackend:
-    """Load the driver and what it needs, as the engine process would."""
+def open_backend(order: Order) -> tuple[Callable[[str, str], CompiledGrammar], bool]:
+    """Load the driver and what it needs, as the engine process would.
+
+    Returns:
+        What compiles a grammar and tries its first masks, and whether compiled grammars can be sent.
+    """
     config = EngineConfig.model_validate_json(order.config)
     needed = tuple(
         one
@@ -85,27 +100,38 @@ def open_backend(order: Order) -> StructuredOutputBackend:
     tokenizer = reader.tokenizer(path)
     context = StructuredContext(config.shape.vocab_size, lambda: tokenizer, active.options(GROUP))
     backend: StructuredOutputBackend = active.impl(GROUP)(context)
-    return backend
+    travels = cast(StructuredOutputSpec, active.spec(GROUP)).isolate
+
+    def compile(kind: str, value: str) -> CompiledGrammar:
+        compiled = backend.compile(kind, value)
+        begin(compiled, config.shape.vocab_size)
+        return compiled
+
+    return compile, travels
 
 
 def limit_memory(more: int) -> None:
     """Let this process have no more than `more` bytes beyond what it has, where the system can do that."""
+    size = virtual_size()
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit = pages * resource.getpagesize() + more
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        if size:
+            resource.setrlimit(resource.RLIMIT_AS, (size + more, size + more))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a library that aborts leaves no file of that size
 
 
-def answer(compile: Callable[[str, str], CompiledGrammar], task: Task) -> Answer:
-    """Compile one grammar."""
+def answer(compile: Callable[[str, str], CompiledGrammar], task: Task, *, travels: bool) -> Answer:
+    """Compile one grammar and measure what it takes."""
     try:
-        return Answer("compiled", cast(PortableGrammar, compile(task.kind, task.value)).dump())
+        before = footprint()
+        compiled = compile(task.kind, task.value)
+        size = footprint().since(before)
+        return Answer("compiled", cast(PortableGrammar, compiled).dump() if travels else b"", size=size)
     except ValueError as error:
         return Answer("refused", text=str(error))
     except MemoryError:
-        return Answer("refused", text="compiling it takes too much memory")
+        return Answer("exhausted")
     except Exception as error:
         return Answer("failed", text=f"{type(error).__name__}: {error}")
 
@@ -116,13 +142,22 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     if first is None:
         return
     order = msgspec.msgpack.decode(first, type=Order)
-    backend = open_backend(order)
+    compile, travels = open_backend(order)
     limit_memory(order.memory)
     write(sink, Answer("ready"))
     while (data := read(source)) is not None:
         signal.setitimer(signal.ITIMER_REAL, order.seconds + _GRACE_SECONDS)
-        write(sink, answer(backend.compile, msgspec.msgpack.decode(data, type=Task)))
+        write(sink, answer(compile, msgspec.msgpack.decode(data, type=Task), travels=travels))
         signal.setitimer(signal.ITIMER_REAL, 0)
+        _forget_words()
+
+
+def _forget_words() -> None:
+    """Empty the file into which libraries print: only the last words before a process dies are read."""
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+        os.ftruncate(2, 0)
+        os.lseek(2, 0, os.SEEK_SET)
 
 
 def main() -> int:

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import re
 import threading
 from itertools import count
 from typing import Generic, TypeVar
 
-from core.engine.grammars import Grammar
+from core.engine.compiling.effort import EASY
 
 T = TypeVar("T")
 
-EASY = 16 * 1024
-"""Effort up to which a grammar is easy: the worker that is kept for such takes it."""
-
 _EFFORT_PER_SECOND = 4096
 _MOST_SECONDS = 30.0
-_PER_CHOICE, _PER_REPEAT = 8, 64
-_MOST_REPEATS = 1000
-_CHOICE = re.compile(r"[?*+|]")
-_REPEAT = re.compile(r'\{\d{0,9},?(\d{1,9})\}|(?:min|max)(?:Length|Items|Properties)"\s{0,9}:\s{0,9}(\d{1,9})')
-
-
-def effort(grammar: Grammar) -> int:
-    """Return how much work a grammar is expected to be: its characters, and more for what multiplies its states.
-
-    An estimate from the text alone. It decides who waits for whom, never whether a grammar is compiled.
-    """
-    text = grammar.value[:EASY]  # a longer one is not easy anyway, and this is done between two steps
-    repeats = sum(min(int(first or second), _MOST_REPEATS) for first, second in _REPEAT.findall(text))
-    return len(grammar.value) + _PER_CHOICE * len(_CHOICE.findall(text)) + _PER_REPEAT * repeats
 
 
 class Line(Generic[T]):

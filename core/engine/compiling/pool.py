@@ -10,18 +10,27 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from core.api.structured import CompiledGrammar
-from core.engine.compiling.line import Line, effort
+from core.engine.compiling.effort import EASY, effort
+from core.engine.compiling.line import Line
+from core.engine.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError, Turn
 from core.engine.grammars import Grammar
 
 logger = logging.getLogger(__name__)
 
-Compile = Callable[[str, str], CompiledGrammar]
-"""Raises `ValueError` for a grammar that cannot be used."""
+Compile = Callable[[str, str, Turn], tuple[CompiledGrammar, int]]
+"""Returns a compiled grammar and the bytes that it takes, as measured. Raises `ValueError` for one that cannot be used,
+`OutOfTimeError` and `AbandonedError` among them."""
+
+EASY_SECONDS = 1.0
+"""Time that a grammar which looks easy gets with the worker for such; one that needs more waits among the hard ones."""
 
 MAX_LOST = 4
 """Threads that may be stuck in a compiler before no further ones take their place."""
 
-_UNKNOWN_BYTES = 64 * 1024
+_SMALL = 2**20
+"""Bytes of a compiled grammar that always has a place."""
+_SHARE = 4
+"""A compiled grammar may take one part in so many of the memory for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +50,13 @@ class PoolLimits:
         seconds: Time that one grammar gets in one compiler.
         workers: Grammars that are compiled at once; where there are several, one worker is kept for easy ones.
         cache_bytes: Memory for compiled grammars that nobody uses.
+        memory_bytes: Memory for those that are in use, small ones left out.
     """
 
     seconds: float = 10.0
     workers: int = 2
     cache_bytes: int = 256 * 2**20
+    memory_bytes: int = 2**30
 
 
 class Job:
@@ -54,7 +65,7 @@ class Job:
     Attributes:
         began: When a worker took it.
         lost: It keeps its worker beyond its time, which has been replaced.
-        wanted: Requests that wait for it.
+        wanted: Requests that wait for it or use it.
     """
 
     def __init__(self, grammar: Grammar) -> None:
@@ -63,6 +74,7 @@ class Job:
         self.lost = False
         self.wanted = 0
         self._compiled: CompiledGrammar | None = None
+        self._size = 0
         self._error: ValueError | None = None
         self._done = threading.Event()
 
@@ -79,8 +91,7 @@ class Job:
     @property
     def size(self) -> int:
         """Bytes that keeping it takes."""
-        compiled = self._compiled
-        return len(self.grammar.value) + int(getattr(compiled, "size", _UNKNOWN_BYTES)) if compiled else 0
+        return len(self.grammar.value) + self._size if self._compiled else 0
 
     def result(self) -> CompiledGrammar:
         """Return the compiled grammar of a job that is done. Raises `ValueError` with what is wrong with it."""
@@ -92,10 +103,10 @@ class Job:
         """Wait until the outcome is known; say whether it is."""
         return self._done.wait(seconds)
 
-    def settle(self, compiled: CompiledGrammar | None, error: ValueError | None = None) -> None:
+    def settle(self, compiled: CompiledGrammar | None, size: int = 0, error: ValueError | None = None) -> None:
         """Store the outcome; the first one counts."""
         if not self.done:
-            self._compiled, self._error = compiled, error
+            self._compiled, self._size, self._error = compiled, size, error
             self._done.set()
 
 
@@ -128,6 +139,7 @@ class CompilePool:
         self._workers: list[_Worker] = []
         self._lost = 0
         self._closed = False
+        self._guard = threading.Lock()  # between those who ask and a worker that finds that nobody does
 
     def submit(self, grammar: Grammar) -> Job:
         """Return the job of a grammar; equal grammars share one. Raises `ValueError` for a kind nobody compiles."""
@@ -135,30 +147,34 @@ class CompilePool:
         if grammar.kind not in kinds:
             known = ", ".join(sorted(kinds))
             raise ValueError(f"grammars of kind '{grammar.kind}' are not supported here; supported: {known}")
-        job = self._jobs.pop(grammar.key, None)
-        if job is None or job.failed:
-            job = Job(grammar)
+        with self._guard:
+            job = self._jobs.pop(grammar.key, None)
+            new = job is None or job.failed
+            if job is None or new:
+                job = Job(grammar)
+            job.wanted += 1
+            self._jobs[grammar.key] = job
+        if new:
             self._line.put(job, effort(grammar), self._clock())
             self._start_worker()
-        job.wanted += 1
-        self._jobs[grammar.key] = job
         self._evict()
         return job
 
     def release(self, job: Job) -> None:
-        """A request that waited for a job has gone; one that nobody waits for is not begun any more."""
+        """A request that waited for a job, or used it, has gone; one that nobody waits for is not compiled any more."""
         job.wanted -= 1
-        if not job.wanted and self._line.drop(job):
-            del self._jobs[job.grammar.key]
+        if not job.wanted and (job.failed if job.done else self._line.drop(job)):
+            self._forget(job)
 
     def check(self, job: Job) -> bool:
         """Say whether a job is done; one that takes too long is given up and fails."""
         limit = self._limits.seconds * (1 + sum(job.grammar.kind in one.kinds for one in self._compilers))
-        if job.done or job.began is None or self._clock() - job.began <= limit:
+        began = job.began
+        if job.done or began is None or self._clock() - began <= limit:
             return job.done
-        # A compiler in a child process is killed in time; only one in a thread, which nothing can stop, comes here.
+        # A child process is killed in time; only what follows in this process, which nothing can stop, comes here.
         job.lost = True
-        job.settle(None, ValueError(f"compiling it took more than {limit:g} seconds"))
+        job.settle(None, error=ValueError(f"compiling it took more than {limit:g} seconds"))
         if self._lost < MAX_LOST:
             self._lost += 1
             self._workers = [worker for worker in self._workers if worker.job is not job]
@@ -184,37 +200,90 @@ class CompilePool:
     def _work(self, worker: _Worker) -> None:
         while (job := self._line.take(easy=worker.easy)) is not None:
             worker.job, job.began = job, self._clock()
-            self._compile(job)
+            short = worker.easy and self._limits.seconds > EASY_SECONDS
+            try:
+                self._compile(job, EASY_SECONDS if short else self._limits.seconds, last=not short)
+            except OutOfTimeError:  # it only looked easy
+                self._again(job)
+            except AbandonedError as error:
+                self._abandon(job, error)
             if job.lost:
                 return  # another worker has taken this one's place
 
-    def _compile(self, job: Job) -> None:
-        """Try the drivers in their order. What they say of the grammar is told only if none can use it."""
+    def _again(self, job: Job) -> None:
+        """Put a job back into the line, as a hard one."""
+        job.began = None
+        self._line.put(job, _SHARE * EASY, self._clock())
+
+    def _abandon(self, job: Job, error: ValueError) -> None:
+        """End a job that nobody waits for, unless somebody came meanwhile."""
+        with self._guard:
+            if not job.wanted:
+                return job.settle(None, error=error)
+        return self._again(job)
+
+    def _compile(self, job: Job, seconds: float, *, last: bool) -> None:
+        """Try the drivers in their order. What they say of the grammar is told only if none can use it.
+
+        Raises:
+            OutOfTimeError: The time is over, and it is not the `last` attempt.
+            AbandonedError: Nobody waits for the job.
+        """
         said: list[str] = []
         try:
             value = self._read(job.grammar)
         except ValueError as error:
-            return job.settle(None, error)
+            return job.settle(None, error=error)
+        turn = Turn(seconds, lambda: job.wanted > 0, self._room)
         for compiler in self._compilers:
             if job.grammar.kind not in compiler.kinds:
                 continue
             try:
-                job.settle(compiler.compile(job.grammar.kind, value))
-                return None
+                return job.settle(*compiler.compile(job.grammar.kind, value, turn))
+            except AbandonedError:
+                raise
+            except OutOfTimeError as error:
+                if not last:
+                    raise
+                why = str(error)
             except ValueError as error:
-                said.append(f"{compiler.name}: {error}" if len(self._compilers) > 1 else str(error))
+                why = str(error)
+            except MemoryError as error:
+                log = "structured-output backend '%s' ran out of memory with a grammar: it %s"
+                logger.warning(log, compiler.name, error)
+                why = "compiling it takes too much memory"
+            except BrokenCompilerError as error:
+                logger.error("structured-output backend '%s' failed to compile a grammar: %s", compiler.name, error)
+                why = "it failed"
             except Exception as error:
                 logger.exception("structured-output backend '%s' failed to compile a grammar", compiler.name)
-                said.append(f"{compiler.name}: {type(error).__name__}")
-        return job.settle(None, ValueError("; ".join(said)))
+                why = type(error).__name__
+            said.append(f"{compiler.name}: {why}" if len(self._compilers) > 1 else why)
+        return job.settle(None, error=ValueError("; ".join(said)))
+
+    def _room(self, size: int) -> None:
+        """Refuse a compiled grammar that has no place. Raises `ValueError`."""
+        most = self._limits.memory_bytes
+        if size > most // _SHARE:
+            text = f"once compiled it takes {size / 2**20:.0f} MiB; at most {most // _SHARE // 2**20}"
+            raise ValueError(f"{text} (a part of --grammar-memory-mib)")
+        with self._guard:
+            used = sum(job.size for job in self._jobs.values() if job.wanted)
+        if size > _SMALL and used + size > most:
+            raise ValueError(f"the grammars of running requests take {used / 2**20:.0f} MiB already; try again later")
+
+    def _forget(self, job: Job) -> None:
+        with self._guard:
+            if self._jobs.get(job.grammar.key) is job:
+                del self._jobs[job.grammar.key]
 
     def _evict(self) -> None:
-        """Forget the jobs that were asked for least recently until the rest fits."""
-        total = sum(job.size for job in self._jobs.values())
-        for key in list(self._jobs)[:-1]:
-            if total <= self._limits.cache_bytes:
-                return
-            job = self._jobs[key]
-            if job.done:
+        """Forget the jobs that were asked for least recently until the rest fits; what is in use stays."""
+        with self._guard:
+            idle = [job for job in self._jobs.values() if job.done and not job.wanted]
+            total = sum(job.size for job in idle)
+            for job in idle:
+                if total <= self._limits.cache_bytes:
+                    return
                 total -= job.size
-                del self._jobs[key]
+                del self._jobs[job.grammar.key]

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 
 import pytest
+from core_plugin_llguidance.backend import LLGuidance
+from core_plugin_xgrammar.backend import XGrammar
 
 from core.api import StructuredContext
 from core.boot import resolve
 from core.engine.compiling.child import Order
+from core.engine.compiling.memory import footprint
 from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.compiling.remote import CompilerProcess, IsolatedCompiler
+from core.engine.compiling.turn import AbandonedError, BrokenCompilerError, Turn
 from core.engine.grammars import Grammar
 from core.frontend.overrides import options_with
 
+BACKENDS = {"xgrammar": XGrammar, "llguidance": LLGuidance}
 MANY = "[" + ",".join(f'"{number:07}"' for number in range(60_000)) + "]"
+SOME = json.dumps([f"{number:07}" for number in range(1000)])
 
 
 @pytest.fixture(scope="module")
 def config(tiny):
-    options = options_with(None, {"model": tiny, "dtype": "float32", "num_blocks": 40, "structured_output": "xgrammar"})
+    options = options_with(
+        None, {"model": tiny, "dtype": "float32", "num_blocks": 40, "structured_output": "xgrammar,llguidance"}
+    )
     return resolve(options).config.model_dump_json()
+
+
+class Isolated(IsolatedCompiler):
+    """Compiles without a turn given, and returns the grammar alone."""
+
+    seconds = 60.0
+
+    def compile(self, kind, value, turn=None):
+        return super().compile(kind, value, turn or Turn(self.seconds))[0]
 
 
 @pytest.fixture
 def isolated(config, kit_tokenizer):
-    from core_plugin_xgrammar.backend import XGrammar
-
     made = []
 
-    def make(seconds=60.0, memory=2**30):
-        backend = XGrammar(StructuredContext(kit_tokenizer.vocab_size, lambda: kit_tokenizer))
-        made.append(IsolatedCompiler(Order(config, "xgrammar", seconds, memory), backend.load))
+    def make(memory=2**30, name="xgrammar"):
+        backend = BACKENDS[name](StructuredContext(kit_tokenizer.vocab_size, lambda: kit_tokenizer))
+        order = Order(config, name, 60.0, memory)
+        made.append(Isolated(order, lambda kind, value, data: backend.load(data)))
         return made[-1]
 
     yield make
@@ -72,15 +89,15 @@ def test_a_grammar_comes_back_ready_and_the_process_is_kept(isolated):
 
 @pytest.mark.covers("GRAM-01")
 def test_a_process_that_takes_too_long_is_killed_and_replaced(isolated):
-    compiler = isolated(seconds=60.0)
+    compiler = isolated()
     compiler.compile("regex", "a")
     process = process_of(compiler)
     os.kill(process.pid, signal.SIGSTOP)  # it will never answer
-    compiler._order.seconds = 0.2
+    compiler.seconds = 0.2
     with pytest.raises(ValueError, match=r"took more than 0\.2 seconds"):
         compiler.compile("regex", "b")
     assert gone(process.pid)
-    compiler._order.seconds = 60.0
+    compiler.seconds = 60.0
     assert compiler.compile("regex", "b").matcher()
 
 
@@ -93,10 +110,78 @@ def test_a_process_that_breaks_is_replaced(isolated):
     assert compiler.compile("regex", "b").matcher()
 
 
-def test_a_grammar_that_needs_too_much_memory_is_refused(isolated):
-    compiler = isolated(memory=96 * 2**20)
-    with pytest.raises(ValueError, match=r"too much memory|broke on it|bad_alloc"):
-        compiler.compile("choice", MANY)
+def references(depth):
+    """A schema of which each definition is two of the next: its text grows with the depth, what it means doubles."""
+    both = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(depth)}
+    last = {f"d{depth}": {"type": "string", "pattern": "^a+$"}}
+    return json.dumps({"$ref": "#/$defs/d0", "$defs": {**both, **last}})
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize(
+    ("name", "kind", "value"),
+    [
+        ("xgrammar", "choice", MANY),
+        ("llguidance", "json_schema", references(24)),
+        ("llguidance", "grammar", "root ::= " + " ".join(f'"w{number:06}"' for number in range(20_000))),
+    ],
+    ids=["choices", "references", "literals"],
+)
+def test_a_grammar_that_needs_too_much_memory_is_refused(isolated, caplog, name, kind, value):
+    compiler = isolated(memory=96 * 2**20, name=name)
+    kept = footprint()
+    with pytest.raises(MemoryError):
+        compiler.compile(kind, value)
+    assert footprint().since(kept) < 8 * 2**20  # all of it was another process's
+    assert compiler.compile("regex", "b").matcher() and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value"),
+    [("xgrammar", "choice", SOME), ("llguidance", "choice", SOME), ("llguidance", "json_schema", references(10))],
+)
+def test_what_a_compiled_grammar_takes_is_measured(isolated, name, kind, value):
+    compiler = isolated(name=name)
+    compiler.compile("regex", "a")
+    sizes, kept = [], []
+    before = footprint()
+    for number in range(4):
+        text = value.replace("0", str(number), 1) if kind == "choice" else value
+        grammar, size = IsolatedCompiler.compile(compiler, kind, text, Turn(60.0))
+        kept.append(grammar)
+        sizes.append(size)
+    took = footprint().since(before)
+    assert took / 3 <= sum(sizes) <= took * 3 + 2**20
+
+
+def test_one_that_nobody_waits_for_is_ended(isolated):
+    compiler = isolated()
+    compiler.compile("regex", "a")
+    process = process_of(compiler)
+    os.kill(process.pid, signal.SIGSTOP)
+    with pytest.raises(AbandonedError):
+        compiler.compile("regex", "b", Turn(60.0, wanted=lambda: False))
+    assert gone(process.pid)
+
+
+def test_one_that_has_no_room_is_not_brought_here(config):
+    def none(size):
+        raise ValueError(f"{size} bytes are too many")
+
+    compiler = IsolatedCompiler(
+        Order(config, "xgrammar", 60.0, 2**30), lambda kind, value, data: pytest.fail("brought")
+    )
+    try:
+        with pytest.raises(ValueError, match=r"\d{3,} bytes are too many"):
+            compiler.compile("choice", SOME, Turn(60.0, room=none))
+    finally:
+        compiler.close()
+
+
+def test_a_backend_that_cannot_be_started_says_why_in_one_line(config):
+    compiler = IsolatedCompiler(Order(config, "nobody", 60.0, 2**30), lambda kind, value, data: None)
+    with pytest.raises(BrokenCompilerError, match=r"^its process ended with status 1: .*CORE-P301"):
+        compiler.compile("regex", "a", Turn(60.0))
 
 
 def test_a_process_without_an_engine_ends(config):
@@ -107,8 +192,10 @@ def test_a_process_without_an_engine_ends(config):
 
 
 def test_others_are_compiled_while_one_takes_long(isolated):
-    compiler = isolated(seconds=60.0)
-    pool = CompilePool([Compiler("xgrammar", frozenset({"regex", "choice"}), compiler.compile)], PoolLimits(workers=2))
+    compiler = isolated()
+    pool = CompilePool(
+        [Compiler("xgrammar", frozenset({"regex", "choice"}), super(Isolated, compiler).compile)], PoolLimits(workers=2)
+    )
     try:
         compiler.compile("regex", "a")
         os.kill(process_of(compiler).pid, signal.SIGSTOP)

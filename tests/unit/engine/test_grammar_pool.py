@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
 import pytest
 
-from core.engine.compiling.line import EASY, Line, effort
-from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.compiling.effort import EASY, effort
+from core.engine.compiling.line import Line
+from core.engine.compiling.pool import EASY_SECONDS, CompilePool, Compiler, PoolLimits
+from core.engine.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError
 from core.engine.grammars import Grammar
 
 KINDS = frozenset({"choice", "regex"})
@@ -23,7 +26,12 @@ class Compiled:
 
 
 def compiler(name="one", kinds=KINDS, compile=lambda kind, value: Compiled(value)):
-    return Compiler(name, frozenset(kinds), compile)
+    def measured(kind, value, turn):
+        compiled = compile(kind, value)
+        turn.room(compiled.size)
+        return compiled, compiled.size
+
+    return Compiler(name, frozenset(kinds), measured)
 
 
 def make(*compilers, clock=time.monotonic, **limits):
@@ -119,6 +127,7 @@ def test_what_was_asked_for_least_recently_is_forgotten_first():
     def ask(value):
         job = pool.submit(Grammar("choice", value))
         assert job.wait(30)
+        pool.release(job)
 
     for value in ("a", "b", "a", "c", "d"):  # three fit no longer: "b" goes, and "a" was asked for again
         ask(value)
@@ -244,8 +253,169 @@ def test_effort_looks_at_what_multiplies(kind, easy, hard):
     assert effort(Grammar(kind, easy)) <= EASY < effort(Grammar(kind, hard))
 
 
+def chain(depth, last="x"):
+    """A schema of which each definition is two of the next."""
+    both = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(depth)}
+    return {"$ref": "#/$defs/d0", "$defs": {**both, f"d{depth}": {"type": "string", "pattern": last}}}
+
+
+def doubled(depth, sign):
+    return "\n".join(
+        [f"root {sign} a0", *(f"a{i} {sign} a{i + 1} a{i + 1}" for i in range(depth)), f'a{depth} {sign} "x"']
+    )
+
+
+TAG = {
+    "format": {"type": "tag", "begin": "<", "end": ">", "content": {"type": "json_schema", "json_schema": chain(24)}}
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "hard"),
+    [
+        ("json_schema", json.dumps(chain(24)), True),
+        ("json_schema", json.dumps({"items": chain(400)["$defs"], **chain(400)})[:EASY], False),  # no JSON
+        ("json_schema", json.dumps(chain(3)), False),
+        ("json_schema", json.dumps({"$ref": "#", "$defs": {"a": {"$ref": "#/$defs/a"}}}), False),
+        ("json_schema", json.dumps({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}), False),
+        ("json_schema", json.dumps({"$ref": "#/prefixItems/0", "prefixItems": [{"$ref": "other"}]}), False),
+        ("structural_tag", json.dumps(TAG), True),
+        ("grammar", doubled(30, "::="), True),
+        ("grammar", doubled(30, ":"), True),
+        ("grammar", doubled(4, "::="), False),
+        ("grammar", 'root ::= "a" root | "root ::= b" # root root root\n', False),
+        ("json_schema", '{"items": ' * 1000, False),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_is_referred_to_counts_as_often_as_it_is(kind, value, hard):
+    assert (effort(Grammar(kind, value)) > EASY) is hard and len(value) <= EASY
+
+
 def test_the_estimate_itself_is_no_work():
     began = time.process_time()
     for text in ("{" * 2**19 + "1" * 2**19, "{" + "1" * (2**20 - 1), 'minLength"' + " " * 2**20, "?" * 2**20):
         assert effort(Grammar("regex", text[: 2**20])) >= 2**20
+    for kind, piece in (("grammar", "a ::= "), ("grammar", '"\\'), ("grammar", "[\\"), ("json_schema", "[")):
+        effort(Grammar(kind, piece * (EASY // len(piece))))
     assert time.process_time() - began < 1  # takes hundredths of it; quadratic work would take hours
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def pooled(compile, **limits):
+    """Return a pool of one driver, which is told the turn."""
+    return CompilePool([Compiler("one", KINDS, compile)], PoolLimits(**limits))
+
+
+def test_one_that_only_looks_easy_waits_among_the_hard_ones():
+    turns, hogs = [], []
+
+    def compile(kind, value, turn):
+        if value == "innocent":
+            return Compiled(value), 10
+        turns.append((threading.get_ident(), turn.seconds))
+        if turn.seconds == EASY_SECONDS:
+            raise OutOfTimeError("it is over")
+        hogs.append(value)
+        release.wait(30)
+        return Compiled(value), 10
+
+    release = threading.Event()
+    pool = pooled(compile, workers=2)
+    try:
+        jobs = [pool.submit(Grammar("choice", f"hog {number}")) for number in range(6)]
+        assert pool.submit(Grammar("choice", "innocent")).wait(30)
+        until(lambda: len([one for one in turns if one[1] == EASY_SECONDS]) >= 5)
+        assert pool.submit(Grammar("choice", "innocent")).done and len(hogs) <= 1
+    finally:
+        release.set()
+    assert all(job.wait(30) and not job.failed for job in jobs)
+    pool.close()
+
+
+def test_what_nobody_waits_for_any_more_is_ended():
+    ended = threading.Event()
+
+    def compile(kind, value, turn):
+        until(lambda: not turn.wanted())
+        ended.set()
+        raise AbandonedError("nobody")
+
+    pool = pooled(compile)
+    job = pool.submit(Grammar("choice", "a"))
+    until(lambda: job.began is not None)
+    pool.release(job)
+    assert job.wait(30) and job.failed and ended.is_set()
+    pool.close()
+
+
+def test_one_that_was_ended_is_compiled_for_who_came_meanwhile():
+    came, given = threading.Event(), []
+
+    def compile(kind, value, turn):
+        given.append(value)
+        if len(given) == 1:
+            came.wait(30)
+            raise AbandonedError("nobody")
+        return Compiled(value), 10
+
+    pool = pooled(compile)
+    job = pool.submit(Grammar("choice", "a"))
+    until(lambda: given)
+    pool.release(job)
+    again = pool.submit(Grammar("choice", "a"))
+    came.set()
+    assert again.wait(30) and again.result().text == "a"
+    pool.close()
+
+
+@pytest.mark.covers("GRAM-01")
+def test_what_is_in_use_is_bounded_and_small_ones_have_a_place():
+    mib = 2**20
+    sizes = {**dict.fromkeys("abcde", 45 * mib), "huge": 60 * mib, "small": mib // 2}
+    pool = make(compiler(compile=lambda kind, value: Compiled(value, sizes[value])), memory_bytes=200 * mib)
+    jobs = {}
+
+    def ask(value):
+        jobs[value] = pool.submit(Grammar("choice", value))
+        assert jobs[value].wait(30)
+        try:
+            return jobs[value].result() and None
+        except ValueError as error:
+            return str(error)
+
+    assert "60 MiB; at most 50" in ask("huge")
+    assert [ask(value) for value in "abcd"] == [None] * 4
+    assert "take 180 MiB already" in ask("e") and ask("small") is None
+    pool.release(jobs["a"])
+    assert ask("e") is None
+
+
+def test_failed_ones_are_not_kept():
+    pool = make(compiler(compile=refusing))
+    job = pool.submit(Grammar("choice", "a" * 1000))
+    assert job.wait(30)
+    pool.release(job)
+    assert not pool._jobs
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError("x"), "structured-output backend 'one' ran out of memory with a grammar: it x"),
+        (
+            BrokenCompilerError("KeyError: 1"),
+            "structured-output backend 'one' failed to compile a grammar: KeyError: 1",
+        ),
+    ],
+)
+def test_a_backend_that_runs_out_of_memory_or_breaks_is_one_log_line(caplog, error, line):
+    def compile(kind, value, turn):
+        raise error
+
+    pool = pooled(compile)
+    job = pool.submit(Grammar("choice", "a"))
+    assert job.wait(30) and job.failed
+    assert [(record.message, record.exc_info) for record in caplog.records] == [(line, None)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.compiling.setup import satisfiable
+from core.engine.compiling.trial import begin
 from core.engine.grammars import Grammar
 from core.engine.loop import EngineLoop
 from core.engine.structured import StructuredParticipant
@@ -44,7 +44,7 @@ class Gate:
         self.log = [] if log is None else log
         self.open: dict[str, threading.Event] = {}
 
-    def __call__(self, kind, value):
+    def __call__(self, kind, value, turn):
         assert self.open.setdefault(value, threading.Event()).wait(20)
         gate = self
 
@@ -52,7 +52,7 @@ class Gate:
             def matcher(self):
                 return AnyToken(gate.log)
 
-        return Compiled()
+        return Compiled(), 0
 
     def participant(self):
         pool = CompilePool([Compiler("gate", frozenset({"choice"}), self)], PoolLimits(workers=8))
@@ -246,7 +246,7 @@ class Limited(AnyToken):
 @pytest.mark.covers("GRAM-01")
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_limit_of_the_library_ends_its_own_request_and_says_so(harness, asked):
-    pool = CompilePool([Compiler("limited", frozenset({"choice"}), lambda kind, value: Same(asked))], PoolLimits())
+    pool = CompilePool([Compiler("limited", frozenset({"choice"}), lambda *asking: (Same(asked), 0))], PoolLimits())
     participant = StructuredParticipant(pool, VOCAB, tokenizer=lambda: None)
     engine = harness(participants=(participant,))
     engine.add(1, [1, 2], max_tokens=9, grammar=Grammar("choice", "a"))
@@ -277,9 +277,8 @@ def test_a_grammar_that_fails_at_its_first_token_is_no_grammar():
 
     for matcher, said in ((Nothing([]), "no text fits it"), (Doomed([]), "too many items")):
         with pytest.raises(ValueError, match=said):
-            satisfiable(lambda kind, value, made=matcher: Compiled(made), VOCAB)("choice", "a")
-    fine = Compiled(AnyToken([]))
-    assert satisfiable(lambda kind, value: fine, VOCAB)("choice", "a") is fine
+            begin(Compiled(matcher), VOCAB)
+    begin(Compiled(AnyToken([])), VOCAB)
 
 
 class Doomed(AnyToken):

@@ -1,4 +1,4 @@
-"""Grammars run by llguidance. Its limits bound the work of compiling and of every mask."""
+"""Grammars run by llguidance. Its limits bound the work of every mask."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from core.api import StructuredContext, Tokenizer
 
 _WHITESPACE = "x-whitespace"
+_LEXER_STATES = 50_000
+"""States that the library may add to a grammar while texts are written, at one or two kilobytes each."""
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _VERBOSITY = "<non-verbose/>"
 _CLEARER = {"NoExtensionBias": "no text fits it"}
@@ -40,20 +42,27 @@ class LLGuidance:
         make = _KINDS.get(kind)
         if make is None:
             raise ValueError(f"grammars of kind '{kind}' are not known")
-        from llguidance import LLMatcher, LLParserLimits
-
-        limits = LLParserLimits(verbose_errors=False)
-        tokenizer = self._ctx.tokenizer()
-        vocabulary = self._tokens()
         try:
-            grammar = make(value, tokenizer)
+            source = make(value, self._ctx.tokenizer())
         except RecursionError:
             raise ValueError("the grammar is nested too deep") from None
-        matcher = LLMatcher(vocabulary, grammar, log_level=0, limits=limits)
+        return self._compiled(source, show=kind == "grammar")
+
+    def load(self, data: bytes) -> Compiled:
+        """Return what `Compiled.dump` of another process gave; the library has no form of its own for what it built."""
+        return self._compiled(data.decode(), show=False)
+
+    def _compiled(self, source: str, *, show: bool) -> Compiled:
+        """Compile a grammar in the library's dialect. Raises `ValueError`, with the place if that is to `show`."""
+        from llguidance import LLMatcher, LLParserLimits
+
+        limits = LLParserLimits(verbose_errors=False, max_lexer_states=_LEXER_STATES)
+        vocabulary = self._tokens()
+        matcher = LLMatcher(vocabulary, source, log_level=0, limits=limits)
         if matcher.is_error():
             said = matcher.get_error()
-            raise ValueError(_said(said if kind == "grammar" else _LINES.sub("", said)))
-        return Compiled(matcher, vocabulary.vocab_size, len(value))
+            raise ValueError(_said(said if show else _LINES.sub("", said)))
+        return Compiled(matcher, vocabulary.vocab_size, source)
 
     def _tokens(self) -> LLTokenizer:
         with self._lock:
@@ -102,13 +111,16 @@ def _vocabulary(ctx: StructuredContext) -> LLTokenizer:
 class Compiled:
     """A `CompiledGrammar`: a matcher at the start, of which copies are made."""
 
-    def __init__(self, start: LLMatcher, vocabulary: int, length: int) -> None:
-        self._start, self._tokens = start, vocabulary
-        self.size = 200_000 + 100 * length  # not told by the library: its automata grow with the grammar
+    def __init__(self, start: LLMatcher, vocabulary: int, source: str) -> None:
+        self._start, self._tokens, self._source = start, vocabulary, source
 
     def matcher(self) -> Matcher:
         """Return a matcher at the start of the grammar."""
         return Matcher(self._start.deep_copy(), self._tokens)
+
+    def dump(self) -> bytes:
+        """Return the grammar for another process with the same tokenizer."""
+        return self._source.encode()
 
 
 class Matcher:

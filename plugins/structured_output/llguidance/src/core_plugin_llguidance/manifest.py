@@ -11,4 +11,5 @@ LLGUIDANCE = StructuredOutputSpec(
     summary="llguidance: masks computed step by step within limits, nothing compiled ahead",
     grammars={"json_schema", "json_object", "regex", "choice", "grammar", "structural_tag"},
     priority=60,
+    isolate=True,
 )

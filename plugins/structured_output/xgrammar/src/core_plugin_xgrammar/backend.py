@@ -43,6 +43,8 @@ class XGrammar:
         except RecursionError:
             raise ValueError("the grammar is nested too deep") from None
         except RuntimeError as error:
+            if "bad_alloc" in str(error):
+                raise MemoryError(str(error)[:100]) from error
             raise ValueError(_WHERE.sub("", str(error)).strip()[:500] or "the grammar is wrong") from error
         return Compiled(handle, vocabulary, ids)
 
