@@ -170,6 +170,14 @@ class EngineClient(Protocol):
         """
         ...
 
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text.
+
+        It counts for admission, runs beside the event loop where that takes its time, and is refused if no tokenization
+        could make it fit the model's length. `tokenizer` knows no such bounds.
+        """
+        ...
+
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method (`stats`, `reset_prefix_cache`, ...) with plain data."""
         ...

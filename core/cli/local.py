@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import tempfile
 import threading
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -20,6 +19,7 @@ import httpx
 from core.cli.client import Client
 from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
+from core.engine.folders import PrivateFolder
 from core.signals import ended_by
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class LocalServer:
         self._closing = False
         self._ready: Future[None] = Future()
         try:
-            folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="core-", ignore_cleanup_errors=True))
-            self.path, self.key = f"{folder}/http", options.server.api_key
+            folder = PrivateFolder()
+            self._held.callback(folder.remove)
+            self.path, self.key = str(folder.path / "http"), options.server.api_key
             from core.server.edge import PRIVATE
 
             server = options.server.model_copy(update={**PRIVATE, "uds": self.path})

@@ -7,18 +7,16 @@ process serves is known only when the parent has chosen the plugins. So it is st
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from core import logs
+from core.engine.folders import PrivateFolder, clear_left
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -57,7 +55,8 @@ class EngineChild:
     """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="core-"))
+        self._private = PrivateFolder()
+        self.folder = self._private.path
         self.configured = False
         command = [sys.executable, "-P", "-m", "core.engine.process"]
         try:
@@ -66,6 +65,7 @@ class EngineChild:
         except BaseException:
             self._remove()
             raise
+        clear_left()  # while the child does its imports
 
     @property
     def inbox(self) -> str:
@@ -118,7 +118,7 @@ class EngineChild:
         self.end()
 
     def _remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._private.remove()
 
 
 @contextlib.contextmanager

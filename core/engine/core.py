@@ -53,6 +53,7 @@ class EngineCore:
     Attributes:
         ready: What clients are told once the engine can serve.
         stopping: Set by a `Shutdown` message.
+        dropped_messages: Counted by who receives messages for it.
     """
 
     def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
@@ -75,6 +76,7 @@ class EngineCore:
         )
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
+        self.dropped_messages = 0
         self._arrivals = 0
         self._profile: Profile | None = None
         self.ready = Ready(
@@ -146,6 +148,7 @@ class EngineCore:
             scheduled_tokens=totals.scheduled_tokens,
             wasted_tokens=totals.wasted_tokens,
             blocks_freed_early=self.scheduler.blocks_freed_early,
+            dropped_messages=self.dropped_messages,
         )
 
     def close(self) -> None:

@@ -93,7 +93,11 @@ class Started(msgspec.Struct, array_like=True):
 
 
 class Stats(msgspec.Struct, kw_only=True):
-    """Counters and gauges of the engine; counters grow for its whole life."""
+    """Counters and gauges of the engine; counters grow for its whole life.
+
+    Attributes:
+        dropped_messages: Messages between the engine and its client, in either direction, that could not be read.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -107,6 +111,7 @@ class Stats(msgspec.Struct, kw_only=True):
     scheduled_tokens: int = 0
     wasted_tokens: int = 0
     blocks_freed_early: int = 0
+    dropped_messages: int = 0
 
 
 class Outputs(msgspec.Struct, tag="outputs", kw_only=True):

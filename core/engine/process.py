@@ -32,6 +32,7 @@ from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
 from core.engine.child import STACKS, Bootstrap
 from core.engine.core import EngineCore
+from core.engine.inbound import Inbound
 from core.engine.messages import Failed, FromEngine, Pulse, ToEngine
 from core.engine.readahead import read_ahead
 from core.engine.runner import CoreRunner
@@ -85,7 +86,7 @@ class Sender(threading.Thread):
 
 
 class Receiver(threading.Thread):
-    """Decodes what arrives and hands it to the runner. A message that cannot be decoded is dropped and logged."""
+    """Decodes what arrives and hands it to the runner. A message that cannot be read is dropped, logged and counted."""
 
     def __init__(self, address: str) -> None:
         super().__init__(name="engine-receiver", daemon=True)
@@ -97,15 +98,14 @@ class Receiver(threading.Thread):
 
     def run(self) -> None:
         """Receive for the life of the process."""
-        decoder: msgspec.msgpack.Decoder[ToEngine] = msgspec.msgpack.Decoder(ToEngine)
+        inbound: Inbound[ToEngine] = Inbound(ToEngine)
         while True:
-            data = self._socket.recv()
-            try:
-                message = decoder.decode(data)
-            except (msgspec.DecodeError, ValueError):
-                logger.exception("a message of %d bytes was dropped", len(data))
+            message = inbound.read(self._socket.recv())
+            if self.runner is None:
                 continue
-            if self.runner is not None:
+            if message is None:
+                self.runner.note_dropped(inbound.dropped)
+            else:
                 self.runner.submit(message)
 
 

@@ -17,6 +17,7 @@ from core.api.errors import CoreError, EngineError
 from core.config.resolved import EngineConfig
 from core.engine.child import STACKS, EngineChild
 from core.engine.core import EngineCore
+from core.engine.inbound import Inbound, read_from_engine
 from core.engine.messages import Failed, FromEngine, Progress, Pulse, Ready, Shutdown, ToEngine
 from core.engine.runner import CoreRunner
 from core.engine.vitals import Vitals
@@ -57,7 +58,7 @@ class ProcessEngine:
             self._child.end()
             raise
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[FromEngine] = msgspec.msgpack.Decoder(FromEngine)
+        self._inbound: Inbound[FromEngine] = Inbound(FromEngine)
         self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch = asyncio.create_task(self._watch_process())
         self._receiving: asyncio.Future[bytes] | None = None
@@ -100,14 +101,15 @@ class ProcessEngine:
         self._inbox.send(self._encoder.encode(message), zmq.NOBLOCK)
 
     async def receive(self) -> FromEngine:
-        """Return the next message. Raises the engine's own error, or `EngineError`, once it is gone."""
-        while isinstance(message := await self._receive(), Pulse):
+        """Return the next message that can be read. Raises the engine's own error, or `EngineError`: it is gone."""
+        while (message := self._read(await self._next())) is None or isinstance(message, Pulse):
             continue
         if isinstance(message, Failed):
             raise _rebuild(message)
         return message
 
-    async def _receive(self) -> FromEngine:
+    async def _next(self) -> bytes:
+        """Return what comes next. Raises `EngineError` once the process is gone and nothing is left."""
         if self._receiving is None:
             self._receiving = asyncio.ensure_future(self._outbox.recv())
         waiting: list[asyncio.Future[Any]] = [self._receiving, self._death]
@@ -116,11 +118,16 @@ class ProcessEngine:
             await asyncio.wait(waiting[:1], timeout=0.5)
         if not self._receiving.done():
             raise self._gone()
-        message = self._decoder.decode(self._receiving.result())
+        data = self._receiving.result()
         self._receiving = None
+        return data
+
+    def _read(self, data: bytes) -> FromEngine | None:
+        """Return the message in `data` and note that the engine moves; None for one that was dropped, and counted."""
+        message = read_from_engine(self._inbound, data)
         if isinstance(message, Ready):
             self._vitals = Vitals()
-        elif self._vitals is not None:
+        elif message is not None and self._vitals is not None:
             self._vitals.seen(message)
         return message
 

@@ -45,6 +45,10 @@ class CoreRunner:
         """Queue a message; safe from any thread."""
         self._inbox.put(message)
 
+    def note_dropped(self, total: int) -> None:
+        """Say how many messages could not be read so far; safe from any thread."""
+        self._core.dropped_messages = total
+
     def run(self) -> None:
         """Run until told to stop. Raises what the loop cannot survive (a worker is gone)."""
         while not self._core.stopping:

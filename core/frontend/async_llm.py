@@ -418,6 +418,14 @@ class AsyncLLM(Pausing):
         """As `render_chat`, with what takes its time tokenised beside the event loop, together with others' texts."""
         return await self._preparer.chat_ids(chat, cut)
 
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text; a long one is tokenised beside the event loop.
+
+        Raises:
+            RequestError: No tokenization could make it fit the model's length.
+        """
+        return await self._preparer.tokenize(text, add_special_tokens=add_special_tokens)
+
     async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
         return await self._preparer.offsets(asked, ids)

@@ -44,6 +44,12 @@ class AsyncPreparer:
         found += await self._encode(texts[special:], "messages", add_special_tokens=False)
         return self._model.joined(found, special, cut)
 
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text. Raises `RequestError` if no tokenization could make it fit."""
+        self._model.inputs.check_chars(len(text), "prompt")
+        [ids] = await self._encode([text], "prompt", add_special_tokens=add_special_tokens)
+        return ids
+
     async def offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens `ids` stands in its text, as (first, end) in characters.
 

@@ -8,15 +8,21 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect, Request
 
 from core.server.errors import ApiError, ClientGoneError
+from core.server.json_size import MAX_CONTAINERS, MAX_ENTRIES, MAX_MEMBERS, fits
 
 MAX_DEPTH = 64
+MAX_FIELDS = 1024
 MAX_MESSAGES = 16384
 MAX_TOOLS = 128
 BODY_SECONDS = 120.0
+INLINE_BYTES = 2**16
+"""Bodies up to here are parsed on the spot, which takes less than a millisecond; longer ones beside the event loop."""
+
 _MAX_LISTED = 32
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _OF_BROWSERS = ("origin", "sec-fetch-site")
@@ -24,6 +30,26 @@ _OF_BROWSERS = ("origin", "sec-fetch-site")
 
 Priority = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Salt = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+def up_to(most: int, least: int = 0) -> Any:
+    """Return the bounds of a list: they, or the first member that is wrong, end the check."""
+    return Field(min_length=least, max_length=most, fail_fast=True)
+
+
+def few(most: int) -> BeforeValidator:
+    """Return the bound of an object, which holds before its members are looked at."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > most:
+            raise PydanticCustomError(
+                "too_long",
+                "Object should have at most {most} members, not {found}",
+                {"most": most, "found": len(value)},
+            )
+        return value
+
+    return BeforeValidator(check)
 
 
 class Part(BaseModel):
@@ -91,8 +117,28 @@ async def _read(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
+async def read_object(request: Request, limit: int, *, typed: bool = True) -> dict[str, Any]:
+    """Read a body that is a JSON object; a long one is parsed beside the event loop.
+
+    Args:
+        limit, typed: As of `read_bytes`.
+
+    Raises:
+        ApiError: 4xx, as `read_bytes` and `parse_object`.
+    """
+    raw = await read_bytes(request, limit, typed=typed)
+    return parse_object(raw) if len(raw) <= INLINE_BYTES else await asyncio.to_thread(parse_object, raw)
+
+
 def parse_object(raw: bytes) -> dict[str, Any]:
-    """Parse a JSON object; NaN, Infinity, lone surrogates and deep nesting are refused."""
+    """Parse a JSON object that is no larger than the bounds of `json_size`.
+
+    Raises:
+        ApiError: 400; NaN, Infinity, lone surrogates, deep nesting and many fields are refused as well.
+    """
+    if not fits(raw):
+        most = f"{MAX_ENTRIES} values, {MAX_CONTAINERS} arrays and objects, {MAX_MEMBERS} members of objects"
+        raise ApiError(400, f"The body holds too much: at most {most}.", code="too_many_entries")
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -101,6 +147,8 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         _check_depth(value)
+    if len(value) > MAX_FIELDS:
+        raise ApiError(400, f"The body has {len(value)} fields; at most {MAX_FIELDS}.", code="too_many_entries")
     return value
 
 

@@ -130,6 +130,12 @@ async def render(state: ServerState, request: GenerationRequest) -> list[int]:
     return await asyncio.get_running_loop().run_in_executor(state.renderers, work)
 
 
+async def render_alone(state: ServerState, request: GenerationRequest) -> list[int]:
+    """As `render`, for requests that end with it: they count for admission. Raises `ApiError` 503 as well."""
+    with state.admitted():
+        return await render(state, request)
+
+
 def engine_prompt(request: GenerationRequest) -> Prompt:
     """Return a request's prompt as `ServedLLM.generate` takes it."""
     if isinstance(request.prompt, Conversation):

@@ -122,6 +122,10 @@ class ServedLLM(Protocol):
         """As `render_chat`; long texts are tokenised beside the event loop, those of several conversations together."""
         ...
 
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text. Raises `RequestError`: it could never fit, or is not valid Unicode."""
+        ...
+
     async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
         ...

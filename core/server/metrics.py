@@ -91,5 +91,6 @@ class EngineStats(Collector):
             ("core_prefix_cache_hits", "Tokens found in the prefix cache.", stats.prefix_hits),
             ("core_scheduled_tokens", "Tokens scheduled.", stats.scheduled_tokens),
             ("core_wasted_tokens", "Tokens computed and thrown away.", stats.wasted_tokens),
+            ("core_dropped_messages", "Messages to or from the engine that could not be read.", stats.dropped_messages),
         ):
             yield CounterMetricFamily(name, text, value=value)

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from core.api.errors import PluginError
 from core.api.routes import RouteRequest, RouteResponse
-from core.server.body import parse_object, read_bytes
+from core.server.body import read_object
 from core.server.outlet import SHORT_CUT, StreamBody, pour
 from core.server.plugged import PluggedRoute
 from core.server.state import ServerState
@@ -37,7 +37,7 @@ class PluggedRequest:
     async def json(self) -> dict[str, Any]:
         """Return the body. Raises what the server answers with a 4xx."""
         # The examples of other servers' APIs are `curl -d` alone, which calls everything a form.
-        return parse_object(await read_bytes(self._request, self._limit, typed=False))
+        return await read_object(self._request, self._limit, typed=False)
 
 
 class PluggedEndpoint:

@@ -144,6 +144,11 @@ class ServedClient:
             answer: dict[str, Any] = orjson.loads((await call.run()).body)
             return answer
 
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text. Raises `RequestError`."""
+        with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
+            return await self._state.tokenize(text, add_special_tokens=add_special_tokens)
+
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data."""
         return await self._llm.call(method, *args)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from starlette.requests import Request
 
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
-from core.server.body import Body, ignored_fields, parse_object, read_bytes
+from core.server.body import Body, ignored_fields, read_object
 from core.server.claims import below
 from core.server.dialect import OPENAI, Dialect
 from core.server.errors import ApiError
@@ -88,7 +89,7 @@ class ServerState:
         streams: Events of resumable streams, if the server keeps them.
         responses: Answers of the Responses API that are kept.
         shown: What clients called their answers, by the engine's name, of generations in flight.
-        pending: Sequences handed to the engine that have not produced a token.
+        pending: Sequences that were admitted and have not produced a token.
         renderers: Threads for slow chat templates, which wait for each other only.
     """
 
@@ -139,7 +140,7 @@ class ServerState:
             ApiError: 4xx, it is none, it names another model, or it asks for something the server cannot do.
             ValidationError: A field has the wrong type.
         """
-        fields = parse_object(await read_bytes(request, self.options.server.max_body_bytes))
+        fields = await read_object(request, self.options.server.max_body_bytes)
         return self.checked(fields, kind), fields
 
     def checked(self, fields: Mapping[str, Any], kind: type[B]) -> B:
@@ -187,6 +188,21 @@ class ServerState:
             return ApiError(503, "The engine is not available.", code="engine")
         headers = {"retry-after": str(seconds)}
         return ApiError(503, "The engine died and is being started again.", code="engine", headers=headers)
+
+    @contextmanager
+    def admitted(self, sequences: int = 1) -> Iterator[None]:
+        """Admit work that the engine has no part in, or not yet; it counts until it is done. Raises as `admit`."""
+        self.admit(sequences)
+        self.pending += sequences
+        try:
+            yield
+        finally:
+            self.pending -= sequences
+
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text. Raises `ApiError` 503, `RequestError` for a text that could never fit."""
+        with self.admitted():
+            return await self.llm.tokenize(text, add_special_tokens=add_special_tokens)
 
     def _reject(self, reason: str, message: str) -> None:
         raise self._counted(reason, ApiError(503, message, code=reason))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,20 @@ from core.tokenizer.fitted import FittedText, fit_texts
 from core.tokenizer.limits import max_token_chars
 from core.tokenizer.pieces import DecoderKind, Known, byte_level_bytes, decoder_kind, piece_bytes, replacements
 from core.tokenizer.streams import ByteStream, WindowStream
+
+PORTION_CHARS = 2**18
+"""Characters that are tokenised together: until their ids are read, the library holds some 70 bytes for each."""
+
+
+def _portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield texts in portions; one that is longer is a portion of its own."""
+    start = chars = 0
+    for place, text in enumerate(texts):
+        if chars and chars + len(text) > PORTION_CHARS:
+            yield texts[start:place]
+            start, chars = place, 0
+        chars += len(text)
+    yield texts[start:]
 
 
 class FastTokenizer:
@@ -84,8 +98,11 @@ class FastTokenizer:
 
     def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Return the ids of each text."""
+        return [ids for part in _portions(texts) for ids in self._encoded(part, add_special_tokens)]
+
+    def _encoded(self, texts: Sequence[str], special: bool) -> list[list[int]]:
         try:
-            batch = self._backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+            batch = self._backend.encode_batch_fast(list(texts), add_special_tokens=special)
         except TypeError:
             for text in texts:
                 text.encode()  # says which character the library could not take

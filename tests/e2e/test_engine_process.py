@@ -9,9 +9,11 @@ import threading
 import time
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
+import zmq
 
 from core.api.errors import CoreError, EngineError
 from core.boot import resolve
@@ -22,6 +24,24 @@ from core.engine.messages import Add, Call, CallResult, Outputs, Stats
 from core.engine.runner import CoreRunner
 from core.engine.sampling import SamplingParams
 from core.testing.tinymodels import tiny_llama
+
+WHOLE = msgspec.msgpack.encode(Outputs(handles=b"12345678", tokens=b"1234"))
+WRONG = (
+    b"",
+    b"\x00",
+    b"\xc1" * 100,
+    os.urandom(4096),
+    WHOLE[:-1],
+    msgspec.msgpack.encode({"type": "nothing"}),
+    msgspec.msgpack.encode({"type": "add", "handle": "one", "prompt": b"", "params": {}}),
+    msgspec.msgpack.encode({"type": "abort", "handles": 3}),
+    msgspec.msgpack.encode({"type": "call", "number": None}),
+    msgspec.msgpack.encode({"type": "outputs", "handles": b"123", "tokens": b""}),
+    msgspec.msgpack.encode({"type": "outputs", "handles": b"12345678", "tokens": b"", "stats": 5}),
+    msgspec.msgpack.encode({"type": "failed", "error": {"what": 1}}),
+    b"\x91" * 100_000,
+    b"\xdd\xff\xff\xff\xff",
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +92,39 @@ def test_requests_calls_and_orderly_end(config, in_process):
         assert engine.alive()
         await engine.close()
         assert not engine.alive()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+async def _dropped(engine, count: int) -> int:
+    """Wait until so many messages were dropped; return how many it says."""
+    while True:
+        message = await engine.receive()
+        if isinstance(message, Outputs) and message.stats is not None and message.stats.dropped_messages >= count:
+            return message.stats.dropped_messages
+
+
+def test_messages_that_are_none_are_dropped_on_both_sides(config):
+    """A stream beside them gets every token; the figures say how many there were."""
+
+    async def scenario():
+        engine = await open_async(config)
+        stranger = zmq.Context.instance().socket(zmq.PUSH)
+        stranger.connect(engine._child.outbox)
+        try:
+            engine.send(_add(1, 40))
+            for data in WRONG:
+                engine._inbox.send(data)
+                stranger.send(data)
+            tokens = await _collect(engine, 1)
+            engine.send(_add(2, 40))
+            assert tokens == await _collect(engine, 2) and len(tokens) == 40
+            # What the other direction sends is none in this one either.
+            assert await _dropped(engine, 2 * len(WRONG)) == 2 * len(WRONG)
+            assert engine.alive()
+        finally:
+            stranger.close(linger=0)
+            await engine.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 
 from core.api.errors import CheckpointError, ConfigError, CoreError
 from core.frontend.pausing import PauseMode
-from core.server.body import parse_object, read_bytes
+from core.server.body import read_object, up_to
 from core.server.errors import ApiError
 
 MAX_IDS = 4096
@@ -33,7 +33,7 @@ class PauseBody(AdminBody):
 class AbortBody(AdminBody):
     """`POST /abort_requests`: ids as the answers have them, or all."""
 
-    request_ids: list[str] = Field(default=[], max_length=MAX_IDS)
+    request_ids: Annotated[list[str], up_to(MAX_IDS)] = []
     abort_all: bool = False
 
 
@@ -71,7 +71,7 @@ async def read_admin(request: Request, kind: type[A]) -> A:
     empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
     fields: dict[str, Any] = dict(request.query_params)
     if not empty:
-        fields |= parse_object(await read_bytes(request, MAX_BODY))
+        fields |= await read_object(request, MAX_BODY)
     return kind.model_validate(fields)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from core.engine.sampling import MAX_STOPS
-from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt
+from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt, up_to
 
 _REFUSED: Mapping[str, str] = MappingProxyType(
     {
@@ -54,9 +54,9 @@ class PromptBody(Body):
 
     refused: ClassVar[Mapping[str, str]] = _REFUSED
 
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)]
-    system: str | Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
-    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    messages: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES, 1)]
+    system: str | Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES)] | None = None
+    tools: Annotated[list[dict[str, Any]], up_to(MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
@@ -69,7 +69,7 @@ class MessagesBody(PromptBody):
     """`POST /v1/messages`."""
 
     max_tokens: Annotated[int, Field(ge=1)]
-    stop_sequences: Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
+    stop_sequences: Annotated[list[str], up_to(MAX_STOPS)] | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None

@@ -17,7 +17,7 @@ from core.server.anthropic.errors import ANTHROPIC
 from core.server.anthropic.job import MessageJob
 from core.server.anthropic.protocol import MessagesBody, PromptBody
 from core.server.anthropic.request import count_request, message_request, one_call, thinking_budget, within
-from core.server.entry import OpenChat, open_chat, render
+from core.server.entry import OpenChat, open_chat, render_alone
 from core.server.openai.generation import new_id
 from core.server.openai.rendering import rendered
 from core.server.routes import Route
@@ -50,7 +50,7 @@ async def render_message(state: ServerState, request: Request) -> Response:
 async def count_tokens(state: ServerState, request: Request) -> Response:
     """Return how many tokens a prompt has."""
     body, fields = await state.read(request, PromptBody)
-    ids = await render(state, count_request(body))
+    ids = await render_alone(state, count_request(body))
     return json_answer({"input_tokens": len(ids)}, _unread(state, body, fields))
 
 

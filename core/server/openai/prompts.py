@@ -31,6 +31,13 @@ def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True
     raise invalid("prompt", "must not mix texts, token ids and lists")
 
 
+def check_length(ids: list[int], most: int, param: str) -> None:
+    """Refuse ids that are more than the model's length. Raises `ApiError` 400."""
+    if len(ids) > most:
+        message = f"{param}: {len(ids)} tokens are more than the model's length of {most}."
+        raise ApiError(400, message, param=param, code="context_length_exceeded")
+
+
 def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
     """Refuse ids that the model does not have. Raises `ApiError` 400."""
     if not all(map(_is_id, ids)) or min(ids, default=0) < 0 or max(ids, default=0) >= vocab_size:
@@ -46,9 +53,8 @@ def _text(text: str, add_special_tokens: bool) -> Prompt:
 def _ids(ids: list[int], llm: ServedLLM, *, whole: bool) -> Prompt:
     if not ids:
         raise invalid("prompt", "must not be empty")
-    if whole and len(ids) > llm.max_model_len:
-        message = f"The prompt has {len(ids)} tokens; the model's length is {llm.max_model_len}."
-        raise ApiError(400, message, param="prompt", code="context_length_exceeded")
+    if whole:
+        check_length(ids, llm.max_model_len, "prompt")
     check_ids(ids, llm.tokenizer.vocab_size, "prompt")
     return {"prompt_token_ids": ids}
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from core.engine.sampling import MAX_BAD_WORDS, MAX_LOGPROBS, MAX_STOPS, MAX_TOKEN_LIST, MAX_TOKENS
-from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt
+from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, Priority, Salt, few, up_to
 from core.server.openai.structured import StructuredFields
 
 MAX_ALLOWED_TOKENS = 2**18
@@ -64,12 +64,12 @@ class SharedFields(BaseModel):
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    logit_bias: Annotated[dict[TokenKey, float], Field(max_length=MAX_TOKEN_LIST)] | None = None
-    allowed_token_ids: Annotated[list[TokenId], Field(max_length=MAX_ALLOWED_TOKENS)] | None = None
-    bad_words: Annotated[list[str], Field(max_length=MAX_BAD_WORDS)] | None = None
+    logit_bias: Annotated[dict[TokenKey, float], few(MAX_TOKEN_LIST)] | None = None
+    allowed_token_ids: Annotated[list[TokenId], up_to(MAX_ALLOWED_TOKENS)] | None = None
+    bad_words: Annotated[list[str], up_to(MAX_BAD_WORDS)] | None = None
     min_tokens: int | None = None
-    stop: str | Annotated[list[str], Field(max_length=MAX_STOPS)] | None = None
-    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_TOKEN_LIST)] | None = None
+    stop: str | Annotated[list[str], up_to(MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[TokenId], up_to(MAX_TOKEN_LIST)] | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
     seed: int | None = None
@@ -96,7 +96,7 @@ class GenerationBody(Body, SharedFields, StructuredFields):
     early_stopping: bool | Literal["never"] | None = None
     max_tokens: int | None = None
     prompt_logprobs: int | None = None
-    logprob_token_ids: Annotated[list[TokenId], Field(max_length=MAX_LOGPROBS)] | None = None
+    logprob_token_ids: Annotated[list[TokenId], up_to(MAX_LOGPROBS)] | None = None
     vllm_xargs: dict[str, Any] | None = None
     truncate_prompt_tokens: int | None = None
     truncation_side: Literal["left", "right"] | None = None
@@ -117,15 +117,15 @@ class GenerationBody(Body, SharedFields, StructuredFields):
 class ChatBody(GenerationBody):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES, 1)]
     logprobs: bool | None = None
     top_logprobs: int | None = None
     max_completion_tokens: int | None = None
-    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Annotated[list[dict[str, Any]], up_to(MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     include_reasoning: bool | None = None
-    documents: Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
+    documents: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template: str | None = None
@@ -145,9 +145,9 @@ class TokenizeBody(Body):
     refused: ClassVar[Mapping[str, str]] = REFUSED
 
     prompt: str | None = None
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
-    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
-    documents: Annotated[list[dict[str, Any]], Field(max_length=MAX_MESSAGES)] | None = None
+    messages: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES, 1)] | None = None
+    tools: Annotated[list[dict[str, Any]], up_to(MAX_TOOLS)] | None = None
+    documents: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES)] | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -159,4 +159,4 @@ class TokenizeBody(Body):
 class DetokenizeBody(Body):
     """`POST /detokenize`."""
 
-    tokens: Annotated[list[TokenId], Field(max_length=MAX_TEXT_IDS)]
+    tokens: Annotated[list[TokenId], up_to(MAX_TEXT_IDS)]

@@ -61,13 +61,23 @@ async def rendered(
 
     That includes the grammar of calls that are demanded, and everything else that the server adds on its own.
 
+    Raises:
+        ApiError: 503, the server takes no more requests.
+
     Args:
         settle: What an API changes once it is known how many tokens a conversation leaves room for.
     """
-    names, llm, params = request.names, state.llm, request.params
     if request.beams is not None:
         said = "use_beam_search: a beam search is not one request of the engine, but many"
         raise RequestError(said, param="use_beam_search", code="unsupported_parameter")
+    with state.admitted():
+        return await _rendered(state, request, settle)
+
+
+async def _rendered(
+    state: ServerState, request: GenerationRequest, settle: Callable[[SamplingParams, int], SamplingParams]
+) -> dict[str, Any]:
+    names, llm, params = request.names, state.llm, request.params
     if request.conversation is not None:
         ids, answer = await ready_chat(state, request)
         params = settle(answer.params, llm.max_model_len - len(ids))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from core.engine.grammars import Grammar, schema_grammar, structured_output
+from core.engine.grammars import MAX_CHOICES, Grammar, schema_grammar, structured_output
+from core.server.body import up_to
 from core.server.errors import invalid
 
 _GUIDED = {"guided_json": "json", "guided_regex": "regex", "guided_choice": "choice", "guided_grammar": "grammar"}
@@ -22,7 +23,7 @@ class StructuredFields(BaseModel):
     grammar: str | None = None
     guided_json: dict[str, Any] | bool | str | None = None
     guided_regex: str | None = None
-    guided_choice: list[str] | None = None
+    guided_choice: Annotated[list[str], up_to(MAX_CHOICES)] | None = None
     guided_grammar: str | None = None
     guided_whitespace_pattern: str | None = None
 

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from core.frontend.request import GenerationRequest, spelling
 from core.server.answers import json_answer
-from core.server.entry import THREAD_CHARS, render
+from core.server.entry import render_alone
 from core.server.errors import ApiError
 from core.server.openai.messages import conversation
 from core.server.openai.params import NAMES
-from core.server.openai.prompts import check_ids
+from core.server.openai.prompts import check_ids, check_length
 from core.server.openai.protocol import DetokenizeBody, TokenizeBody
 from core.server.routes import Route
 from core.server.state import ServerState
@@ -36,8 +36,10 @@ async def detokenize(state: ServerState, request: Request) -> Response:
     """Return the text of token ids, special tokens included."""
     tokenizer = state.llm.tokenizer
     body, fields = await state.read(request, DetokenizeBody)
+    check_length(body.tokens, state.llm.max_model_len, "tokens")
     check_ids(body.tokens, tokenizer.vocab_size, "tokens")
-    text = await asyncio.to_thread(tokenizer.decode, body.tokens, skip_special_tokens=False)
+    with state.admitted():
+        text = await asyncio.to_thread(tokenizer.decode, body.tokens, skip_special_tokens=False)
     return json_answer({"prompt": text}, state.unread_fields(fields, DetokenizeBody.model_fields))
 
 
@@ -69,12 +71,9 @@ async def _ids(state: ServerState, body: TokenizeBody) -> list[int]:
     if body.messages is not None:
         with spelling(NAMES):
             chat = conversation(body, add_special_tokens=bool(body.add_special_tokens))
-        return await render(state, GenerationRequest(prompt=chat, names=NAMES))
+        return await render_alone(state, GenerationRequest(prompt=chat, names=NAMES))
     text, special = body.prompt or "", body.add_special_tokens is not False
-    encode = state.llm.tokenizer.encode
-    if len(text) > THREAD_CHARS:
-        return await asyncio.to_thread(encode, text, add_special_tokens=special)
-    return encode(text, add_special_tokens=special)
+    return await state.tokenize(text, add_special_tokens=special)
 
 
 def _plain(value: Any) -> Any:

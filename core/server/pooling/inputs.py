@@ -8,7 +8,7 @@ from typing import Any
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import PromptInput
 from core.frontend.request import GenerationRequest
-from core.server.entry import render
+from core.server.entry import render_alone
 from core.server.errors import ApiError, invalid
 from core.server.pooling.protocol import MAX_INPUTS, InputBody
 from core.server.state import ServerState
@@ -27,7 +27,7 @@ async def prompts_of(state: ServerState, body: InputBody) -> list[PromptInput]:
     if body.input is not None:
         raise ApiError(400, "Give either input or messages.", param="input")
     chat = Conversation(messages=body.messages, add_generation_prompt=bool(body.add_generation_prompt))
-    return [await render(state, GenerationRequest(prompt=chat))]
+    return [await render_alone(state, GenerationRequest(prompt=chat))]
 
 
 def parse_input(value: Any, param: str = "input") -> list[PromptInput]:

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from core.frontend.pooling.results import PoolingParams
-from core.server.body import MAX_MESSAGES, Body, Part, Priority, Salt
+from core.server.body import MAX_MESSAGES, Body, Part, Priority, Salt, up_to
 from core.server.pooling.encoding import EmbedDType, EncodingFormat, Endianness
 
 MAX_INPUTS = 2048
 
-Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_INPUTS)]
+Texts = Annotated[list[str], up_to(MAX_INPUTS, 1)]
 
 
 class TreatedBody(Body):
@@ -36,7 +36,7 @@ class InputBody(PoolBody):
     """Prompts: a text, a list of texts, token ids, or a list of token-id lists; or a conversation as one prompt."""
 
     input: Any = None
-    messages: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    messages: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES, 1)] | None = None
     add_generation_prompt: bool | None = None
     add_special_tokens: bool | None = None
     user: str | None = None
@@ -96,7 +96,7 @@ class RerankBody(PoolBody):
     """`POST /rerank`."""
 
     query: str
-    documents: Annotated[list[str | Document], Field(min_length=1, max_length=MAX_INPUTS)]
+    documents: Annotated[list[str | Document], up_to(MAX_INPUTS, 1)]
     top_n: Annotated[int, Field(ge=0)] | None = None
     return_documents: bool | None = None
     use_activation: bool | None = None
@@ -107,9 +107,7 @@ class CohereBody(TreatedBody):
 
     texts: Texts
     input_type: str | None = None
-    embedding_types: (
-        Annotated[list[Literal["float", "base64", "binary", "ubinary"]], Field(min_length=1, max_length=4)] | None
-    ) = None
+    embedding_types: Annotated[list[Literal["float", "base64", "binary", "ubinary"]], up_to(4, 1)] | None = None
     output_dimension: int | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     truncate: Literal["NONE", "END"] | None = None

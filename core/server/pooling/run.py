@@ -85,15 +85,14 @@ class PoolingCall(Generic[T]):
         """Do it. Raises `ApiError`, `RequestError`, `EngineError`."""
         state, began = self.state, time.perf_counter()
         count, chars = size_of(self.prompts)
-        state.admit(count)
-        state.pending += count
-        try:
-            work = await asyncio.to_thread(self.prepare) if chars > THREAD_CHARS else self.prepare()
+        with state.admitted(count):
+            # Long texts wait for each other: many of them at a time would take their memory at the same time.
+            loop = asyncio.get_running_loop()
+            long = chars > THREAD_CHARS
+            work = await loop.run_in_executor(state.renderers, self.prepare) if long else self.prepare()
             tokens = sum(len(prompt.ids) for prompt in work.prompts)
             self._check_size(tokens)
             results = await state.llm.pool(work, priority=self.body.priority or 0, cache_salt=self.body.cache_salt)
-        finally:
-            state.pending -= count
         count_pooled(state, results, tokens, time.perf_counter() - began, len(work.prompts))
         return await asyncio.to_thread(self.render, results, tokens)
 

@@ -51,7 +51,9 @@ def test_a_child_whose_parent_was_killed_ends():
     while _runs(int(pid)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _runs(int(pid))
-    os.rmdir(folder)
+    with EngineChild() as child:  # the next start finds what that one left
+        assert not os.path.exists(folder)
+        assert child.folder.exists()
 
 
 def test_ctrl_c_during_the_first_imports_is_left_to_the_parent(capfd):
@@ -101,7 +103,7 @@ def test_a_folder_that_cannot_be_made_leaves_nothing(monkeypatch, tmp_path):
         raise OSError("no more processes")
 
     monkeypatch.setattr("core.engine.child.subprocess.Popen", refuse)
-    monkeypatch.setattr("core.engine.child.tempfile.mkdtemp", lambda prefix: str(tmp_path / "made"))
+    monkeypatch.setattr("core.engine.folders.tempfile.mkdtemp", lambda prefix: str(tmp_path / "made"))
     (tmp_path / "made").mkdir()
     with pytest.raises(OSError, match="no more processes"):
         EngineChild()

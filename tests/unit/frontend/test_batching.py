@@ -258,3 +258,17 @@ def test_offsets_of_tokens_point_into_the_prompt(online, tokenizer):
         await llm.close()
 
     run(main)
+
+
+def test_the_memory_of_long_texts_goes_back(monkeypatch):
+    order = []
+    monkeypatch.setattr("core.frontend.batching.trim", lambda: order.append("trim"))
+
+    async def main():
+        batcher = TextBatcher(lambda texts, add_special_tokens=True: order.append("encode") or [[1] for _ in texts])
+        await batcher.encode(["a" * INLINE_CHARS * 2])
+        await batcher.encode(["a" * (BATCH_CHARS + 1)])
+        batcher.close()
+
+    asyncio.run(main())
+    assert order == ["encode", "encode", "trim"]

@@ -63,6 +63,7 @@ class FakeLLM:
     reply: str | list[str] = "Hello"
     model_name: str = MODEL
     max_model_len: int = 512
+    token_chars: int = 200
     healthy: bool = True
     paused: bool = False
     stats: Stats = field(default_factory=lambda: Stats(blocks_total=10))
@@ -102,6 +103,11 @@ class FakeLLM:
 
     async def tokenize_chat(self, chat, cut=None):
         return self.render_chat(chat, cut)
+
+    async def tokenize(self, text, *, add_special_tokens=True):
+        if len(text) > self.max_model_len * self.token_chars:
+            raise RequestError("too long", param="prompt", code="context_length_exceeded")
+        return await asyncio.to_thread(self.tokenizer.encode, text, add_special_tokens=add_special_tokens)
 
     async def token_offsets(self, asked, ids):
         return None

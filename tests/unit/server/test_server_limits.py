@@ -68,6 +68,46 @@ def test_bodies_that_never_end(server, monkeypatch):
     assert talk(server, HEAD % 50 + b"{").startswith(b"HTTP/1.1 408")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD % 50,
+        HEAD.replace(b"content-length: %d\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n5\r\n"),
+        b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n",
+    ],
+    ids=["announced", "chunked", "unread"],
+)
+def test_bodies_that_stop_half_way(server, monkeypatch, head):
+    monkeypatch.setattr(limits, "BODY_SILENCE_SECONDS", 0.3)
+    began = time.monotonic()
+    answer = talk(server, head + b"{")
+    assert time.monotonic() - began < 4  # the server closed: the client waits for five seconds
+    assert answer.startswith(b"HTTP/1.1 404" if b"/nowhere" in head else b"HTTP/1.1 408")
+
+
+def test_bodies_that_come_slowly_are_read(server, monkeypatch):
+    monkeypatch.setattr(limits, "BODY_SILENCE_SECONDS", 2.0)
+    body = b'{"prompt": "abc", "max_tokens": 1}'
+    with socket.create_connection(("127.0.0.1", server.port), 5) as sock:
+        sock.sendall(b"".join([HEAD % len(body)]).replace(b"host: x", b"host: x\r\nconnection: close"))
+        for byte in body:
+            sock.sendall(bytes([byte]))
+            time.sleep(0.005)
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("second", [b"host: x", b"HOST: y", b"Host:"])
+def test_two_hosts_are_none(server, second):
+    answer = talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\n" + second + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400") and b'"code":"invalid_http"' in answer
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_each_request_of_a_connection_has_a_host(server):
+    one = b"GET /health HTTP/1.1\r\nhost: x\r\n"
+    assert talk(server, one + b"\r\n" + one + b"connection: close\r\n\r\n").count(b"HTTP/1.1 200") == 2
+
+
 def test_huge_header(server):
     answer = talk(server, b"GET /health HTTP/1.1\r\nhost: x\r\nx-big: ", *[b"y" * 65536] * 80, b"\r\n\r\n")
     assert not answer or answer.startswith(b"HTTP/1.1 431")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer
 
 from core.api.errors import CheckpointError
 from core.api.tokenizer import fast_tokenizer, tokenizer_from_directory
+from core.tokenizer import fast
 from core.tokenizer.pieces import DecoderKind, byte_level_bytes, decoder_kind, is_byte_token
 
 
@@ -152,3 +154,21 @@ def test_factory(families):
     backend = families["word_piece"]._backend
     tokenizer = fast_tokenizer(backend, special={}, chat_template="x", eos_ids=[2, 2, 3])
     assert (tokenizer.eos_ids, tokenizer.chat_template, tokenizer.bos_id) == ((2, 3), "x", None)
+
+
+def test_many_texts_are_tokenized_in_portions(monkeypatch):
+    """The library holds a multiple of what it reads until the ids are taken."""
+    sizes = []
+
+    class Backend:
+        def encode_batch_fast(self, texts, *, add_special_tokens):
+            sizes.append(len(texts))
+            return [SimpleNamespace(ids=[len(text)]) for text in texts]
+
+    monkeypatch.setattr(fast, "PORTION_CHARS", 10)
+    tokenizer = SimpleNamespace(_backend=Backend())
+    tokenizer._encoded = lambda texts, special: fast.FastTokenizer._encoded(tokenizer, texts, special)
+    lengths = [3, 3, 3, 3, 20, 1, 0, 10, 4]
+    found = fast.FastTokenizer.encode_batch(tokenizer, ["a" * length for length in lengths])
+    assert found == [[length] for length in lengths]
+    assert sizes == [3, 1, 1, 2, 1, 1]

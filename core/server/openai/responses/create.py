@@ -13,7 +13,7 @@ from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput
 from core.server.answers import json_answer
 from core.server.dialect import Dialect
-from core.server.entry import open_chat, render
+from core.server.entry import open_chat, render_alone
 from core.server.errors import ApiError
 from core.server.openai.logprobs import ShownTokens, chat_logprobs
 from core.server.openai.params import interval, tokens_as_ids
@@ -56,7 +56,7 @@ async def create(state: ServerState, request: Request) -> Response:
 async def count_tokens(state: ServerState, request: Request) -> Response:
     """Return how many tokens a request's input has."""
     asked, wanted = await _wanted(state, request)
-    answer = {"object": "response.input_tokens", "input_tokens": len(await render(state, wanted))}
+    answer = {"object": "response.input_tokens", "input_tokens": len(await render_alone(state, wanted))}
     return json_answer(answer, asked.headers)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part
+from core.server.body import MAX_MESSAGES, MAX_TOOLS, Body, Part, few, up_to
 from core.server.openai.protocol import SharedFields
 
 MAX_METADATA = 16
@@ -16,7 +16,8 @@ LOGPROBS = "message.output_text.logprobs"
 
 Label = Annotated[str, Field(max_length=512)]
 MetadataKey = Annotated[str, Field(max_length=64)]
-ExtraArgument = str | int | float | list[str | int | float]
+MAX_EXTRA = 1024
+ExtraArgument = str | int | float | Annotated[list[str | int | float], up_to(MAX_EXTRA)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Summary = Literal["auto", "concise", "detailed"]
 Include = Literal[
@@ -83,14 +84,14 @@ class ResponsesBody(Body, SharedFields):
 
     refused: ClassVar[Mapping[str, str]] = _REFUSED
 
-    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
+    input: str | Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES, 1)] | None = None
     instructions: str | None = None
     previous_response_id: Label | None = None
     store: bool | None = None
     background: bool | None = None
     stream_options: StreamOptions | None = None
-    include: Annotated[list[Include], Field(max_length=16)] | None = None
-    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    include: Annotated[list[Include], up_to(16)] | None = None
+    tools: Annotated[list[dict[str, Any]], up_to(MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     max_tool_calls: Annotated[int, Field(ge=1)] | None = None
@@ -99,13 +100,13 @@ class ResponsesBody(Body, SharedFields):
     text: TextOptions | None = None
     top_logprobs: int | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    metadata: Annotated[dict[MetadataKey, Label], Field(max_length=MAX_METADATA)] | None = None
+    metadata: Annotated[dict[MetadataKey, Label], few(MAX_METADATA)] | None = None
     user: Label | None = None
     safety_identifier: Label | None = None
     prompt_cache_key: Label | None = None
     service_tier: Label | None = None
 
-    vllm_xargs: dict[str, ExtraArgument] | None = None
+    vllm_xargs: Annotated[dict[str, ExtraArgument], few(MAX_EXTRA)] | None = None
 
     chat_template_kwargs: dict[str, Any] | None = None
 

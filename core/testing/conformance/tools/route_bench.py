@@ -94,6 +94,10 @@ class KitLLM:
         """Return the same."""
         return self.render_chat(chat, cut)
 
+    async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the text's token ids."""
+        return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
     async def token_offsets(self, *asked: Any) -> None:
         """Nobody knows."""
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.api import RequestError
 
 MAX_PROMPTS = 1024
 
 B = TypeVar("B", bound=BaseModel)
+
+
+def up_to(most: int) -> Any:
+    """Return the bound of a list: it, or the first member that is wrong, ends the check."""
+    return Field(max_length=most, fail_fast=True)
 
 
 class Body(BaseModel):
@@ -45,6 +50,7 @@ def refuse(fields: Mapping[str, Any], refused: Mapping[str, str], where: str = "
 
 def token_ids(value: Any, vocab_size: int, where: str) -> list[int]:
     """Return a list of token ids. Raises `RequestError`."""
-    if not isinstance(value, list) or not all(type(one) is int and 0 <= one < vocab_size for one in value):
+    right = isinstance(value, list) and {*map(type, value)} <= {int}
+    if not right or min(value, default=0) < 0 or max(value, default=0) >= vocab_size:
         raise RequestError(f"{where}: token ids are integers from 0 to {vocab_size - 1}", param=where)
     return list(value)

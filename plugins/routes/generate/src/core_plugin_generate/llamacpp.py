@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from core.api import RequestError, token_bytes
 from core.api.routes import EngineClient, RouteRequest, RouteResponse
-from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids
-from core_plugin_generate.run import Answer, Pair, Prompt, prompt_of, run
+from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
+from core_plugin_generate.run import Answer, Pair, Prompt, check_length, prompt_of, run
 
 _SAMPLERS = "this sampler is not available; use temperature, top_k, top_p and min_p"
 _REFUSED = MappingProxyType(
@@ -44,6 +44,8 @@ _SAME_NAME = (
     "json_schema",
 )
 _BIAS = 100.0
+_MAX_BIASES = 4096
+_LONGEST_BIASED = 256
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -60,7 +62,7 @@ class CompletionBody(Body):
     min_p: float | None = None
     typical_p: float | None = None
     seed: int | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], up_to(MAX_PROMPTS)] | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
     presence_penalty: float | None = None
@@ -92,9 +94,8 @@ class LlamaCpp:
         refuse(fields, _REFUSED)
         body = read(CompletionBody, fields)
         asked, many = _prompts(body.prompt)
-        # Texts among the ids and the biases are encoded, which takes a while where they are long.
-        wanted, parts = await asyncio.to_thread(lambda: (self._fields(body), [self._tokens(one) for one in asked]))
-        prompts = [await prompt_of(self._client, one, wanted, body.limit) for one in parts]
+        wanted = await asyncio.to_thread(self._fields, body)  # texts among the biases are encoded
+        prompts = [await prompt_of(self._client, await self._tokens(one), wanted, body.limit) for one in asked]
         if body.stream:
             events = self._events(body, prompts)
             return RouteResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
@@ -137,12 +138,17 @@ class LlamaCpp:
         if not given:
             return
         pairs = list(given.items()) if isinstance(given, dict) else given
+        if isinstance(pairs, list) and len(pairs) > _MAX_BIASES:
+            raise RequestError(f"logit_bias has {len(pairs)} entries; at most {_MAX_BIASES}", param="logit_bias")
         for pair in pairs if isinstance(pairs, list) else [None]:
             if not isinstance(pair, list | tuple) or len(pair) != 2 or type(pair[1]) not in (int, float, bool):
                 raise RequestError("logit_bias has pairs of a token, or a text, and a number", param="logit_bias")
             token, bias = pair
             never = bias is False
             amount = -_BIAS if never else max(-_BIAS, min(_BIAS, float(bias)))
+            if isinstance(token, str) and len(token) > _LONGEST_BIASED:
+                said = f"a text of logit_bias has {len(token)} characters; at most {_LONGEST_BIASED}"
+                raise RequestError(said, param="logit_bias")
             if isinstance(token, str) and not _NUMBER.fullmatch(token):
                 tokens = self._client.tokenizer.encode(token, add_special_tokens=False)
             else:
@@ -154,8 +160,12 @@ class LlamaCpp:
     def _size(self) -> int:
         return self._client.tokenizer.vocab_size
 
-    def _tokens(self, prompt: Any) -> str | list[int]:
-        """Return one prompt: a text, token ids, or both in turns, of which only a text at the beginning gets a BOS."""
+    async def _tokens(self, prompt: Any) -> str | list[int]:
+        """Return one prompt: a text, token ids, or both in turns, of which only a text at the beginning gets a BOS.
+
+        Raises:
+            RequestError: It is none, or more than fits.
+        """
         if isinstance(prompt, str):
             return prompt
         if isinstance(prompt, dict):
@@ -164,13 +174,16 @@ class LlamaCpp:
             if not isinstance(text, str):
                 raise RequestError("prompt.prompt_string must be a text", param="prompt")
             return text
+        texts = [place for place, part in enumerate(prompt) if isinstance(part, str)]
+        check_length(self._client, len(prompt))
         ids: list[int] = []
-        for place, part in enumerate(prompt):
-            if isinstance(part, str):
-                ids += self._client.tokenizer.encode(part, add_special_tokens=place == 0)
-            else:
-                ids += token_ids([part], self._size, "prompt")
-        return ids
+        last = 0
+        for place in texts:
+            ids += token_ids(prompt[last:place], self._size, "prompt")
+            ids += await self._client.tokenize(prompt[place], add_special_tokens=place == 0)
+            check_length(self._client, len(ids))
+            last = place + 1
+        return ids + token_ids(prompt[last:], self._size, "prompt")
 
     # -- the answer ------------------------------------------------------------------------------------------------
 

@@ -89,14 +89,19 @@ async def prompt_of(client: EngineClient, prompt: str | list[int], fields: Mappi
     Raises:
         RequestError: There is no text, or no room for an answer.
     """
-    ids = await asyncio.to_thread(client.tokenizer.encode, prompt) if isinstance(prompt, str) else prompt
+    ids = await client.tokenize(prompt) if isinstance(prompt, str) else prompt
     if not ids:
         raise RequestError("the prompt is empty", param="prompt")
+    check_length(client, len(ids))
     room = client.max_model_len - len(ids)
-    if room < 1:
-        said = f"the prompt has {len(ids)} tokens, which with an answer is more than the model's {client.max_model_len}"
-        raise RequestError(said, param="prompt", code="context_length_exceeded")
     return Prompt(list(ids), fields, room if limit < 0 else min(limit, room))
+
+
+def check_length(client: EngineClient, tokens: int) -> None:
+    """Refuse a prompt that leaves no room for an answer. Raises `RequestError`."""
+    if tokens >= client.max_model_len:
+        said = f"the prompt has {tokens} tokens, which with an answer is more than the model's {client.max_model_len}"
+        raise RequestError(said, param="prompt", code="context_length_exceeded")
 
 
 async def run(client: EngineClient, prompts: Sequence[Prompt]) -> AsyncGenerator[tuple[int, Chunk], None]:

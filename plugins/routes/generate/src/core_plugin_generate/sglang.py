@@ -9,14 +9,16 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from core.api import RequestError
 from core.api.routes import EngineClient, RouteRequest, RouteResponse
-from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids
-from core_plugin_generate.run import Answer, Pair, Prompt, prompt_of, run
+from core_plugin_generate.fields import MAX_PROMPTS, Body, read, refuse, token_ids, up_to
+from core_plugin_generate.run import Answer, Pair, Prompt, check_length, prompt_of, run
 
 DEFAULT_TOKENS = 128
+EACH = up_to(MAX_PROMPTS)
+"""Bound of the lists that have one entry for each prompt."""
 
 _TEXT_ONLY = "this server reads text only"
 _REFUSED = MappingProxyType(
@@ -74,13 +76,13 @@ class Params(Body):
 class GenerateBody(Body):
     """The request."""
 
-    text: str | list[str] | None = None
-    input_ids: list[int] | list[list[int]] | None = None
-    sampling_params: dict[str, Any] | list[dict[str, Any]] | None = None
-    rid: str | list[str] | None = None
-    return_logprob: bool | list[bool] | None = None
-    logprob_start_len: int | list[int] | None = None
-    top_logprobs_num: int | list[int] | None = None
+    text: str | Annotated[list[str], EACH] | None = None
+    input_ids: Any = None
+    sampling_params: dict[str, Any] | Annotated[list[dict[str, Any]], EACH] | None = None
+    rid: str | Annotated[list[str], EACH] | None = None
+    return_logprob: bool | Annotated[list[bool], EACH] | None = None
+    logprob_start_len: int | Annotated[list[int], EACH] | None = None
+    top_logprobs_num: int | Annotated[list[int], EACH] | None = None
     return_text_in_logprobs: bool | None = None
     stream: bool | None = None
 
@@ -145,10 +147,15 @@ class SGLang:
             refuse(params, _REFUSED_PARAMS, where)
             checked = read(Params, params, where)
             what = self._wanted(body, number, len(inputs), checked)
-            ids = one if isinstance(one, str) else token_ids(one, self._client.tokenizer.vocab_size, "input_ids")
+            ids = one if body.input_ids is None else self._ids(one)
             prompts.append(await prompt_of(self._client, ids, _fields(params, checked.n, what), what.limit))
             wanted.append(what)
         return prompts, wanted
+
+    def _ids(self, given: Any) -> list[int]:
+        """Return the ids of a prompt, if they fit. Raises `RequestError`."""
+        check_length(self._client, len(given) if isinstance(given, list) else 0)
+        return token_ids(given, self._client.tokenizer.vocab_size, "input_ids")
 
     def _wanted(self, body: GenerateBody, number: int, count: int, params: Params) -> Wanted:
         start = _each(body.logprob_start_len, number, count, "logprob_start_len")
@@ -236,6 +243,8 @@ def _given(body: GenerateBody) -> Any:
     """Return text or ids, one of which must be given. Raises `RequestError`."""
     if (body.text is None) == (body.input_ids is None):
         raise RequestError("give either text or input_ids", param="text")
+    if not isinstance(body.input_ids, list | None):
+        raise RequestError("input_ids must be token ids, or a list of token-id lists", param="input_ids")
     given = body.text if body.input_ids is None else body.input_ids
     if not given:
         raise RequestError("the prompt is empty", param="text" if body.input_ids is None else "input_ids")

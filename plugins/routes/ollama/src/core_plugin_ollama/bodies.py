@@ -11,6 +11,12 @@ from core.api import RequestError
 
 MAX_MESSAGES = 16384
 MAX_TOOLS = 128
+MAX_LIST = 4096
+
+
+def up_to(most: int) -> Any:
+    """Return the bound of a list: it, or the first member that is wrong, ends the check."""
+    return Field(max_length=most, fail_fast=True)
 
 
 class Part(BaseModel):
@@ -28,7 +34,7 @@ class Options(Part):
     min_p: float | None = None
     seed: int | None = None
     num_predict: int | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], up_to(MAX_LIST)] | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
     presence_penalty: float | None = None
@@ -87,8 +93,8 @@ class Message(Part):
     role: str
     content: str | None = None
     thinking: str | None = None
-    images: list[Any] | None = None
-    tool_calls: list[Call] | None = None
+    images: Annotated[list[Any], up_to(MAX_LIST)] | None = None
+    tool_calls: Annotated[list[Call], up_to(MAX_TOOLS)] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 
@@ -96,8 +102,8 @@ class Message(Part):
 class ChatBody(Generated):
     """`POST /api/chat`."""
 
-    messages: Annotated[list[Message], Field(max_length=MAX_MESSAGES)] | None = None
-    tools: Annotated[list[dict[str, Any]], Field(max_length=MAX_TOOLS)] | None = None
+    messages: Annotated[list[Message], up_to(MAX_MESSAGES)] | None = None
+    tools: Annotated[list[dict[str, Any]], up_to(MAX_TOOLS)] | None = None
 
 
 class GenerateBody(Generated):
@@ -108,14 +114,14 @@ class GenerateBody(Generated):
     template: str | None = None
     suffix: str | None = None
     raw: bool | None = None
-    context: list[int] | None = None
-    images: list[Any] | None = None
+    context: Any = None
+    images: Annotated[list[Any], up_to(MAX_LIST)] | None = None
 
 
 class EmbedBody(Named):
     """`POST /api/embed`."""
 
-    input: str | list[str] | None = None
+    input: str | Annotated[list[str], up_to(MAX_LIST)] | None = None
     truncate: bool | None = None
     dimensions: int | None = None
 

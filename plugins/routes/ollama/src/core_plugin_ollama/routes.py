@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
@@ -84,7 +83,7 @@ class OllamaRoutes:
 
     async def _raw(self, fields: Record) -> Record:
         """Return the fields of a completion, which without a limit would be short."""
-        ids = await asyncio.to_thread(self._client.tokenizer.encode, fields["prompt"])
+        ids = await self._client.tokenize(fields["prompt"])
         room = max(1, self._client.max_model_len - len(ids))
         return {**fields, "prompt": ids, "max_tokens": min(fields.get("max_tokens") or room, room)}
 
