@@ -66,7 +66,7 @@ def test_the_page_and_its_files_need_no_key(server):
         assert nobody.head("/").content == b"" and nobody.post("/", json={}).status_code == 401
         for path in ("/ui", "/ui/nothing.js", "/ui/../v1/models", "/api/tags", "/v1/models", "/generate", "/props"):
             assert nobody.get(path).status_code == 401, path
-    assert "without a key: / /ui/* (9)" in server.stdout and "routes of ollama" in server.stdout
+    assert re.search(r"without a key: / /ui/\* \(\d+\)", server.stdout) and "routes of ollama" in server.stdout
 
 
 def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_inline(server):

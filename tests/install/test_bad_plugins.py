@@ -43,6 +43,7 @@ class World:
         self.site, self.model = root / "site", root / "model"
         self.model.mkdir()
         (self.model / "config.json").write_text(json.dumps(CONFIG))
+        tiny_tokenizer(self.model)
         (self.model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
 
     def install(self, dist: str, points: dict[str, dict[str, str]], **modules: str) -> None:
@@ -201,7 +202,6 @@ def test_a_failure_in_the_engine_process_is_the_last_line_here(world):
     source = "from core.api import Verdict\n\ndef refine(request, probe):\n    return Verdict()\n"
     world.attention("acme-late", "late", refine=source, impl="acme_late.engine:Backend")
     (world.site / "acme_late" / "engine.py").write_text("import missing_kernel_library\n")
-    tiny_tokenizer(world.model)  # read before the engine is waited for
     line = world.refused("serve", world.model, "--attention-backend", "late", "--port", "0", "--num-blocks", "64")
     for word in ("CORE-P103", "'late' (acme-late 1.0)", "missing_kernel_library"):
         assert word in line

@@ -15,10 +15,10 @@ from core.plugins.catalog import Catalogue
 
 BUDGET = """
 import sys, time
-began = time.perf_counter()
+began = time.process_time()
 from core.cli.main import main
 status = main(["plugins", "list"])
-took = time.perf_counter() - began
+took = time.process_time() - began
 heavy = [name for name in ("torch", "triton", "transformers", "fastapi", "numpy") if name in sys.modules]
 print("RESULT", status, ",".join(heavy) or "none", took)
 """
@@ -135,4 +135,4 @@ def test_listing_imports_no_device_library_and_is_quick():
     ]
     results = [text.splitlines()[-1].split() for text in runs]
     assert all(result[:3] == ["RESULT", "0", "none"] for result in results)
-    assert min(float(result[3]) for result in results) < 1.0  # the aim is 0.3 s; a busy machine is allowed more
+    assert min(float(result[3]) for result in results) < 1.0  # of a processor; the aim is 0.3 s

@@ -66,7 +66,7 @@ def call(index, name, arguments):
         ("@@call f\na: NaN\n\nb: [1\n", call(0, "f", '{"a": "NaN", "b": "[1"}')),
         ("@@call f\na: 1\nno argument\nmore", [*call(0, "f", '{"a": 1}'), Text("no argument\nmore")]),
         ("@@call\n@@end\n@@what", [Text("@@call\n@@end\n@@what")]),
-        ("@@think\nShould I?\n@@call no\n@@end\nYes.", [Reasoning("Should I?\n@@call no"), Text("Yes.")]),
+        ("@@think\nSo.\n@@call f\n@@end\nYes.", [Reasoning("So."), *call(0, "f", "{}"), Text("Yes.")]),
         ("@", [Text("@")]),
         ("\n\n", [Text("\n\n")]),
     ],

@@ -11,10 +11,9 @@ from core.testing.conformance import ParserSample
 def samples() -> Iterator[ParserSample]:
     """Yield one message of every shape."""
     call = (ToolStart(0, "f"), ToolArguments(0, '{"a": 1, "b": "x y"}'), ToolEnd(0))
-    yield ParserSample("one call", "@@call f\na: 1\nb: x y\n@@end", events=call)
-    yield ParserSample(
-        "text around a call", "Yes.\n@@call f\na: 1\nb: x y\n@@end\nDone.", (Text("Yes."), *call, Text("Done."))
-    )
+    yield ParserSample("one call", '@@call f\na: 1\nb: "x y"\n@@end', events=call)
+    around = 'Yes.\n@@call f\na: 1\nb: "x y"\n@@end\nDone.'
+    yield ParserSample("text around a call", around, (Text("Yes."), *call, Text("Done.")))
     empty = (
         ToolStart(0, "f"),
         ToolArguments(0, "{}"),

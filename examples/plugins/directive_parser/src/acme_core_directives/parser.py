@@ -5,7 +5,7 @@
     @@end                         days: 3
                                   @@end
 
-A value is JSON, or else it is taken as a text. The line break in front of a directive belongs to the directive.
+A value is JSON, or else it is taken as a text. A call ends the thinking in which it begins. The line break in front of a directive belongs to the directive.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class DirectiveParser:
     def _directive(self, line: str) -> bool:
         """Obey a directive; False if the line is none here."""
         call = _CALL.fullmatch(line)
-        if self._state is _State.REASONING and line != "@@end":
+        if self._state is _State.REASONING and line != "@@end" and call is None:
             return False
         if call is None and line not in ("@@think", "@@end"):
             return False
