@@ -247,9 +247,9 @@ def test_other_grammars_are_not_read(fields):
 def test_whether_objects_are_open_decides_what_is_compiled():
     seen, done = [], threading.Event()
 
-    def compile(kind, value):
+    def compile(kind, value, turn):
         seen.append(value)
-        return done
+        return done, 0
 
     limits = PoolLimits(workers=1)
     pool = CompilePool(

@@ -88,7 +88,9 @@ def test_its_grammar_is_told_what_was_said(harness, broken):
         def matcher(self):
             return Matcher(said)
 
-    pool = CompilePool([Compiler("one", frozenset({"choice"}), lambda kind, value: Compiled())], PoolLimits())
+    pool = CompilePool(
+        [Compiler("one", frozenset({"choice"}), lambda kind, value, turn: (Compiled(), 0))], PoolLimits()
+    )
     participant = StructuredParticipant(pool, VOCAB, tokenizer=lambda: None)
     engine = harness(participants=(participant,))
     whole = generate([3, 1], 8, VOCAB)
