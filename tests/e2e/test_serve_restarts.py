@@ -255,6 +255,24 @@ def test_an_engine_that_is_stopped_is_ended_and_its_stream_goes_on(launch, tiny)
 
 
 @pytest.mark.covers("ENG-06")
+def test_a_worker_that_dies_takes_its_engine_along_and_answers_go_on(launch, tiny):
+    server = launch(str(tiny), *TINY, "--executor", "subprocess").wait_ready()
+    name = "two seeded"
+    whole = ask(server, name).json()
+    before = server.gauges()["core_generation_tokens_total"]
+    family = server.family()
+    assert len(family) == 3  # server, engine, worker
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, server, name)
+        _until(lambda: server.gauges()["core_generation_tokens_total"] - before > 20)
+        family[-1].kill()
+        assert plain(answer.result(120).json()) == plain(whole)
+    assert server.gauges()["core_engine_restarts_total"] == 1 and "CORE-E130" in server.stderr
+    assert len(server.family()) == 3 and not set(server.family()[1:]) & set(family[1:])
+    server.end()
+
+
+@pytest.mark.covers("ENG-06")
 def test_more_deaths_than_are_allowed_end_the_server(launch, tiny):
     server = launch(str(tiny), *TINY, "--engine-restarts", "1").wait_ready()
     server.engine().send_signal(signal.SIGKILL)
