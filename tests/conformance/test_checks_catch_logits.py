@@ -79,6 +79,10 @@ CASES = {
     "argmax_is_as_declared": {"body": "is_argmax_invariant = True"},
     "rows_do_not_mix": {"apply": "if len(rows) > 2: logits[:, 3] -= 1"},
     "rows_are_forgotten": {"release": "pass", "kept": "self.rows.get(row, ())"},
+    "outputs_may_come_along": {
+        "admit": "self.seen = {**getattr(self, 'seen', {}), row: 0}",
+        "apply": "for line, row in zip(logits, rows.tolist()): self.seen[row] += 1; line[-1] -= self.seen[row]",
+    },
     "failures_stay_with_their_request": {"refuse": "self.broken = True", "apply": "if self.broken: logits += 1"},
 }
 

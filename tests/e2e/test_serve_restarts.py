@@ -1,14 +1,16 @@
-"""The engine of a server dies under its requests: they go on in the next one, and nobody loses or gets a token twice."""
+"""The engine of a server dies under its requests: they go on in the next one, no token is lost or comes twice."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import psutil
 import pytest
 
 TINY = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
@@ -139,3 +141,223 @@ def test_streams_are_those_of_a_run_without_the_death(server):
     whole = streams()
     assert all(sum(map(len, said.values())) > 200 for said in whole.values())
     assert streams(lambda: server.engine().send_signal(signal.SIGKILL)) == whole
+
+
+@pytest.mark.covers("ENG-06")
+def test_meanwhile_it_says_that_it_is_not_ready_and_when_to_come_back(server):
+    with server.http() as http:
+        assert http.post("/pause", json={"mode": "keep"}).status_code == 200
+        server.engine().send_signal(signal.SIGKILL)
+        _until(lambda: http.get("/ready").json().get("error", {}).get("code") == "engine")
+        for answer in (http.get("/ready"), http.post("/v1/completions", json={"prompt": "Hi"})):
+            assert answer.status_code == 503 and answer.json()["error"]["code"] == "engine"
+            assert int(answer.headers["retry-after"]) >= 1
+        called = http.post("/reset_prefix_cache")
+        assert (called.status_code, called.json()["error"]["code"]) == (503, "CORE-E181")
+        assert http.get("/health").status_code == 200
+        _until(lambda: http.get("/ready").json()["error"]["code"] == "paused")  # what was paused stays so
+        assert http.get("/is_paused").json() == {"is_paused": True}
+        assert http.post("/resume").status_code == 200
+        _until(lambda: _ready(server))
+
+
+@pytest.mark.covers("ENG-06")
+def test_updated_weights_are_said_to_be_lost_and_their_update_is_closed(server, tiny):
+    with server.http() as http:
+        update = {"update_info": {"path": str(tiny), "version": "second"}}
+        assert http.post("/start_weight_update").status_code == 200
+        assert http.post("/update_weights", json=update).json()["version"] == "second"
+        server.engine().send_signal(signal.SIGKILL)
+        _until(lambda: not _ready(server))
+        _until(lambda: _ready(server))
+        info = http.get("/weight_info").json()
+        assert (info["version"], info["lost_version"], info["update_open"]) == ("initial", "second", False)
+        assert "(version second) are lost with the engine" in server.stderr
+        assert http.post("/update_weights", json=update).status_code == 409
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_batch_file_goes_on(server, core, tmp_path):
+    names = [f"r{index}" for index in range(6)]
+    asked = [
+        {
+            "custom_id": name,
+            "method": "POST",
+            "url": "/v1/completions",
+            "body": {"prompt": name, "max_tokens": 400, **kind},
+        }
+        for name, kind in zip(names, [GREEDY, SEEDED] * 3, strict=True)
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(one) + "\n" for one in asked))
+
+    def batch(name, kill=None):
+        words = ("-i", tmp_path / "in.jsonl", "-o", tmp_path / name, "--url", server.url, "--max-retries", "0")
+        before = server.gauges()["core_generation_tokens_total"]
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(core, "run-batch", *words, timeout=120)
+            if kill is not None:
+                _until(lambda: server.gauges()["core_generation_tokens_total"] - before > 100)
+                kill()
+            result = running.result(130)
+        assert result.returncode == 0, result.stderr
+        return [json.loads(line)["response"]["body"]["choices"] for line in (tmp_path / name).read_text().splitlines()]
+
+    whole = batch("whole.jsonl")
+    restarts = server.gauges()["core_engine_restarts_total"]
+    assert batch("again.jsonl", lambda: server.engine().send_signal(signal.SIGKILL)) == whole
+    assert server.gauges()["core_engine_restarts_total"] == restarts + 1
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_request_that_was_there_at_three_deaths_is_ended_by_name(server):
+    events: list[str] = []
+
+    def read():
+        body = {"prompt": "Suspect", "max_tokens": 900, "stream": True, **GREEDY}
+        with server.http() as http, http.stream("POST", "/v1/completions", json=body) as response:
+            for line in response.iter_lines():
+                events.append(line)
+
+    with server.http() as http, ThreadPoolExecutor(1) as pool:
+        suspect = pool.submit(read)
+        for _ in range(3):
+            _until(lambda: events)
+            assert http.post("/pause", json={"mode": "keep"}).status_code == 200  # or it would be done too soon
+            restarts = server.gauges()["core_engine_restarts_total"]
+            server.engine().send_signal(signal.SIGKILL)
+            _until(lambda: server.gauges()["core_engine_restarts_total"] > restarts)  # noqa: B023
+            _until(lambda: http.get("/ready").json()["error"]["code"] == "paused")
+            assert http.post("/resume").status_code == 200
+            events and events[-1] != "data: [DONE]" and _until(lambda: _ready(server))
+        suspect.result(60)
+        text = "\n".join(events)
+        assert "CORE-E180" in text and "engine_request_error" in text
+        assert re.search(r"request \S+ is ended: CORE-E180", server.stderr)
+        assert http.post("/v1/completions", json={"prompt": "Next", "max_tokens": 4}).status_code == 200
+
+
+@pytest.mark.covers("ENG-06")
+def test_an_engine_that_is_stopped_is_ended_and_its_stream_goes_on(launch, tiny):
+    server = launch(str(tiny), *TINY, "--engine-hang-timeout", "6").wait_ready()
+    name = "two seeded"
+    whole = ask(server, name).json()
+    before = server.gauges()["core_generation_tokens_total"]
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, server, name)
+        _until(lambda: server.gauges()["core_generation_tokens_total"] - before > 20)
+        server.engine().send_signal(signal.SIGSTOP)
+        _until(lambda: not _ready(server))
+        assert server.gauges()["core_engine_restarts_total"] == 0  # it is red before it is ended
+        assert plain(answer.result(120).json()) == plain(whole)
+    assert server.gauges()["core_engine_restarts_total"] == 1
+    assert "has not moved for" in server.stderr and "CORE-E182" in server.stderr
+    server.end()
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_worker_that_dies_takes_its_engine_along_and_answers_go_on(launch, tiny):
+    server = launch(str(tiny), *TINY, "--executor", "subprocess").wait_ready()
+    name = "two seeded"
+    whole = ask(server, name).json()
+    before = server.gauges()["core_generation_tokens_total"]
+    family = server.family()
+    assert len(family) == 3  # server, engine, worker
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, server, name)
+        _until(lambda: server.gauges()["core_generation_tokens_total"] - before > 20)
+        family[-1].kill()
+        assert plain(answer.result(120).json()) == plain(whole)
+    assert server.gauges()["core_engine_restarts_total"] == 1 and "CORE-E130" in server.stderr
+    assert len(server.family()) == 3 and not set(server.family()[1:]) & set(family[1:])
+    server.end()
+
+
+@pytest.mark.covers("ENG-06")
+def test_more_deaths_than_are_allowed_end_the_server(launch, tiny):
+    server = launch(str(tiny), *TINY, "--engine-restarts", "1").wait_ready()
+    server.engine().send_signal(signal.SIGKILL)
+    _until(lambda: not _ready(server))
+    _until(lambda: _ready(server))
+    server.engine().send_signal(signal.SIGKILL)
+    assert server.process.wait(60) == 1
+    assert server.stderr.strip().splitlines()[-1].startswith("core: CORE-E110 ")
+    assert "Traceback" not in server.stderr
+
+
+@pytest.mark.covers("ENG-06")
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "in the middle of the start"])
+def test_a_server_that_is_told_to_end_while_its_engine_starts(launch, tiny, tmp_path, begun):
+    server = launch(str(tiny), *TINY, TMPDIR=str(tmp_path)).wait_ready()
+    engine = server.engine()
+    engine.send_signal(signal.SIGKILL)
+    if begun:
+        _until(lambda: [one.pid for one in psutil.Process(server.process.pid).children()] not in ([], [engine.pid]))
+    family = server.family()
+    server.process.terminate()
+    assert server.process.wait(60) == 0
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive and list(tmp_path.iterdir()) == []
+    assert "Traceback" not in server.stderr
+
+
+def _held(server):
+    """Return what a server holds: descriptors, threads, child processes, listening sockets."""
+    process = psutil.Process(server.process.pid)
+    listening = [one for one in process.net_connections() if one.status == psutil.CONN_LISTEN]
+    return process.num_fds(), process.num_threads(), len(process.children(recursive=True)), len(listening)
+
+
+def _settled(server):
+    """Return what an idle server holds, once that does not change any more."""
+    found = [_held(server)]
+    _until(lambda: found.append(_held(server)) or time.sleep(0.2) or (len(found) > 5 and len(set(found[-5:])) == 1))
+    return found[-1]
+
+
+@pytest.mark.covers("ENG-06")
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.exhaustive)])
+def test_kills_in_a_row_under_load_lose_nothing(launch, tiny, tmp_path, kills):
+    server = launch(str(tiny), *FLAGS, TMPDIR=str(tmp_path)).wait_ready()
+    prompts = [f"{index} and" for index in range(6)]
+    done = threading.Event()
+
+    def answer(http, prompt):
+        return http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 60, **SEEDED})
+
+    def load(prompt, whole):
+        served = 0
+        with server.http() as http:
+            while not done.is_set():
+                found = answer(http, prompt)
+                if found.status_code == 200:
+                    assert found.json()["choices"] == whole
+                    served += 1
+                else:
+                    assert found.json()["error"]["code"] in ("engine", "engine_request_error"), found.text
+                    done.wait(0.05)
+        return served
+
+    def kill(times):
+        for _ in range(times):
+            restarts = server.gauges()["core_engine_restarts_total"]
+            server.engine().send_signal(signal.SIGKILL)
+            _until(lambda: server.gauges()["core_engine_restarts_total"] > restarts and _ready(server))  # noqa: B023
+
+    with server.http() as http:
+        wholes = [answer(http, prompt).json()["choices"] for prompt in prompts]
+    kill(1)  # what is loaded for a restart stays
+    held, folders, memory = _settled(server), len(list(tmp_path.iterdir())), _memory(server)
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        loads = [pool.submit(load, prompt, whole) for prompt, whole in zip(prompts, wholes, strict=True)]
+        kill(kills)
+        done.set()
+        assert all(load.result(60) for load in loads)
+    assert _settled(server) == held
+    assert len(list(tmp_path.iterdir())) == folders
+    assert _memory(server) - memory < 48 * 2**20
+    server.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def _memory(server):
+    return psutil.Process(server.process.pid).memory_full_info().uss

@@ -11,6 +11,7 @@ from core import SamplingParams
 from core.api.errors import EngineError, RequestError
 from core.engine.messages import Abort, Add, Call
 from core.engine.pooling import Pooling
+from core.frontend.beams.search import BeamSearchParams
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.requests import PoolingRequests
 from core.frontend.restarts import MOST_DEATHS, WINDOW_SECONDS, RestartBudget, at_work
@@ -206,6 +207,18 @@ def test_a_request_that_was_there_at_three_deaths_is_ended_by_name(reviving, cap
         await llm.close()
 
     run(main)
+
+
+def test_beams_go_on(reviving):
+    async def main(after):
+        llm, engines = await reviving(TEXT)
+        kill_at(engines.last, after)
+        output = await llm.beam_search("a", BeamSearchParams(beam_width=2, max_tokens=6, ignore_eos=True))
+        assert llm.restarts == (after >= 0)
+        await llm.close()
+        return [(one.token_ids, one.cumulative_logprob) for one in output.outputs]
+
+    assert run(lambda: main(3)) == run(lambda: main(-1))
 
 
 def test_a_paused_engine_is_paused_before_it_is_told_of_its_requests(reviving):

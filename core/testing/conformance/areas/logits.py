@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,20 @@ def rows_are_forgotten(subject: Subject) -> None:
             )
 
 
+def outputs_may_come_along(subject: Subject) -> None:
+    """A request that comes with output is served as if each of its tokens had been sampled here."""
+    for asked in requests(subject):
+        here, along = LogitsBench(subject), LogitsBench(subject)
+        if not here.admit(2, replace(asked, output=())):
+            continue
+        for token in asked.output:
+            here.apply([2])
+            here.say(2, token)
+        along.admit(2, asked)
+        same = torch.equal(here.apply([2], seed=3), along.apply([2], seed=3))
+        require(same, f"a request that comes with {len(asked.output)} output tokens has other logits than one without")
+
+
 def failures_stay_with_their_request(subject: Subject) -> None:
     """Arguments that it cannot use end their own request at most: other rows go on as if it were not there."""
     asked = requests(subject)
@@ -204,6 +219,7 @@ CHECKS = (
         argmax_is_as_declared,
         rows_do_not_mix,
         rows_are_forgotten,
+        outputs_may_come_along,
         failures_stay_with_their_request,
         on_device=True,
     ),

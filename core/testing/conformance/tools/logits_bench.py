@@ -46,12 +46,14 @@ class LogitsBench:
     Attributes:
         tokens: What `LogitsContext.tokens` is: `(ROWS, LONGEST + 1)` int32.
         counts: Output tokens of each row.
+        lengths: Prompt and output tokens of each row.
     """
 
     def __init__(self, subject: Subject, vocabulary: int = VOCABULARY) -> None:
         self.device, self.vocabulary = device_of(subject), vocabulary
         self.tokens = torch.zeros((ROWS, LONGEST + 1), dtype=torch.int32, device=self.device)
         self.counts = np.zeros(ROWS, np.int64)
+        self.lengths = np.zeros(ROWS, np.int64)
         context = LogitsContext(self.device, vocabulary, ROWS, self.tokens, some_options(subject))
         self.processor: LogitsProcessor = subject.impl()(context)
 
@@ -60,13 +62,19 @@ class LogitsBench:
         ids = [token % self.vocabulary for token in (*asked.prompt, *asked.output)]
         self.tokens[row] = 0
         self.tokens[row, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
-        self.counts[row] = len(asked.output)
+        self.counts[row], self.lengths[row] = len(asked.output), len(ids)
         prompt = np.array(ids[: len(asked.prompt)], np.int32)
         before = prompt.copy()
         concerned = self.processor.admit(row, asked.params, prompt)
         require(isinstance(concerned, bool), f"admit gives {concerned!r}, due is True or False")
         require(np.array_equal(prompt, before), "admit writes to the prompt")
         return concerned
+
+    def say(self, row: int, token: int) -> None:
+        """Give a row one more token of output."""
+        place = int(self.lengths[row])
+        self.tokens[row, place] = token % self.vocabulary
+        self.lengths[row], self.counts[row] = place + 1, self.counts[row] + 1
 
     def apply(self, rows: Sequence[int], seed: int = 0) -> Tensor:
         """Return each row's logits after the processor, in the order of `rows`; a row's logits depend on it alone."""
