@@ -15,7 +15,7 @@ from core_plugin_parsers.tags import UNDECIDED, Finder, literal_at, skip_space
 _MOST_HEAD = 1024
 """Characters of an opening tag; what runs on is none."""
 
-_ATTRIBUTE = re.compile(r"([\w.:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+_ATTRIBUTE = re.compile(r"(?<![\w.:-])([\w.:-]++)\s*+=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 
 @dataclass(frozen=True)
