@@ -24,7 +24,7 @@ _FLAGS = (
 )
 _EXTRA_PACKAGES = ("torch", "triton", "transformers", "safetensors", "gguf")
 _PREFIXES = ("CORE_", "OMP_", "MKL_", "KMP_", "GOMP_", "HF_", "TORCH", "PYTHON", "LD_PRELOAD", "MALLOC_")
-_SECRET_NAME = re.compile(r"(^|_)(\w*KEY|TOKEN|SECRET|PASS|PASSW\w*|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"KEY(_|$)|(^|_)((TOKEN|SECRET|PASS|CREDENTIALS?|AUTH)(_|$)|PASSW)", re.IGNORECASE)
 _URL_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _JSON_SECRET = re.compile(r'("[^"]*(?:key|token|secret|passw|credential)[^"]*"\s*:\s*)"[^"]*"', re.IGNORECASE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)(?:\s*([kmgt]?)(i?)b)?\s*", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:

@@ -21,7 +21,7 @@ from core.plugins.kinds import HOOKS_GROUP, KINDS
 MANIFEST_MS = 20.0
 """What a manifest may take, over the import of `core.api`."""
 
-_LIBRARY = re.compile(r"(\S+\.(?:so|dylib|dll)[.\d]*): cannot open shared object file")
+_LIBRARY = re.compile(r"(?<!\S)(\S+\.(?:so|dylib|dll)[.\d]*): cannot open shared object file")
 _LAST_LINES = 3
 
 

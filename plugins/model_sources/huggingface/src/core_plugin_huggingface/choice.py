@@ -21,7 +21,7 @@ _PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _CODE = (".py", ".so")
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _QUANTIZED = re.compile(
-    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_\w+)*|TQ\d_\d|MXFP4(?:_\w+)?|BF16|F16|FP16|F32))(?=$|[-./])", re.I
+    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_\w+)?|TQ\d_\d|MXFP4(?:_\w+)?|BF16|F16|FP16|F32))(?=$|[-./])", re.I
 )
 
 

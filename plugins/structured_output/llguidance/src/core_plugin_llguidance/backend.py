@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.api import check_grammar_nesting, grammar_choices, grammar_json, token_table
+from core_plugin_llguidance.ebnf import lark_of
 from core_plugin_llguidance.tags import Lark, lark, special_names, tag_grammar
 
 if TYPE_CHECKING:
@@ -24,9 +25,8 @@ _LEXER_STATES = 50_000
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _VERBOSITY = "<non-verbose/>"
 _CLEARER = {"NoExtensionBias": "no text fits it"}
-_SOURCE = re.compile(r"\n\s*1 \| %llguidance.*", re.DOTALL)
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
-_LINES = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
+_SOURCE = re.compile(r"\n[ \t]*1 \| %llguidance.*", re.DOTALL)
+_LINES = re.compile(r"\n[ \t]*\d+ \| .*", re.DOTALL)
 
 
 class LLGuidance:
@@ -201,31 +201,6 @@ def _choice(value: str, tokenizer: Tokenizer) -> str:
 def _grammar(value: str, tokenizer: Tokenizer) -> str:
     source = lark_of(value)
     return source if source.lstrip().startswith("%llguidance") else lark(source)
-
-
-def lark_of(text: str) -> str:
-    """Return a grammar in the library's dialect of Lark. Raises `ValueError`."""
-    from llguidance.gbnf_to_lark import any_to_lark
-
-    check_grammar_nesting(text)
-    if "::=" not in text:
-        return text
-    try:
-        return str(any_to_lark(_ESCAPE.sub(_character, text)))
-    except RecursionError:
-        raise
-    except Exception as error:  # the converter has an exception of its own
-        raise ValueError(f"it cannot be read as EBNF: {error}"[:500]) from error
-
-
-def _character(escape: re.Match[str]) -> str:
-    """Return an escaped character as itself: the converter drops leading zeros of the digits of `\\u` and `\\U`."""
-    if len(escape[1]) == 1:
-        return escape[0]
-    code = int(escape[1][1:], 16)
-    if code < 0xA0:  # control characters, and what has a meaning in a pattern
-        return f"\\x{code:02X}"
-    return escape[0] if 0xD800 <= code <= 0xDFFF or code > 0x10FFFF else chr(code)
 
 
 def _structural_tag(value: str, tokenizer: Tokenizer) -> str:

@@ -71,7 +71,7 @@ _NEEDS_TYPE = {
     "propertyNames": "object",
     "required": "object",
 }
-_APART = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_APART = re.compile(r"\\.|\[[^\]\\]*(?:\\.[^\]\\]*)*\]?", re.DOTALL)
 """What is escaped, and classes of characters."""
 _LOOKS = re.compile(r"\(\?<?[=!]")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")

@@ -15,7 +15,7 @@ from core_plugin_parsers.tags import TOOL_NAME, UNDECIDED, Finder, literal_at, s
 _MOST_HEAD = 1024
 """Characters of an opening tag; what runs on is none."""
 
-_ATTRIBUTE = re.compile(r"([\w.:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+_ATTRIBUTE = re.compile(r"(?<![\w.:-])([\w.:-]++)\s*+=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 
 
 @dataclass(frozen=True)

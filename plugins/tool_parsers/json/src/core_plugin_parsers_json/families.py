@@ -230,7 +230,7 @@ PLAMO3 = Family(
             NamedCalls(
                 opens=("<|plamo:begin_tool_request:plamo|>",),
                 name=(
-                    r"\s*<\|plamo:begin_tool_name:plamo\|>\s*(?P<name>[^<]+?)\s*<\|plamo:end_tool_name:plamo\|>"
+                    r"\s*<\|plamo:begin_tool_name:plamo\|>\s*+(?P<name>[^<]*[^<\s])\s*<\|plamo:end_tool_name:plamo\|>"
                     r"\s*<\|plamo:begin_tool_arguments:plamo\|>(?:<\|plamo:constrain\|>json)?"
                 ),
                 name_ends=("<|plamo:msg|>",),

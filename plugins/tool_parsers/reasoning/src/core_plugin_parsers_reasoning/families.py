@@ -19,7 +19,7 @@ def _channel(name: str, holds: Prose, *closes: str) -> Block:
     return Block((tag, f"<|start|>assistant{tag}"), holds, closes)
 
 
-_CALL_HEAD = r"\s*(?P<name>[\w.-]+)\s*(?:<\|channel\|>\w+)?\s*(?:<\|constrain\|>\s*\w+|json|code)?\s*"
+_CALL_HEAD = r"\s*(?P<name>[\w.-]+)(?:\s*<\|channel\|>\w+)?(?:\s*(?:<\|constrain\|>\s*\w+|json|code))?\s*"
 _RECIPIENTS = tuple(
     f"{start}<|channel|>{channel} to=functions."
     for start in ("", "<|start|>assistant")
