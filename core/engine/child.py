@@ -10,13 +10,13 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from core import logs
 from core.engine.folders import PrivateFolder, clear_left
+from core.signals import held_back
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -27,6 +27,7 @@ STACKS = signal.SIGUSR1
 """An engine process that gets this writes the stacks of all its threads to standard error, even if it is stuck."""
 
 _DEFERRED = (signal.SIGINT, signal.SIGTERM)
+"""They reach the whole process group; in the middle of its first imports the child would answer with a traceback."""
 
 
 class Bootstrap(msgspec.Struct):
@@ -60,7 +61,7 @@ class EngineChild:
         self.configured = False
         command = [sys.executable, "-P", "-m", "core.engine.process"]
         try:
-            with _signals_deferred():
+            with held_back(*_DEFERRED):  # until the child can say what they mean to it
                 self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         except BaseException:
             self._remove()
@@ -119,16 +120,3 @@ class EngineChild:
 
     def _remove(self) -> None:
         self._private.remove()
-
-
-@contextlib.contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Let a child be born with Ctrl-C and SIGTERM held back, until it can say what they mean to it.
-
-    They reach the whole process group; in the middle of its first imports the child would answer with a traceback.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -33,14 +33,18 @@ def run(args: argparse.Namespace) -> int:
 
 def measure(streams: int, chunks: int, gap: float) -> dict[str, Any]:
     """Return the client's cost: microseconds of CPU a chunk, and the chunks per second that one core could take in."""
+    import signal
     import subprocess
     import sys
 
     from core.cli.bench.load import Pace, Target, run_load, run_loop
     from core.cli.bench.prompts import Prompt
+    from core.signals import held_back
 
     command = [sys.executable, "-m", "core.cli.bench.stub", str(chunks), str(gap)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stub:
+    with held_back(signal.SIGINT):  # it ends with this process, and has nothing to say about it
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process as stub:
         try:
             port = int((stub.stdout.readline() if stub.stdout else "") or 0)
             target = Target(f"http://127.0.0.1:{port}/v1/completions", ("stub",))

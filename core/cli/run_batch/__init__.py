@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from core.cli.engine_flags import add_engine_flags, engine_options
 from core.cli.talk import DEFAULT_URL, INTERRUPTED
 from core.config.flags import Given
 from core.config.parser import CoreParser
+from core.signals import run_ended_by
 
 if TYPE_CHECKING:
     from core.cli.run_batch.outbox import Outbox
@@ -93,7 +95,7 @@ def _answer(args: argparse.Namespace, loaded: LoadedOptions, left: list[Request]
             progress = held.enter_context(RequestProgress(len(left)))
             with asyncio.Runner() as runner:
                 runner.get_loop().set_exception_handler(_report)
-                runner.run(sender.send_all(left, outbox, progress))
+                run_ended_by(runner, sender.send_all(left, outbox, progress), signal.SIGTERM, signal.SIGHUP)
     except KeyboardInterrupt:
         print(f"core: interrupted with {outbox.answered} answers kept; run it again to go on", file=sys.stderr)
         return True

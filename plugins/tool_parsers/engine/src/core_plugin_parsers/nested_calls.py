@@ -17,11 +17,7 @@ from core_plugin_parsers.typed import properties_of, to_json, types_of
 
 _MOST_TAG = 512
 _MOST_DEPTH = 64
-<<<<<<< HEAD
 _CALL = re.compile(rf"invoke\s+name\s*=\s*[\"']?({TOOL_NAME.pattern})[\"']?\s*")
-=======
-_CALL = re.compile(r"invoke\s+name\s*=\s*+[\"']?+\s*+([^\"'>]*[^\"'>\s])[\"']?\s*")
->>>>>>> grammars
 _NAME = re.compile(r"[^\s<>/]+")
 
 
