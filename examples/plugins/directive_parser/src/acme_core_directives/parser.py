@@ -5,7 +5,8 @@
     @@end                         days: 3
                                   @@end
 
-A value is JSON, or else it is taken as a text. A call ends the thinking in which it begins. The line break in front of a directive belongs to the directive.
+A value is JSON, or else it is taken as a text. A call ends the thinking in which it begins. The line break in front of
+a directive belongs to the directive.
 """
 
 from __future__ import annotations
