@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("core", deadline=None)
+settings.load_profile("core")
 
 # OpenMP's threads spin while they wait for each other. On a machine that does other things as well they wait for a
 # processor, and a test of tiny tensors takes fifteen times what it takes alone. Who sleeps does not hold one.
