@@ -91,6 +91,7 @@ class EngineCore:
         began = time.perf_counter()
         apply_environment(config.environment)
         active = enter(config.plan)
+        active.bind(*_BOUND)  # a mistake in one of them is told before the weights are read
         report = on_progress or (lambda progress: None)
         executor = active.impl("core.executors")(config, on_progress=lambda done, total: report(Progress(done, total)))
         try:
@@ -239,6 +240,9 @@ class EngineCore:
         self.active.events("weights_updated", {"version": version})
         return version
 
+
+_BOUND = ("core.schedulers", "core.kv_connectors", "core.structured_output")
+"""Kinds of which this process makes objects."""
 
 _CALLS: dict[str, Callable[..., Any]] = {
     "check": EngineCore._check,

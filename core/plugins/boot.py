@@ -8,6 +8,7 @@ from typing import Any
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
+from core.plugins.contracts import check_contract
 from core.plugins.drivers import Candidate, load_descriptors, load_impl
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
@@ -61,6 +62,15 @@ class ActivePlugins:
         found = [(planned, one) for planned, one in self._drivers if planned.group == group]
         return [(planned, one.descriptor, self._load(one, one.descriptor.impl)) for planned, one in found]
 
+    def bind(self, *groups: str) -> None:
+        """Import the implementations of these groups now, so that what is wrong with one is told before it is needed.
+
+        Raises:
+            PluginError: CORE-P103, one cannot be imported; CORE-P160, one is not what its kind needs.
+        """
+        for group in groups:
+            self.impls(group)
+
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
         candidate = next(one for mine, one in self._drivers if mine == planned)
@@ -83,7 +93,9 @@ class ActivePlugins:
     def _load(self, candidate: Candidate, path: str) -> Any:
         key = (candidate.entry, path)
         if key not in self._loaded:
-            self._loaded[key] = load_impl(path, candidate.entry)
+            loaded = load_impl(path, candidate.entry)
+            check_contract(candidate.entry, candidate.descriptor, path, loaded)
+            self._loaded[key] = loaded
         return self._loaded[key]
 
 

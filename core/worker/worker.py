@@ -80,6 +80,7 @@ class Worker:
             CoreError: With the cause; the worker must then be closed.
         """
         options = self._config.options
+        self._bind_plugins()
         with self._phase("device"):
             bind = getattr(self._platform, "bind", None)
             if bind is not None:
@@ -138,6 +139,12 @@ class Worker:
         while runner is not None and runner.participants:
             runner.participants.pop().close()
         self._platform.close()
+
+    def _bind_plugins(self) -> None:
+        """Import what is made into objects late, so that a mistake in one is told before the weights are read."""
+        self._active.bind("core.logits", "core.weight_transfer")
+        for planned, spec in self._active.specs("core.kv_connectors"):
+            self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl)
 
     def _check_memory(self, loaded: LoadedModel) -> None:
         """Refuse a KV cache that cannot fit beside the weights, before any of them is read. Raises `EngineError`."""

@@ -87,6 +87,11 @@ class FakePlugins:
     def options(self, group):
         return {}
 
+    def bind(self, *groups): ...
+
+    def specs(self, group):
+        return [(planned, spec) for planned, spec, _ in self.impls(group)]
+
     def impls(self, group):
         planned = SimpleNamespace(name="store", options={"size": 3})
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
