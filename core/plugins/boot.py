@@ -9,7 +9,7 @@ from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract
-from core.plugins.drivers import Candidate, load_descriptors, load_impl
+from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -70,6 +70,17 @@ class ActivePlugins:
         """
         for group in groups:
             self.impls(group)
+
+    def make(self, planned: PlannedPlugin, *arguments: Any, **named: Any) -> Any:
+        """Return an object of a planned plugin's implementation.
+
+        Raises:
+            PluginError: CORE-P103, CORE-P160 as `bind`; CORE-P108, its constructor raised.
+        """
+        candidate = next(one for mine, one in self._drivers if mine == planned)
+        return guarded(
+            candidate.entry, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
+        )
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""

@@ -20,6 +20,7 @@ from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+from core.plugins.faults import Faults
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
@@ -65,8 +66,10 @@ class Worker:
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
+        self._faults: list[Faults] = []
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
+            "plugin_faults": lambda: [one.to_dict() for one in self._faults if one.count],
             "profile": self._time_steps,
             "update_weights": self._update_weights,
             "weight_version": lambda: self._weights_version,
@@ -221,9 +224,11 @@ class Worker:
     def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
         for planned, spec, _ in self._active.impls("core.kv_connectors"):
             path = cast("KVConnectorSpec", spec).worker_impl
+            faults = Faults(planned, "nothing of this step is kept")
             worker = self._active.load(planned, path)(planned.options)
             worker.bind(caches)
-            yield ConnectorParticipant(planned.name, worker)
+            self._faults.append(faults)
+            yield ConnectorParticipant(planned.name, worker, faults)
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")
