@@ -29,6 +29,7 @@ from core.plugins.context import context_of, short_by_default
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.foundation import Derived, Foundation, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
+from core.plugins.guards import failed_guard
 from core.plugins.hooks import HOOKS_API, Hooks
 from core.plugins.io_processors import choose_io_processor
 from core.plugins.kernels import plan_kernels
@@ -338,11 +339,18 @@ class Resolver:
         self.warnings += [Problem(level="warning", code=code, message=message) for message in messages]
 
     def _warn_early(self) -> None:
+        """Tell what is wrong with what is installed or named.
+
+        Raises:
+            PluginError: CORE-P163, a hook module that guards cannot be used.
+        """
         for name in self.catalogue.useless_disables():
             self._warn(f"'{name}' is disabled, but nothing of that name is installed", code="CORE-P101")
         for name in self.catalogue.unknown_names():
             self._warn(f"--plugins names '{name}', but nothing of that name is installed", code="CORE-P101")
         for failure in self.hooks.failures:
+            if guard := failed_guard(failure, strict=self.options.select.strict):
+                raise guard
             error = failure.error()
             self._warn(error.message, code=error.code)
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from core.api.platform import Pending
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from core.config.resolved import EngineConfig
     from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 class Executor(Protocol):
     """Runtime of an `ExecutorSpec`. Importing it is torch-free."""
 
-    def __init__(self, config: EngineConfig) -> None: ...
+    def __init__(self, config: EngineConfig, *, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Take the configuration; call `on_progress` with `(done, total)` bytes while weights are loaded."""
+        ...
 
     def start(self) -> WorkerInfo:
         """Start the workers: open the device, load the weights, allocate the KV cache."""

@@ -62,8 +62,8 @@ class FinishedRequest:
 class StatSink(Protocol):
     """Runtime of a `StatSinkSpec`, in the front end. Torch-free.
 
-    Called on the thread that serves requests: take the figures and return; slow work belongs on a thread of the
-    sink's own. What a sink raises is logged and never reaches a request.
+    Called on a thread of its own, one call at a time, so that nothing that serves requests waits for it. A sink that is
+    behind by a thousand records misses further ones; that, and what it raises, is logged, and never reaches a request.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None: ...

@@ -186,7 +186,10 @@ class SelectOptions(_Section):
     plugins: list[str] = Field([], description="Plugins that may take part unnamed: all (default), none, or names.")
     plugin_file: list[str] = Field([], description="Python files that are plugins (__core_drivers__, @hookimpl).")
     plugins_lock: str | None = Field(None, description="Lock file (`core plugins lock`) that the plugins must match.")
-    strict: bool = Field(False, description="Whether a difference from the lock file stops the start.")
+    strict: bool = Field(
+        False,
+        description="Whether a difference from the lock file, or a hook module that cannot be used, stops the start.",
+    )
 
 
 class StructuredOptions(_Section):

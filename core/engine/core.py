@@ -35,6 +35,7 @@ from core.engine.messages import (
     ToEngine,
 )
 from core.engine.participants import ConnectorParticipant, StageParticipant
+from core.engine.policy import GuardedPolicy
 from core.engine.prefix import PrefixCache
 from core.engine.profile import Profile, untimed
 from core.engine.request import Request
@@ -43,6 +44,8 @@ from core.engine.scheduler import Scheduler
 from core.engine.step import WorkerInfo
 from core.engine.step_budget import Limits
 from core.plugins.boot import ActivePlugins, enter
+from core.plugins.faults import Faults
+from core.plugins.plan import PlannedPlugin
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +57,14 @@ class EngineCore:
         ready: What clients are told once the engine can serve.
         stopping: Set by a `Shutdown` message.
         dropped_messages: Counted by who receives messages for it.
+        faults: Those of the plugins whose objects run in the loop.
     """
 
     def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
         config = config.shortened(info.max_model_len)
         self.config, self.executor, self.active, self.info = config, executor, active, info
         options = config.options
+        self.faults: list[Faults] = []
         self.hasher = BlockHasher(config.block_size, stable_key(config))
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
         self.pool = BlockPool(info.num_blocks)
@@ -70,8 +75,8 @@ class EngineCore:
             _limits(config),
             self.rows,
             self.cache,
-            active.impl("core.schedulers")(),
-            _participants(config, info, active),
+            self._policy(),
+            [*self._connectors(), *_structured(config, active)],
             _managers(config, info, active),
         )
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
@@ -93,6 +98,7 @@ class EngineCore:
         began = time.perf_counter()
         apply_environment(config.environment)
         active = enter(config.plan)
+        active.bind(*_BOUND)  # a mistake in one of them is told before the weights are read
         report = on_progress or (lambda progress: None)
         executor = active.impl("core.executors")(config, on_progress=lambda done, total: report(Progress(done, total)))
         try:
@@ -219,10 +225,35 @@ class EngineCore:
 
     def _connector_stats(self) -> dict[str, dict[str, int]]:
         return {
-            participant.name: participant.connector.stats()
+            participant.name: participant.stats()
             for participant in self.scheduler.participants
             if isinstance(participant, ConnectorParticipant)
         }
+
+    def _plugin_faults(self) -> list[dict[str, Any]]:
+        """Return what failed in plugins' objects without ending the engine, as plain data."""
+        worker: list[dict[str, Any]] = self.executor.call("plugin_faults")
+        return [*(one.to_dict() for one in self.faults if one.count), *worker]
+
+    def _policy(self) -> GuardedPolicy:
+        """Return the plan's scheduling policy."""
+        ((planned, _, _),) = self.active.impls(_SCHEDULERS)
+        return GuardedPolicy(self.active.make(planned), self._faults(planned, "first come, first served instead"))
+
+    def _connectors(self) -> list[StageParticipant]:
+        """Return the engine halves of the plan's KV connectors."""
+        sizes = {"block_size": self.config.block_size, "bytes_per_block": self.info.bytes_per_block}
+        found: list[StageParticipant] = []
+        for planned, _, _ in self.active.impls(_CONNECTORS):
+            faults = self._faults(planned, "what it should have supplied is computed", optional=True)
+            found.append(
+                ConnectorParticipant(planned.name, self.active.make(planned, planned.options, **sizes), faults)
+            )
+        return found
+
+    def _faults(self, planned: PlannedPlugin, instead: str, *, optional: bool = False) -> Faults:
+        self.faults.append(Faults(planned, instead, optional=optional))
+        return self.faults[-1]
 
     def _time_steps(self, wanted: bool) -> dict[str, list[float]]:
         """Begin to time the phases of steps; or stop and return what `Profile.report` says of all of them."""
@@ -243,10 +274,15 @@ class EngineCore:
         return version
 
 
+_SCHEDULERS, _CONNECTORS = "core.schedulers", "core.kv_connectors"
+_BOUND = (_SCHEDULERS, _CONNECTORS, "core.structured_output")
+"""Kinds of which this process makes objects."""
+
 _CALLS: dict[str, Callable[..., Any]] = {
     "check": EngineCore._check,
     "connector_stats": EngineCore._connector_stats,
     "pause": EngineCore._pause,
+    "plugin_faults": EngineCore._plugin_faults,
     "profile": EngineCore._time_steps,
     "reset_prefix_cache": EngineCore._reset_prefix_cache,
     "stats": EngineCore._stats_dict,
@@ -269,16 +305,9 @@ def _limits(config: EngineConfig) -> Limits:
     )
 
 
-def _participants(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> list[StageParticipant]:
-    connectors: list[StageParticipant] = [
-        ConnectorParticipant(
-            planned.name,
-            impl(planned.options, block_size=config.block_size, bytes_per_block=info.bytes_per_block),
-        )
-        for planned, _, impl in active.impls("core.kv_connectors")
-    ]
+def _structured(config: EngineConfig, active: ActivePlugins) -> list[StageParticipant]:
     structured = structured_participant(config, active)
-    return connectors if structured is None else [*connectors, structured]
+    return [] if structured is None else [structured]
 
 
 def _managers(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> KVManagers:

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from core.api.errors import EngineError
+from core.api.errors import EngineError, PluginError
 from core.api.executors import Executor
 from core.api.platform import Pending
 from core.engine.loop_timing import StepTimes
@@ -115,6 +115,8 @@ class EngineLoop:
             return False
         self.working = True
         try:
+            if step.fault is not None:
+                raise step.fault
             pending = self._start(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)
@@ -157,7 +159,8 @@ class EngineLoop:
         if not self.executor.healthy():
             raise error if isinstance(error, EngineError) else EngineError("CORE-E113", f"a worker is gone: {error}")
         logger.error("step %d failed; its requests end with an error", step.plan.number, exc_info=error)
-        return self.settler.fail(step, f"{type(error).__name__} in the forward pass")
+        named = f"{error.code} {error.message}" if isinstance(error, PluginError) else None
+        return self.settler.fail(step, named or f"{type(error).__name__} in the forward pass")
 
 
 def _result(pending: Pending[StepResult]) -> StepResult:

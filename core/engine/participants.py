@@ -6,13 +6,17 @@ cares about; what is not configured is not in the list.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from core.api.connectors import BlockRef, KVConnector
+from core.api.errors import PluginError
 from core.engine.request import Request
 from core.engine.step import StepPlan, StepResult, TokenMasks
+from core.plugins.drivers import describe
+from core.plugins.faults import Faults
 
 
 class StageParticipant:
@@ -37,14 +41,20 @@ class StageParticipant:
         """`request` got its row; say whether the row is in lockstep: no token is sampled before the last is known."""
         return False
 
-    def place(self, request: Request, supplied: Sequence[BlockRef]) -> None:
-        """`request` got its blocks; `supplied` are those that this participant promised to fill."""
+    def place(self, request: Request, supplied: Sequence[BlockRef]) -> bool:
+        """`supplied` are for what this participant promised to fill; False if it cannot: they are computed then."""
+        return False
 
     def publish(self, blocks: Sequence[BlockRef]) -> None:
         """These blocks will hold complete, verified content when the step being planned has run."""
 
-    def plan(self, plan: StepPlan) -> None:
-        """Add to the plan before it is launched. One that sets `masks_follow` is asked for `masks` afterwards."""
+    def plan(self, plan: StepPlan) -> PluginError | None:
+        """Add to the plan before it is launched. One that sets `masks_follow` is asked for `masks` afterwards.
+
+        Returns:
+            Why the step cannot run: blocks that it reads were promised and will not be filled.
+        """
+        return None
 
     def masks(self, plan: StepPlan) -> TokenMasks | None:
         """Say which tokens may be sampled, once the plan is launched: its forward pass runs meanwhile."""
@@ -78,36 +88,82 @@ class StageParticipant:
 
 
 class ConnectorParticipant(StageParticipant):
-    """Drives the engine side of one KV connector."""
+    """Plugs a KV connector's engine side into the stages. What it raises is a miss; too much of it switches it off."""
 
-    def __init__(self, name: str, connector: KVConnector) -> None:
-        self.name, self.connector = name, connector
+    def __init__(self, name: str, connector: KVConnector, faults: Faults) -> None:
+        self.name = name
+        self.connector = connector
+        self.faults = faults
+        self._ordered = False
 
     def supply(self, request: Request, hashes: Sequence[bytes], local_blocks: int) -> int:
         """Ask the connector what it can load behind the local prefix."""
-        return self.connector.match(hashes, local_blocks)
+        if self.faults.off:
+            return 0
+        try:
+            return operator.index(self.connector.match(hashes, local_blocks))
+        except Exception as error:
+            self.faults.raised("match()", error)
+            return 0
 
-    def place(self, request: Request, supplied: Sequence[BlockRef]) -> None:
+    def place(self, request: Request, supplied: Sequence[BlockRef]) -> bool:
         """Order the promised loads."""
-        if supplied:
+        try:
             self.connector.load(supplied)
+        except Exception as error:
+            self.faults.raised("load()", error)
+            return False
+        self._ordered = True
+        return True
 
     def publish(self, blocks: Sequence[BlockRef]) -> None:
         """Offer complete blocks for keeping."""
-        self.connector.save(blocks)
+        if self.faults.off:
+            return
+        try:
+            self.connector.save(blocks)
+        except Exception as error:
+            self.faults.raised("save()", error)
 
-    def plan(self, plan: StepPlan) -> None:
-        """Attach the connector's message for its worker side."""
-        message = self.connector.plan_step()
-        if message is not None:
-            plan.connector[self.name] = message
+    def plan(self, plan: StepPlan) -> PluginError | None:
+        """Attach the connector's message for its worker side.
+
+        What it wanted to be moved is unknown when it fails, and wrong by the next step: it is asked no more.
+        """
+        ordered, self._ordered = self._ordered, False
+        if self.faults.off and not ordered:
+            return None
+        try:
+            message = self.connector.plan_step()
+            if message is not None:
+                plan.connector[self.name] = bytes(memoryview(message))
+            return None
+        except Exception as error:
+            self.faults.note(f"plan_step() raised {describe(error)}", fatal=True)
+            lost = f"{self.faults.owner}: plan_step() raised {describe(error)}, and blocks were to be loaded."
+            return PluginError("CORE-P108", lost) if ordered else None
 
     def collect(self, result: StepResult) -> None:
         """Hand the worker side's report to the connector."""
         report = result.connector.get(self.name)
-        if report is not None:
+        if report is None or self.faults.off:
+            return
+        try:
             self.connector.observe(report)
+        except Exception as error:
+            self.faults.raised("observe()", error)
 
     def reset(self) -> None:
-        """Make the connector forget its blocks."""
-        self.connector.reset()
+        """Make the connector forget its blocks. One that cannot would supply what is not true any more."""
+        try:
+            self.connector.reset()
+        except Exception as error:
+            self.faults.note(f"reset() raised {describe(error)}", fatal=True)
+
+    def stats(self) -> dict[str, int]:
+        """Return the connector's figures; none if it cannot tell."""
+        try:
+            return dict(self.connector.stats())
+        except Exception as error:
+            self.faults.raised("stats()", error)
+            return {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from core.api.connectors import BlockRef
+from core.api.errors import PluginError
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
 from core.engine.draft import PlanDraft
@@ -28,10 +29,15 @@ from core.engine.waiting import WaitingQueue
 
 @dataclass(slots=True)
 class Step:
-    """A launched plan and what is needed to settle it: the epoch each row had when it was scheduled."""
+    """A launched plan and what is needed to settle it: the epoch each row had when it was scheduled.
+
+    Attributes:
+        fault: Why it cannot run; its requests end.
+    """
 
     plan: StepPlan
     epochs: np.ndarray
+    fault: PluginError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,23 +357,33 @@ class Scheduler:
             return False
 
         self.waiting.pop()
-        self._enter(draft, request, cached)
         if shared:
             request.shared_in = self._number
         self.pool.share(shared)
         blocks = shared + self.pool.allocate(fresh)
+        if supplier is not None and not self._order(supplier, request, blocks, len(shared), supplied):
+            supplied, cached = 0, len(shared) * size
+            # It keeps its blocks: whatever half an order brings is overwritten by what it computes.
+            count = min(self._first_chunk(request, length - cached, cached, draft.budget), len(blocks) * size - cached)
+            count = count or length - cached  # a prompt that is pooled runs in one step
+        self._enter(draft, request, cached)
         draft.blocks(request.row, 0, blocks)
         self.rows.append_blocks(request.row, blocks)
         self.rows.computed[request.row] = cached
         self.rows.published[request.row] = len(shared) + supplied
-        if supplier is not None:
-            first = len(shared)
-            refs = [BlockRef(i, hashes[i], blocks[i]) for i in range(first, first + supplied)]
-            supplier.place(request, refs)
-            self.cache.publish(request, [ref.block for ref in refs], first)  # filled before this step reads anything
         draft.add(np.array([request.row]), np.array([count]))
         draft.prompts += count
         self._publish_one(request, cached + count)
+        return True
+
+    def _order(
+        self, supplier: StageParticipant, request: Request, blocks: Sequence[int], first: int, count: int
+    ) -> bool:
+        """Have `count` of a request's `blocks` from `first` on filled before this step reads anything."""
+        refs = [BlockRef(i, request.hashes[i], blocks[i]) for i in range(first, first + count)]
+        if not supplier.place(request, refs):
+            return False
+        self.cache.publish(request, [ref.block for ref in refs], first)
         return True
 
     def _first_chunk(self, request: Request, rest: int, cached: int, budget: int) -> int:
@@ -421,9 +437,10 @@ class Scheduler:
         table.computed[rows] += plan.counts
         table.known[rows] += plan.samples
         self._publish(rows, plan.starts + plan.counts)
+        fault = None
         for participant in self.participants:
-            participant.plan(plan)
-        return Step(plan, table.epoch[rows])
+            fault = participant.plan(plan) or fault
+        return Step(plan, table.epoch[rows], fault)
 
     def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
         """Publish blocks that this step, computing `rows` up to `ends`, completes with tokens whose ids are known.

@@ -10,9 +10,11 @@ from core.api.descriptors import LogitsSpec, StructuredOutputSpec
 from core.api.errors import CoreError, PluginError, RequestError
 from core.api.io_processors import IOContext, IOProcessor
 from core.api.requests import Reject, RequestDraft, RequestPatch
+from core.api.sinks import StatSink
 from core.engine.sampling import SamplingParams
 from core.frontend.sinks import StatSinks
 from core.plugins.boot import ActivePlugins, enter
+from core.plugins.faults import Faults
 from core.plugins.plan import PluginPlan
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
@@ -103,8 +105,11 @@ def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:
     return replace(draft, params=params, priority=draft.priority if patch.priority is None else patch.priority)
 
 
-def _sinks(active: ActivePlugins) -> list[tuple[str, Any]]:
-    return [(planned.owner, make(planned.options)) for planned, _, make in active.impls(SINKS)]
+def _sinks(active: ActivePlugins) -> list[tuple[StatSink, Faults]]:
+    return [
+        (active.make(planned, planned.options), Faults(planned, "it misses what it should have been told"))
+        for planned, _, _ in active.impls(SINKS)
+    ]
 
 
 def _checks(active: ActivePlugins) -> list[Callable[[Mapping[str, Any]], None]]:

@@ -2,28 +2,80 @@
 
 from __future__ import annotations
 
-import logging
+import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields
+from typing import Any
 
 from core.api.sinks import EngineStats, FinishedRequest, StatSink
 from core.engine.messages import Stats
 from core.frontend.requests import RequestState
+from core.plugins.faults import Faults
 
-logger = logging.getLogger(__name__)
+Told = Callable[[StatSink], None]
 
 INTERVAL = 1.0
 """Seconds between two records."""
 
+BACKLOG = 1000
+"""Records that wait for a sink; further ones are dropped."""
+
+PATIENCE = 5.0
+"""Seconds that closing waits for a sink."""
+
 _NAMES = tuple(field.name for field in fields(EngineStats))
 
 
-class StatSinks:
-    """The sinks of one front end, with their owners. A sink that raises is logged and told again next time."""
+class SinkThread:
+    """One sink on a thread of its own: whoever serves requests never waits for it.
 
-    def __init__(self, sinks: Sequence[tuple[str, StatSink]] = ()) -> None:
-        self._sinks = list(sinks)
+    Args:
+        faults: What it raises, and the records that were dropped because it is too slow, are accounted for there.
+    """
+
+    def __init__(self, sink: StatSink, faults: Faults) -> None:
+        self.faults = faults
+        self._sink = sink
+        self._due: queue.Queue[Told | None] = queue.Queue(BACKLOG)
+        self._thread = threading.Thread(target=self._run, name="stat-sink", daemon=True)
+        self._thread.start()
+
+    def tell(self, what: Told) -> None:
+        """Have `what` done, in its turn; dropped if too much waits already."""
+        try:
+            self._due.put_nowait(what)
+        except queue.Full:
+            self.faults.note(f"it is behind by {BACKLOG} records")
+
+    def close(self, deadline: float) -> None:
+        """Close the sink behind what waits, and wait for that until `deadline` (of `time.monotonic`)."""
+        with suppress(queue.Full):
+            self._due.put(None, timeout=max(0.0, deadline - time.monotonic()))
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            self.faults.note(f"it has not closed within {PATIENCE:g} s")
+
+    def _run(self) -> None:
+        while (what := self._due.get()) is not None:
+            self._do("record() or finished()", what)
+        self._do("close()", lambda sink: sink.close())
+
+    def _do(self, name: str, what: Told) -> None:
+        try:
+            what(self._sink)
+        except Exception as error:
+            self.faults.raised(name, error)
+
+
+class StatSinks:
+    """The sinks of one front end. A sink that raises is told again next time; one that is slow misses records."""
+
+    def __init__(self, sinks: Sequence[tuple[StatSink, Faults]] = ()) -> None:
+        self._sinks = [SinkThread(sink, faults) for sink, faults in sinks]
+        self._faults = [faults for _, faults in sinks]
         self._next = 0.0
 
     def observe(self, stats: Stats) -> None:
@@ -41,16 +93,19 @@ class StatSinks:
             self._tell(lambda sink: sink.finished(record))
 
     def close(self) -> None:
-        """Close the sinks; nothing is passed on any more."""
-        self._tell(lambda sink: sink.close())
+        """Close the sinks; nothing is passed on any more. Waits for them, but not for long."""
+        deadline = time.monotonic() + PATIENCE
+        for sink in self._sinks:
+            sink.close(deadline)
         self._sinks.clear()
 
-    def _tell(self, what: Callable[[StatSink], None]) -> None:
-        for owner, sink in self._sinks:
-            try:
-                what(sink)
-            except Exception:
-                logger.exception("stat sink %s failed", owner)
+    def faults(self) -> list[dict[str, Any]]:
+        """Return what went wrong in sinks, as plain data."""
+        return [one.to_dict() for one in self._faults if one.count]
+
+    def _tell(self, what: Told) -> None:
+        for sink in self._sinks:
+            sink.tell(what)
 
 
 def engine_stats(stats: Stats) -> EngineStats:

@@ -8,7 +8,8 @@ from typing import Any
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.drivers import Candidate, load_descriptors, load_impl
+from core.plugins.contracts import check_contract
+from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -61,6 +62,26 @@ class ActivePlugins:
         found = [(planned, one) for planned, one in self._drivers if planned.group == group]
         return [(planned, one.descriptor, self._load(one, one.descriptor.impl)) for planned, one in found]
 
+    def bind(self, *groups: str) -> None:
+        """Import the implementations of these groups now, so that what is wrong with one is told before it is needed.
+
+        Raises:
+            PluginError: CORE-P103, one cannot be imported; CORE-P160, one is not what its kind needs.
+        """
+        for group in groups:
+            self.impls(group)
+
+    def make(self, planned: PlannedPlugin, *arguments: Any, **named: Any) -> Any:
+        """Return an object of a planned plugin's implementation.
+
+        Raises:
+            PluginError: CORE-P103, CORE-P160 as `bind`; CORE-P108, its constructor raised.
+        """
+        candidate = next(one for mine, one in self._drivers if mine == planned)
+        return guarded(
+            candidate.entry, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
+        )
+
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
         candidate = next(one for mine, one in self._drivers if mine == planned)
@@ -83,7 +104,9 @@ class ActivePlugins:
     def _load(self, candidate: Candidate, path: str) -> Any:
         key = (candidate.entry, path)
         if key not in self._loaded:
-            self._loaded[key] = load_impl(path, candidate.entry)
+            loaded = load_impl(path, candidate.entry)
+            check_contract(candidate.entry, candidate.descriptor, path, loaded)
+            self._loaded[key] = loaded
         return self._loaded[key]
 
 

@@ -17,6 +17,7 @@ from core.api.descriptors import DESCRIPTORS, Descriptor
 from core.api.errors import CoreError, PluginError
 from core.api.versions import API_VERSIONS, WINDOW, accepts
 from core.plugins.catalog import Entry, duplicate
+from core.plugins.contracts import check_impl
 from core.plugins.kinds import kind_of
 from core.signals import SignalExit
 
@@ -92,8 +93,14 @@ def objects_of(descriptor: Descriptor) -> list[str]:
 
 
 def instantiate(path: str, entry: Entry) -> Any:
-    """Import a class and make an object of it without arguments. Raises `PluginError` like `load_impl`."""
-    return guarded(entry, path, load_impl(path, entry))
+    """Import an implementation and make an object of it without arguments.
+
+    Raises:
+        PluginError: As `load_impl`; CORE-P160 when it is not what its kind needs; CORE-P108 when it cannot be made.
+    """
+    loaded = load_impl(path, entry)
+    check_impl(entry, path, loaded)
+    return guarded(entry, path, loaded)
 
 
 def raised(entry: Entry, what: str, error: BaseException) -> PluginError:

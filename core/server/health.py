@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core import __version__
+from core.api.errors import CoreError
 from core.server import metrics
 from core.server.answers import json_answer
 from core.server.errors import ApiError
@@ -48,8 +49,18 @@ async def metrics_page(state: ServerState, request: Request) -> Response:
 
 
 async def plugins(state: ServerState, request: Request) -> Response:
-    """Return how every plugin was selected, losers and their reasons included."""
-    return json_answer({"selections": [_plain(report) for report in state.reports]})
+    """Return how every plugin was selected, losers and their reasons included, and what failed in them since."""
+    faults = [*state.faults(), *await _engine_faults(state)]
+    return json_answer({"selections": [_plain(report) for report in state.reports], "faults": faults})
+
+
+async def _engine_faults(state: ServerState) -> list[dict[str, Any]]:
+    """Return what failed in plugins' objects in the engine; nothing while there is no engine to ask."""
+    try:
+        found: list[dict[str, Any]] = await state.llm.call("plugin_faults") if state.llm.healthy else []
+        return found
+    except CoreError:
+        return []
 
 
 def _plain(report: Any) -> Any:

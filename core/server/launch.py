@@ -110,6 +110,7 @@ async def start(resolution: Resolution, options: Options, child: EngineChild | N
                 plugged=routes.routes,
             )
             app.state.core.remote = remote
+            app.state.core.faults = llm.model.plugins.sinks.faults
             routes.bind(app.state.core)
     except BaseException:
         await llm.close()

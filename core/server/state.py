@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,6 +86,7 @@ class ServerState:
         mounted_dialects: Paths that say errors in another way than OpenAI's, with everything below them.
         client_dialects: The same for clients that send a header, on all other paths.
         remote: Tool servers that may be spoken to, if there are any.
+        faults: What failed in plugins' objects of this process, as plain data.
         streams: Events of resumable streams, if the server keeps them.
         responses: Answers of the Responses API that are kept.
         shown: What clients called their answers, by the engine's name, of generations in flight.
@@ -105,6 +106,7 @@ class ServerState:
     admin_paths: set[str] = field(default_factory=set)
     public_paths: set[str] = field(default_factory=set)
     remote: RemoteServers | None = None
+    faults: Callable[[], list[dict[str, Any]]] = list
     operations: Operations = field(default_factory=Operations)
     streams: StreamStore | None = field(init=False)
     responses: ResponseStore = field(init=False)

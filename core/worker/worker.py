@@ -20,6 +20,7 @@ from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+from core.plugins.faults import Faults
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
@@ -65,8 +66,10 @@ class Worker:
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
+        self._faults: list[Faults] = []
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
+            "plugin_faults": lambda: [one.to_dict() for one in self._faults if one.count],
             "profile": self._time_steps,
             "update_weights": self._update_weights,
             "weight_version": lambda: self._weights_version,
@@ -80,6 +83,7 @@ class Worker:
             CoreError: With the cause; the worker must then be closed.
         """
         options = self._config.options
+        self._bind_plugins()
         with self._phase("device"):
             bind = getattr(self._platform, "bind", None)
             if bind is not None:
@@ -138,6 +142,12 @@ class Worker:
         while runner is not None and runner.participants:
             runner.participants.pop().close()
         self._platform.close()
+
+    def _bind_plugins(self) -> None:
+        """Import what is made into objects late, so that a mistake in one is told before the weights are read."""
+        self._active.bind("core.logits", "core.weight_transfer")
+        for planned, spec in self._active.specs("core.kv_connectors"):
+            self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl)
 
     def _check_memory(self, loaded: LoadedModel) -> None:
         """Refuse a KV cache that cannot fit beside the weights, before any of them is read. Raises `EngineError`."""
@@ -214,9 +224,11 @@ class Worker:
     def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
         for planned, spec, _ in self._active.impls("core.kv_connectors"):
             path = cast("KVConnectorSpec", spec).worker_impl
+            faults = Faults(planned, "nothing of this step is kept")
             worker = self._active.load(planned, path)(planned.options)
             worker.bind(caches)
-            yield ConnectorParticipant(planned.name, worker)
+            self._faults.append(faults)
+            yield ConnectorParticipant(planned.name, worker, faults)
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")

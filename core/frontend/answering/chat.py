@@ -34,7 +34,8 @@ class ChatAnswer:
     def reader(self) -> AnswerReader:
         """Return what turns one sequence's outputs into parse events; one reader per sequence."""
         parser = self.parser.make(self.context) if self.parser else None
-        return AnswerReader(parser, calls=bool(self.chat.offered))
+        owner = self.parser.owner if self.parser else ""
+        return AnswerReader(parser, calls=bool(self.chat.offered), owner=owner)
 
     def call_id(self, name: str, number: int) -> str:
         """Return the id of the answer's `number`-th call, of a function; the conversation's numbers go on."""

@@ -37,6 +37,7 @@ class AnswerParser:
         call_id: How ids of calls are written; see `ToolParserSpec.call_id`.
         thinking: Says where the thinking of an answer is; None when nobody knows.
         rules: What can be enforced of calls.
+        owner: Whose parsers they are, for errors: kind, name, distribution and version.
     """
 
     make: Factory
@@ -44,6 +45,7 @@ class AnswerParser:
     call_id: str = DEFAULT_CALL_ID
     thinking: Callable[[ParserContext], ThinkingTags | None] | None = None
     rules: CallRules = field(default_factory=lambda: CallRules())
+    owner: str = "the parser"
 
     def id_of(self, name: str, number: int) -> str:
         """Return the id of a call, the `number`-th of the conversation, counted from 0."""
@@ -115,8 +117,9 @@ class CallRules:
 
 def chosen_parser(active: ActivePlugins, tool_parser: str | None) -> AnswerParser | None:
     """Return what reads the answers, of the parsers that a plan chose. Arguments and result as `answer_parser`."""
-    found = [(cast(ToolParserSpec, spec), make) for _, spec, make in active.impls(TOOL_PARSERS)]
-    return answer_parser(found, tool_parser)
+    chosen = active.impls(TOOL_PARSERS)
+    found = answer_parser([(cast(ToolParserSpec, spec), make) for _, spec, make in chosen], tool_parser)
+    return found and replace(found, owner=f"tool parser {' or '.join(planned.owner for planned, _, _ in chosen)}")
 
 
 def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser: str | None) -> AnswerParser | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Entry
+from core.plugins.contracts import check_contract
 from core.plugins.doctor.messages import Fault, Job, Report
 from core.plugins.drivers import LoadFailure, load_descriptors, load_impl, objects_of
 from core.plugins.files import open_files
@@ -77,14 +78,15 @@ def _driver(entry: Entry, report: Report) -> None:
 def _implementation(entry: Entry, descriptor: Descriptor) -> Iterable[Fault]:
     for path in objects_of(descriptor):
         try:
-            load_impl(path, entry)
+            check_contract(entry, descriptor, path, load_impl(path, entry))
         except PluginError as error:
             yield Fault(code=error.code, reason=_reason(error), hint=error.hint)
 
 
 def _reason(error: PluginError) -> str:
     """Return the message without the plugin's name, which the finding has already."""
-    return error.message.partition("cannot be used: ")[2].rstrip(".")
+    found = error.message.partition("cannot be used: ")[2] or error.message.partition("): ")[2]
+    return (found or error.message).rstrip(".")
 
 
 def _fault(failure: LoadFailure) -> Fault:

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from core.api.errors import PluginError
+from core.plugins.faults import Faults
+from core.plugins.plan import PlannedPlugin
 from core.worker.participants import ConnectorParticipant
 from core.worker.sampling import prompt as prompt_module
 
@@ -153,10 +156,31 @@ class Store:
         self.calls.append("close")
 
 
+PLANNED = PlannedPlugin(group="core.kv_connectors", name="disk", value="", dist="acme", version="1.0", api=1)
+
+
+@pytest.mark.parametrize("method", ["begin", "end"])
+def test_the_worker_half_of_a_connector_that_fails_is_named(bench, prompt, method):
+    def fail(*given):
+        raise OSError("the store is away")
+
+    store = Store()
+    setattr(store, method, fail)
+    participant = ConnectorParticipant("disk", store, Faults(PLANNED, ""))
+    bench.runner.participants.append(participant)
+    bench.add(0, prompt(4))
+    if method == "end":  # what is not saved hurts nobody
+        assert len(bench.step({0: None}).tokens) == 1
+    else:
+        with pytest.raises(PluginError, match=r"KV connector 'disk' \(acme 1.0\): begin\(\) raised OSError: the store"):
+            bench.step({0: None}, connector={"disk": b"load"})
+    assert participant.faults.count == 1 and "the store is away" in participant.faults.last
+
+
 @pytest.mark.covers("KV-01")
 def test_a_connector_acts_around_the_forward_pass(bench, prompt):
     store = Store()
-    bench.runner.participants.append(ConnectorParticipant("disk", store))
+    bench.runner.participants.append(ConnectorParticipant("disk", store, Faults(PLANNED, "")))
     bench.add(0, prompt(4))
     assert bench.step({0: None}).connector == {}
     assert bench.step({0: None}, connector={"disk": b"load", "other": b"x"}).connector == {"disk": b"saved"}

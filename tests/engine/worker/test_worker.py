@@ -87,6 +87,11 @@ class FakePlugins:
     def options(self, group):
         return {}
 
+    def bind(self, *groups): ...
+
+    def specs(self, group):
+        return [(planned, spec) for planned, spec, _ in self.impls(group)]
+
     def impls(self, group):
         planned = SimpleNamespace(name="store", options={"size": 3})
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
@@ -218,7 +223,7 @@ def test_only_named_methods_can_be_called(make_worker):
     worker = make_worker()
     worker.start()
     assert worker.call("memory") == {"total": 2**30, "free": 2**28, "kv": 40 * 1024}
-    with pytest.raises(EngineError, match=r"CORE-E124.*memory, profile, update_weights, weight_version"):
+    with pytest.raises(EngineError, match=r"CORE-E124.*memory, plugin_faults, profile, update_weights, weight_version"):
         worker.call("_allocate")
     with pytest.raises(EngineError, match="CORE-E123"):
         worker.call("update_weights", {})

@@ -19,9 +19,17 @@ from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
 from core.engine.step_budget import Limits
+from core.plugins.faults import Faults
+from core.plugins.plan import PlannedPlugin
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
 
 VOCAB = 97
+
+
+def faults(group, name, *, optional=False):
+    """Return the faults of a plugin that is not installed."""
+    planned = PlannedPlugin(group=group, name=name, value="", dist="acme", version="1.0", api=1)
+    return Faults(planned, "something else instead", optional=optional)
 
 
 class ArrivalOrder:
@@ -117,7 +125,10 @@ class Harness:
         self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
         if self.shelved:
             self.shelf = Shelf(self.worker)
-            self.participants = (*self.participants, ConnectorParticipant("shelf", self.shelf))
+            self.participants = (
+                *self.participants,
+                ConnectorParticipant("shelf", self.shelf, faults("core.kv_connectors", "shelf", optional=True)),
+            )
         self.pool = BlockPool(self.blocks)
         self.hasher = BlockHasher(self.block_size)
         self.rows = RowTable(self.max_seqs, self.max_len, self.block_size)
@@ -180,3 +191,9 @@ class Harness:
 @pytest.fixture
 def harness():
     return Harness
+
+
+@pytest.fixture
+def faulty():
+    """Return a function that gives the faults of a plugin `odd` of a kind."""
+    return lambda group: faults(group, "odd")

@@ -145,8 +145,17 @@ def _end():
     raise SignalExit(143)
 
 
+FITTING = """
+class A:
+    def __init__(self):
+        raise KeyError('k')
+    def key(self, request): ...
+    def victim(self, running): ...
+"""
+
+
 def test_instantiate_attributes_a_constructor_that_raises(site, entry):
-    site.install("x", {}, {"ctor_mod": "class A:\n    def __init__(self):\n        raise KeyError('k')\n"})
+    site.install("x", {}, {"ctor_mod": FITTING})
     with pytest.raises(PluginError, match="ctor_mod:A raised KeyError: 'k'") as caught:
         instantiate("ctor_mod:A", entry())
     assert caught.value.code == "CORE-P108"

@@ -262,7 +262,8 @@ def test_options_of_a_plugin_without_a_part_are_a_warning(world):
 
 
 def test_a_broken_plugin_nobody_asked_for_is_a_warning(world):
-    world.install("broken", {"core.executors": {"broken": "broken_manifest:X"}, "core.plugins": {"bad": "bad_mod"}})
+    groups = {"core.executors": {"broken": "broken_manifest:X"}, "core.plugins": {"bad": "bad_mod"}}
+    world.install("broken", groups, {"bad_mod": "import a_library_nobody_has"})
     resolution = run(world)
     assert resolution.config.plan.one("core.executors").name == "inproc"
     assert not resolution.config.plan.hooks

@@ -34,7 +34,9 @@ __core_drivers__ = [
 ]
 
 
-class Nothing: ...
+class Nothing:
+    def __init__(self, *given, **named): ...
+    def __getattr__(self, name): ...
 
 
 from pydantic import BaseModel, Field
@@ -59,6 +61,9 @@ class Demo:
 
 
 class Reader:
+    def tokenizer(self, path): ...
+    def tensors(self, path, progress): ...
+
     def recognises(self, path):
         return True
 
@@ -118,7 +123,9 @@ class Site:
         self.dists.append(Path(folder).name)
         importlib.invalidate_caches()
 
-    def policy(self, dist, name="fifo", manifest="", spec="", impl="class Policy: ..."):
+    fitting = "class Policy:\n    def key(self, request): ...\n    def victim(self, running): ...\n"
+
+    def policy(self, dist, name="fifo", manifest="", spec="", impl=""):
         """Install a scheduling policy whose manifest and implementation contain what is given."""
         package = dist.replace("-", "_")
         source = (
@@ -130,7 +137,7 @@ class Site:
         self.install(
             dist,
             {"core.schedulers": {name: f"{package}_manifest:POLICY"}},
-            {f"{package}_manifest": source, f"{package}_impl": impl},
+            {f"{package}_manifest": source, f"{package}_impl": impl or self.fitting},
         )
 
     def world(self):

@@ -101,7 +101,7 @@ def test_a_manifest_with_its_options_in_it(site, core):
     site.policy("mixed", manifest="from pydantic import BaseModel")
     status, found, _ = findings(core, "mixed")
     assert status == 0 and "its manifest imports pydantic" in found["warning", "CORE-P123"]["cause"]
-    site.policy("apart", name="apart", impl="from pydantic import BaseModel\nclass Policy: ...")
+    site.policy("apart", name="apart", impl="from pydantic import BaseModel\n" + site.fitting)
     assert findings(core, "apart")[:2] == (0, {})
 
 
@@ -118,7 +118,7 @@ def test_deprecated_uses_in_its_own_files(site, core):
         {
             "aged_pkg.manifest": "from core.api import SchedulerPolicySpec\n"
             "POLICY = SchedulerPolicySpec(name='p', impl='aged_pkg.impl:Policy', api=1, summary='')",
-            "aged_pkg.impl": "import warnings\nwarnings.warn('old way', DeprecationWarning)\nclass Policy: ...",
+            "aged_pkg.impl": "import warnings\nwarnings.warn('old way', DeprecationWarning)\n" + site.fitting,
         },
     )
     _, found, _ = findings(core, "aged-package")
@@ -166,7 +166,7 @@ def test_a_crash_or_a_hang_stays_in_its_process(site, core, manifest, words, tex
 
 
 def test_what_a_plugin_prints_does_not_disturb(site, core):
-    site.policy("loud", manifest="print('{}')", impl="print('noise')\nclass Policy: ...")
+    site.policy("loud", manifest="print('{}')", impl="print('noise')\n" + site.fitting)
     assert findings(core, "loud")[:2] == (0, {})
 
 

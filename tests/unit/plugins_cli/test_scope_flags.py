@@ -13,7 +13,9 @@ from core.api import SchedulerPolicySpec, hookimpl
 __core_drivers__ = [SchedulerPolicySpec(name="slow", impl="slow_file:Slow", api=1, summary="From a file")]
 
 
-class Slow: ...
+class Slow:
+    def key(self, request): ...
+    def victim(self, running): ...
 
 
 @hookimpl

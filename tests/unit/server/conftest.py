@@ -23,6 +23,7 @@ from core.server.app import create_app
 from core.server.http import HttpServer
 from core.server.listen import bind
 
+FAULT = {"group": "core.schedulers", "name": "odd", "faults": 2, "last": "key() raised KeyError"}
 MODEL = "acme/tiny"
 BOS = 256
 
@@ -198,7 +199,7 @@ class FakeLLM:
     async def call(self, method, *args):
         if not self.healthy and self.failure is not None:
             raise self.failure
-        return self.stats
+        return [FAULT] if method == "plugin_faults" else self.stats
 
     async def close(self):
         self.closed = True

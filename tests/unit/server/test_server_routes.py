@@ -67,6 +67,14 @@ def test_version_and_plugins(build, llm):
     assert selections == [{"group": "core.platforms", "chosen": "cpu"}, {"group": "x"}]
 
 
+def test_what_failed_in_plugins_is_told_beside_how_they_were_selected(build, llm):
+    api = build(llm)
+    api.app.state.core.faults = lambda: [{"group": "core.stat_sinks", "name": "slow", "faults": 1}]
+    assert [one["name"] for one in api.get("/core/plugins").json()["faults"]] == ["slow", "odd"]
+    llm.healthy = False
+    assert [one["name"] for one in api.get("/core/plugins").json()["faults"]] == ["slow"]
+
+
 def test_the_schema_names_every_request_field(api):
     schema = api.get("/openapi.json").json()
     assert "$ref" not in str(schema)

@@ -1,0 +1,238 @@
+"""Contracts: which methods the objects of a plugin must have, and which arguments core calls them with.
+
+They are derived from the protocols of `core.api`. An object is held against its protocol when it is bound, once, so
+that a mistake is found before anything is loaded, with the plugin's name, and not by the first request.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+from core.api.descriptors import Descriptor
+from core.api.errors import PluginError
+from core.plugins.catalog import Entry
+from core.plugins.kinds import kind_of
+
+Parameter = inspect.Parameter
+
+
+class Contract(NamedTuple):
+    """What an object that a descriptor names has to be.
+
+    Attributes:
+        protocol: Its protocol, as `module:Class` of `core.api`.
+        optional: Protocols of optional parts: of them, the methods that it has must fit.
+        may_lack: Methods of `protocol` that not every implementation needs.
+    """
+
+    protocol: str
+    optional: tuple[str, ...] = ()
+    may_lack: frozenset[str] = frozenset()
+
+
+IMPLEMENTATIONS = MappingProxyType(
+    {
+        "core.platforms": Contract("platform:Platform"),
+        "core.attention_backends": Contract("attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV")),
+        "core.quantization": Contract("quantization:QuantScheme"),
+        # A model that only pools has no logits.
+        "core.models": Contract(
+            "models:Model", ("models:Classifies", "attention:AfterLoad"), may_lack=frozenset({"logits"})
+        ),
+        "core.weight_loaders": Contract("weights:CheckpointReader"),
+        "core.model_sources": Contract(
+            "weights:ModelSource", ("sources:ReachesOut", "sources:KeepsModels", "sources:RemovesModels")
+        ),
+        "core.tool_parsers": Contract("parsers:OutputParser", ("parsers:KnowsThinking", "parsers:EnforcesCalls")),
+        "core.kv_connectors": Contract("connectors:KVConnector"),
+        "core.weight_transfer": Contract("weights:WeightReceiver"),
+        "core.executors": Contract("executors:Executor", ("executors:TakesMasks",)),
+        "core.schedulers": Contract(
+            "schedulers:SchedulerPolicy", ("schedulers:AdmissionPolicy", "schedulers:ChunkPolicy")
+        ),
+        "core.structured_output": Contract("structured:StructuredOutputBackend", ("structured:LoadsGrammars",)),
+        "core.drafters": Contract("drafters:Drafter"),
+        "core.logits": Contract("logits:LogitsProcessor"),
+        "core.stat_sinks": Contract("sinks:StatSink"),
+        "core.io_processors": Contract("io_processors:IOProcessor"),
+        "core.routes": Contract("routes:RoutePlugin"),
+        "core.commands": Contract("commands:Command"),
+        "core.tool_servers": Contract("tool_servers:ToolServerClient"),
+    }
+)
+"""The contract of a descriptor's `impl`, by kind. Kernels have none here: each has the signature of its operation."""
+
+_WORKER_HALF, _KV_MANAGER = Contract("connectors:KVConnectorWorker"), Contract("kvspecs:KVManager")
+_ARGUMENTS = MappingProxyType(
+    {
+        "probe": (),
+        "shape": ("config",),
+        "refine": ("request", "probe"),
+        "check": ("extra_args",),
+        "environment": ("threads",),
+    }
+)
+"""What core calls the functions with that descriptors name."""
+
+
+def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: object) -> None:
+    """Hold what a descriptor names by `path` against its contract.
+
+    Raises:
+        PluginError: CORE-P160 with every method that is missing or cannot be called as core calls it.
+    """
+    for field, arguments in _ARGUMENTS.items():
+        if getattr(descriptor, field, None) == path:
+            wanted = inspect.Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in arguments])
+            _refuse(entry, path, "its descriptor", list(_against(field, wanted, _signature(loaded))))
+    if getattr(descriptor, "worker_impl", None) == path:
+        check_object(entry, path, loaded, _WORKER_HALF)
+    elif path in getattr(descriptor, "kv_managers", {}).values():
+        check_object(entry, path, loaded, _KV_MANAGER)
+    elif descriptor.impl == path:
+        check_impl(entry, path, loaded)
+
+
+def check_impl(entry: Entry, path: str, loaded: object) -> None:
+    """Hold the implementation of a plugin against the contract of its kind. Raises `PluginError` CORE-P160."""
+    contract = IMPLEMENTATIONS.get(entry.group)
+    if contract is not None:
+        check_object(entry, path, loaded, contract)
+
+
+def check_object(entry: Entry, what: str, value: object, contract: Contract) -> None:
+    """Hold a class, a function that makes such objects, or an object against a contract.
+
+    Of what only makes the objects, the arguments and the optional parts are looked at.
+
+    Raises:
+        PluginError: CORE-P160.
+    """
+    protocol = _protocol(contract.protocol)
+    wrong: list[str] = []
+    makes = isinstance(value, type) or (callable(value) and "__init__" in vars(protocol) and _maker(value, protocol))
+    if makes:
+        wrong += _against("__init__", _without_self(_constructor(protocol)), _signature(value))
+    if isinstance(value, type) or not makes:
+        wrong += _methods(protocol, value, contract.may_lack)
+    for name in contract.optional:
+        optional = _protocol(name)
+        wrong += _methods(optional, value, frozenset(methods_of(optional)))
+    _refuse(entry, what, protocol.__name__, wrong)
+
+
+def methods_of(protocol: type) -> dict[str, Any]:
+    """Return the methods of a protocol by name, without its constructor."""
+    return {
+        name: member
+        for base in reversed(protocol.__mro__)
+        if base is not Protocol
+        for name, member in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, classmethod))
+    }
+
+
+def misfits(protocol: type, value: object) -> list[str]:
+    """Return what keeps a class or an object from being one of `protocol`, in words; empty if nothing does."""
+    return list(_methods(protocol, value, frozenset()))
+
+
+def _methods(protocol: type, value: object, may_lack: frozenset[str]) -> Iterator[str]:
+    for name, member in methods_of(protocol).items():
+        wanted = _without_self(inspect.signature(getattr(member, "__func__", member)))
+        found = getattr(value, name, None)
+        if found is None:
+            if name not in may_lack and not _comes_later(value, name):
+                yield f"it lacks {name}{_shown(wanted)}"
+        elif not callable(found):
+            if not isinstance(value, type) or not isinstance(found, property):
+                yield f"its {name} is a {type(found).__name__}, not a method {name}{_shown(wanted)}"
+        else:
+            plain = isinstance(value, type) and inspect.isfunction(inspect.getattr_static(value, name))
+            plain = plain and not isinstance(member, classmethod)
+            signature = _signature(found)
+            yield from _against(name, wanted, _without_self(signature) if plain and signature else signature)
+
+
+def _comes_later(value: object, name: str) -> bool:
+    """Whether objects of a class may have a method that the class has not: it is annotated, or looked up by name."""
+    if not isinstance(value, type):
+        return False
+    annotated = any(name in vars(base).get("__annotations__", {}) for base in value.__mro__)
+    return annotated or hasattr(value, "__getattr__")
+
+
+def _against(name: str, wanted: inspect.Signature, found: inspect.Signature | None) -> Iterator[str]:
+    """Yield why what has the signature `found` cannot be called as `wanted` says; None: nobody can tell."""
+    if found is None:
+        return
+    try:
+        for everything in (False, True):
+            positional, named = _call(wanted, everything)
+            found.bind(*positional, **named)
+    except TypeError as error:
+        yield f"{name}{_shown(wanted)} is called, but its signature is {name}{_shown(found)} ({error})"
+
+
+def _call(wanted: inspect.Signature, everything: bool) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments of a call with everything, or with what has no default."""
+    positional, named = [], {}
+    for parameter in wanted.parameters.values():
+        if parameter.kind is Parameter.VAR_KEYWORD or (parameter.default is not Parameter.empty and not everything):
+            continue
+        if parameter.kind is Parameter.KEYWORD_ONLY:
+            named[parameter.name] = parameter.name
+        elif parameter.kind is not Parameter.VAR_POSITIONAL or everything:
+            positional.append(parameter.name)
+    return positional, named
+
+
+def _protocol(name: str) -> type:
+    module, _, attribute = name.partition(":")
+    found: type = getattr(import_module(f"core.api.{module}"), attribute)
+    return found
+
+
+def _constructor(protocol: type) -> inspect.Signature:
+    """Return the signature of a protocol's constructor; one that says nothing of it is made without arguments."""
+    own = vars(protocol).get("__init__")
+    if own is None or own.__module__ != protocol.__module__:
+        return inspect.Signature([Parameter("self", Parameter.POSITIONAL_ONLY)])
+    return inspect.signature(own)
+
+
+def _maker(value: object, protocol: type) -> bool:
+    """Whether an object that is no class makes objects of `protocol`, and is not one itself."""
+    return not all(hasattr(value, name) for name in methods_of(protocol))
+
+
+def _signature(value: Any) -> inspect.Signature | None:
+    """Return a callable's signature; None for one that does not tell."""
+    try:
+        return inspect.signature(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _without_self(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _shown(signature: inspect.Signature) -> str:
+    """Return the parameters without annotations."""
+    bare = [one.replace(annotation=Parameter.empty) for one in signature.parameters.values()]
+    return str(inspect.Signature(bare))
+
+
+def _refuse(entry: Entry, what: str, contract: str, wrong: list[str]) -> None:
+    if wrong:
+        kind = kind_of(entry.group)
+        raise PluginError(
+            "CORE-P160",
+            f"{kind.label} '{entry.name}' ({entry.owner}): {what} does not fit {contract}: {'; '.join(wrong)}.",
+            hint=f"Tell the authors of {entry.dist}; `core plugins doctor {entry.name}` checks it.",
+        )
