@@ -349,8 +349,8 @@ class StructuredOutputSpec(Descriptor):
 
     Attributes:
         grammars: Kinds of grammar it compiles, of `core.api.GRAMMAR_KINDS`.
-        isolate: Its compiler may run away or crash on a grammar made to do that: core runs it in a child process,
-            which is killed when it takes too long. Needs `dump` of its compiled grammars and `load` of the backend.
+        isolate: A grammar that a child process compiled is sent to the engine's, by `dump` of the compiled grammar and
+            `load` of the backend. Without it the engine compiles again what a child process has compiled well.
     """
 
     group: ClassVar[str] = "core.structured_output"

@@ -1,8 +1,8 @@
 """Structured output: grammars that say which token may come next. Provisional.
 
-A backend compiles a grammar once (in a thread or a process of its own, while the request waits) and gives every
-request a matcher. The engine asks the matcher for a mask in each step of its row, and tells it every token that was
-chosen.
+A backend compiles a grammar in a child process, bounded in time and memory, while the request waits; what came out well
+is brought into the engine's process and gives every request a matcher. The engine asks the matcher for a mask in each
+step of its row, and tells it every token that was chosen.
 
 A schema means what JSON Schema says: objects that say nothing of further properties are open. Core closes those that
 name their properties before it hands a schema over (`additionalProperties: false`), unless users want them open.
@@ -77,10 +77,7 @@ class GrammarMatcher(Protocol):
 
 
 class CompiledGrammar(Protocol):
-    """A grammar ready for use, shared by the requests that carry it.
-
-    It may have an attribute `size`, the bytes of memory that it takes, by which core bounds what it keeps.
-    """
+    """A grammar ready for use, shared by the requests that carry it."""
 
     def matcher(self) -> GrammarMatcher: ...
 
@@ -94,12 +91,15 @@ class PortableGrammar(CompiledGrammar, Protocol):
 
 
 class StructuredOutputBackend(Protocol):
-    """Runtime of a `StructuredOutputSpec`, in the engine process. Torch-free."""
+    """Runtime of a `StructuredOutputSpec`, in the engine process and in child processes of it. Torch-free."""
 
     def __init__(self, ctx: StructuredContext) -> None: ...
 
     def compile(self, kind: str, value: str) -> CompiledGrammar:
-        """Compile a grammar; runs in a thread. Raises `ValueError` saying what is wrong with the grammar."""
+        """Compile a grammar. Raises `ValueError` saying what is wrong with the grammar.
+
+        Runs in a child process, and in a thread of the engine's if what that one compiled cannot be sent.
+        """
         ...
 
 
@@ -107,7 +107,7 @@ class LoadsGrammars(StructuredOutputBackend, Protocol):
     """A backend whose descriptor says `isolate`; its `compile` gives `PortableGrammar`s."""
 
     def load(self, data: bytes) -> CompiledGrammar:
-        """Return a grammar that another process compiled; runs in a thread and is quick."""
+        """Return a grammar that another process compiled; runs in a thread, and takes no longer than compiling did."""
         ...
 
 

@@ -45,7 +45,9 @@ class CompilerProcess:
         command = [sys.executable, "-P", "-m", "core.engine.compiling.child"]
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the process
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._said, bufsize=0)
+        # A program may have put plugins on its own path; the plan's are the same everywhere.
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._said, bufsize=0, env=env)
         try:
             self._send(order)
             if self._receive(Turn(START_SECONDS)).state != "ready":

@@ -105,11 +105,6 @@ class Compiled:
     def __init__(self, handle: Any, vocabulary: Vocabulary, special: frozenset[int]) -> None:
         self._handle, self._vocabulary, self._special = handle, vocabulary, special
 
-    @property
-    def size(self) -> int:
-        """Bytes of memory that it takes."""
-        return int(self._handle.memory_size_bytes())
-
     def matcher(self) -> Matcher:
         """Return a matcher at the start of the grammar."""
         return Matcher(bindings().GrammarMatcher(self._handle, None, False, -1, None), self._vocabulary)
