@@ -30,7 +30,18 @@ if TYPE_CHECKING:
         TakesScales,
     )
     from core.api.commands import Command
-    from core.api.configs import config_architecture, config_dtype, config_int, config_labels
+    from core.api.configs import (
+        MOST_LAYERS,
+        MOST_POSITIONS,
+        config_architecture,
+        config_dtype,
+        config_heads,
+        config_int,
+        config_labels,
+        config_names,
+        config_number,
+        config_object,
+    )
     from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
     from core.api.deprecation import CoreDeprecationWarning, Removed, Renamed
     from core.api.descriptors import (
@@ -76,6 +87,7 @@ if TYPE_CHECKING:
         PoolingShape,
         StepInputs,
         WeightRules,
+        WeightShape,
         features_of,
     )
     from core.api.parsers import (
@@ -149,7 +161,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "EncoderLayer Encodes KVLayout ReportsKV TakesScales"
         ),
         "commands": "Command",
-        "configs": "config_architecture config_dtype config_int config_labels",
+        "configs": (
+            "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
+            "config_object MOST_LAYERS MOST_POSITIONS"
+        ),
         "connectors": "BlockRef KVConnector KVConnectorWorker",
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
@@ -168,7 +183,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "kvspecs": "KVManager KVSpec",
         "logits": "LogitsContext LogitsProcessor",
         "models": (
-            "ChatTemplates Classifies features_of LayerBuilder Model ModelShape PoolingShape StepInputs WeightRules"
+            "ChatTemplates Classifies features_of LayerBuilder Model ModelShape PoolingShape StepInputs WeightRules "
+            "WeightShape"
         ),
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
@@ -254,8 +270,12 @@ __all__ = [
     "CompiledGrammar",
     "config_architecture",
     "config_dtype",
+    "config_heads",
     "config_int",
     "config_labels",
+    "config_names",
+    "config_number",
+    "config_object",
     "ConfigError",
     "ConfigPatch",
     "CoreDeprecationWarning",
@@ -286,7 +306,6 @@ __all__ = [
     "Graph",
     "GraphFacet",
     "hookimpl",
-    "missing_tokenizer",
     "IOContext",
     "IOOutput",
     "IOProcessor",
@@ -311,12 +330,15 @@ __all__ = [
     "LogitsProcessor",
     "LogitsSpec",
     "MemorySnapshot",
+    "missing_tokenizer",
     "Model",
     "ModelFiles",
     "ModelShape",
     "ModelSource",
     "ModelSourceSpec",
     "ModelSpec",
+    "MOST_LAYERS",
+    "MOST_POSITIONS",
     "OPS",
     "OutputParser",
     "ParamBuilder",
@@ -336,8 +358,8 @@ __all__ = [
     "ReachesOut",
     "Reasoning",
     "Reject",
-    "RemovesModels",
     "RemoteTool",
+    "RemovesModels",
     "ReportsKV",
     "RequestDraft",
     "RequestError",
@@ -369,10 +391,10 @@ __all__ = [
     "Text",
     "ThinkingTags",
     "token_bytes",
-    "Tokenizer",
-    "TokenStream",
     "token_table",
+    "Tokenizer",
     "tokenizer_from_directory",
+    "TokenStream",
     "ToolArguments",
     "ToolEnd",
     "ToolParserSpec",
@@ -389,6 +411,7 @@ __all__ = [
     "WeightManifest",
     "WeightReceiver",
     "WeightRules",
+    "WeightShape",
     "WeightTensor",
     "WeightTransferSpec",
 ]

@@ -52,6 +52,12 @@ class ConfigError(CoreError):
 class CheckpointError(CoreError):
     """A model reference, file, tensor or architecture cannot be used."""
 
+    def within(self, path: str) -> CheckpointError:
+        """Return the error with a file or directory in front; as it is if it names the path already."""
+        if path in self.message:
+            return self
+        return CheckpointError(self.code, f"{path}: {self.message}", hint=self.hint)
+
 
 class EngineError(CoreError):
     """The engine failed or is gone; the request that saw it cannot be served."""

@@ -68,6 +68,22 @@ class PoolingShape(BaseModel):
     default_prompt: str = ""
 
 
+class WeightShape(BaseModel):
+    """A tensor of the checkpoint whose size follows from the configuration.
+
+    Attributes:
+        name: How the tensor's name ends, from the beginning of a module's name on, with `{}` for a layer's number
+            (`layers.{}.mlp.up_proj.weight`).
+        dims: Key of the configuration (or how it follows from several) and size, for each dimension as the checkpoint
+            stores it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    dims: tuple[tuple[str, int], ...]
+
+
 class ModelShape(BaseModel):
     """Facts of one checkpoint that the engine needs before any weight is read. Torch-free.
 
@@ -81,6 +97,9 @@ class ModelShape(BaseModel):
         pooling: What it gives instead of tokens; None for a model that generates.
         ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
             before anything is loaded.
+        weights: Tensors that its checkpoints have, unless they store them in another form. Core compares them with the
+            files before anything is built; without them only the number of layers is held against the files.
+        layers_key: Key of the configuration that gives the number of layers.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -96,6 +115,8 @@ class ModelShape(BaseModel):
     dtype: str = "bfloat16"
     pooling: PoolingShape | None = None
     ropes: tuple[RopeConfig, ...] = ()
+    weights: tuple[WeightShape, ...] = ()
+    layers_key: str = "num_hidden_layers"
 
     @property
     def default_positions(self) -> int:

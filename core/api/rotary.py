@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from core.api.configs import config_int
+from core.api.configs import MOST_POSITIONS, config_int, config_number, config_object, finite
 from core.api.errors import CheckpointError
 
 ORIGINAL = "original_max_position_embeddings"
@@ -61,6 +61,11 @@ RULES: Mapping[str, RopeRule] = types.MappingProxyType(
 _OLDER_NAMES: Mapping[str, str] = types.MappingProxyType({"su": "longrope"})
 _NO_PARAMETERS = frozenset({"rope_type", "type", "finetuned"})
 """Keys beside the parameters that change nothing."""
+
+_BESIDE = ("rope_theta", "partial_rotary_factor")
+"""Keys that stand among the parameters, or beside them."""
+
+_MOST_THETA = 1e12
 
 _KNOWN = _NO_PARAMETERS.union(*((*rule.required, *rule.optional, *rule.factors) for rule in RULES.values()))
 
@@ -128,9 +133,10 @@ class RopeConfig(BaseModel):
     def number(self, key: str, default: float | None = None) -> float:
         """Return a parameter. Raises `CheckpointError` CORE-M125 if there is no finite number."""
         value = self.scaling.get(key, default)
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise self._fault(f"needs a number '{key}'; the model says {value!r}")
-        return float(value)
+        number = finite(value)
+        if number is None:
+            raise self._fault(f"needs a number '{key}'; the model says {value!r:.60}")
+        return number
 
     def divisors(self, key: str) -> list[float]:
         """Return a divisor for each pair of rotated dimensions. Raises `CheckpointError` CORE-M125."""
@@ -162,6 +168,9 @@ class RopeConfig(BaseModel):
             raise self._fault(f"needs a positive '{ORIGINAL}', not {self.original_positions}")
         if "factor" in (*rule.required, *rule.optional) and self.factor <= 0:
             raise self._fault(f"needs a positive 'factor', not {self.factor:g}")
+        span = self.factor * self.original_positions if rule.stretches else self.max_positions
+        if not 1 <= span <= MOST_POSITIONS:
+            raise self._fault(f"makes a context of {span:.4g} tokens, not of 1 to {MOST_POSITIONS}")
         if self.rule == "llama3" and self.number("high_freq_factor") <= self.number("low_freq_factor"):
             raise self._fault("needs a 'high_freq_factor' greater than its 'low_freq_factor'")
 
@@ -180,21 +189,25 @@ def rope_config(config: Mapping[str, Any], head_dim: int, *, theta: float = 1000
         CheckpointError: CORE-M125, nobody computes the scaling rule with these parameters; CORE-M126, the parameters
             differ by kind of layer, or a size is no size.
     """
-    newer = config.get("rope_parameters") or {}
-    scaling = dict(config.get("rope_scaling") or newer)
+    newer = config_object(config, "rope_parameters")
+    scaling = dict(config_object(config, "rope_scaling") or newer)
     for key, value in scaling.items():
         if isinstance(value, Mapping):
             raise CheckpointError("CORE-M126", f"rotary parameters by kind of layer ('{key}') are not supported.")
-    base = scaling.pop("rope_theta", None) or newer.get("rope_theta") or config.get("rope_theta") or theta
-    share = scaling.pop("partial_rotary_factor", None) or config.get("partial_rotary_factor") or 1.0
-    rotary_dim = int(head_dim * _positive("partial_rotary_factor", share))
+    # Whichever of the places has the key: the nearest counts.
+    flat = {key: config.get(key) for key in _BESIDE} | {
+        key: newer[key] for key in _BESIDE if newer.get(key) is not None
+    }
+    flat |= {key: value for key in _BESIDE if (value := scaling.pop(key, None)) is not None}
+    rotary_dim = int(head_dim * config_number(flat, "partial_rotary_factor", 1.0))
     if not 2 <= rotary_dim <= head_dim or rotary_dim % 2:
-        raise CheckpointError("CORE-M126", f"{rotary_dim} of a head's {head_dim} dimensions cannot rotate in pairs.")
+        text = f"{rotary_dim} of a head's {head_dim} dimensions cannot rotate in pairs"
+        raise CheckpointError("CORE-M126", f"{text} ('head_dim' times 'partial_rotary_factor').")
     rope = RopeConfig(
         head_dim=head_dim,
         rotary_dim=rotary_dim,
-        theta=_positive("rope_theta", base),
-        max_positions=config_int(config, "max_position_embeddings", 2048),
+        theta=config_number(flat, "rope_theta", theta, least=1.0, most=_MOST_THETA),
+        max_positions=config_int(config, "max_position_embeddings", 2048, most=MOST_POSITIONS),
         scaling=_set(scaling),
     )
     rope = _with_original(rope, config)
@@ -209,16 +222,14 @@ def _with_original(rope: RopeConfig, config: Mapping[str, Any]) -> RopeConfig:
     return rope.model_copy(update={"scaling": {**rope.scaling, ORIGINAL: float(config_int(config, ORIGINAL))}})
 
 
-def _positive(key: str, value: object) -> float:
-    if isinstance(value, (int, float)) and 0 < value < math.inf:
-        return float(value)
-    raise CheckpointError("CORE-M126", f"the model configuration needs a positive number '{key}', got {value!r:.40}.")
-
-
 def _set(scaling: Mapping[str, Any]) -> dict[str, float | str | list[float]]:
     """Return what is not null. Raises `CheckpointError` CORE-M125 for values that no parameter has."""
     for key, value in scaling.items():
-        numbers = isinstance(value, list) and all(isinstance(one, (int, float)) for one in value)
-        if value is not None and not numbers and not isinstance(value, (int, float, str)):
+        numbers = value if isinstance(value, list) else [value]
+        if (
+            value is not None
+            and not isinstance(value, (bool, str))
+            and not all(isinstance(one, float) or finite(one) is not None for one in numbers)
+        ):
             raise CheckpointError("CORE-M125", f"rotary scaling has '{key}': {value!r:.60}, which is no parameter.")
     return {key: value for key, value in scaling.items() if value is not None}

@@ -62,6 +62,10 @@ class CheckpointInfo(BaseModel):
         generation_config: Sampling defaults that the model's makers give (temperature, top_p, eos_token_id, ...).
         num_bytes: Size of the tensor data.
         num_parameters: Values of all tensors; None where that is not known without reading them.
+        tensors: `name -> (shape, dtype)` of every tensor that `tensors` of the reader will yield, as the file's header
+            gives them; the dtype is torch's name (`bfloat16`), or the storage form (`gguf:Q4_1`). Empty where that is
+            not known without reading them: sizes are then found wrong only while weights are loaded.
+        config_file: File that the configuration was read from; empty: `path`.
         license: Licence that the makers name, for example `apache-2.0`.
         pooling: How the checkpoint's makers pool, where they say so: `method`, `normalize`, `dense`, `prompts` and
             `default_prompt` as in `PoolingShape`,
@@ -81,6 +85,8 @@ class CheckpointInfo(BaseModel):
     generation_config: dict[str, Any] = {}
     num_bytes: int = 0
     num_parameters: int | None = None
+    tensors: dict[str, tuple[tuple[int, ...], str]] = {}
+    config_file: str = ""
     license: str | None = None
     pooling: dict[str, Any] = {}
     tokenizer_fault: str = ""

@@ -47,14 +47,15 @@ def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tens
     return apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
 
 
-def rotary_table(config: RopeConfig, positions: int) -> Tensor:
-    """Return `(positions, 2 * rotary_dim)` float32: what `apply_rotary` takes as cos, then as sin.
+def rotary_table(config: RopeConfig, positions: int, rows: int | None = None) -> Tensor:
+    """Return `(rows, 2 * rotary_dim)` float32: what `apply_rotary` takes as cos, then as sin.
 
     Args:
-        positions: Context that the engine is started with, in tokens.
+        positions: Context that the engine is started with, in tokens; some rules' frequencies depend on it.
+        rows: Positions that will be used, from the first on; None: all of that context.
     """
     frequencies, factor = inverse_frequencies(config, positions)
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies)
+    angles = torch.outer(torch.arange(positions if rows is None else rows, dtype=torch.float32), frequencies)
     cos, sin = angles.cos() * factor, angles.sin() * factor
     return torch.cat((cos, cos, -sin, sin), dim=-1)
 

@@ -17,6 +17,7 @@ from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.known import Table
 from core.plugins.report import SelectionReport
 from core.plugins.select import Contest, Selector, is_auto, names_in
+from core.plugins.weight_sizes import require_fitting
 
 ALONE = Access()
 """Sources do as they would by themselves."""
@@ -205,7 +206,11 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
 def _shape(candidate: Candidate, checkpoint: CheckpointInfo) -> ModelShape:
     """Return what an implementation says of a configuration. Raises `CoreError` for one that nobody can compute."""
     path, entry = candidate.spec(ModelSpec).shape, candidate.entry
-    shape = typed(entry, path, guarded(entry, path, load_impl(path, entry), dict(checkpoint.config)), ModelShape)
-    for rope in shape.ropes:
-        rope.require_known()
+    try:
+        shape = typed(entry, path, guarded(entry, path, load_impl(path, entry), dict(checkpoint.config)), ModelShape)
+        for rope in shape.ropes:
+            rope.require_known()
+    except CheckpointError as error:  # a model plugin reads keys, and does not know of which file
+        raise error.within(checkpoint.config_file or checkpoint.path) from error
+    require_fitting(checkpoint, shape)
     return shape

@@ -33,7 +33,11 @@ def choose_quantization(selector: Selector, options: Options, base: Foundation) 
         error = nothing_serves(report)
         installed = selector.catalogue.distributions()
         known = [row for row in Table.read().reading(method) if row.dist not in installed]
-        return PluginError(error.code, error.message, hint=advice(known, method) or error.hint)
+        file = base.checkpoint.config_file or base.checkpoint.path
+        text = (
+            f"{file}, 'quantization_config': {error.message}" if base.checkpoint.quantization_config else error.message
+        )
+        return PluginError(error.code, text, hint=advice(known, method) or error.hint)
 
     request = {"method": method, "device": device, "dtype": dtype}
     subject = f"{method}, {device}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from core.api.attention import AttentionContext
-from core.api.errors import ConfigError
+from core.api.errors import CheckpointError, ConfigError
 from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from core.api.weights import WeightTensor
     from core.config.resolved import EngineConfig
     from core.layers.attention import AttentionModule
+    from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -58,6 +59,7 @@ class LoadedModel:
         backend: AttentionBackend,
         filler: WeightFiller,
         kernels: KernelTable,
+        ropes: Sequence[RotaryEmbedding] = (),
     ) -> None:
         self.model = model
         self.attentions = attentions
@@ -66,6 +68,7 @@ class LoadedModel:
         self.weight_bytes = filler.final_bytes
         self.kernels = kernels
         self._filler = filler
+        self._ropes = ropes
         self._after_load: Callable[[], None] | None = getattr(model, "after_load", None)
 
     def reload(self, tensors: Iterator[WeightTensor]) -> None:
@@ -79,6 +82,11 @@ class LoadedModel:
             attention.after_load()
         if self._after_load is not None:
             self._after_load()
+
+    def prepare(self, max_model_len: int) -> None:
+        """Make the tables that depend on the context, once it is known how much of it fits."""
+        for rope in self._ropes:
+            rope.prepare(max_model_len)
 
     def kv_specs(self) -> tuple[KVSpec, ...]:
         """Return what the layers keep of the past, each kind of spec once, in the layers' order."""
@@ -109,12 +117,16 @@ def load_model(
     Raises:
         CheckpointError: The checkpoint is not what its configuration says (see `LoadedModel.reload`).
     """
-    loaded = build_model(config, active, device)
-    if check is not None:
-        check(loaded)
-    reader = active.impl("core.weight_loaders")()
-    meter = _Meter(config.checkpoint.num_bytes, progress)
-    loaded.reload(reader.tensors(Path(config.checkpoint.path), meter.add))
+    path = config.checkpoint.path
+    try:
+        loaded = build_model(config, active, device)
+        if check is not None:
+            check(loaded)
+        reader = active.impl("core.weight_loaders")()
+        meter = _Meter(config.checkpoint.num_bytes, progress)
+        loaded.reload(reader.tensors(Path(path), meter.add))
+    except CheckpointError as error:  # layers do not know from which files they are filled
+        raise error.within(path) from error
     return loaded
 
 
@@ -145,7 +157,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
     names = NameMap(rules, builder.tied, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
-    return LoadedModel(model, attentions, backend, filler, kernels)
+    return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes])
 
 
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:

@@ -169,6 +169,7 @@ class Worker:
         layouts = kv_layouts(self._loaded)
         self._budget = plan_kv(self._config.options.kv, self._kv_demand(layouts), self._platform.memory())
         self._shorten(self._budget)
+        self._loaded.prepare(self._config.max_model_len)
         caches = []
         # Ordinary tensors, not inference tensors: a connector may write them from a thread of its own.
         with torch.inference_mode(False):

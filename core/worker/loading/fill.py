@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.api.errors import CheckpointError
+from core.api.errors import CheckpointError, CoreError
 from core.layers.params import ParamGroup, Params, Target, targets_of
 from core.trim import trim
 from core.worker.loading.transpose import Transposed
@@ -101,7 +101,12 @@ class Filling:
         copied = _copy(tensor, target, self._storage)
         self._left -= 1
         if self._left == 0:
-            self._ready = self._group.finalize(self._storage)
+            try:
+                self._ready = self._group.finalize(self._storage)
+            except (CoreError, MemoryError, torch.OutOfMemoryError):
+                raise
+            except Exception as error:
+                raise _unusable(f"layer '{self._group.prefix}'", error) from error
             self._storage = {}
         return copied
 
@@ -112,8 +117,18 @@ class Filling:
         return self._ready
 
 
+def _unusable(what: str, error: Exception) -> CheckpointError:
+    text = f"the values of {what} cannot be used: {type(error).__name__}: {str(error).partition(chr(10))[0]}."
+    return CheckpointError("CORE-M203", text, hint="The checkpoint is damaged, or its quantization method has a bug.")
+
+
 def _copy(tensor: WeightTensor, target: Target, storage: Params) -> int:
-    value = target.group.decode(target.param, tensor)
+    try:
+        value = target.group.decode(target.param, tensor)
+    except (CoreError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise _unusable(f"the checkpoint tensor '{tensor.name}'", error) from error
     slot = target.slot(storage)
     if value.shape != slot.shape:
         raise CheckpointError(

@@ -156,10 +156,10 @@ def test_a_layer_builder_refuses_it_too():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rope_theta": -1}, "positive number 'rope_theta'"),
-        ({"partial_rotary_factor": "half"}, "positive number 'partial_rotary_factor'"),
+        ({"rope_theta": -1}, "'rope_theta' is -1, not a number from 1 to 1e[+]12"),
+        ({"partial_rotary_factor": "half"}, "'partial_rotary_factor' is 'half', not a number"),
         ({"partial_rotary_factor": 0.2}, "3 of a head's 16 dimensions cannot rotate in pairs"),
-        ({"partial_rotary_factor": 2.0}, "32 of a head's 16 dimensions"),
+        ({"partial_rotary_factor": 2.0}, "'partial_rotary_factor' is 2.0, not a number from 0 to 1"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1.0}}}, "by kind of layer"),
     ],
 )

@@ -116,6 +116,7 @@ def make_worker(monkeypatch, make_bench):
             backend=backend,
             reload=reload,
             kv_specs=lambda: (KVSpec(),),
+            prepare=lambda context: LOG.append(("context", context)),
             kernels=KernelTable("cpu", "float32"),
             num_parameters=7,
             weight_bytes=config.weight_bytes,
@@ -167,7 +168,7 @@ def test_start_reports_what_the_engine_needs(make_worker):
     assert all(seconds >= 0 for _, seconds in info.timeline)
     assert info.facts["device"] == "abacus" and info.facts["attention"] == "fake"
     assert info.facts["checkpoint"] == "0.50 GiB" and "40 blocks, 156 tokens" in info.facts["kv cache"]
-    assert LOG == [("open", None, 0), ("progress", 5, 10)]
+    assert LOG == [("open", None, 0), ("progress", 5, 10), ("context", 48)]
     assert worker.stream() == "stream"
 
 

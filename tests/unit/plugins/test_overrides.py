@@ -158,7 +158,9 @@ def test_blocks_of_another_scaling_or_context_have_other_hashes(world, scaling, 
 def test_a_rotary_scaling_that_nobody_computes_is_refused_and_explained(world):
     options = Options.model_validate({"model": {"hf_overrides": {"shape": shape_with(rope_type="foo")}}})
     resolver = Resolver(options, world.catalogue())
-    with pytest.raises(CoreError, match=r"CORE-M125 rotary scaling 'foo' is not supported; supported: .*longrope"):
+    with pytest.raises(
+        CoreError, match=r"CORE-M125 .*demo.txt: rotary scaling 'foo' is not supported; supported: .*longrope"
+    ):
         resolver.run()
     report = resolver.reports[-1]
     assert [(row.name, row.state) for row in report.rows] == [("llama", "rejected")]

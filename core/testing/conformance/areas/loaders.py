@@ -63,12 +63,14 @@ def inspecting_needs_no_torch(subject: Subject) -> None:
 
 
 def every_tensor_comes_once(subject: Subject) -> None:
-    """Names and shapes are those that are meant, and no tensor comes twice."""
+    """Names and shapes are those that are meant, and those that `inspect` tells; no tensor comes twice."""
     for sample, path in _checkpoints(subject):
         found = _names(_reader(subject), path)
         names = [name for name, _ in found]
         twice = sorted({name for name in names if names.count(name) > 1})
         require(not twice, f"'{sample.name}': {', '.join(twice)} come twice")
+        told = {name: shape for name, (shape, _) in _reader(subject).inspect(path).tensors.items()}
+        require(not told or told == dict(found), f"'{sample.name}', inspect: {_differences(told, dict(found))}")
         if sample.values is None or sample.layers:
             continue  # a quantized checkpoint has tensors of its method's own
         meant = {name: tuple(value.shape) for name, value in sample.values().items()}

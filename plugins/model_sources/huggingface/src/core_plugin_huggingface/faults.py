@@ -19,6 +19,16 @@ def bad_json(path: Path, why: str) -> CheckpointError:
     return CheckpointError("CORE-M131", f"{path}: {why}.", hint="Fetch the checkpoint again, or correct the file.")
 
 
+def bad_end(path: Path, token: object, vocab_size: object) -> CheckpointError:
+    """A token that ends answers and that the model does not have."""
+    return CheckpointError(
+        "CORE-M202",
+        f"{path}: 'eos_token_id' is {token!r:.40}, which is no token of a vocabulary of {vocab_size!r:.40} "
+        "('vocab_size').",
+        hint="Correct the file, or fetch the checkpoint again.",
+    )
+
+
 def missing_shard(index: Path, shard: str, tensor: str) -> CheckpointError:
     """A weight file that the index names and that is not there."""
     return CheckpointError(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core_plugin_huggingface.faults import bad_json, damaged, missing_shard, no_weights
+from core_plugin_huggingface.faults import bad_end, bad_json, damaged, missing_shard, no_weights
 from core_plugin_huggingface.header import Entry, read_header
 
 INDEX = "model.safetensors.index.json"
@@ -50,6 +50,25 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise bad_json(path, "is not a JSON object")
     return value
+
+
+def read_generation(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling defaults of the model's makers, empty without a file for them.
+
+    Raises:
+        CheckpointError: CORE-M131, a file is no JSON object; CORE-M202, `eos_token_id` there or in `config`, the
+            content of `config.json`, is not in the vocabulary.
+    """
+    path = directory / "generation_config.json"
+    generation = read_json(path) if path.is_file() else {}
+    size = config.get("vocab_size")
+    for file, values in ((directory / "config.json", config), (path, generation)):
+        given = values.get("eos_token_id")
+        ids = given if isinstance(given, list) else [] if given is None else [given]
+        wrong = [one for one in ids if type(one) is not int or one < 0 or (type(size) is int and one >= size)]
+        if wrong:
+            raise bad_end(file, wrong[0], size)
+    return generation
 
 
 def read_license(directory: Path) -> str | None:

@@ -17,9 +17,18 @@ from core_plugin_huggingface.faults import damaged
 MAX_HEADER = 100 * 2**20
 """The format's own limit, in bytes."""
 
-_BITS = {
-    "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32,
-    "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8,
+MAX_DIMS = 8
+
+DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64",
+    "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
+}  # fmt: skip
+"""The format's dtypes that torch has as well, with torch's names."""
+
+_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
+    "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
 
 
@@ -72,17 +81,20 @@ def _entry(path: Path, name: str, fields: Any, room: int) -> Entry:
         entry = Entry(name, str(fields["dtype"]), tuple(map(_count, fields["shape"])), _count(begin), _count(end))
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, f"the header's entry for tensor '{name}' is not understood") from error
+    if entry.dtype not in DTYPES:
+        raise damaged(path, f"tensor '{name}' has the dtype {entry.dtype!r:.40}, which is not known")
+    if len(entry.shape) > MAX_DIMS:
+        raise damaged(path, f"tensor '{name}' has {len(entry.shape)} dimensions")
     if begin > end:
         raise damaged(path, f"the header says that tensor '{name}' ends before it begins")
     if end > room:
         raise damaged(path, f"tensor '{name}' ends at byte {end} of the data, but the file has only {room} bytes of it")
-    bits = _BITS.get(entry.dtype)
-    if bits is not None and math.prod(entry.shape) * bits != entry.num_bytes * 8:
+    if math.prod(entry.shape) * _BYTES[entry.dtype] != entry.num_bytes:
         raise damaged(path, f"tensor '{name}' of shape {entry.shape} in {entry.dtype} has {entry.num_bytes} bytes")
     return entry
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, int) and value >= 0:
+    if type(value) is int and 0 <= value < 2**63:
         return value
     raise ValueError(f"{value!r} is not a count")

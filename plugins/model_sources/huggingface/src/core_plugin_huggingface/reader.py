@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from core.api import CheckpointInfo, missing_tokenizer
 from core_plugin_huggingface.faults import bad_json
-from core_plugin_huggingface.files import open_shards, read_json, read_license
+from core_plugin_huggingface.files import open_shards, read_generation, read_json, read_license
+from core_plugin_huggingface.header import DTYPES
 from core_plugin_huggingface.sentence import read_pooling
 
 if TYPE_CHECKING:
@@ -40,19 +41,23 @@ class SafetensorsReader:
         quantization = config.get("quantization_config") or {}
         if not isinstance(quantization, dict):
             raise bad_json(path / "config.json", "'quantization_config' is not a JSON object")
-        generation = path / "generation_config.json"
+        method = quantization.get("quant_method", "unknown") if quantization else "none"
+        if not isinstance(method, str):
+            raise bad_json(path / "config.json", f"'quant_method' is {method!r:.60}, not a name")
         entries = [entry for shard in open_shards(path) for entry in shard.entries]
         return CheckpointInfo(
             path=str(path),
             format="safetensors",
             architecture=names[0],
             config=config,
-            quantization=str(quantization.get("quant_method", "unknown")) if quantization else "none",
+            quantization=method,
             quantization_config=quantization,
-            generation_config=read_json(generation) if generation.is_file() else {},
+            generation_config=read_generation(path, config),
             num_bytes=sum(entry.num_bytes for entry in entries),
             # The values of a quantized tensor are packed, several to an element.
             num_parameters=None if quantization else sum(math.prod(entry.shape) for entry in entries),
+            tensors={entry.name: (entry.shape, DTYPES[entry.dtype]) for entry in entries},
+            config_file=str(path / "config.json"),
             license=read_license(path),
             pooling=read_pooling(path),
             tokenizer_fault=missing_tokenizer(path),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from core_plugin_huggingface.faults import damaged
+from core_plugin_huggingface.header import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,25 +18,6 @@ if TYPE_CHECKING:
 
     from core_plugin_huggingface.files import Shard
     from core_plugin_huggingface.header import Entry
-
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-"""The format's dtypes that torch has as well."""
 
 
 class SafeTensor:
@@ -46,7 +28,7 @@ class SafeTensor:
     def __init__(self, entry: Entry, data: mmap.mmap, start: int) -> None:
         self.name = entry.name
         self.shape = entry.shape
-        self._dtype = DTYPES[entry.dtype]
+        self._dtype: torch.dtype = getattr(torch, DTYPES[entry.dtype])
         self._data = data
         self._begin = start + entry.begin
         self._size = entry.num_bytes
@@ -76,13 +58,11 @@ def read_tensors(shards: Sequence[Shard], progress: Callable[[int], None]) -> It
     """Yield every tensor of all files in order, each file mapped when its turn comes.
 
     Raises:
-        CheckpointError: CORE-M130, a tensor has a dtype that torch lacks, or a file cannot be mapped.
+        CheckpointError: CORE-M130, a file cannot be mapped.
     """
     for shard in shards:
         data, start = _map(shard)
         for entry in shard.entries:
-            if entry.dtype not in DTYPES:
-                raise damaged(shard.path, f"tensor '{entry.name}' has the dtype {entry.dtype}, which is not known")
             yield SafeTensor(entry, data, start)
             progress(entry.num_bytes)
 

@@ -5,11 +5,23 @@ What the four architectures do differently is decided here, so that the model it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, PoolingShape, config_architecture, config_dtype, config_int
+from core.api import (
+    MOST_LAYERS,
+    MOST_POSITIONS,
+    CheckpointError,
+    ModelShape,
+    PoolingShape,
+    WeightShape,
+    config_architecture,
+    config_dtype,
+    config_heads,
+    config_int,
+    config_number,
+)
 from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
 
 PREFIXES = {"Bert": "bert", "Roberta": "roberta", "XLMRoberta": "roberta", "DistilBert": "distilbert", "MPNet": "mpnet"}
@@ -112,17 +124,18 @@ class EncoderConfig:
         distil, mpnet = family == "DistilBert", family == "MPNet"
         shape = pooling(config, name)
         hidden = config_int(config, "dim" if distil else "hidden_size")
+        config_heads(config, "dim" if distil else "hidden_size", "n_heads" if distil else "num_attention_heads")
         return EncoderConfig(
             vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
             intermediate_size=config_int(config, "hidden_dim" if distil else "intermediate_size"),
-            num_layers=config_int(config, "n_layers" if distil else "num_hidden_layers"),
+            num_layers=config_int(config, "n_layers" if distil else "num_hidden_layers", most=MOST_LAYERS),
             num_heads=config_int(config, "n_heads" if distil else "num_attention_heads"),
-            position_rows=config_int(config, "max_position_embeddings", 512),
+            position_rows=config_int(config, "max_position_embeddings", 512, most=MOST_POSITIONS),
             position_offset=_offset(config, family),
             type_rows=0 if distil or mpnet else config_int(config, "type_vocab_size", 2),
             distance_rows=config_int(config, "relative_attention_num_buckets", 32) if mpnet else 0,
-            norm_eps=1e-12 if distil else float(config.get("layer_norm_eps") or 1e-12),
+            norm_eps=1e-12 if distil else config_number(config, "layer_norm_eps", 1e-12),
             activation=str(config.get("activation" if distil else "hidden_act") or "gelu"),
             names=_DISTIL if distil else _MPNET if mpnet else _BERT,
             prefix=PREFIXES.get(family, "bert"),
@@ -150,14 +163,34 @@ def shape(config: dict[str, Any]) -> ModelShape:
         features=frozenset({"bidirectional", "position_bias"} if encoder.distance_rows else {"bidirectional"}),
         dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
+        weights=tuple(_weights(encoder)),
+        layers_key="n_layers" if encoder.names is _DISTIL else "num_hidden_layers",
     )
+
+
+def _weights(c: EncoderConfig) -> Iterator[WeightShape]:
+    """Yield the sizes of what every checkpoint of this family has."""
+    distil, names = c.names is _DISTIL, c.names
+    hidden = ("dim" if distil else "hidden_size", c.hidden_size)
+    inner = ("hidden_dim" if distil else "intermediate_size", c.intermediate_size)
+    yield WeightShape(name="embeddings.word_embeddings.weight", dims=(("vocab_size", c.vocab_size), hidden))
+    positions = ("max_position_embeddings", c.position_rows)
+    yield WeightShape(name="embeddings.position_embeddings.weight", dims=(positions, hidden))
+    if c.type_rows:
+        types = ("type_vocab_size", c.type_rows)
+        yield WeightShape(name="embeddings.token_type_embeddings.weight", dims=(types, hidden))
+    square = [f"{names.qkv}.{part}" for part in names.parts] + [names.attention_out]
+    layer = dict.fromkeys(square, (hidden, hidden)) | {names.up: (inner, hidden), names.down: (hidden, inner)}
+    layer |= dict.fromkeys((names.attention_norm, names.norm), (hidden,))
+    for name, dims in layer.items():
+        yield WeightShape(name=f"{names.layer}.{name}.weight", dims=dims)
 
 
 def _offset(config: Mapping[str, Any], family: str) -> int:
     if family == "MPNet":
         return _MPNET_OFFSET
     # RoBERTa counts from behind the padding id.
-    return int(config.get("pad_token_id") or 0) + 1 if family.endswith("Roberta") else 0
+    return int(config_number(config, "pad_token_id", 0, most=MOST_POSITIONS)) + 1 if family.endswith("Roberta") else 0
 
 
 def _head(family: str, name: str, hidden: int, count: int) -> tuple[Dense, ...]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from core.api import (
+    MOST_LAYERS,
+    MOST_POSITIONS,
     CheckpointError,
     ModelShape,
     PoolingShape,
     RopeConfig,
+    WeightShape,
     config_architecture,
     config_dtype,
+    config_heads,
     config_int,
+    config_names,
+    config_number,
+    config_object,
     rope_config,
 )
 from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
@@ -63,7 +70,8 @@ class ModernConfig:
         """
         name = config_architecture(config, "ModernBertModel")
         hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
-        ropes = {kind: _rope(config, kind, hidden // heads) for kind in (GLOBAL, LOCAL)}
+        size = config_heads(config, "hidden_size", "num_attention_heads")
+        ropes = {kind: _rope(config, kind, size) for kind in (GLOBAL, LOCAL)}
         shape = pooling(config, name, "mean" if config.get("classifier_pooling") == "mean" else "cls")
         return ModernConfig(
             vocab_size=config_int(config, "vocab_size"),
@@ -71,7 +79,7 @@ class ModernConfig:
             intermediate_size=config_int(config, "intermediate_size"),
             num_heads=heads,
             max_positions=ropes[GLOBAL].context,
-            norm_eps=float(config.get("norm_eps") or 1e-5),
+            norm_eps=config_number(config, "norm_eps", 1e-5),
             norm_bias=bool(config.get("norm_bias")),
             attention_bias=bool(config.get("attention_bias")),
             mlp_bias=bool(config.get("mlp_bias")),
@@ -99,23 +107,40 @@ def shape(config: dict[str, Any]) -> ModelShape:
         dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
         ropes=tuple(encoder.ropes.values()),
+        weights=tuple(_weights(encoder)),
     )
 
 
+def _weights(c: ModernConfig) -> Iterator[WeightShape]:
+    """Yield the sizes of what every checkpoint of this family has."""
+    hidden, inner = ("hidden_size", c.hidden_size), ("intermediate_size", c.intermediate_size)
+    layer = {
+        "attn.Wqkv": (("3 * hidden_size", 3 * c.hidden_size), hidden),
+        "attn.Wo": (hidden, hidden),
+        "mlp_norm": (hidden,),
+        "mlp.Wi": (("2 * intermediate_size", 2 * c.intermediate_size), hidden),
+        "mlp.Wo": (hidden, inner),
+    }
+    for name, dims in layer.items():
+        yield WeightShape(name=f"layers.{{}}.{name}.weight", dims=dims)
+    yield WeightShape(name="embeddings.tok_embeddings.weight", dims=(("vocab_size", c.vocab_size), hidden))
+
+
 def _kinds(config: Mapping[str, Any]) -> tuple[str, ...]:
-    layers, given = config_int(config, "num_hidden_layers"), config.get("layer_types")
+    layers = config_int(config, "num_hidden_layers", most=MOST_LAYERS)
+    given = config_names(config, "layer_types")
     if given is None:
         every = config_int(config, "global_attn_every_n_layers", 3)
         return tuple(LOCAL if index % every else GLOBAL for index in range(layers))
     if len(given) != layers or not set(given) <= {LOCAL, GLOBAL}:
         raise CheckpointError("CORE-M126", f"'layer_types' must name {layers} layers as {LOCAL} or {GLOBAL}.")
-    return tuple(given)
+    return given
 
 
 def _rope(config: Mapping[str, Any], kind: str, head_dim: int) -> RopeConfig:
     """Read the rotary embedding of one kind of layers: transformers 5 has parameters for each, 4 has a base."""
     key, default = _THETA[kind]
-    given = config.get("rope_parameters") or {}
+    given = config_object(config, "rope_parameters")
     if given and not given.keys() & _THETA.keys():
         raise CheckpointError("CORE-M126", f"'rope_parameters' must have an object for each of {', '.join(_THETA)}.")
     return rope_config(
@@ -130,7 +155,7 @@ def _rope(config: Mapping[str, Any], kind: str, head_dim: int) -> RopeConfig:
 
 
 def _longest(config: Mapping[str, Any]) -> int:
-    return config_int(config, "max_position_embeddings", 8192)
+    return config_int(config, "max_position_embeddings", 8192, most=MOST_POSITIONS)
 
 
 def _head(config: Mapping[str, Any], name: str, hidden: int, count: int) -> tuple[Dense, ...]:

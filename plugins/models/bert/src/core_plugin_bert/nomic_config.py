@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from core.api import (
+    MOST_LAYERS,
     CheckpointError,
     ModelShape,
     PoolingShape,
     RopeConfig,
+    WeightShape,
     config_architecture,
     config_dtype,
+    config_heads,
     config_int,
+    config_number,
     rope_config,
 )
 from core_plugin_bert.heads import SEQUENCE, TOKEN, Dense, pooling
@@ -79,16 +83,17 @@ class NomicConfig:
         _refuse(config)
         name = config_architecture(config, "NomicBertModel")
         hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
+        size = config_heads(config, "hidden_size", "num_attention_heads")
         shape = pooling(config, name)
         return NomicConfig(
             vocab_size=config_int(config, "vocab_size"),
             hidden_size=hidden,
             intermediate_size=config_int(config, "intermediate_size"),
-            num_layers=config_int(config, "num_hidden_layers"),
+            num_layers=config_int(config, "num_hidden_layers", most=MOST_LAYERS),
             num_heads=heads,
             type_rows=config_int(config, "type_vocab_size", 2),
-            norm_eps=float(config.get("layer_norm_eps") or 1e-12),
-            rope=rope_config(config, hidden // heads, theta=config.get("rotary_emb_base") or 1000.0),
+            norm_eps=config_number(config, "layer_norm_eps", 1e-12),
+            rope=rope_config({"rope_theta": config.get("rotary_emb_base"), **config}, size, theta=1000.0),
             head=_head(name, hidden, len(shape.labels)),
             pooling=shape,
         )
@@ -109,7 +114,27 @@ def shape(config: dict[str, Any]) -> ModelShape:
         dtype=config_dtype(config, "float32"),
         pooling=encoder.pooling,
         ropes=(encoder.rope,),
+        weights=tuple(_weights(encoder)),
     )
+
+
+def _weights(c: NomicConfig) -> Iterator[WeightShape]:
+    """Yield the sizes of what every checkpoint of this family has, whichever of the two sets of keys it uses."""
+    hidden, inner = ("hidden_size", c.hidden_size), ("intermediate_size", c.intermediate_size)
+    layer = {
+        "attn.Wqkv": (("3 * hidden_size", 3 * c.hidden_size), hidden),
+        "attn.out_proj": (hidden, hidden),
+        "norm1": (hidden,),
+        "norm2": (hidden,),
+        "mlp.fc11": (inner, hidden),
+        "mlp.fc12": (inner, hidden),
+        "mlp.fc2": (hidden, inner),
+    }
+    for name, dims in layer.items():
+        yield WeightShape(name=f"encoder.layers.{{}}.{name}.weight", dims=dims)
+    yield WeightShape(name="embeddings.word_embeddings.weight", dims=(("vocab_size", c.vocab_size), hidden))
+    types = ("type_vocab_size", c.type_rows)
+    yield WeightShape(name="embeddings.token_type_embeddings.weight", dims=(types, hidden))
 
 
 def _refuse(config: Mapping[str, Any]) -> None:

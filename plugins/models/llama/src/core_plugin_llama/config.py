@@ -5,18 +5,22 @@ What the four architectures do differently is decided here, so that the model it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from core.api import (
+    MOST_LAYERS,
     CheckpointError,
     ModelShape,
     PoolingShape,
     RopeConfig,
+    WeightShape,
     config_architecture,
     config_dtype,
     config_int,
+    config_names,
+    config_number,
     features_of,
     rope_config,
 )
@@ -76,9 +80,9 @@ class DecoderConfig:
             hidden_size=hidden,
             intermediate_size=config_int(config, "intermediate_size"),
             num_heads=heads,
-            num_kv_heads=config_int(config, "num_key_value_heads", heads),
+            num_kv_heads=_kv_heads(config, heads),
             head_dim=head_dim,
-            norm_eps=float(config.get("rms_norm_eps") or 1e-6),
+            norm_eps=config_number(config, "rms_norm_eps", 1e-6),
             activation=str(config.get("hidden_act") or "silu"),
             rope=rope_config(config, head_dim),
             windows=_checked_windows(config, family),
@@ -108,7 +112,37 @@ def shape(config: dict[str, Any]) -> ModelShape:
         dtype=config_dtype(config, "bfloat16"),
         pooling=decoder.pooling,
         ropes=(decoder.rope,),
+        weights=tuple(_weights(decoder)),
     )
+
+
+def _weights(c: DecoderConfig) -> Iterator[WeightShape]:
+    """Yield the sizes of what every checkpoint of this family has."""
+    hidden, inner, vocabulary = (
+        ("hidden_size", c.hidden_size),
+        ("intermediate_size", c.intermediate_size),
+        ("vocab_size", c.vocab_size),
+    )
+    queries = ("num_attention_heads * head_dim", c.num_heads * c.head_dim)
+    keys = ("num_key_value_heads * head_dim", c.num_kv_heads * c.head_dim)
+    layer = {
+        "input_layernorm": (hidden,),
+        "post_attention_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+        "mlp.down_proj": (hidden, inner),
+    }
+    if c.qk_norm:
+        layer |= dict.fromkeys(("self_attn.q_norm", "self_attn.k_norm"), (("head_dim", c.head_dim),))
+    for name, dims in layer.items():
+        yield WeightShape(name=f"layers.{{}}.{name}.weight", dims=dims)
+    yield WeightShape(name="embed_tokens.weight", dims=(vocabulary, hidden))
+    yield WeightShape(name="lm_head.weight", dims=(vocabulary, hidden))
+    yield WeightShape(name="norm.weight", dims=(hidden,))
 
 
 def architecture(config: Mapping[str, Any]) -> str:
@@ -122,6 +156,14 @@ def _family(name: str) -> str:
     return name
 
 
+def _kv_heads(config: Mapping[str, Any], heads: int) -> int:
+    count = config_int(config, "num_key_value_heads", heads)
+    if heads % count:
+        text = f"'num_attention_heads' is {heads}, which {count} ('num_key_value_heads') cannot share."
+        raise CheckpointError("CORE-M126", text)
+    return count
+
+
 def _checked_windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
     windows = _windows(config, family)
     if config.get("is_causal") is False and any(windows):
@@ -130,17 +172,17 @@ def _checked_windows(config: Mapping[str, Any], family: str) -> tuple[int | None
 
 
 def _windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
-    layers = config_int(config, "num_hidden_layers")
+    layers = config_int(config, "num_hidden_layers", most=MOST_LAYERS)
     if config.get("sliding_window") is None:
         return (None,) * layers
     if family == "Mistral":
         return (config_int(config, "sliding_window"),) * layers
     if not family.startswith("Qwen") or not config.get("use_sliding_window"):
         return (None,) * layers
-    window, kinds = config_int(config, "sliding_window"), config.get("layer_types")
+    window, kinds = config_int(config, "sliding_window"), config_names(config, "layer_types")
     if kinds is None:
-        full = int(config.get("max_window_layers", 28))
-        kinds = ["full_attention" if layer < full else "sliding_attention" for layer in range(layers)]
+        full = config_number(config, "max_window_layers", 28, most=MOST_LAYERS)
+        kinds = tuple("full_attention" if layer < full else "sliding_attention" for layer in range(layers))
     if len(kinds) != layers:
         raise CheckpointError("CORE-M126", f"'layer_types' names {len(kinds)} layers, 'num_hidden_layers' {layers}.")
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)

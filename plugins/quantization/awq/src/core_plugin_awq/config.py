@@ -53,9 +53,9 @@ def reasons_against(given: Mapping[str, object]) -> list[str]:
     bits, layout, size = given.get("bits", given.get("w_bit", 4)), given.get("version", "gemm"), _group_size(given)
     whole = type(size) is int and (size > 0 or size == -1)
     reasons = (
-        None if bits == 4 else f"weights of {bits!r} bits, not 4",
-        None if str(layout).lower() == "gemm" else f"layout {layout!r}, not 'gemm'",
-        None if whole else f"groups of {size!r} inputs",
+        None if bits == 4 else f"weights of {bits!r:.60} bits, not 4",
+        None if str(layout).lower() == "gemm" else f"layout {layout!r:.60}, not 'gemm'",
+        None if whole else f"groups of {size!r:.60} inputs",
     )
     return [reason for reason in reasons if reason]
 

@@ -68,11 +68,12 @@ def reasons_against(given: Mapping[str, object]) -> list[str]:
     """Return everything in a `quantization_config` that is not understood."""
     groups = _mapping(given.get("config_groups"))
     form, sparse = given.get("format", "int-quantized"), _mapping(given.get("sparsity_config"))
-    reasons = [] if form == "int-quantized" else [f"format {form!r}, not 'int-quantized'"]
+    reasons = [] if form == "int-quantized" else [f"format {form!r:.60}, not 'int-quantized'"]
+    reasons += _of_ignored(given.get("ignore") or ())
     if len(groups) != 1:
         reasons.append(f"{len(groups)} groups of layers, not one")
     if sparse.get("format", "dense") != "dense":
-        reasons.append(f"sparse weights ({sparse['format']}, {sparse.get('sparsity_structure')})")
+        reasons.append(f"sparse weights ({sparse['format']!s:.60}, {sparse.get('sparsity_structure')})")
     if _mapping(given.get("transform_config")).get("config_groups"):
         reasons.append("inputs are transformed (transform_config)")
     for name, group in groups.items():
@@ -80,9 +81,20 @@ def reasons_against(given: Mapping[str, object]) -> list[str]:
     return reasons
 
 
+def _of_ignored(names: object) -> list[str]:
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        return [f"'ignore' {names!r:.60}, not a list of names"]
+    for pattern in (name.removeprefix("re:") for name in names if name.startswith("re:")):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return [f"'ignore' with {pattern!r:.60}, which is no regular expression ({error})"]
+    return []
+
+
 def _of_group(group: Mapping[str, Any]) -> list[str]:
     targets, activations = group.get("targets"), group.get("input_activations")
-    reasons = [] if targets in (["Linear"], ("Linear",)) else [f"targets {targets!r}, not ['Linear']"]
+    reasons = [] if targets in (["Linear"], ("Linear",)) else [f"targets {targets!r:.60}, not ['Linear']"]
     reasons += _other("weights", _mapping(group.get("weights")), _WEIGHTS)
     return reasons + (_other("input_activations", _mapping(activations), _ACTIVATIONS) if activations else [])
 
@@ -91,12 +103,12 @@ def _title(group: Mapping[str, Any]) -> str:
     """Return the usual short name of a scheme: `W4A16`, `W8A8 float`."""
     weights, activations = _mapping(group.get("weights")), _mapping(group.get("input_activations"))
     kind = " float" if weights.get("type") == "float" else ""
-    return f"W{weights.get('num_bits', '?')}A{activations.get('num_bits', 16)}{kind}"
+    return f"W{weights.get('num_bits', '?')!s:.9}A{activations.get('num_bits', 16)!s:.9}{kind}"
 
 
 def _other(what: str, given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> list[str]:
     return [
-        f"{what} with {key} {given.get(key)!r}, not {' or '.join(map(repr, values))}"
+        f"{what} with {key} {given.get(key)!r:.60}, not {' or '.join(map(repr, values))}"
         for key, values in known.items()
         if given.get(key) not in values
     ]

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from gguf.constants import GGMLQuantizationType
 
+from core.api.configs import MOST_LAYERS, MOST_POSITIONS
 from core_plugin_gguf.faults import damaged, unsupported
 from core_plugin_gguf.names import ARCHITECTURES, KNOWN_ARCHITECTURES
 from core_plugin_gguf.rope import rope_scaling
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Mapping, Sequence
 
     from core_plugin_gguf.header import Header, TensorInfo
 
@@ -22,6 +23,8 @@ _SAMPLING = {
     "min_p": "min_p",
     "penalty_repeat": "repetition_penalty",
 }
+_NO_TOKEN = (-1, 2**32 - 1)
+"""What converters write for a token that the model does not have."""
 _DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
 
 
@@ -56,8 +59,8 @@ def model_config(header: Header, tensors: Sequence[TensorInfo]) -> dict[str, Any
     config |= _sizes(header, arch, embedding, by_name)
     config |= {
         "vocab_size": embedding.shape[0],
-        "rms_norm_eps": header.positive_number(f"{arch}.attention.layer_norm_rms_epsilon"),
-        "rope_theta": header.positive_number(f"{arch}.rope.freq_base", 10000.0),
+        "rms_norm_eps": header.positive_number(f"{arch}.attention.layer_norm_rms_epsilon", most=1.0),
+        "rope_theta": header.positive_number(f"{arch}.rope.freq_base", 10000.0, least=1.0, most=1e12),
         "rope_scaling": rope_scaling(header, arch, by_name),
         "tie_word_embeddings": "output.weight" not in by_name,
         "attention_bias": "blk.0.attn_q.bias" in by_name,
@@ -91,14 +94,26 @@ def special_ids(header: Header, vocab_size: int) -> dict[str, int]:
 
 
 def eos_ids(header: Header, vocab_size: int) -> list[int]:
-    """Return the ids that end a generation: end of sequence, of turn, of message."""
-    ids = [header.integer(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
-    return list(dict.fromkeys(value for value in ids if value is not None and 0 <= value < vocab_size))
+    """Return the ids that end a generation: end of sequence, of turn, of message.
+
+    Raises:
+        CheckpointError: `CORE-M141`, one of them is not in the vocabulary.
+    """
+    found: dict[int, None] = {}
+    for name in ("eos", "eot", "eom"):
+        key = f"tokenizer.ggml.{name}_token_id"
+        value = header.integer(key)
+        if value is None or value in _NO_TOKEN:
+            continue
+        if not 0 <= value < vocab_size:
+            raise damaged(header.path, f"{key} is {value}, but the vocabulary has {vocab_size} tokens")
+        found[value] = None
+    return list(found)
 
 
-def _sizes(header: Header, arch: str, embedding: TensorInfo, names: Container[str]) -> dict[str, int]:
+def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[str, TensorInfo]) -> dict[str, int]:
     hidden = header.positive_integer(f"{arch}.embedding_length")
-    layers = header.positive_integer(f"{arch}.block_count")
+    layers = header.positive_integer(f"{arch}.block_count", most=MOST_LAYERS)
     heads = header.positive_integer(f"{arch}.attention.head_count")
     kv_heads = header.positive_integer(f"{arch}.attention.head_count_kv", heads)
     head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // heads)
@@ -106,15 +121,26 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, names: Container[st
         raise damaged(header.path, f"{heads} heads of {head_dim} do not go with {kv_heads} key-value heads")
     if embedding.shape != (embedding.shape[0], hidden):
         raise damaged(header.path, f"tensor {embedding.name} has shape {embedding.shape}, not {hidden} columns")
-    last = f"blk.{layers - 1}.attn_norm.weight"
-    if last not in names:
-        raise damaged(header.path, f"{arch}.block_count is {layers}, but tensor {last} is missing")
+    lost = next((name for index in range(layers) if (name := f"blk.{index}.attn_norm.weight") not in tensors), None)
+    if lost is not None:
+        raise damaged(header.path, f"{arch}.block_count is {layers}, but tensor {lost} is missing")
+    inner = header.positive_integer(f"{arch}.feed_forward_length")
+    sizes = {
+        "attn_q": ("attention.head_count", heads * head_dim),
+        "attn_k": ("attention.head_count_kv", kv_heads * head_dim),
+        "ffn_up": ("feed_forward_length", inner),
+    }
+    for module, (key, rows) in sizes.items():
+        tensor = tensors.get(f"blk.0.{module}.weight")
+        if tensor is not None and tensor.shape[0] != rows:
+            what = f"with {arch}.{key} {header.integer(f'{arch}.{key}')} tensor {tensor.name} has {rows} rows"
+            raise damaged(header.path, f"{what}, but the file gives it {tensor.shape[0]}")
     return {
         "hidden_size": hidden,
-        "intermediate_size": header.positive_integer(f"{arch}.feed_forward_length"),
+        "intermediate_size": inner,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "max_position_embeddings": header.positive_integer(f"{arch}.context_length"),
+        "max_position_embeddings": header.positive_integer(f"{arch}.context_length", most=MOST_POSITIONS),
     }

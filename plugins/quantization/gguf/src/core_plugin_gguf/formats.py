@@ -31,3 +31,8 @@ DECODABLE = frozenset(PLAIN) | {
     Kind.TQ2_0,
     Kind.MXFP4,
 }
+
+
+def stored_as(kind: Kind) -> str:
+    """Return torch's name of a plain type's dtype, `gguf:TYPE` for another."""
+    return PLAIN.get(kind) or f"gguf:{kind.name}"

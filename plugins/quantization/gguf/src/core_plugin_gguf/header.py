@@ -11,6 +11,7 @@ import math
 import mmap
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -29,6 +30,8 @@ VERSIONS = (2, 3)
 MAX_DIMS = 4
 MAX_NAME = 65535
 MAX_NESTING = 4
+MOST_SIZE = 2**27
+"""Greatest size that metadata may give to anything in the model."""
 SMALLEST_PAIR = 13
 """Bytes of a key-value pair with an empty key and a one-byte value."""
 SMALLEST_TENSOR = 24
@@ -127,13 +130,15 @@ class Header:
         """Return a number, or None if the file lacks it."""
         return self._number(key)
 
-    def positive_integer(self, key: str, default: int | None = None) -> int:
-        """Return a whole number above zero; without a default the file must have it."""
-        return self._positive(key, self.integer(key), default)
+    def positive_integer(self, key: str, default: int | None = None, *, most: int = MOST_SIZE) -> int:
+        """Return a whole number from 1 to `most`; without a default the file must have it."""
+        return self._within(key, self.integer(key), default, 1, most)
 
-    def positive_number(self, key: str, default: float | None = None) -> float:
-        """Return a finite number above zero; without a default the file must have it."""
-        return self._positive(key, self.number(key), default)
+    def positive_number(
+        self, key: str, default: float | None = None, *, least: float = 0.0, most: float = math.inf
+    ) -> float:
+        """Return a finite number above zero, from `least` to `most`; without a default the file must have it."""
+        return self._within(key, self.number(key), default, least, most)
 
     def flag(self, key: str) -> bool | None:
         """Return a truth value, or None if the file lacks it."""
@@ -173,13 +178,15 @@ class Header:
             raise damaged(self.path, f"{key} differs from layer to layer")
         return items.pop()
 
-    def _positive(self, key: str, value: _N | None, default: _N | None) -> _N:
+    def _within(self, key: str, value: _N | None, default: _N | None, least: float, most: float) -> _N:
         if value is None:
             value = default
         if value is None:
             raise damaged(self.path, f"the key {key} is missing")
         if not 0 < value < math.inf:
             raise damaged(self.path, f"{key} is {value}, not a positive number")
+        if not least <= value <= most:
+            raise damaged(self.path, f"{key} is {value}, not a number from {least:g} to {most:g}")
         return value
 
     def _strings(self, at: int, count: int) -> list[str]:
@@ -204,6 +211,9 @@ class Header:
             if offset % alignment:
                 raise damaged(self.path, f"tensor {name} is not aligned to {alignment} bytes")
             placed[name] = self._sized(name, kind, shape, base + offset)
+        for first, second in pairwise(sorted(placed.values(), key=lambda one: one.offset)):
+            if second.offset < first.offset + first.num_bytes:
+                raise damaged(self.path, f"tensors {first.name} and {second.name} have the same place in it")
         return list(placed.values())
 
     def _sized(self, name: str, kind: int, shape: tuple[int, ...], offset: int) -> TensorInfo:

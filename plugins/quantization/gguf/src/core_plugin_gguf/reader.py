@@ -12,8 +12,8 @@ from core.api.weights import CheckpointInfo
 from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
 from core_plugin_gguf.faults import bad_tensor_type
 from core_plugin_gguf.files import is_gguf, open_parts
-from core_plugin_gguf.formats import DECODABLE
-from core_plugin_gguf.names import hugging_face_name
+from core_plugin_gguf.formats import DECODABLE, stored_as
+from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +57,11 @@ class GGUFReader:
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
+            tensors={
+                hugging_face_name(one.name): (one.shape, stored_as(one.kind))
+                for one in tensors
+                if one.name != ROPE_FREQUENCIES
+            },
             license=_license(header),
             tokenizer_fault="" if _TOKENS in header else f"{path} has no vocabulary ({_TOKENS})",
         )

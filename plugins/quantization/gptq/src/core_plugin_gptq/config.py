@@ -60,9 +60,11 @@ def reasons_against(given: Mapping[str, object]) -> list[str]:
     bits, size, form = given.get("bits", 4), given.get("group_size", 128), given.get("checkpoint_format") or "gptq"
     whole = type(size) is int and (size > 0 or size == -1)
     reasons = (
-        None if type(bits) is int and bits in BITS else f"weights of {bits!r} bits, not {', '.join(map(str, BITS))}",
-        None if form in FORMATS else f"format {form!r}, not {' or '.join(map(repr, FORMATS))}",
-        None if whole else f"groups of {size!r} inputs",
+        None
+        if type(bits) is int and bits in BITS
+        else f"weights of {bits!r:.60} bits, not {', '.join(map(str, BITS))}",
+        None if form in FORMATS else f"format {form!r:.60}, not {' or '.join(map(repr, FORMATS))}",
+        None if whole else f"groups of {size!r:.60} inputs",
         "settings that differ from layer to layer ('dynamic')" if given.get("dynamic") else None,
         "weights in marlin's order ('is_marlin_format')" if given.get("is_marlin_format") else None,
     )
