@@ -12,6 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from core import ops
 from core.api import CheckpointError, RopeConfig, rope_config
+from core.layers.rope import RotaryEmbedding
 from core.testing.tinymodels import VOCAB_SIZE
 from tests.engine.layers.test_families import CLOSE, TOKENS, reference_logits
 
@@ -166,3 +167,14 @@ def test_a_layer_builder_refuses_it_too():
 def test_sizes_that_are_none_are_refused(changes, words):
     with pytest.raises(CheckpointError, match=f"CORE-M126 .*{words}"):
         rope_config(changes, HEAD)
+
+
+def test_the_table_has_rows_for_the_context_that_fits_and_frequencies_of_the_one_asked_for():
+    config = RopeConfig(head_dim=8, rotary_dim=8, scaling={"rope_type": "dynamic", "factor": 2.0}, max_positions=64)
+    rope = RotaryEmbedding(config, 2**24, device=torch.device("cpu"), dtype=torch.float32)  # 1 GiB, if it were made
+    rope.prepare(4)
+    q, k = torch.randn(4, 2, 8), torch.randn(4, 1, 8)
+    table = ops.rotary_table(config, 2**24, 4)
+    assert table.shape == (4, 16)
+    assert torch.equal(rope(torch.arange(4), q, k)[0], ops.rotary(torch.arange(4), q, k, table)[0])
+    assert not torch.equal(table, ops.rotary_table(config, 4))

@@ -144,6 +144,19 @@ def test_a_tensor_that_comes_twice_is_refused(checkpoint, load):
         loaded.reload(iter([*stored, Dense("model.norm.weight", torch.zeros(64))]))
 
 
+def test_values_that_the_method_cannot_decode_are_the_checkpoints_fault(checkpoint, load, runner):
+    class Broken(Dense):
+        def dense(self, dtype):
+            raise NotImplementedError("no shift of floats\nand a second line")
+
+    loaded = load(checkpoint("llama"))
+    before = runner(loaded).run(TOKENS)
+    words = r"CORE-M203 .*'model\.norm\.weight' cannot be used: NotImplementedError: no shift of floats\. "
+    with pytest.raises(CheckpointError, match=words):
+        loaded.reload(iter([Broken("model.norm.weight", torch.zeros(64))]))
+    torch.testing.assert_close(runner(loaded).run(TOKENS), before, rtol=0, atol=0)
+
+
 @pytest.mark.covers("MODEL-02")
 def test_at_most_five_names_are_listed(checkpoint, load):
     loaded = load(checkpoint("llama"))

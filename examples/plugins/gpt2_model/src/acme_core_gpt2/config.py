@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.api import CheckpointError, ModelShape, config_dtype, config_int
+from core.api import CheckpointError, ModelShape, config_dtype, config_int, config_number
 
 REFUSED = ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
 """Switches of the architecture that change the arithmetic and that this model does not have."""
@@ -48,7 +48,7 @@ class GPT2Config:
             inner_size=config_int(config, "n_inner", 4 * hidden),
             num_layers=config_int(config, "n_layer"),
             num_heads=heads,
-            norm_eps=float(config.get("layer_norm_epsilon", 1e-5)),
+            norm_eps=config_number(config, "layer_norm_epsilon", 1e-5),
             activation=str(config.get("activation_function", "gelu_new")),
             scaled=bool(config.get("scale_attn_weights", True)),
             tied=bool(config.get("tie_word_embeddings", True)),
