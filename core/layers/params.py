@@ -62,9 +62,11 @@ class ParamGroup:
 
     Attributes:
         optional: Whether a checkpoint may lack any of its tensors.
+        owner: Whose `decode` fills them, for errors.
     """
 
     optional = False
+    owner = "the quantization method"
 
     def __init__(self, prefix: str, decode: Decode) -> None:
         self.prefix = prefix

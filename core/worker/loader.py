@@ -155,6 +155,9 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     model = model_class(settings, builder)
     rules, attentions = model_class.weight_rules(settings), sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
+    if planned is not None:
+        for group in builder.groups:
+            group.owner = f"quantization method {planned.owner}"
     names = NameMap(rules, builder.tied, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
     return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes])

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from core import phases
-from core.api.errors import EngineError
+from core.api.errors import CoreError, EngineError, PluginError
 from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 from core.trim import trim
 from core.worker.allocate import zeros
@@ -259,8 +260,10 @@ class Worker:
 
         Raises:
             EngineError: The engine was started without a weight-transfer engine (CORE-E123).
+            PluginError: CORE-P108, the weight-transfer engine raised something without a code.
         """
-        if self._config.plan.one("core.weight_transfer") is None:
+        planned = self._config.plan.one("core.weight_transfer")
+        if planned is None:
             raise EngineError(
                 "CORE-E123",
                 "Weights cannot be updated: no weight-transfer engine was chosen.",
@@ -271,6 +274,11 @@ class Worker:
         try:
             manifest: WeightManifest = receiver.begin(info)
             self._loaded.reload(receiver.stream())
+        except CoreError:
+            raise
+        except Exception as error:
+            text = f"weight transfer {planned.owner}: the update raised {describe(error)}."
+            raise PluginError("CORE-P108", text) from error
         finally:
             receiver.end()
         self._weights_version = manifest.version

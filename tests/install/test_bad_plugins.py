@@ -42,6 +42,7 @@ class World:
     def __init__(self, root: Path) -> None:
         self.site, self.model = root / "site", root / "model"
         self.model.mkdir()
+        tiny_tokenizer(self.model)
         (self.model / "config.json").write_text(json.dumps(CONFIG))
         tiny_tokenizer(self.model)
         (self.model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
@@ -204,6 +205,23 @@ def test_a_failure_in_the_engine_process_is_the_last_line_here(world):
     (world.site / "acme_late" / "engine.py").write_text("import missing_kernel_library\n")
     line = world.refused("serve", world.model, "--attention-backend", "late", "--port", "0", "--num-blocks", "64")
     for word in ("CORE-P103", "'late' (acme-late 1.0)", "missing_kernel_library"):
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("class Policy:\n    def key(self, request): ...\n", "it lacks victim(running)"),
+        ("class Policy:\n    def key(self): ...\n    def victim(self, running): ...\n", "key(request) is called, but"),
+        ("class Policy:\n    def __init__(self, limit): ...\n", "__init__() is called, but"),
+    ],
+)
+def test_a_policy_that_does_not_fit_is_refused_before_the_weights_are_read(world, source, told):
+    spec = 'from core.api import SchedulerPolicySpec\nSPEC = SchedulerPolicySpec(name="odd", api=1, summary="", '
+    spec += 'impl="acme_odd.policy:Policy")\n'
+    world.install("acme-odd", {"core.schedulers": {"odd": "manifest:SPEC"}}, manifest=spec, policy=source)
+    line = world.refused("serve", world.model, "--scheduler-policy", "odd", "--port", "0", "--num-blocks", "64")
+    for word in ("CORE-P160", "scheduling policy 'odd' (acme-odd 1.0)", told):
         assert word in line
 
 

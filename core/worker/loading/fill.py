@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.api.errors import CheckpointError, CoreError
+from core.api.errors import CheckpointError, CoreError, PluginError
 from core.layers.params import ParamGroup, Params, Target, targets_of
 from core.trim import trim
 from core.worker.loading.transpose import Transposed
@@ -130,6 +130,12 @@ def _copy(tensor: WeightTensor, target: Target, storage: Params) -> int:
     except Exception as error:
         raise _unusable(f"the checkpoint tensor '{tensor.name}'", error) from error
     slot = target.slot(storage)
+    if value.shape != slot.shape and tuple(tensor.shape) == tuple(slot.shape):
+        raise PluginError(
+            "CORE-P108",
+            f"{target.group.owner}: decode() made shape {tuple(value.shape)} of the checkpoint tensor '{tensor.name}', "
+            f"which has the shape {tuple(slot.shape)} that was declared.",
+        )
     if value.shape != slot.shape:
         raise CheckpointError(
             "CORE-M122",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 from core_plugin_huggingface.reader import SafetensorsReader
 
-from core.api import CheckpointError, WeightRules
+from core.api import CheckpointError, PluginError, WeightRules
+from core.layers.params import ParamGroup
+from core.worker.loading.fill import Filling
 from core.worker.loading.names import NameMap
 
 TOKENS = list(range(5, 25))
@@ -182,3 +185,13 @@ def test_old_rotary_frequencies_are_left_out(checkpoint, load):
     loaded = load(checkpoint("llama"))
     extra = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(8)}
     loaded.reload(stream(tensors(checkpoint("llama")) | extra))
+
+
+def test_a_wrong_decode_is_the_methods_fault_and_not_the_checkpoints():
+    group = ParamGroup("layer", lambda param, tensor: torch.zeros(3, 2))
+    group.owner = "quantization method 'odd' (acme 1.0)"
+    group.declare("weight", (2, 3), torch.float32, rows=[("", 2)])
+    tensor = SimpleNamespace(name="layer.weight", shape=(2, 3), encoding="plain")
+    with pytest.raises(PluginError, match=r"'odd' \(acme 1.0\): decode\(\) made shape \(3, 2\)") as caught:
+        Filling(group, torch.device("cpu")).take(group.targets()["layer.weight"], tensor)
+    assert caught.value.code == "CORE-P108" and "'layer.weight'" in caught.value.message

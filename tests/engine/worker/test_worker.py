@@ -8,7 +8,7 @@ import torch
 from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext
-from core.api.errors import EngineError
+from core.api.errors import EngineError, PluginError
 from core.api.kvspecs import KVSpec
 from core.api.platform import MemorySnapshot
 from core.config.resolved import KVOptions, Options, SchedulerOptions
@@ -41,6 +41,9 @@ class FakePlatform:
         LOG.append(("close",))
 
 
+FAKE = SimpleNamespace(name="fake", owner="'fake' (acme 1.0)")
+
+
 class FakeConnector:
     def __init__(self, options):
         self.options = options
@@ -65,6 +68,8 @@ class FakeReceiver:
 
     def begin(self, info):
         LOG.append(("weights", info))
+        if info.get("path") == "away":
+            raise OSError("the store is away")
         if "path" not in info:
             raise EngineError("CORE-E999", "no path")
         return SimpleNamespace(version=info["version"])
@@ -138,7 +143,7 @@ def make_worker(monkeypatch, make_bench):
             shape=SimpleNamespace(vocab_size=VOCAB),
             pooling=None,
             checkpoint=SimpleNamespace(num_bytes=2**29, architecture="Tiny"),
-            plan=SimpleNamespace(one=lambda group: SimpleNamespace(name="fake") if group in groups else None),
+            plan=SimpleNamespace(one=lambda group: FAKE if group in groups else None),
         )
         return Worker(config, FakePlugins(groups), lambda done, total: LOG.append(("progress", done, total)))
 
@@ -215,6 +220,10 @@ def test_a_failed_update_is_closed_and_keeps_the_version(make_worker):
     worker.start()
     with pytest.raises(EngineError, match="no path"):
         worker.call("update_weights", {})
+    with pytest.raises(
+        PluginError, match=r"CORE-P108 weight transfer 'fake' .acme 1.0.: the update raised OSError: the store is away"
+    ):
+        worker.call("update_weights", {"path": "away"})
     assert LOG[-1] == ("end of update",)
     assert worker.call("weight_version") == "initial"
 
