@@ -15,7 +15,7 @@ from core.testing.conformance.tools.footprint import Footprint
 from core.testing.conformance.tools.options import every_options
 
 BUDGET = 0.005
-"""Seconds that a median call may hold up the thread that serves requests."""
+"""Seconds that a median call may take."""
 
 _CALLS = 41
 _TRIES = 3
@@ -51,7 +51,7 @@ def every_figure_is_taken(subject: Subject) -> None:
 
 
 def calls_return_at_once(subject: Subject) -> None:
-    """The median `record` and `finished` returns within 5 ms: they hold up the thread that serves requests."""
+    """The median `record` and `finished` returns within 5 ms: a slower sink misses records of a busy server."""
     with _made(subject) as sinks:
         for sink in sinks:
             calls = {"record": lambda sink=sink: sink.record(_STATS[1])}
