@@ -40,7 +40,8 @@ def require_fitting(checkpoint: CheckpointInfo, shape: ModelShape) -> None:
             packed[module] += math.prod(dims) * int((_BITS.search(dtype) or ["8"])[0])
     for module, bits in packed.items():
         _require_room(checkpoint, known, module, bits)
-    _require_layers(checkpoint, shape, layers if any("{}" in name for name in known) else None)
+    if any("{}" in name for name in known):
+        _require_layers(checkpoint, shape, layers)
 
 
 def _known(known: Mapping[str, WeightShape], name: str) -> WeightShape | None:
@@ -95,12 +96,9 @@ def _require_room(checkpoint: CheckpointInfo, known: Mapping[str, WeightShape], 
     )
 
 
-def _require_layers(checkpoint: CheckpointInfo, shape: ModelShape, layers: set[int] | None) -> None:
-    """Refuse more layers than there are; where no names of theirs are known, more than there are tensors."""
-    if layers is None:
-        missing = len(checkpoint.tensors) if shape.num_layers > len(checkpoint.tensors) else None
-    else:
-        missing = next((layer for layer in range(shape.num_layers) if layer not in layers), None)
+def _require_layers(checkpoint: CheckpointInfo, shape: ModelShape, layers: set[int]) -> None:
+    """Refuse more layers than there are."""
+    missing = next((layer for layer in range(shape.num_layers) if layer not in layers), None)
     if missing is not None:
         raise CheckpointError(
             "CORE-M200",

@@ -101,8 +101,7 @@ def test_every_layer_has_tensors():
     held = {"layers.0.up.weight": ((6, 4), "float32")}
     with pytest.raises(CheckpointError, match="CORE-M200 w: 'n_layer' is 2, but w has no tensors for layer 1"):
         fitting(held, UP, layers=2)
-    with pytest.raises(CheckpointError, match="'n_layer' is 2"):
-        fitting(held, layers=2)  # of a model that names no tensors
+    fitting(held, layers=2)  # of a model that names no tensors of layers: its layers may have none
     fitting({}, layers=2)  # a format whose header tells none
 
 
