@@ -147,7 +147,7 @@ def test_a_model_of_its_own_ends_with_its_command(terminal, folder, how):
 
 
 def test_an_engine_that_dies_ends_its_answers_and_not_the_chat(terminal, folder):
-    chat = terminal("run", "smollm2", *LOCAL)
+    chat = terminal("run", "smollm2", *LOCAL, "--engine-restarts", "0")
     chat.expect("chatting with smollm2")
     (engine,) = psutil.Process(chat.process.pid).children(recursive=True)
     engine.kill()
