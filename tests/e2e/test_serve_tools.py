@@ -61,7 +61,7 @@ from importlib import import_module
 from core.api import ToolParserSpec
 
 __core_drivers__ = [
-    ToolParserSpec(name="switch", impl="switch:Switch", api=1, summary="Any family", special_tokens=True)
+    ToolParserSpec(name="switch", impl="switch:switch", api=1, summary="Any family", special_tokens=True)
 ]
 KINDS = ("json", "xml", "python", "reasoning")
 
@@ -74,10 +74,9 @@ def family(name):
                 return getattr(import_module(module), attribute)
 
 
-class Switch:
-    def __new__(cls, ctx):
-        name = ctx.tools[0]["function"]["description"] if ctx.tools else "qwen3_json"
-        return family(name)(ctx)
+def switch(ctx):
+    name = ctx.tools[0]["function"]["description"] if ctx.tools else "qwen3_json"
+    return family(name)(ctx)
 '''
 
 
