@@ -121,8 +121,8 @@ def test_an_implementation_that_ends_the_process_is_caught(make_parser):
 
 
 def test_an_implementation_that_is_another_each_time_is_caught(make_parser, parser_source):
-    parser = f"{parser_source}\nSound = Parser\ndel Parser\n\ndef __getattr__(name):\n    return type(name, (Sound,), {{}})\n"
-    assert set(make_parser(parser=parser).failing(*GENERAL)) == {"loads_twice_in_one_process"}
+    another = "Sound = Parser\ndel Parser\n\ndef __getattr__(name):\n    return type(name, (Sound,), {})\n"
+    assert set(make_parser(parser=f"{parser_source}\n{another}").failing(*GENERAL)) == {"loads_twice_in_one_process"}
 
 
 @pytest.mark.parametrize(

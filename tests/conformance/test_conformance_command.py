@@ -160,7 +160,8 @@ def absent(make_plugin):
     probe = (
         "from core.api import ProbeResult\n\ndef probe():\n    return ProbeResult(available=False, reason='no card')\n"
     )
-    modules = {"manifest": ABSENT, "probe": probe, "platform": "from core_plugin_cpu.platform import CPUPlatform as Platform\n"}
+    platform = "from core_plugin_cpu.platform import CPUPlatform as Platform\n"
+    modules = {"manifest": ABSENT, "probe": probe, "platform": platform}
     return make_plugin("core.platforms", modules)
 
 
