@@ -54,6 +54,7 @@ checks: $(VENV)/.installed-test
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
 	@$(BIN)/python tools/cli_reference.py --check
+	@$(BIN)/python tools/api_reference.py --check
 	@$(BIN)/lint-imports --no-cache
 
 test: checks
@@ -78,6 +79,7 @@ bench-peers: $(VENV)/.installed-test
 docs: $(VENV)/.installed-test
 	@$(BIN)/python tools/capabilities.py
 	@$(BIN)/python tools/cli_reference.py
+	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/vllm_flags.py
 
 clean:

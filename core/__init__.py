@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+"""Core's version."""
 
 if TYPE_CHECKING:
     from core.engine.sampling import SamplingParams

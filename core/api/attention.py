@@ -37,7 +37,14 @@ class AttentionContext:
 class AttentionSite:
     """One attention layer: its KV layer index and geometry.
 
-    `window` and `softcap` are as in `LayerBuilder.attention`, `bias` is as in `LayerBuilder.encoder_attention`.
+    Attributes:
+        layer: Index of its KV cache, from 0; the layer's number for encoder layers, which have no cache.
+        num_heads, num_kv_heads: Heads of the queries, and of keys and values.
+        head_dim: Size of a head.
+        scale: Factor of the scores, before soft cap and softmax.
+        window: Sliding window in tokens, as in `LayerBuilder.attention`; None for none.
+        softcap: Scores become `softcap * tanh(score / softcap)`; None for none.
+        bias: What is added to the scores, as in `LayerBuilder.encoder_attention`; None for nothing.
     """
 
     layer: int
@@ -161,7 +168,9 @@ class ReportsKV(Protocol):
     Without it a layer with a window is `sliding`, any other `full`.
     """
 
-    def kv_spec(self, site: AttentionSite) -> KVSpec: ...
+    def kv_spec(self, site: AttentionSite) -> KVSpec:
+        """Return the spec of one layer; its kind is `full`, `sliding`, or a key of `AttentionSpec.kv_managers`."""
+        ...
 
 
 class AttentionBackend(Protocol):
@@ -169,8 +178,14 @@ class AttentionBackend(Protocol):
 
     def __init__(self, ctx: AttentionContext) -> None: ...
 
-    def kv_layout(self, site: AttentionSite) -> KVLayout: ...
+    def kv_layout(self, site: AttentionSite) -> KVLayout:
+        """Return the shape and dtype of one layer's cache; core allocates it."""
+        ...
 
-    def plan(self, batch: BatchView) -> AttentionPlan: ...
+    def plan(self, batch: BatchView) -> AttentionPlan:
+        """Prepare a step, once for all layers; the result is passed to each of them as `plan`."""
+        ...
 
-    def layer(self, site: AttentionSite) -> AttentionLayer: ...
+    def layer(self, site: AttentionSite) -> AttentionLayer:
+        """Return the attention of one layer; asked once per layer while the model is built."""
+        ...

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """A full block of a request: its place in the sequence, its chained hash, the device block that holds it."""
+    """A full block of a request.
+
+    Attributes:
+        index: Its place in the request's sequence, from 0.
+        hash: Chained hash: of its tokens and of everything before them.
+        block: Number of the device block that holds it, `cache[block]` in the worker.
+    """
 
     index: int
     hash: bytes
@@ -57,7 +63,9 @@ class KVConnector(Protocol):
         """Forget every block: what is stored was computed with weights that are being replaced."""
         ...
 
-    def stats(self) -> dict[str, int]: ...
+    def stats(self) -> dict[str, int]:
+        """Return figures by name, for `GET /metrics` (`core_kv_connector_stat`). Called whenever they are asked for."""
+        ...
 
 
 class KVConnectorWorker(Protocol):
@@ -77,4 +85,6 @@ class KVConnectorWorker(Protocol):
         """After the forward pass: carry out saves; return a report for the engine side, or None."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what it holds; nothing is called afterwards."""
+        ...

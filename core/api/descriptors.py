@@ -105,7 +105,15 @@ class AttentionSpec(Descriptor):
 
 
 class AttentionRequest(Record):
-    """What a model needs from its attention backend. All layers of one KV group share it."""
+    """What a model needs from its attention backend. All layers of one KV group share it.
+
+    Attributes:
+        device_type: torch device type.
+        dtype, kv_dtype: Dtypes of the computation and of the KV cache.
+        head_dim, num_heads, num_kv_heads: Attention geometry.
+        block_size: Tokens per KV block.
+        features: What the layers need, as in `AttentionSpec.features`.
+    """
 
     device_type: str
     dtype: str

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DrafterContext:
-    """What a drafter is made with: `max_rows` rows, drafts of at most `max_draft` tokens below `vocab_size`."""
+    """What a drafter is made with.
+
+    Attributes:
+        max_rows: Rows are numbered `0 .. max_rows - 1`.
+        max_draft: Most tokens of one draft.
+        vocab_size: Token ids are below this.
+        options: The plugin's own options.
+    """
 
     max_rows: int
     max_draft: int

@@ -16,11 +16,19 @@ if TYPE_CHECKING:
     from core.api.models import StepInputs
 
 Forward = Callable[["StepInputs"], "Tensor"]
+"""A model's `forward`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """Size of a step: what decides which graph can run it."""
+    """Size of a step: what decides which graph can run it.
+
+    Attributes:
+        num_tokens: Tokens of all rows.
+        num_rows: Requests in the step.
+        max_query_len: Most tokens of one row.
+        max_seq_len: Most tokens in the cache of one row, after this step's writes.
+    """
 
     num_tokens: int
     num_rows: int

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 hookspec = pluggy.HookspecMarker("core")
 hookimpl = pluggy.HookimplMarker("core")
+"""Decorator that marks a function of a hook plugin as the implementation of the hook of its name."""
 
 RENAMED_HOOKS: Mapping[str, Renamed] = types.MappingProxyType({})
 """Old name of a hook -> its new one; plugins that implement the old one are called, and warned."""

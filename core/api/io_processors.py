@@ -26,6 +26,7 @@ class IOContext:
         tasks: What the model can be asked for (`embed`, `token_embed`, `classify`, `token_classify`), its own first.
         labels: Names of its classes; empty for embeddings.
         max_model_len: Longest prompt in tokens.
+        tokenizer: The model's.
         options: The plugin's own options.
     """
 

@@ -34,7 +34,12 @@ OPS = frozenset(
 
 
 class DimRule(Record):
-    """Which sizes of one dimension a kernel takes."""
+    """Which sizes of one dimension a kernel takes.
+
+    Attributes:
+        least, most: Limits, both included; `most` None: no limit.
+        multiple_of: Sizes must be a multiple of this.
+    """
 
     least: int = 1
     most: int | None = None

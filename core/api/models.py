@@ -24,6 +24,7 @@ class PoolingDense(BaseModel):
 
     Attributes:
         folder: Where its weights are, as a folder beside the checkpoint's files.
+        out_features: Size of what it gives.
         activation: What follows it.
     """
 
@@ -45,7 +46,8 @@ class PoolingShape(BaseModel):
         bidirectional: Tokens see what follows them, so that nothing can be computed before the whole prompt is there.
         labels: Names of the classes, in the order of the numbers; empty for embeddings.
         activation: What turns the numbers of the classes into probabilities.
-        dimensions: Lengths to which embeddings may be cut (Matryoshka); `any_dimensions` allows every length.
+        dimensions: Lengths to which embeddings may be cut (Matryoshka).
+        any_dimensions: Whether embeddings may be cut to every length.
         dense: Layers behind pooling, in order.
         size: Numbers of an embedding, where they are not as many as the model's hidden states have; 0 otherwise.
         prompts: What is put in front of a text to be embedded, by the name of its purpose (`query`, `document`, ...).
@@ -91,6 +93,7 @@ class ModelShape(BaseModel):
         vocab_size: Rows of the output projection.
         max_positions: Longest context that the model can be started with, in tokens: that of its rotary scaling.
         num_layers: Layers with attention.
+        hidden_size: Size of a hidden state.
         num_heads, num_kv_heads, head_dim: Attention geometry.
         features: Attention features it needs (`sliding_window`, `softcap`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
@@ -137,11 +140,13 @@ class Linear(Protocol):
 
 
 class Norm(Protocol):
-    """RMS or layer norm. `add` returns `(norm(x + residual), x + residual)`; shapes `(tokens, size)`."""
+    """RMS or layer norm; all shapes are `(tokens, size)`."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
-    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]: ...
+    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `(norm(x + residual), x + residual)`."""
+        ...
 
 
 class Rope(Protocol):
@@ -196,11 +201,22 @@ class LayerBuilder(Protocol):
     `<prefix>.weight` lands in the layer without a rule.
     """
 
-    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding: ...
+    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
+        """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`."""
+        ...
 
-    def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: Embedding | None = None) -> Linear: ...
+    def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: Embedding | None = None) -> Linear:
+        """Return the output projection, filled from `<prefix>.weight (vocab_size, hidden_size)`.
 
-    def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear: ...
+        Args:
+            tied_to: An embedding of this builder whose weights it uses. `<prefix>.weight` is then left out, also where
+                the checkpoint has it.
+        """
+        ...
+
+    def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
+        """Return a linear layer, filled from `<prefix>.weight (out_features, in_features)` and `<prefix>.bias`."""
+        ...
 
     def merged_linear(self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False) -> Linear:
         """One product for several checkpoint tensors.
@@ -211,11 +227,21 @@ class LayerBuilder(Protocol):
         """
         ...
 
-    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm: ...
+    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm:
+        """Return an RMS norm, filled from `<prefix>.weight (size,)`."""
+        ...
 
-    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm: ...
+    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
+        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`."""
+        ...
 
-    def rope(self, config: RopeConfig) -> Rope: ...
+    def rope(self, config: RopeConfig) -> Rope:
+        """Return a rotary embedding; equal configurations share one table.
+
+        Raises:
+            CheckpointError: CORE-M125, core does not compute its scaling rule.
+        """
+        ...
 
     def gated_activation(self, name: str) -> Activation:
         """Return `act(gate) * up` for `name` in `silu`, `gelu`, `gelu_pytorch_tanh`."""
@@ -298,7 +324,9 @@ class Model(Protocol):
         ...
 
     @classmethod
-    def weight_rules(cls, config: Mapping[str, object]) -> WeightRules: ...
+    def weight_rules(cls, config: Mapping[str, object]) -> WeightRules:
+        """Return how the names of a checkpoint with this configuration become names of parameters."""
+        ...
 
 
 class ChatTemplates(Protocol):

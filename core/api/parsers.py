@@ -16,21 +16,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Visible content."""
+    """Visible content.
+
+    Attributes:
+        text: A further piece of it.
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Content of the model's thinking."""
+    """Content of the model's thinking.
+
+    Attributes:
+        text: A further piece of it.
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStart:
-    """A call begins; `index` counts the calls of this message from 0."""
+    """A call begins.
+
+    Attributes:
+        index: Counts the calls of this message from 0.
+        name: The function's name.
+    """
 
     index: int
     name: str
@@ -38,7 +51,12 @@ class ToolStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolArguments:
-    """A further piece of call `index`'s arguments, as JSON text."""
+    """A further piece of a call's arguments.
+
+    Attributes:
+        index: Which call.
+        json: Piece of the JSON text.
+    """
 
     index: int
     json: str
@@ -46,12 +64,17 @@ class ToolArguments:
 
 @dataclass(frozen=True, slots=True)
 class ToolEnd:
-    """Call `index` is complete; its argument pieces joined are valid JSON."""
+    """A call is complete; its argument pieces joined are valid JSON.
+
+    Attributes:
+        index: Which call.
+    """
 
     index: int
 
 
 ParseEvent = Text | Reasoning | ToolStart | ToolArguments | ToolEnd
+"""What a parser returns, in the order of the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +109,17 @@ class OutputParser(Protocol):
 
     def __init__(self, ctx: ParserContext) -> None: ...
 
-    def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]: ...
+    def feed(self, text: str, token_ids: Sequence[int] = ()) -> list[ParseEvent]:
+        """Take the next piece of the text and return the events that are certain by now.
 
-    def finish(self) -> list[ParseEvent]: ...
+        Args:
+            token_ids: Tokens that made the piece, where they are known.
+        """
+        ...
+
+    def finish(self) -> list[ParseEvent]:
+        """Return what is left when the text has ended; called once."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,15 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ConfigPatch(BaseModel):
-    """Set `path` (dotted, `kv.block_size`) to `value` because of `reason`.
+    """Set an option.
 
     A value the user set is immutable: patching it is an error, unless `strength` is `advice`, when it is skipped.
+
+    Attributes:
+        path: Dotted path of the option, `kv.block_size`.
+        value: Its new value.
+        reason: Why, for the user.
+        strength: `required`, or `advice`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -22,7 +28,14 @@ class ConfigPatch(BaseModel):
 
 
 class Problem(BaseModel):
-    """Something wrong with a configuration: an `error` stops the start, a `warning` is printed."""
+    """Something wrong with a configuration.
+
+    Attributes:
+        level: `error` stops the start, `warning` is printed.
+        code: Stable code, with a prefix of the plugin's own.
+        message: What is wrong, with which value.
+        hint: What to do about it.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +46,11 @@ class Problem(BaseModel):
 
 
 class Waiver(BaseModel):
-    """A plugin takes responsibility for a problem: an error becomes a warning that carries `reason`."""
+    """A plugin takes responsibility for a problem: an error becomes a warning.
+
+    Attributes:
+        reason: Why it is none with this plugin; the warning carries it.
+    """
 
     model_config = ConfigDict(frozen=True)
 

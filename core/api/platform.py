@@ -15,7 +15,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """Device memory in bytes: all of it, and what other users leave free right now."""
+    """Device memory.
+
+    Attributes:
+        total: Bytes of the device.
+        free: Bytes that nobody uses right now.
+    """
 
     total: int
     free: int
@@ -32,9 +37,13 @@ class Pending(Protocol[T_co]):
 class Stream(Protocol):
     """An ordered queue of device work. Work submitted to one stream runs in order, one at a time."""
 
-    def submit(self, work: Callable[[], T]) -> Pending[T]: ...
+    def submit(self, work: Callable[[], T]) -> Pending[T]:
+        """Queue `work` and return at once; what it returns or raises comes from `Pending.result`."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Wait for what was submitted and release the stream."""
+        ...
 
 
 class Platform(Protocol):
@@ -48,7 +57,9 @@ class Platform(Protocol):
         """Claim the device in this process: set it current, set thread counts, seed generators."""
         ...
 
-    def memory(self) -> MemorySnapshot: ...
+    def memory(self) -> MemorySnapshot:
+        """Return the device's memory as it is now; asked after `open`."""
+        ...
 
     def stream(self) -> Stream:
         """Return a new stream; on a device without streams, a thread that runs work in order."""
@@ -58,4 +69,6 @@ class Platform(Protocol):
         """Return facts for the start-up table, for example `{"device": "...", "threads": "2"}`."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the device; nothing is asked afterwards."""
+        ...

@@ -52,7 +52,7 @@ class LayerSite:
 
     Attributes:
         kind: Role of the layer.
-        prefix: Its module path.
+        prefix: Its module path; of a head that is tied to an embedding, the embedding's.
         in_features: Columns of the weight.
         parts: `(name, rows)` of every checkpoint tensor stacked into the weight, in order; a plain layer has one
             part with an empty name.
@@ -100,7 +100,9 @@ class ParamBuilder(Protocol):
 class LayerQuant(Protocol):
     """How one layer stores and applies its weights."""
 
-    def declare(self, params: ParamBuilder) -> None: ...
+    def declare(self, params: ParamBuilder) -> None:
+        """Declare every parameter that checkpoint tensors fill. Not called for a head that is tied to an embedding."""
+        ...
 
     def decode(self, param: str, tensor: WeightTensor) -> Tensor:
         """Turn a checkpoint tensor into what the declared parameter holds (same shape as its part)."""

@@ -27,7 +27,12 @@ class RequestDraft:
 
 @dataclass(frozen=True, slots=True)
 class RequestPatch:
-    """Change a request: sampling parameters by name, and its priority unless None."""
+    """Change a request.
+
+    Attributes:
+        params: Sampling parameters by name, with their new values.
+        priority: The new priority; None leaves it.
+    """
 
     params: Mapping[str, Any] = field(default_factory=dict)
     priority: int | None = None
@@ -35,7 +40,13 @@ class RequestPatch:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuse a request: the message and HTTP status its client gets, and a short machine-readable code."""
+    """Refuse a request.
+
+    Attributes:
+        message: What its client reads.
+        status: HTTP status that a server answers with.
+        code: Short machine-readable reason.
+    """
 
     message: str
     status: int = 400

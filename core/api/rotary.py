@@ -74,6 +74,9 @@ class RopeConfig(BaseModel):
     """Rotary embedding: base, rotated dimensions, and a scaling rule with Hugging Face's parameter names.
 
     Attributes:
+        head_dim: Size of a head.
+        rotary_dim: Leading dimensions of a head that are rotated; even.
+        theta: Base of the frequencies.
         max_positions: The configuration's `max_position_embeddings`. Whether that is the context before or after
             scaling depends on the rule: see `original_positions` and `context`.
         scaling: `rope_type` (or `type`) and the rule's parameters; empty for none.

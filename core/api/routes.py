@@ -17,6 +17,8 @@ class RouteRequest(Protocol):
     """One HTTP request. It has passed the key check like every other; an endpoint whose client goes is cancelled.
 
     Attributes:
+        method: `GET`, `POST`, ...
+        path: Path without the query.
         path_params: Values of the path's `{name}` parts.
         query: Query parameters; of a repeated one, the last.
         headers: Header names in lower case.
@@ -44,9 +46,15 @@ class RouteRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RouteResponse:
-    """An answer. `body` may be an iterator of pieces, which are sent as they come.
+    """An answer.
 
     Nothing is sent before an iterator's first piece: a `RequestError` that it raises until then becomes the status.
+
+    Attributes:
+        body: The bytes, or an iterator of pieces, which are sent as they come.
+        status: HTTP status.
+        media_type: Value of the header Content-Type.
+        headers: Further headers.
     """
 
     body: bytes | AsyncIterator[bytes] = b""
@@ -110,6 +118,7 @@ class EngineClient(Protocol):
     Attributes:
         model_name: Name the model is served under.
         max_model_len: Longest prompt plus output, in tokens.
+        tokenizer: The model's.
         stats: The engine's latest figures.
         healthy: Whether the engine lives and moves on.
         created: When the server was started, in seconds since 1970.
@@ -185,7 +194,13 @@ class EngineClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
-    """Everything a generation has given so far; `finish_reason` is None while it runs."""
+    """Everything a generation has given so far.
+
+    Attributes:
+        text: Text.
+        token_ids: Its tokens.
+        finish_reason: Why it ended (`stop`, `length`, `abort`, ...); None while it runs.
+    """
 
     text: str
     token_ids: tuple[int, ...]

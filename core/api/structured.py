@@ -79,7 +79,9 @@ class GrammarMatcher(Protocol):
 class CompiledGrammar(Protocol):
     """A grammar ready for use, shared by the requests that carry it."""
 
-    def matcher(self) -> GrammarMatcher: ...
+    def matcher(self) -> GrammarMatcher:
+        """Return a matcher at the beginning of the grammar, for one sequence."""
+        ...
 
 
 class PortableGrammar(CompiledGrammar, Protocol):

@@ -42,17 +42,25 @@ class Tokenizer(Protocol):
     special_ids: frozenset[int]
     response_template: Mapping[str, Any] | None
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]: ...
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the token ids of a text, with what the tokenizer puts around a prompt if `add_special_tokens`."""
+        ...
 
-    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]: ...
+    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+        """Return what `encode` gives for each text."""
+        ...
 
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Return the text of token ids."""
+        ...
 
     def token(self, token_id: int) -> str:
         """Return the text of one id alone, for log-probability listings."""
         ...
 
-    def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> TokenStream: ...
+    def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> TokenStream:
+        """Return the detokenizer of what follows a prompt."""
+        ...
 
     def special_tokens(self) -> dict[str, Any]:
         """Return the named special tokens (`bos_token`, `eos_token`, ...) that chat templates read."""

@@ -6,7 +6,11 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Verdict(BaseModel):
-    """Yes, or no with every reason (never only the first)."""
+    """Yes, or no with every reason (never only the first).
+
+    Attributes:
+        reasons: What speaks against the candidate; empty: nothing.
+    """
 
     model_config = ConfigDict(frozen=True)
 

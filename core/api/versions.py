@@ -29,6 +29,7 @@ API_VERSIONS: dict[str, int] = {
     "core.commands": 1,
     "core.tool_servers": 1,
 }
+"""API integer of every kind but hooks, by entry-point group."""
 
 HOOKS_API = 1
 """API integer of the hook specifications (`core.plugins`)."""
@@ -57,7 +58,12 @@ def accepts(group: str, api: int) -> bool:
 
 
 class ApiVersion(NamedTuple):
-    """A kind's integer and how firm it is."""
+    """A kind's integer and how firm it is.
+
+    Attributes:
+        api: The integer.
+        tier: `stable` breaks with a new integer only, `provisional` may with a note in one release.
+    """
 
     api: int
     tier: Literal["stable", "provisional"]

@@ -120,13 +120,17 @@ class WeightTensor(Protocol):
 class CheckpointReader(Protocol):
     """Runtime of a `WeightLoaderSpec`. Importing it, `recognises`, `inspect` and `tokenizer` are torch-free."""
 
-    def recognises(self, path: Path) -> bool: ...
+    def recognises(self, path: Path) -> bool:
+        """Say whether `path`, a file or a directory, is a checkpoint of this format; False for anything else."""
+        ...
 
     def inspect(self, path: Path) -> CheckpointInfo:
         """Read the facts. Raises `CheckpointError` naming the file, tensor or key that is wrong or missing."""
         ...
 
-    def tokenizer(self, path: Path) -> Tokenizer: ...
+    def tokenizer(self, path: Path) -> Tokenizer:
+        """Return the checkpoint's tokenizer. Raises `CheckpointError` if there is none."""
+        ...
 
     def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[WeightTensor]:
         """Yield every tensor once, in file order, calling `progress(bytes)` as they are consumed."""
@@ -134,7 +138,12 @@ class CheckpointReader(Protocol):
 
 
 class WeightManifest(BaseModel):
-    """What an update will bring: `name -> (shape, dtype)`."""
+    """What an update will bring.
+
+    Attributes:
+        version: Name of the new weights, as clients and hooks see it.
+        tensors: `name -> (shape, dtype)` of every tensor that `WeightReceiver.stream` yields.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -154,7 +163,9 @@ class WeightReceiver(Protocol):
         """Open an update from `info` (for example `{"path": ...}`) and return its manifest."""
         ...
 
-    def stream(self) -> Iterator[WeightTensor]: ...
+    def stream(self) -> Iterator[WeightTensor]:
+        """Yield every tensor of the manifest once; asked after `begin`."""
+        ...
 
     def end(self) -> None:
         """Release what `begin` opened, after commit as after abort."""

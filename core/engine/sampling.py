@@ -43,6 +43,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tr
         min_tokens: No end-of-sequence or stop token before this many, under `ignore_eos` too.
         max_tokens: At most this many; None means up to the model's length.
         stop: Texts that end the output (and are cut from it unless `include_stop_str_in_output`).
+        include_stop_str_in_output: Leave the stop text that ended the output in it.
         stop_token_ids: Ids that end the output.
         ignore_eos: Go on after end-of-sequence tokens; they may be sampled once there are `min_tokens`.
         seed: Makes the row reproducible whatever else is in the batch.

@@ -42,6 +42,7 @@ class Conversation:
             of `{"type": "text", "text": ...}`, the arguments of calls objects, and thinking stands under both of its
             names.
         tools: OpenAI's tools.
+        tool_choice: Which tools may, or must, be called.
         documents: For templates that show documents.
         parallel_tool_calls: Whether an answer may hold more than one call.
         add_generation_prompt: End with the start of the assistant's turn.

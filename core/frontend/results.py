@@ -8,7 +8,13 @@ from typing import Any
 
 @dataclass(slots=True)
 class Logprob:
-    """One token's log-probability at one position; `rank` 1 is the most likely."""
+    """One token's log-probability at one position.
+
+    Attributes:
+        logprob: Natural logarithm of its probability.
+        rank: 1 for the most likely token; None where that is not known.
+        decoded_token: Its text.
+    """
 
     logprob: float
     rank: int | None = None
@@ -54,7 +60,13 @@ class RequestOutput:
     """All sequences of one request.
 
     Attributes:
+        request_id: The client's id, or one that was made.
         prompt: The prompt's text, if it was given as text.
+        prompt_token_ids: The prompt.
+        outputs: Its sequences, `n` of them.
+        finished: Whether all of them have ended.
+        metrics: Monotonic times in seconds: `arrival_time`, `first_scheduled_time`, `first_token_time`,
+            `last_token_time`, `finished_time`, as far as they have come.
         prompt_logprobs: One entry per prompt token, None for the first.
         num_cached_tokens: Prompt tokens whose KV came from the prefix cache.
     """

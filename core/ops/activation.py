@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 def silu_and_mul(x: Tensor) -> Tensor:
-    """SwiGLU: `gate * sigmoid(gate) * up`."""
+    """SwiGLU: `(..., 2 * size)` as `[gate, up]` -> `silu(gate) * up`, `(..., size)`."""
     gate, up = x.chunk(2, dim=-1)
     return functional.silu(gate).mul_(up)
 
 
 def gelu_and_mul(x: Tensor) -> Tensor:
-    """GeGLU with the exact (erf) GELU."""
+    """GeGLU with the exact (erf) GELU: `(..., 2 * size)` as `[gate, up]` -> `gelu(gate) * up`, `(..., size)`."""
     gate, up = x.chunk(2, dim=-1)
     return functional.gelu(gate).mul_(up)
 
 
 def gelu_tanh_and_mul(x: Tensor) -> Tensor:
-    """GeGLU with the tanh approximation of GELU."""
+    """GeGLU with the tanh approximation of GELU, otherwise as `gelu_and_mul`."""
     gate, up = x.chunk(2, dim=-1)
     return functional.gelu(gate, approximate="tanh").mul_(up)
 
@@ -42,10 +42,10 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """The exact (erf) GELU."""
+    """The exact (erf) GELU, element by element."""
     return functional.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """The tanh approximation of GELU."""
+    """The tanh approximation of GELU, element by element."""
     return functional.gelu(x, approximate="tanh")

@@ -31,6 +31,7 @@ class BeamSearchParams:
             getting better than them; `never` when none can.
         ignore_eos: Go on after end-of-sequence.
         stop: Texts that end a sequence (and are cut from it unless `include_stop_str_in_output`).
+        include_stop_str_in_output: Leave the stop text that ended a sequence in it.
         stop_token_ids: Ids that end a sequence.
         skip_special_tokens: Leave special tokens out of the text.
         logprobs: Return each token's log-probability and this many alternatives; None returns nothing.

@@ -46,7 +46,11 @@ class PoolingParams(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
 
 @dataclass(slots=True)
 class PoolingOutput:
-    """A vector `(size,)`, or one for each token `(tokens, size)`, float32."""
+    """What the model gave for one prompt.
+
+    Attributes:
+        data: A vector `(size,)`, or one for each token `(tokens, size)`, float32.
+    """
 
     data: np.ndarray
 
@@ -88,7 +92,11 @@ class ClassificationOutput:
 
 @dataclass(slots=True)
 class ScoringOutput:
-    """How well two texts belong together; greater is better."""
+    """How well two texts belong together.
+
+    Attributes:
+        score: Greater is better.
+    """
 
     score: float
 
@@ -98,6 +106,9 @@ class PoolingRequestOutput(Generic[T]):
     """What one prompt, or one pair, gave.
 
     Attributes:
+        request_id: The client's id, or one that was made.
+        outputs: The vector, classes or score.
+        finished: Always true.
         prompt_token_ids: Of a pair that was embedded text by text, those of both.
         num_cached_tokens: Prompt tokens whose keys and values came from the prefix cache.
     """

@@ -29,7 +29,8 @@ PAGES = sorted(
         ROOT.glob("examples/plugins/**/*.md"),
     )
 )
-WRITTEN = [page for page in PAGES if page.name not in ("cli.md", "capabilities.md", "vllm-flags.md")]
+GENERATED = ("cli.md", "capabilities.md", "vllm-flags.md")
+WRITTEN = [page for page in PAGES if page.name not in GENERATED and page.parent.name != "reference"]
 FENCE = re.compile(r"^```([\w-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
