@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from core.engine.request import Request
 from core.engine.step import StepPlan, StepResult, TokenMasks
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
+
+MOST_STATS = 64
+"""Most figures of one connector: each is a time series of whoever reads `/metrics`."""
 
 
 class StageParticipant:
@@ -161,9 +165,17 @@ class ConnectorParticipant(StageParticipant):
             self.faults.note(f"reset() raised {describe(error)}", fatal=True)
 
     def stats(self) -> dict[str, int]:
-        """Return the connector's figures; none if it cannot tell."""
+        """Return the connector's figures, at most `MOST_STATS`; none if it cannot tell."""
         try:
-            return dict(self.connector.stats())
+            return {str(name): _counted(value) for name, value in islice(self.connector.stats().items(), MOST_STATS)}
         except Exception as error:
             self.faults.raised("stats()", error)
             return {}
+
+
+def _counted(value: object) -> int:
+    """Return a figure. Raises `TypeError` for what is no integer, `OverflowError` for one that no message can carry."""
+    number = operator.index(value)  # type: ignore[arg-type]
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"a figure has {number.bit_length()} bits, more than 64")
+    return number

@@ -45,6 +45,7 @@ async def version(state: ServerState, request: Request) -> Response:
 
 async def metrics_page(state: ServerState, request: Request) -> Response:
     """Return the Prometheus page."""
+    await state.metrics.connectors.refresh()
     return Response(state.metrics.render(), headers={"content-type": metrics.CONTENT_TYPE})
 
 

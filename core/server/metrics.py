@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
+from core.api.descriptors import KVConnectorSpec
+from core.api.errors import CoreError
 from core.server.interface import ServedLLM
 from core.server.tally import TokenTally
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PATIENCE = 1.0
+"""Seconds that the page waits for the engine to tell the figures of its KV connectors."""
+
 FINISH_REASONS = frozenset({"stop", "length", "abort", "error", "repetition"})
 
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640)
@@ -53,6 +59,8 @@ class Metrics:
             "core_request_generation_tokens", "Generated tokens per request.", buckets=_TOKENS, registry=registry
         )
         registry.register(EngineStats(llm))
+        self.connectors = ConnectorStats(llm)
+        registry.register(self.connectors)
         ProcessCollector(registry=registry)
 
     def finished(self, reason: str) -> None:
@@ -94,3 +102,40 @@ class EngineStats(Collector):
             ("core_dropped_messages", "Messages to or from the engine that could not be read.", stats.dropped_messages),
         ):
             yield CounterMetricFamily(name, text, value=value)
+
+
+class ConnectorStats(Collector):
+    """What KV connectors say of themselves (`KVConnector.stats`), as it was when the engine was last asked.
+
+    The engine is asked when the page is: a step costs nothing more, and a server without connectors asks nobody.
+    """
+
+    def __init__(self, llm: ServedLLM) -> None:
+        self._llm = llm
+        self._figures: Mapping[str, Mapping[str, int]] = {}
+
+    async def refresh(self) -> None:
+        """Ask the engine; the figures stay as they are where it has no answer within `PATIENCE`."""
+        config = self._llm.config
+        if config is None or not config.plan.of(KVConnectorSpec.group) or not self._llm.healthy:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                self._figures = await self._llm.call("connector_stats")
+        except (CoreError, TimeoutError):
+            return
+
+    def describe(self) -> Iterator[Metric]:
+        """Return nothing: the name below clashes with no other."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield one sample for each figure of each connector. Only its authors know which of them are counters."""
+        family = UntypedMetricFamily(
+            "core_kv_connector_stat", "Figures of KV connectors, by their own names.", labels=["connector", "stat"]
+        )
+        for connector, figures in self._figures.items():
+            for name, value in figures.items():
+                family.add_metric([connector, name], value)
+        if family.samples:
+            yield family

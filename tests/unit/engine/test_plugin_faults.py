@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
 import pytest
 
+from core.engine.participants import MOST_STATS
 from core.engine.policy import GuardedPolicy
 from core.plugins.faults import LIMIT
 from core.testing.arithmetic import generate
@@ -166,6 +168,20 @@ def test_a_step_that_lost_its_loads_ends_by_name(engine):
     assert engine.finished == {0: "error"}
     assert "KV connector 'shelf' (acme 1.0): plan_step() raised KeyError: 'boom'" in engine.errors[0]
     assert run(engine, PROMPTS) == wanted(PROMPTS), "it is switched off now"
+
+
+@pytest.mark.parametrize("found", [fail, lambda: {"kept": "many"}, lambda: {"kept": 2**63}, lambda: {"kept": 0.5}])
+def test_figures_that_cannot_be_told_are_left_out(engine, found):
+    engine.shelf.stats = found
+    assert engine.participants[-1].stats() == {}
+    assert "stats() raised " in engine.participants[-1].faults.last
+
+
+def test_figures_are_plain_integers_and_not_without_end(engine):
+    engine.shelf.stats = lambda: {f"size_{number}": np.int64(number) for number in range(1000)}
+    found = engine.participants[-1].stats()
+    assert found == {f"size_{number}": number for number in range(MOST_STATS)}
+    assert {type(value) for value in found.values()} == {int}
 
 
 def test_a_connector_that_cannot_forget_is_switched_off_at_once(engine):

@@ -1,9 +1,14 @@
 """/metrics: hand-computed figures, and a page that clients cannot make grow."""
 
+import asyncio
 import random
 import string
 
 import pytest
+
+from core.api import EngineError
+from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.server import metrics
 
 USER = [{"role": "user", "content": "Hi"}]
 
@@ -85,3 +90,50 @@ def test_two_servers_do_not_share_figures(build, fake):
     first.post("/v1/completions", {"prompt": "a"})
     assert figures(first)["core_generation_tokens_total"] == 5
     assert figures(second)["core_generation_tokens_total"] == 0
+
+
+class Planned:
+    """A configuration of which only the plan is asked for."""
+
+    def __init__(self, *connectors):
+        drivers = [
+            PlannedPlugin(group="core.kv_connectors", name=name, value="a:B", dist="acme", version="1", api=1)
+            for name in connectors
+        ]
+        self.plan = PluginPlan(drivers=tuple(drivers))
+
+
+@pytest.mark.covers("OBS-04")
+def test_connectors_tell_their_own_figures(build, fake, monkeypatch):
+    llm = fake()
+    llm.config, told = Planned("attic", 'odd"\n'), [{"attic": {"kept": 3, "lost": 0}, 'odd"\n': {"a b": -1}}]
+
+    async def call(method, *args):
+        assert method == "connector_stats"
+        if isinstance(told[-1], Exception):
+            raise told[-1]
+        return told[-1] or await asyncio.Event().wait()
+
+    monkeypatch.setattr(llm, "call", call, raising=False)
+    monkeypatch.setattr(metrics, "PATIENCE", 0.01)
+    api = build(llm)
+    page = api.get("/metrics").text
+    assert "# TYPE core_kv_connector_stat untyped\n" in page
+    samples = [line for line in page.splitlines() if line.startswith("core_kv_connector_stat{")]
+    assert samples == [
+        'core_kv_connector_stat{connector="attic",stat="kept"} 3.0',
+        'core_kv_connector_stat{connector="attic",stat="lost"} 0.0',
+        r'core_kv_connector_stat{connector="odd\"\n",stat="a b"} -1.0',
+    ]
+    for silence in (EngineError("CORE-E181", "the engine died."), None):
+        told.append(silence)
+        assert figures(api)['core_kv_connector_stat{connector="attic",stat="kept"}'] == 3, "as last told"
+
+
+@pytest.mark.parametrize("config", [None, Planned()])
+def test_without_connectors_the_engine_is_not_asked(build, fake, monkeypatch, config):
+    llm, asked = fake(), []
+    llm.config = config
+    monkeypatch.setattr(llm, "call", lambda *given: asked.append(given), raising=False)
+    assert "core_kv_connector" not in build(llm).get("/metrics").text
+    assert asked == []
