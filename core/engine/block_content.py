@@ -1,4 +1,4 @@
-"""What a KV block holds besides the keys and values of its tokens' ids: everything else that decides them, in one place.
+"""What a KV block holds besides what its tokens say: everything else that decides keys and values, in one place.
 
 A store that outlives the engine, or that engines share, finds blocks by their hash alone. So whatever changes keys or
 values, or how a block is laid out, is a field of `BlockContent`.
