@@ -17,7 +17,6 @@ from core.plugins.code import code_digest, code_digests
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedFile, PlannedPlugin, PluginPlan
 
-
 _SHORT = 12
 
 
