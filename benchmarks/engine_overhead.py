@@ -63,7 +63,7 @@ class Engine:
         prompt = rng.integers(0, 1000, int(rng.integers(PROMPT // 2, PROMPT)), dtype=np.int32)
         params = SamplingParams(temperature=0.0, max_tokens=int(rng.integers(OUTPUT // 2, OUTPUT)))
         message = Add(handle=self._added, prompt=prompt.tobytes(), params=params, stop_ids=[2])
-        self.scheduler.add(Request(message, self._added, self.hasher.root(None)))
+        self.scheduler.add(Request(message, self._added, self.hasher.root()))
 
     def step(self) -> tuple[float, float]:
         """Run one step; return the seconds that scheduling and settling took."""

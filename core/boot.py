@@ -311,12 +311,12 @@ class Resolver:
         select = self.options.select
         if select.plugins_lock is None:
             return
-        found = differences(read_lock(select.plugins_lock), plan)
+        found = differences(read_lock(select.plugins_lock), plan, self.options.model.model or "")
         if found and select.strict:
             raise PluginError(
                 "CORE-P310",
                 f"the plugins differ from lock file {select.plugins_lock}: {'; '.join(found)}.",
-                hint="Restore what was locked, or write the file again with `core plugins lock`.",
+                hint="Restore what was locked, or write the file again with `core plugins lock FILE MODEL`.",
             )
         self._warn(*(f"differs from lock file {select.plugins_lock}: {text}" for text in found), code="CORE-P310")
 

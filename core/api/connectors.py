@@ -60,7 +60,10 @@ class KVConnector(Protocol):
         ...
 
     def reset(self) -> None:
-        """Forget every block: what is stored was computed with weights that are being replaced."""
+        """Forget every block. The weights were replaced, a step failed, or a client asks for it.
+
+        Blocks that are computed with new weights have other hashes, so a store that engines share may keep theirs.
+        """
         ...
 
     def stats(self) -> dict[str, int]:

@@ -65,7 +65,7 @@ class EngineCore:
         self.config, self.executor, self.active, self.info = config, executor, active, info
         options = config.options
         self.faults: list[Faults] = []
-        self.hasher = BlockHasher(config.block_size, stable_key(config))
+        self.hasher = BlockHasher(config.block_size, stable_key(config, active.hooks))
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
         self.pool = BlockPool(info.num_blocks)
         # What a token's keys are depends on what follows it, if it is seen: they belong to one prompt alone.
@@ -168,7 +168,7 @@ class EngineCore:
         """Start a request; whatever is wrong with it ends this request alone."""
         try:
             self._check_kind(message)
-            request = Request(message, self._arrivals, self.hasher.root(message.cache_salt))
+            request = Request(message, self._arrivals, self.hasher.root(salt=message.cache_salt))
             self._arrivals += 1
             self.scheduler.add(request)
         except Exception as error:
@@ -267,11 +267,24 @@ class EngineCore:
 
     def _update_weights(self, info: dict[str, Any]) -> Any:
         """Load new weights between steps. What was computed with the old ones is dropped and computed again."""
-        version = self.executor.call("update_weights", info)
-        self.scheduler.restart_running()
-        self.scheduler.forget_cache()
+        before = self.executor.call("weight_version")
+        try:
+            version = self.executor.call("update_weights", info)
+        except CoreError:
+            # A hook that is told of the new weights may raise when they are in place.
+            if (version := self.executor.call("weight_version")) != before:
+                self._renew(version, info)
+            raise
+        self._renew(version, info)
         self.active.events("weights_updated", {"version": version})
         return version
+
+    def _renew(self, version: str, info: dict[str, Any]) -> None:
+        """Compute everything that runs anew, and find nothing that other weights have computed."""
+        self.hasher.update(version, info)
+        self.scheduler.restart_running()
+        self.scheduler.rehash(lambda request: self.hasher.root(salt=request.cache_salt))
+        self.scheduler.forget_cache()
 
 
 _SCHEDULERS, _CONNECTORS = "core.schedulers", "core.kv_connectors"

@@ -1,21 +1,26 @@
 """Chained content hashes of KV blocks.
 
-A block's hash covers its own tokens and, through its parent's hash, everything before it. The hash is keyed with a
-random key per process, so a client cannot construct a collision; requests with different salts share nothing. A store
-that outlives the process needs equal hashes in every start: `stable_key` makes the key from a secret of the user's.
+A block's hash covers its own tokens and, through its parent's hash, everything before it; the root of the chain covers
+what is the request's own, and the key what is the engine's. By default the key is random in every process, so a client
+cannot construct a collision. A store that outlives the process needs equal hashes in every start: `stable_key` makes
+the key from a secret of the user's and from everything that decides what blocks hold.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from hashlib import blake2b
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.engine.block_content import KEY_BYTES, BlockContent
+
 if TYPE_CHECKING:
     from core.config.resolved import EngineConfig
+    from core.plugins.hooks import Hooks
 
 DIGEST_BYTES = 16
 
@@ -25,11 +30,17 @@ class BlockHasher:
 
     def __init__(self, block_size: int, key: bytes | None = None) -> None:
         self.block_size = block_size
-        self._key = os.urandom(DIGEST_BYTES) if key is None else key
+        self._key = os.urandom(KEY_BYTES) if key is None else key
 
-    def root(self, salt: str | None) -> bytes:
-        """Return the parent of a request's first block."""
-        return self._digest(b"root" if salt is None else b"salt:" + salt.encode("utf-8", "surrogatepass"))
+    def root(self, **own: str | None) -> bytes:
+        """Return the parent of a request's first block.
+
+        Args:
+            own: What decides the request's keys and values beside its tokens, or parts it from others (`salt`); only
+                requests in which all of it is equal share blocks. None is as if it were not given.
+        """
+        given = {name: value for name, value in own.items() if value is not None}
+        return self._digest(b"root" + json.dumps(given, sort_keys=True).encode())
 
     def extend(self, hashes: list[bytes], root: bytes, tokens: np.ndarray) -> None:
         """Append the hashes of the full blocks of `tokens` that `hashes` does not hold yet."""
@@ -48,35 +59,24 @@ class BlockHasher:
         hashes.append(digest)
         return digest
 
+    def update(self, version: str, info: Mapping[str, Any]) -> None:
+        """Hash as for other content from now on: the weights were updated.
+
+        Args:
+            version: Of the new weights.
+            info: Where they came from. Engines that went through the same updates have equal hashes again.
+        """
+        self._key = self._digest(b"weights" + json.dumps([version, info], sort_keys=True, default=str).encode())
+
     def _digest(self, data: bytes) -> bytes:
         return blake2b(data, digest_size=DIGEST_BYTES, key=self._key).digest()
 
 
-def stable_key(config: EngineConfig) -> bytes | None:
-    """Return the key that `kv.hash_seed` gives, None without a seed.
+def stable_key(config: EngineConfig, hooks: Hooks) -> bytes | None:
+    """Return the key that `kv.hash_seed` and the blocks' content give, None without a seed.
 
-    It covers everything that decides what a block of these tokens holds, and how: the checkpoint with the user's
-    changes of its configuration, dtypes, the context where rotary embeddings depend on it, and the plugins that compute
-    and lay out keys and values. Blocks of another model are never found under the same hash.
+    Raises:
+        PluginError: CORE-P175, the code of a plugin that decides the content cannot be read.
     """
     seed = config.options.kv.hash_seed
-    if seed is None:
-        return None
-    digest = blake2b(digest_size=DIGEST_BYTES, key=blake2b(seed.encode("utf-8", "surrogatepass")).digest())
-    digest.update(config.checkpoint.model_dump_json().encode())
-    digest.update(repr((config.dtype, config.kv_dtype, config.block_size, _stored(Path(config.files.path)))).encode())
-    if config.shape.context_bound:
-        digest.update(f"context {config.max_model_len}".encode())
-    for group in _SHAPE_BLOCKS:
-        for plugin in config.plan.of(group):
-            digest.update(plugin.model_dump_json().encode())
-    return digest.digest()
-
-
-_SHAPE_BLOCKS = ("core.platforms", "core.models", "core.quantization", "core.attention_backends")
-
-
-def _stored(path: Path) -> list[tuple[str, int, int]]:
-    """Return name, size and time of change of a checkpoint's files: new weights in the old place are new weights."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.is_file()]
+    return None if seed is None else BlockContent.of(config, hooks).key(seed)

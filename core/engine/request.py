@@ -25,6 +25,7 @@ class Request:
     Attributes:
         handle: The client's number for it.
         arrival: Strictly increasing order of arrival.
+        cache_salt: It shares cached prefixes only with requests of the same salt.
         row: The row it owns from first admission to its end, -1 before.
         num_computed: Tokens whose KV is computed or scheduled; kept by the scheduler for policies.
         hashes: Chained hashes of its full blocks of known tokens.
@@ -39,6 +40,7 @@ class Request:
 
     __slots__ = (
         "arrival",
+        "cache_salt",
         "cached_tokens",
         "generated",
         "handle",
@@ -68,6 +70,7 @@ class Request:
         self.held_ids = tuple(message.held_ids)
         self.priority = message.priority
         self.arrival = arrival
+        self.cache_salt = message.cache_salt
         self.hash_root = hash_root
         self.hashes: list[bytes] = []
         self.status = Status.WAITING

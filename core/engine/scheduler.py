@@ -109,7 +109,7 @@ class Scheduler:
         for participant in self.participants:
             participant.arrive(request)
         if request.reusable:
-            self.cache.extend(request, np.concatenate([request.prompt, request.generated]))
+            self.cache.extend(request, self._known_tokens(request))
         self.requests[request.handle] = request
         self.waiting.push(request)
 
@@ -151,11 +151,25 @@ class Scheduler:
         for request in list(self.running):
             self.preempt(request)
 
+    def rehash(self, root: Callable[[Request], bytes]) -> None:
+        """Hash the blocks of every request anew: what is computed from now on has other content. Nothing may run."""
+        for request in self.requests.values():
+            request.hash_root = root(request)
+            request.hashes.clear()
+            if request.reusable:
+                self.cache.extend(request, self._known_tokens(request))
+
     def forget_cache(self) -> None:
         """Drop all cached content, on the device and in every participant. Running requests keep their blocks."""
         self.pool.forget_all()
         for participant in self.participants:
             participant.reset()
+
+    def _known_tokens(self, request: Request) -> np.ndarray:
+        """Return the ids of a request's tokens as far as the engine has seen them."""
+        if request.row < 0:
+            return np.concatenate([request.prompt, request.generated])
+        return self.rows.tokens[request.row, : self.rows.settled[request.row]]
 
     def _leave(self, request: Request) -> None:
         self.running.remove(request)

@@ -181,6 +181,11 @@ class Hooks:
                 found.append((entry, Finding(level="error", message=error.message, hint=error.hint)))
         return found
 
+    def implementing(self, *hooks: str) -> list[Entry]:
+        """Return the plugins that implement or wrap any of `hooks`, in the order registered."""
+        names = {name for hook in hooks for name in (*self._implementers(hook), *self._wrappers(hook))}
+        return [entry for name, (entry, _) in self._plugins.items() if name in names]
+
     def has(self, hook: str) -> bool:
         """Whether any plugin implements a hook; callers ask once and keep the answer."""
         return bool(self._implementers(hook))

@@ -12,9 +12,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core import __version__
 from core.api.errors import PluginError
-from core.plugins.catalog import FILE_PREFIX, Catalogue
+from core.plugins.catalog import FILE_PREFIX, Catalogue, normalise
+from core.plugins.code import code_digest, code_digests
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedFile, PlannedPlugin, PluginPlan
+
+_SHORT = 12
 
 
 class LockedPlugin(BaseModel):
@@ -42,7 +45,9 @@ class Lock(BaseModel):
     Attributes:
         core: Version of core.
         digest: SHA-256 of the plan.
+        model: The model reference that the plugins were chosen for; empty: the default model.
         distributions: Version of every distribution that takes part.
+        code: Digest of the code of each of them, and of core's; empty in files of a core that did not write it.
         plugins: Drivers, then hook modules, in the plan's order.
         files: Plugin files with the hash of their bytes.
     """
@@ -52,18 +57,22 @@ class Lock(BaseModel):
     format: Literal[1] = 1
     core: str
     digest: str
+    model: str = ""
     distributions: dict[str, str]
+    code: dict[str, str] = {}
     plugins: tuple[LockedPlugin, ...]
     files: tuple[PlannedFile, ...] = ()
 
 
-def lock_of(plan: PluginPlan) -> Lock:
-    """Return the lock of a plan."""
+def lock_of(plan: PluginPlan, model: str) -> Lock:
+    """Return the lock of a plan that was made for a model. Raises `PluginError` CORE-P175, code cannot be read."""
     plugins = tuple(_locked(plugin) for plugin in (*plan.drivers, *plan.hooks))
     return Lock(
         core=__version__,
         digest=plan.digest,
+        model=model,
         distributions={plugin.dist: plugin.version for plugin in sorted(plugins, key=lambda one: one.dist)},
+        code=code_digests(["core", *(one.dist for one in plugins if not one.dist.startswith(FILE_PREFIX))]),
         plugins=plugins,
         files=plan.files,
     )
@@ -89,16 +98,23 @@ def read_lock(path: str) -> Lock:
     raise PluginError(
         "CORE-P311",
         f"lock file {path} cannot be read: {why}.",
-        hint="Make one with `core plugins lock FILE` and the flags of the start.",
+        hint="Make one with `core plugins lock FILE MODEL` and the flags of the start.",
     )
 
 
-def differences(lock: Lock, plan: PluginPlan) -> list[str]:
-    """Return a sentence for everything in which a start's plan differs from the lock."""
-    here = lock_of(plan)
+def differences(lock: Lock, plan: PluginPlan, model: str) -> list[str]:
+    """Return a sentence for everything in which a start's plan differs from the lock.
+
+    Raises:
+        PluginError: CORE-P175, the code of a distribution that takes part cannot be read.
+    """
+    here = lock_of(plan, model)
     found = [*_versions(lock, here.core), *_plugins(lock.plugins, here.plugins), *_files(lock.files, here.files)]
+    found += _code(lock, {"core": here.core, **here.distributions}, here.code)
     if not found and lock.digest != here.digest:
         found.append("the plugins take part in another order")
+    if found and lock.model != model:
+        found.append(f"the file was locked for {_named(lock.model)}, this start is of {_named(model)}")
     return found
 
 
@@ -118,7 +134,29 @@ def installed_differences(lock: Lock, catalogue: Catalogue) -> list[str]:
             )
     for file in lock.files:
         found += _file_now(file)
-    return found
+    versions = {"core": __version__, **_installed(lock, catalogue)}
+    return [*found, *_code(lock, versions, {name: code_digest(name) for name in lock.code if name in versions})]
+
+
+def _installed(lock: Lock, catalogue: Catalogue) -> dict[str, str]:
+    """Return the versions of the locked distributions that are installed here and have plugins."""
+    here = {normalise(entry.dist): entry.version for entry in catalogue.every()}
+    return {name: here[normalise(name)] for name in lock.distributions if normalise(name) in here}
+
+
+def _code(lock: Lock, versions: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
+    """Yield the distributions whose code is another one under the version that was locked."""
+    locked = {"core": lock.core, **lock.distributions}
+    for name, digest in lock.code.items():
+        if name in here and here[name] != digest and versions[name] == locked[name]:
+            yield (
+                f"distribution {name} {versions[name]} has other code under the same version: its digest is "
+                f"{here[name][:_SHORT]}..., locked {digest[:_SHORT]}..."
+            )
+
+
+def _named(model: str) -> str:
+    return f"model '{model}'" if model else "the default model"
 
 
 def _locked(plugin: PlannedPlugin) -> LockedPlugin:

@@ -5,17 +5,28 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from core.cli.plugins.scope import option_flags
 from core.plugins.catalog import Catalogue
+from core.plugins.kinds import kind_of
+
+if TYPE_CHECKING:
+    from core.plugins.lock import Lock
 
 
 def add(actions: Any) -> None:
     """Add both actions."""
-    lock = actions.add_parser("lock", help="Choose as `serve` would, and write the plugins to a lock file.")
+    lock = actions.add_parser(
+        "lock",
+        help="Choose as `serve` would for a model, and write the plugins to a lock file.",
+        description="Choose as `serve` would for a model, print the choices, and write them to a lock file with the "
+        "versions and the code's digests of every distribution.",
+    )
     lock.add_argument("file", metavar="FILE", help="File to write (JSON).")
-    lock.fill_later(option_flags)  # the file is the positional argument; the model comes as --model
+    lock.fill_later(partial(option_flags, positional_model=True))
     lock.set_defaults(run=run_lock)
     verify = actions.add_parser(
         "verify",
@@ -37,11 +48,23 @@ def run_lock(args: argparse.Namespace) -> int:
     options = load_options(args).options
     # The file that is being written again must not be held against what it will say.
     select = options.select.model_copy(update={"plugins_lock": None})
-    plan = resolve(options.model_copy(update={"select": select})).config.plan
-    lock = lock_of(plan)
+    config = resolve(options.model_copy(update={"select": select})).config
+    lock = lock_of(config.plan, options.model.model or "")
     write_lock(args.file, lock)
+    print(f"{config.files.name} ({config.checkpoint.architecture}, {config.dtype}):")
+    for line in _choices(lock):
+        print(f"  {line}")
     print(f"{args.file}: {len(lock.plugins)} plugins of {len(lock.distributions)} distributions, {lock.digest[:12]}")
     return 0
+
+
+def _choices(lock: Lock) -> Iterator[str]:
+    """Yield a line for each kind: its label, and names with distributions."""
+    groups = dict.fromkeys(plugin.group for plugin in lock.plugins)
+    width = max((len(kind_of(group).label) for group in groups), default=0)
+    for group in groups:
+        names = [f"{plugin.name} ({plugin.dist} {plugin.version})" for plugin in lock.plugins if plugin.group == group]
+        yield f"{kind_of(group).label:{width}}  {', '.join(names)}"
 
 
 def run_verify(args: argparse.Namespace) -> int:

@@ -59,7 +59,7 @@ class Shelf:
     def put(self, engine, prompt):
         """Keep the full blocks of a prompt."""
         tokens, hashes = np.array(prompt, np.int32), []
-        engine.hasher.extend(hashes, engine.hasher.root(None), tokens)
+        engine.hasher.extend(hashes, engine.hasher.root(), tokens)
         self.kept.update(zip(hashes, tokens.reshape(-1, engine.block_size), strict=True))
 
     def match(self, hashes, local_blocks):
@@ -162,7 +162,7 @@ class Harness:
         )
         self._arrivals += 1
         self.outputs[handle] = []
-        self.scheduler.add(Request(message, self._arrivals, self.hasher.root(salt)))
+        self.scheduler.add(Request(message, self._arrivals, self.hasher.root(salt=salt)))
 
     def abort(self, handle):
         self.scheduler.finish(self.scheduler.requests[handle])

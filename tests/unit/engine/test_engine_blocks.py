@@ -61,10 +61,10 @@ def test_hashes_are_the_same_however_they_were_extended(tokens, size):
     hasher = BlockHasher(size, key=b"k" * 16)
     array = np.array(tokens, np.int32)
     whole: list[bytes] = []
-    hasher.extend(whole, hasher.root(None), array)
+    hasher.extend(whole, hasher.root(), array)
     grown: list[bytes] = []
     for length in range(len(tokens) + 1):
-        hasher.extend(grown, hasher.root(None), array[:length])
+        hasher.extend(grown, hasher.root(), array[:length])
     assert grown == whole
     assert len(whole) == len(tokens) // size
 
@@ -74,7 +74,7 @@ def test_hashes_differ_by_key_salt_and_predecessor():
 
     def hashes(key: bytes, salt: str | None, data: np.ndarray) -> list[bytes]:
         hasher, out = BlockHasher(4, key=key * 16), []
-        hasher.extend(out, hasher.root(salt), data)
+        hasher.extend(out, hasher.root(salt=salt), data)
         return out
 
     base = hashes(b"a", None, tokens)

@@ -47,7 +47,7 @@ class Engine:
             params=SamplingParams(max_tokens=1),
             pooling=Pooling(method, second),
         )
-        request = Request(message, self.arrivals, self.hasher.root(None))
+        request = Request(message, self.arrivals, self.hasher.root())
         self.arrivals += 1
         self.scheduler.add(request)
         return request

@@ -270,3 +270,28 @@ def test_restarting_what_runs_keeps_tokens_and_computes_their_kv_again(harness):
     # Tokens settled by the drain were not recorded by the harness; the end of each output must be right.
     for i in range(3):
         assert generate(PROMPTS[7 + i], 12, VOCAB)[-3:] == engine.outputs[i][-3:]
+
+
+def test_requests_that_are_there_when_the_weights_change_are_found_by_those_that_come(harness):
+    engine = harness(max_seqs=2)
+    for i in range(3):  # the third waits
+        engine.add(i, PROMPTS[7 + i] * 2, max_tokens=12, salt="s" if i else None)
+    for _ in range(7):
+        engine.advance()
+    engine.loop.drain()
+    before = {digest for request in engine.scheduler.requests.values() for digest in request.hashes}
+    engine.hasher.update("two", {})
+    engine.scheduler.restart_running()
+    engine.scheduler.rehash(lambda request: engine.hasher.root(salt=request.cache_salt))
+    engine.scheduler.forget_cache()
+    for i, request in engine.scheduler.requests.items():
+        tokens = [*PROMPTS[7 + i] * 2, *generate(PROMPTS[7 + i] * 2, 12, VOCAB)]
+        length = engine.rows.settled[request.row] if request.row >= 0 else request.num_prompt
+        due = []
+        engine.hasher.extend(due, engine.hasher.root(salt="s" if i else None), np.array(tokens[:length], np.int32))
+        assert request.hashes == due and due and not before & set(due)
+    while engine.loop.busy:
+        engine.advance()
+    engine.scheduler.check()
+    for i in range(3):
+        assert generate(PROMPTS[7 + i] * 2, 12, VOCAB)[-3:] == engine.outputs[i][-3:]

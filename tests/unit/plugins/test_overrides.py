@@ -9,6 +9,7 @@ from core.api.errors import CoreError
 from core.boot import Resolver, resolve
 from core.config.resolved import ModelOptions, Options
 from core.engine.hashing import stable_key
+from core.plugins.hooks import Hooks
 from core.plugins.overrides import doubts, overridden
 
 SIZES = {"vocab_size": 10, "num_layers": 1, "hidden_size": 64, "num_heads": 1, "num_kv_heads": 1, "head_dim": 64}
@@ -149,10 +150,10 @@ def test_longrope_starts_with_the_original_context_and_says_so(world):
     ids=["yarn", "dynamic", "longrope"],
 )
 def test_blocks_of_another_scaling_or_context_have_other_hashes(world, scaling, same):
-    first = stable_key(run(world, seed="s", max_model_len=64, **scaling).config)
-    assert first == stable_key(run(world, seed="s", max_model_len=64, **scaling).config)
-    assert first != stable_key(run(world, seed="s", max_model_len=64, rope_type="linear", factor=4.0).config)
-    assert (first == stable_key(run(world, seed="s", max_model_len=65, **scaling).config)) is same
+    first = stable_key(run(world, seed="s", max_model_len=64, **scaling).config, Hooks())
+    assert first == stable_key(run(world, seed="s", max_model_len=64, **scaling).config, Hooks())
+    assert first != stable_key(run(world, seed="s", max_model_len=64, rope_type="linear", factor=4.0).config, Hooks())
+    assert (first == stable_key(run(world, seed="s", max_model_len=65, **scaling).config, Hooks())) is same
 
 
 def test_a_rotary_scaling_that_nobody_computes_is_refused_and_explained(world):

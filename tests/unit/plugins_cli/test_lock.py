@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 
 import pytest
 
@@ -98,3 +100,43 @@ def test_a_lock_that_cannot_be_written(site, core, tmp_path):
     flags = ["--plugins=none", f"--plugin-file={site.world()}"]
     status, _, err = core("plugins", "lock", tmp_path / "no" / "x.lock", *flags)
     assert status == 1 and "CORE-P311" in err
+
+
+def manifest(site):
+    """The module that the entry point of `acme` names."""
+    text = (site.root / "acme-1.0.dist-info" / "entry_points.txt").read_text()
+    return site.root / f"{re.search('= ([a-z_]+)', text)[1]}.py"
+
+
+def test_the_model_is_taken_and_what_is_chosen_for_it_is_told(site, core, tmp_path):
+    path, model = tmp_path / "plugins.lock", tmp_path / "mine.txt"
+    model.write_text("model LlamaForCausalLM none 64 float32")
+    flags = ["--plugins=none", f"--plugin-file={site.world()}"]
+    status, out, _ = core("plugins", "lock", path, model, *flags)
+    assert status == 0 and out.startswith("demo (LlamaForCausalLM, float32):\n")
+    assert "model implementation" in out and "llama (file:world" in out
+    assert json.loads(path.read_text())["model"] == str(model)
+    _, warnings, _ = start(core, path, [*flags, "--opt", "inproc.threads=3"])
+    assert warnings[-1].endswith(f"the file was locked for model '{model}', this start is of the default model")
+    assert start(core, path, [model, *flags])[1] == start(core, path, flags)[1] == []
+
+
+def test_changed_code_under_the_same_version_is_named(locked, core, site):
+    path, flags = locked
+    module = manifest(site)
+    module.write_text(module.read_text() + "\n# changed\n")
+    status, _, error = start(core, path, flags, "--strict")
+    assert status == 1 and "distribution acme 1.0 has other code under the same version" in error["message"]
+    status, _, err = core("plugins", "verify", path, "--strict")
+    assert status == 1 and "CORE-P310 distribution acme 1.0 has other code" in err and "file:" not in err
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, "code": {}}))  # as an older core wrote it
+    assert start(core, path, flags, "--strict") == (0, [], None)
+
+
+def test_a_distribution_whose_code_is_gone_is_named(locked, core, site):
+    path, _ = locked
+    manifest(site).unlink()
+    importlib.invalidate_caches()
+    status, _, err = core("plugins", "verify", path)
+    assert status == 1 and "CORE-P175 the code of distribution acme cannot be read" in err

@@ -60,7 +60,7 @@ class EngineDriver:
             cache_salt=None,
         )
         self.outputs[handle] = []
-        self.scheduler.add(Request(message, handle + 1, self._hasher.root(None)))
+        self.scheduler.add(Request(message, handle + 1, self._hasher.root()))
         return handle
 
     def advance(self) -> None:

@@ -37,8 +37,8 @@ class DirectoryStore:
     """Blocks in files. The directory is the truth: several engines may use it, one after another or at once.
 
     A file is read and checked before its block is promised; one that is damaged is deleted. A file's key is its block's
-    hash; after a weight update it is a digest that only this process can make, because equal hashes then stand for
-    other weights than those of the next start.
+    hash; after `reset` it is a digest that only this process can make, so that nothing from before is found here, and
+    nothing is lost to the others.
 
     Args:
         bytes_per_block: Bytes of one block over all layers.

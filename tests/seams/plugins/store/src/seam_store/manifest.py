@@ -1,0 +1,11 @@
+"""The descriptor."""
+
+from core.api import KVConnectorSpec
+
+STORE = KVConnectorSpec(
+    name="seam_store",
+    impl="seam_store.store:Store",
+    worker_impl="seam_store.store:StoreWorker",
+    api=1,
+    summary="Blocks of every engine of this process, by their hashes alone",
+)
