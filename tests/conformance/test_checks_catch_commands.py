@@ -99,3 +99,51 @@ def test_a_traceback_is_caught(command):
         run="if args.times == 0: import traceback; traceback.print_stack(); print('Traceback', file=sys.stderr)"
     ).report(checks=("samples_run",))
     assert "gives a traceback" in report.failures[0].message
+
+
+NEEDY = "parser.add_argument('--model', required=True, help='A model.'); parser.add_argument('prompt', help='A text.')"
+SAYS = """
+        from core import LLM, SamplingParams
+
+        with LLM(args.model, dtype="float32", num_blocks=40, threads=1) as llm:
+            found = llm.generate([args.prompt], SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))
+        print("tokens:", len(found[0].outputs[0].token_ids))
+        return 0
+"""
+WITH_A_MODEL = """
+from core.testing.conformance import CommandSample
+
+def samples():
+    yield CommandSample(
+        "three tokens",
+        lambda folder: ["x", "Hello", "--model", str(folder / "model")],
+        says="tokens: 3\\n", model={model},
+    )
+"""
+
+
+@pytest.mark.covers("PRAC-01")
+def test_a_command_with_required_arguments_that_uses_the_llm_passes(command):
+    made = command(samples=WITH_A_MODEL.replace("{model}", "True"), register=NEEDY, run=SAYS.strip())
+    report = made.report("packaging", "spawn", "commands")
+    assert (report.failures, report.level) == ([], Level.L1)
+
+
+def test_a_command_that_lacks_the_model_fails(command):
+    made = command(samples=WITH_A_MODEL.replace("{model}", "False"), register=NEEDY, run=SAYS.strip())
+    assert set(made.failing("commands")) == {"samples_run"}
+
+
+def test_a_command_with_required_arguments_and_no_sample_is_not_shown(command):
+    report = command(samples="def samples(): return []\n", register=NEEDY).report("commands")
+    (missing,) = report.not_run
+    assert missing.checks == ("wrong_usage_has_status_2",) and report.level == Level.L0
+    assert "it cannot do without model, prompt: add a CommandSample" in missing.because
+
+
+def test_a_command_that_swallows_flags_behind_its_arguments_is_caught(command):
+    made = command(
+        samples=WITH_A_MODEL.replace("{model}", "False"),
+        register=NEEDY + "; parser.parse_known_args = lambda *a: sys.exit(0)",
+    )
+    assert "wrong_usage_has_status_2" in made.failing("commands")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.testing.conformance import Level
+from core.api.structured import GRAMMAR_KINDS
+from core.engine.grammars import MAX_GRAMMAR_CHARS
+from core.testing.conformance import HOSTILE, Level
+from core.testing.conformance.tools.hostile_grammars import MOST_BYTES
 
 MANIFEST = """
 from core.api import StructuredOutputSpec
@@ -140,7 +143,7 @@ CASES = {
         "compile": "if value in self.compiled: choices = [one for one in choices if one[:1] != 'g']"
     },
     "bad_grammars_are_value_errors": {"compile": "if isinstance(choices, dict): raise TypeError('a dict')"},
-    "compiling_is_bounded": {"compile": "if len(value) > 40_000: time.sleep(0.6)"},
+    "compiling_is_bounded": {"compile": "while len(value) > 40_000 and time.process_time() < 60: pass"},
     "isolated_grammars_travel": {"isolate": "True", "load": "choices = choices[1:]"},
     "tokenizer_waits_until_needed": {"init": "ctx.tokenizer()"},
 }
@@ -167,7 +170,8 @@ def test_a_sound_backend_passes(backend, isolate):
 
 @pytest.mark.parametrize("check", CASES)
 def test_grammars(backend, check, monkeypatch):
-    monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 0.5)
+    if check == "compiling_is_bounded":
+        monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 2.0)
     assert set(backend(**CASES[check]).failing("grammars")) == {check}
 
 
@@ -210,6 +214,52 @@ def test_a_grammar_that_is_refused_is_named(backend):
     assert "it refuses the choice" in failing["sentences_are_accepted"] and "no colours" in str(failing)
 
 
-def test_a_compiler_that_dies_is_caught(backend):
-    failing = backend(compile="import os; (len(value) > 40_000) and os._exit(3)").failing("grammars")
-    assert "ended with status 3" in failing["compiling_is_bounded"]
+HARD = "if len(value) > 40_000: "
+
+
+@pytest.mark.parametrize(
+    ("compile", "said"),
+    [
+        (HARD + "import os; os._exit(3)", "ended with status 3"),
+        (HARD + "raise TypeError('too long')", "raises TypeError"),
+        ("while len(value) > 40_000 and time.process_time() < 60: pass", "takes more than 2 s of processor time"),
+        (HARD + "time.sleep(60)", "still busy after 2 s"),
+        (HARD + "self.kept = bytearray(2**30)", ""),  # a MemoryError: refused
+    ],
+    ids=["dies", "raises", "computes", "sleeps", "takes memory"],
+)
+def test_a_compiler_that_a_hard_grammar_breaks_is_caught(backend, monkeypatch, compile, said):
+    monkeypatch.setattr("core.testing.conformance.areas.grammars.COMPILE_SECONDS", 2.0)
+    if "sleep" in compile:
+        monkeypatch.setattr("core.testing.conformance.tools.compiling._PATIENCE", 1)
+    report = backend(compile=compile).report(checks=("compiling_is_bounded",))
+    assert [said in one.message for one in report.failures] == ([True] if said else [])
+
+
+def test_memory_beyond_the_bound_is_not_given(backend):
+    """It is refused the second time, behind a process that the first time ended."""
+    ends = HARD + "\n            try: bytearray(2**30)\n            except MemoryError: import os; os._exit(9)"
+    (failure,) = backend(compile=ends).report(checks=("compiling_is_bounded",)).failures
+    assert "choice, many choices" in failure.message and "ended with status 9" in failure.message
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_grammars_are_small(kind):
+    sizes = {name: len(value.encode()) for name, value in HOSTILE[kind].items()}
+    assert {name: size for name, size in sizes.items() if size > MOST_BYTES} == {} and MOST_BYTES == MAX_GRAMMAR_CHARS
+
+
+@pytest.mark.covers("GRAM-01")
+def test_hostile_grammars_are_of_every_sort():
+    assert set(HOSTILE) == set(GRAMMAR_KINDS)
+    names = " ".join(name for grammars in HOSTILE.values() for name in grammars)
+    for sort in (
+        "exponential references",
+        "huge alternation",
+        "deep nesting",
+        "big repeat",
+        "flood",
+        "long",
+        "literals",
+    ):
+        assert sort in names

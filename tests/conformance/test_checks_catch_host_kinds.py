@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 SAMPLE = """
@@ -203,6 +206,98 @@ def test_connectors(make_plugin, check):
         source = source.replace("{" + key + "}", CONNECTOR_CASES[check].get(key, "pass"))
     made = make_plugin("core.kv_connectors", {"manifest": CONNECTOR_MANIFEST, "store": source})
     assert set(made.failing("connectors")) == {check}
+
+
+STORE_ON_DISK = """
+import json
+import os
+import tempfile
+from pathlib import Path
+import torch
+
+def place():
+    return {place}
+
+class Store:
+    def __init__(self, options, *, block_size, bytes_per_block):
+        place().mkdir(parents=True, exist_ok=True)
+        with open("{seen}", "a") as seen: print(place().resolve(), file=seen)
+        self.moves, self.new = {"load": [], "save": []}, set()
+    def match(self, hashes, local_blocks):
+        found = 0
+        for digest in hashes[local_blocks:]:
+            if not (place() / digest.hex()).exists(): break
+            found += 1
+        return found
+    def load(self, blocks): self.moves["load"] += [(ref.hash.hex(), ref.block) for ref in blocks]
+    def save(self, blocks): self.moves["save"] += [(ref.hash.hex(), ref.block) for ref in blocks]
+    def plan_step(self):
+        moves, self.moves = self.moves, {"load": [], "save": []}
+        return json.dumps(moves).encode() if any(moves.values()) else None
+    def observe(self, report): pass
+    def reset(self):
+        self.moves = {"load": [], "save": []}
+        for file in place().iterdir(): file.unlink()
+        (place() / "reset").touch()
+    def stats(self): return {}
+
+class Mover:
+    def __init__(self, options): self.saves = []
+    def bind(self, caches): self.caches = caches
+    def begin(self, message):
+        moves = json.loads(message)
+        self.saves = moves["save"]
+        for key, block in moves["load"]:
+            for cache, content in zip(self.caches, torch.load(place() / key)): cache[block] = content
+    def end(self):
+        for key, block in self.saves:
+            torch.save([cache[block].clone() for cache in self.caches], place() / key)
+        self.saves = []
+    def close(self): pass
+"""
+PLACES = {
+    "working directory": "Path('kept-blocks')",
+    "home": "Path.home() / '.acme' / 'kept-blocks'",
+    "cache of the user": "Path(os.environ['XDG_CACHE_HOME']) / 'kept-blocks'",
+    "temporary files": "Path(tempfile.gettempdir()) / 'kept-blocks'",
+}
+
+
+@pytest.mark.covers("KV-01")
+@pytest.mark.parametrize("where", PLACES)
+def test_every_check_of_a_connector_has_a_fresh_directory(make_plugin, where, tmp_path, monkeypatch):
+    """Blocks that an earlier check or run has left would be promised before they are saved."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    source = STORE_ON_DISK.replace("{place}", PLACES[where]).replace("{seen}", str(tmp_path / "seen"))
+    made = make_plugin("core.kv_connectors", {"manifest": CONNECTOR_MANIFEST, "store": source})
+    checks = ("saved_blocks_load_back", "blocks_count_once_reported", "match_has_no_side_effects", "closes_quietly")
+    for _ in range(2):
+        assert [one.message for one in made.report(checks=checks).failures] == []
+    used = set((tmp_path / "seen").read_text().split())
+    assert len(used) == 2 * len(checks) and not any(Path(one).exists() for one in used)
+    assert not list(tmp_path.rglob("kept-blocks")) and Path.cwd() == tmp_path and "XDG_CACHE_HOME" not in os.environ
+
+
+def test_a_directory_of_a_sample_is_the_fresh_one(make_plugin):
+    options = "from pydantic import BaseModel\n\nclass Options(BaseModel):\n    path: str\n    size: int = 1\n"
+    sample = (
+        "from core.testing.conformance import OptionsSample\n\n"
+        "def samples():\n    yield OptionsSample('a path', lambda folder: {'path': str(folder / 'kept')})\n"
+    )
+    manifest = CONNECTOR_MANIFEST.replace("summary=", "options='PKG.options:Options', summary=")
+    store = (
+        CONNECTOR.replace("{store}", "pass")
+        .replace("{mover}", "pass")
+        .replace(
+            "super().__init__(",
+            "import pathlib; assert pathlib.Path(options['path']).parent == pathlib.Path.cwd(); super().__init__(",
+        )
+    )
+    modules = {"manifest": manifest, "store": store, "options": options, "conformance": sample}
+    assert make_plugin("core.kv_connectors", modules).failing("connectors") == {}
 
 
 TRANSFER_MANIFEST = """

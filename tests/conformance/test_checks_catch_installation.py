@@ -101,6 +101,18 @@ def test_imports_of_cores_inside_are_caught(make_parser, source):
     assert "more.py:" in failing["imports_only_the_public_interface"]
 
 
+@pytest.mark.parametrize("source", ["from core import LLM", "import core", "from core import LLM, SamplingParams"])
+def test_only_commands_may_import_what_programs_do(make_parser, make_plugin, source):
+    check = "imports_only_the_public_interface"
+    assert check in make_parser(modules={"more": source}).failing("packaging")
+    manifest = (
+        "from core.api import CommandSpec\nSPEC = CommandSpec(name='broken', impl='PKG.more:X', api=1, summary='s')"
+    )
+    assert make_plugin("core.commands", {"manifest": manifest, "more": source}).failing("packaging") == {}
+    inside = make_plugin("core.commands", {"manifest": manifest, "more": "from core.frontend.llm import LLM"})
+    assert check in inside.failing("packaging")
+
+
 def test_executors_may_import_the_worker(make_plugin):
     manifest = (
         "from core.api import ExecutorSpec\nSPEC = ExecutorSpec(name='broken', impl='PKG.more:X', api=1, summary='s')"

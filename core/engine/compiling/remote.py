@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.1
 _LARGE = 32 * 2**20
 """Bytes of a compiled grammar after which a process is replaced: what it freed may be in pieces."""
 _LAST_WORDS = 4096
-_NO_MEMORY = re.compile("memory allocation of|bad_alloc|out of memory|MemoryError", re.IGNORECASE)
+NO_MEMORY = re.compile("memory allocation of|allocate memory|bad_alloc|out of memory|MemoryError", re.IGNORECASE)
 """What libraries print before they end their process for want of memory."""
 _END_SECONDS = 1.0
 """Time in which a process that has closed its output has ended."""
@@ -99,7 +99,7 @@ class CompilerProcess:
         except (OSError, ValueError):  # it was closed before
             return ""
         told = [line.strip() for line in lines if line.strip()]
-        last = next((line for line in told if _NO_MEMORY.search(line)), told[-1] if told else "")
+        last = next((line for line in told if NO_MEMORY.search(line)), told[-1] if told else "")
         return f": {last[:300]}" if last else ""
 
     def _send(self, message: msgspec.Struct) -> None:
@@ -194,7 +194,7 @@ class IsolatedCompiler:
             raise
         except (OSError, ValueError) as error:  # a pipe that was closed is a ValueError
             how = "" if self._closed else process.ending()
-            if _NO_MEMORY.search(how):
+            if NO_MEMORY.search(how):
                 raise MemoryError(how) from None
             if how:
                 logger.warning("the process that compiles grammars for '%s' %s", self._order.name, how)

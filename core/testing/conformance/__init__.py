@@ -26,12 +26,14 @@ from core.testing.conformance.samples import (
     TransferSample,
 )
 from core.testing.conformance.tools.grammar_samples import EBNF, LARK
+from core.testing.conformance.tools.hostile_grammars import HOSTILE
 
 __all__ = [
     "CheckpointSample",
     "CommandSample",
     "EBNF",
     "GrammarSample",
+    "HOSTILE",
     "IOSample",
     "LARK",
     "Level",

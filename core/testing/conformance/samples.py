@@ -246,8 +246,11 @@ class CommandSample(Sample):
         arguments: What is typed behind `core NAME`; made from a directory of the kit's, in which it then runs.
         status: Its exit status.
         says: Text that its standard output contains.
+        model: Whether it needs a model: the kit's tiny Llama, of which transformers knows the architecture, is then the
+            folder `model` of the directory, with a tokenizer that knows every byte.
     """
 
     arguments: Callable[[Path], Sequence[str]]
     status: int = 0
     says: str = ""
+    model: bool = False

@@ -23,6 +23,7 @@ from core.frontend.overrides import options_with
 
 BACKENDS = {"xgrammar": XGrammar, "llguidance": LLGuidance}
 MANY = "[" + ",".join(f'"{number:07}"' for number in range(60_000)) + "]"
+LITERALS = "root ::= " + " ".join(f'"w{number:06}"' for number in range(20_000))
 SOME = json.dumps([f"{number:07}" for number in range(1000)])
 
 
@@ -123,9 +124,10 @@ def references(depth):
     [
         ("xgrammar", "choice", MANY),
         ("llguidance", "json_schema", references(24)),
-        ("llguidance", "grammar", "root ::= " + " ".join(f'"w{number:06}"' for number in range(20_000))),
+        ("llguidance", "grammar", LITERALS),
+        ("xgrammar", "grammar", LITERALS),  # without a word that C++ or Rust have for it
     ],
-    ids=["choices", "references", "literals"],
+    ids=["choices", "references", "literals", "literals-xgrammar"],
 )
 def test_a_grammar_that_needs_too_much_memory_is_refused(isolated, caplog, name, kind, value):
     compiler = isolated(memory=96 * 2**20, name=name)
@@ -134,6 +136,17 @@ def test_a_grammar_that_needs_too_much_memory_is_refused(isolated, caplog, name,
         compiler.compile(kind, value)
     assert footprint().since(kept) < 8 * 2**20  # all of it was another process's
     assert compiler.compile("regex", "b").matcher() and not caplog.records
+
+
+def test_a_grammar_for_which_there_is_no_memory_to_be_sent_is_one_that_needs_too_much(kit_tokenizer):
+    class Full:
+        def serialize_json(self):
+            raise RuntimeError("std::bad_alloc")
+
+    compiled = XGrammar(StructuredContext(kit_tokenizer.vocab_size, lambda: kit_tokenizer)).compile("regex", "a")
+    compiled._handle = Full()
+    with pytest.raises(MemoryError):
+        compiled.dump()
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,20 @@ from pathlib import Path
 
 from core.api.commands import Command
 from core.cli.main import COMMANDS
-from core.testing.conformance.outcome import Failed, Level, NotApplicable, checks, require
+from core.testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.samples import CommandSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.interpreters import ask, child_environment
+from core.testing.tinymodels import tiny_model
 
 _COMMON = frozenset({"--debug", "--log-level", "--log-format"})
 _RESERVED = frozenset({"run", "version", "debug", "log_level", "log_format"})
 _SECONDS = 60.0
+_MODEL_SECONDS = 180.0
+"""With a model an engine starts, in a process of its own."""
+
 _USAGE = 2
+_NO_FLAG = "--no-such-flag-of-the-kit"
 
 
 def its_name_is_free(subject: Subject) -> None:
@@ -61,10 +66,11 @@ def common_flags_are_cores(subject: Subject) -> None:
 
 def wrong_usage_has_status_2(subject: Subject) -> None:
     """An unknown flag ends it with status 2 and a line that says so, before it has done anything."""
-    done = _run(subject, ["--no-such-flag-of-the-kit"], subject.folder())
+    folder = subject.folder()
+    done = _run(subject, [_NO_FLAG, *_needed(subject, folder)], folder)
     require(done.returncode == _USAGE, f"an unknown flag gives status {done.returncode}, not {_USAGE}")
     require("Traceback" not in done.stderr, "an unknown flag gives a traceback")
-    require("no-such-flag" in done.stderr, f"of an unknown flag it says {done.stderr.strip()[-100:]!r}")
+    require(_NO_FLAG in done.stderr, f"of an unknown flag it says {done.stderr.strip()[-100:]!r}")
 
 
 def samples_run(subject: Subject) -> None:
@@ -74,8 +80,10 @@ def samples_run(subject: Subject) -> None:
         raise NotApplicable("it ships no CommandSample")
     for sample in samples:
         folder = subject.folder()
+        if sample.model:
+            tiny_model(folder / "model")
         arguments = [*sample.arguments(folder)]
-        done = _run(subject, arguments, folder)
+        done = _run(subject, arguments, folder, _MODEL_SECONDS if sample.model else _SECONDS)
         where = f"'{sample.name}': core {subject.entry.name} {' '.join(arguments)}"
         last = done.stderr.strip().rpartition("\n")[2]
         require(done.returncode == sample.status, f"{where} has status {done.returncode}, not {sample.status}: {last}")
@@ -83,7 +91,22 @@ def samples_run(subject: Subject) -> None:
         require("Traceback" not in done.stderr, f"{where} gives a traceback: {last}")
 
 
-def _run(subject: Subject, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def _needed(subject: Subject, folder: Path) -> list[str]:
+    """Return arguments without which it does not run: none, or those of its first sample.
+
+    Raises:
+        Unavailable: It cannot do without, and has no sample.
+    """
+    needed = [action.dest for action in _parser(subject)._actions if action.required]
+    samples = subject.samples(CommandSample)
+    if needed and not samples:
+        raise Unavailable(subject.wants(CommandSample, f"it cannot do without {', '.join(needed)}"))
+    return [*samples[0].arguments(folder)] if needed else []
+
+
+def _run(
+    subject: Subject, arguments: Sequence[str], folder: Path, seconds: float = _SECONDS
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "core.cli", subject.entry.name, *arguments]
     environment = child_environment({})
     try:
@@ -94,12 +117,10 @@ def _run(subject: Subject, arguments: Sequence[str], folder: Path) -> subprocess
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired as error:
-        raise Failed(
-            f"`core {subject.entry.name} {' '.join(arguments)}` was still busy after {_SECONDS:g} s"
-        ) from error
+        raise Failed(f"`core {subject.entry.name} {' '.join(arguments)}` was still busy after {seconds:g} s") from error
 
 
 def _parser(subject: Subject) -> argparse.ArgumentParser:

@@ -3,157 +3,171 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from functools import wraps
 
 from core.api.connectors import BlockRef
 from core.testing.conformance.outcome import checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.connector_pair import BLOCKS, ConnectorPair, chain, hashes
-from core.testing.conformance.tools.options import every_options
+from core.testing.conformance.tools.folders import fresh_folder
+from core.testing.conformance.tools.options import every_maker
 
 _OPERATIONS = 300
 
 
-def saved_blocks_load_back(subject: Subject) -> None:
+def with_each_options(check: Callable[[ConnectorPair], None]) -> Callable[[Subject], None]:
+    """Return a check of a pair with the default options and of one for each sample, each in a fresh directory."""
+
+    @wraps(check)
+    def run(subject: Subject) -> None:
+        for options in every_maker(subject):
+            with fresh_folder() as folder, closing(ConnectorPair(subject, options(folder))) as pair:
+                check(pair)
+
+    return run
+
+
+@with_each_options
+def saved_blocks_load_back(pair: ConnectorPair) -> None:
     """Saved, dropped from the device and loaded into other blocks, every layer's bytes are the same."""
-    for pair in _pairs(subject):
-        blocks = chain("a", 3)
-        pair.keep(blocks)
-        require(_promised(pair, blocks) == 3, f"of 3 saved blocks it promises {_promised(pair, blocks)}")
-        pair.drop(0, 1, 2)
-        elsewhere = [replace(block, block=block.index + 10) for block in blocks]
-        pair.fetch(elsewhere)
-        pair.require_content(elsewhere, "loaded into other blocks")
-        pair.finish()
+    blocks = chain("a", 3)
+    pair.keep(blocks)
+    require(_promised(pair, blocks) == 3, f"of 3 saved blocks it promises {_promised(pair, blocks)}")
+    pair.drop(0, 1, 2)
+    elsewhere = [replace(block, block=block.index + 10) for block in blocks]
+    pair.fetch(elsewhere)
+    pair.require_content(elsewhere, "loaded into other blocks")
+    pair.finish()
 
 
-def match_has_no_side_effects(subject: Subject) -> None:
+@with_each_options
+def match_has_no_side_effects(pair: ConnectorPair) -> None:
     """Asking again gives the same answer, and asking alone moves nothing."""
-    for pair in _pairs(subject):
-        blocks = chain("a", 3)
-        pair.keep(blocks)
-        before = pair.engine.stats()
-        answers = {_promised(pair, blocks) for _ in range(5)}
-        require(len(answers) == 1, f"the same question is answered with {sorted(answers)}")
-        require(pair.engine.plan_step() is None, "match alone made it send a message to the worker")
-        require(pair.engine.stats() == before, "match changed its figures")
+    blocks = chain("a", 3)
+    pair.keep(blocks)
+    before = pair.engine.stats()
+    answers = {_promised(pair, blocks) for _ in range(5)}
+    require(len(answers) == 1, f"the same question is answered with {sorted(answers)}")
+    require(pair.engine.plan_step() is None, "match alone made it send a message to the worker")
+    require(pair.engine.stats() == before, "match changed its figures")
 
 
-def match_counts_consecutive_blocks(subject: Subject) -> None:
+@with_each_options
+def match_counts_consecutive_blocks(pair: ConnectorPair) -> None:
     """It promises the stored blocks right behind the local ones, up to the first that it lacks."""
-    for pair in _pairs(subject):
-        blocks = chain("a", 3)
-        pair.keep(blocks)
-        stored, strange = hashes(blocks), hashes(chain("b", 2))
-        for asked, local, due in (
-            (stored, 0, 3),
-            (stored, 1, 2),
-            (stored, 3, 0),
-            ([*stored[:2], strange[0], stored[2]], 0, 2),
-            ([strange[0], *stored], 0, 0),
-            ([strange[0], *stored[1:], strange[1]], 1, 2),
-            (strange, 0, 0),
-            ([], 0, 0),
-        ):
-            found = pair.engine.match(asked, local)
-            require(found == due, f"behind {local} local blocks it promises {found}, stored there are {due}")
+    blocks = chain("a", 3)
+    pair.keep(blocks)
+    stored, strange = hashes(blocks), hashes(chain("b", 2))
+    for asked, local, due in (
+        (stored, 0, 3),
+        (stored, 1, 2),
+        (stored, 3, 0),
+        ([*stored[:2], strange[0], stored[2]], 0, 2),
+        ([strange[0], *stored], 0, 0),
+        ([strange[0], *stored[1:], strange[1]], 1, 2),
+        (strange, 0, 0),
+        ([], 0, 0),
+    ):
+        found = pair.engine.match(asked, local)
+        require(found == due, f"behind {local} local blocks it promises {found}, stored there are {due}")
 
 
-def blocks_count_once_reported(subject: Subject) -> None:
+@with_each_options
+def blocks_count_once_reported(pair: ConnectorPair) -> None:
     """A block is promised only after the worker has reported it."""
-    for pair in _pairs(subject):
-        blocks = chain("a", 2)
-        pair.engine.save(blocks)
-        require(_promised(pair, blocks) == 0, "blocks are promised before their step is planned")
-        message = pair.engine.plan_step()
-        require(_promised(pair, blocks) == 0, "blocks are promised before the worker has reported them")
-        if message is not None:
-            pair.worker.begin(message)
-        for block in blocks:
-            pair.compute(block.hash, block.block)
-        pair.finish()
-        pair.keep(blocks)
-        require(_promised(pair, blocks) == 2, "reported blocks are not promised")
+    blocks = chain("a", 2)
+    pair.engine.save(blocks)
+    require(_promised(pair, blocks) == 0, "blocks are promised before their step is planned")
+    message = pair.engine.plan_step()
+    require(_promised(pair, blocks) == 0, "blocks are promised before the worker has reported them")
+    if message is not None:
+        pair.worker.begin(message)
+    for block in blocks:
+        pair.compute(block.hash, block.block)
+    pair.finish()
+    pair.keep(blocks)
+    require(_promised(pair, blocks) == 2, "reported blocks are not promised")
 
 
-def failed_steps_leak_nothing(subject: Subject) -> None:
+@with_each_options
+def failed_steps_leak_nothing(pair: ConnectorPair) -> None:
     """Blocks of steps that died are not promised, and their places can be used again."""
-    for pair in _pairs(subject):
-        for number in range(40):
-            lost = chain(f"lost {number}", 3)
-            pair.engine.save(lost)
-            pair.step(lost, fail=True)
-        require(_promised(pair, lost) == 0, "blocks of a step that died are promised")
-        blocks = chain("kept", 2)
-        for _ in range(3):  # a connector may decline while it learns that the steps died
-            pair.keep(blocks)
-        require(_promised(pair, blocks) == 2, "after steps that died there is no room for further blocks")
-        pair.drop(0, 1)
-        pair.fetch(blocks)
-        pair.require_content(blocks, "after steps that died")
-        pair.finish()
+    for number in range(40):
+        lost = chain(f"lost {number}", 3)
+        pair.engine.save(lost)
+        pair.step(lost, fail=True)
+    require(_promised(pair, lost) == 0, "blocks of a step that died are promised")
+    blocks = chain("kept", 2)
+    for _ in range(3):  # a connector may decline while it learns that the steps died
+        pair.keep(blocks)
+    require(_promised(pair, blocks) == 2, "after steps that died there is no room for further blocks")
+    pair.drop(0, 1)
+    pair.fetch(blocks)
+    pair.require_content(blocks, "after steps that died")
+    pair.finish()
 
 
-def reset_forgets_everything(subject: Subject) -> None:
+@with_each_options
+def reset_forgets_everything(pair: ConnectorPair) -> None:
     """After `reset` nothing is promised, blocks on their way included, and new blocks are kept."""
-    for pair in _pairs(subject):
-        blocks, coming = chain("a", 2), chain("b", 1, first_block=5)
-        pair.keep(blocks)
-        pair.engine.save(coming)
-        message = pair.engine.plan_step()
-        pair.engine.reset()
-        if message is not None:
-            pair.worker.begin(message)
-        pair.finish()
-        require(_promised(pair, blocks) == 0, "stored blocks are promised after a reset")
-        require(_promised(pair, coming) == 0, "a block that was on its way is promised after a reset")
-        pair.content.clear()
-        pair.keep(blocks)
-        require(_promised(pair, blocks) == 2, "after a reset nothing is kept any more")
-        pair.drop(0, 1)
-        pair.fetch(blocks)
-        pair.require_content(blocks, "saved again after a reset")
-        pair.finish()
+    blocks, coming = chain("a", 2), chain("b", 1, first_block=5)
+    pair.keep(blocks)
+    pair.engine.save(coming)
+    message = pair.engine.plan_step()
+    pair.engine.reset()
+    if message is not None:
+        pair.worker.begin(message)
+    pair.finish()
+    require(_promised(pair, blocks) == 0, "stored blocks are promised after a reset")
+    require(_promised(pair, coming) == 0, "a block that was on its way is promised after a reset")
+    pair.content.clear()
+    pair.keep(blocks)
+    require(_promised(pair, blocks) == 2, "after a reset nothing is kept any more")
+    pair.drop(0, 1)
+    pair.fetch(blocks)
+    pair.require_content(blocks, "saved again after a reset")
+    pair.finish()
 
 
-def restarts_keep_the_truth(subject: Subject) -> None:
+@with_each_options
+def restarts_keep_the_truth(pair: ConnectorPair) -> None:
     """A connector that is made again with the same options promises nothing but what was saved, and loads just that."""
-    for options in every_options(subject):
-        blocks, first = chain("a", 3), ConnectorPair(subject, options)
-        first.keep(blocks)
-        first.worker.close()
-        second = ConnectorPair(subject, options)
-        second.content.update(first.content)
-        count = _promised(second, blocks)
-        require(0 <= count <= 3, f"after a restart it promises {count} of 3 blocks")
-        require(_promised(second, chain("b", 2)) == 0, "after a restart it promises blocks that were never saved")
-        second.fetch(blocks[:count])
-        second.require_content(blocks[:count], "after a restart")
-        second.finish()
-        second.keep(chain("c", 2))
-        require(_promised(second, chain("c", 2)) == 2, "after a restart nothing is kept any more")
-        second.worker.close()
+    blocks = chain("a", 3)
+    pair.keep(blocks)
+    pair.close()
+    second = pair.again()
+    count = _promised(second, blocks)
+    require(0 <= count <= 3, f"after a restart it promises {count} of 3 blocks")
+    require(_promised(second, chain("b", 2)) == 0, "after a restart it promises blocks that were never saved")
+    second.fetch(blocks[:count])
+    second.require_content(blocks[:count], "after a restart")
+    second.finish()
+    second.keep(chain("c", 2))
+    require(_promised(second, chain("c", 2)) == 2, "after a restart nothing is kept any more")
+    second.close()
 
 
-def random_operations_keep_the_truth(subject: Subject) -> None:
+@with_each_options
+def random_operations_keep_the_truth(pair: ConnectorPair) -> None:
     """Whatever engines do in whatever order, what is loaded is what was computed."""
-    for pair in _pairs(subject):
-        rng = random.Random(5)
-        sequences = [chain(name, 4) for name in "abcdef"]
-        for _ in range(_OPERATIONS):
-            _random_step(pair, rng, rng.choice(sequences))
+    rng = random.Random(5)
+    sequences = [chain(name, 4) for name in "abcdef"]
+    for _ in range(_OPERATIONS):
+        _random_step(pair, rng, rng.choice(sequences))
 
 
-def closes_quietly(subject: Subject) -> None:
+@with_each_options
+def closes_quietly(pair: ConnectorPair) -> None:
     """Figures are integers, and the worker's half closes twice."""
-    for pair in _pairs(subject):
-        pair.keep(chain("a", 1))
-        figures = pair.engine.stats()
-        plain = all(isinstance(key, str) and isinstance(value, int) for key, value in figures.items())
-        require(plain, f"stats gives {figures!r}, due are texts and integers")
-        pair.worker.close()
-        pair.worker.close()
+    pair.keep(chain("a", 1))
+    figures = pair.engine.stats()
+    plain = all(isinstance(key, str) and isinstance(value, int) for key, value in figures.items())
+    require(plain, f"stats gives {figures!r}, due are texts and integers")
+    pair.worker.close()
+    pair.worker.close()
 
 
 def _random_step(pair: ConnectorPair, rng: random.Random, sequence: list[BlockRef]) -> None:
@@ -184,14 +198,6 @@ def _random_step(pair: ConnectorPair, rng: random.Random, sequence: list[BlockRe
 
 def _promised(pair: ConnectorPair, blocks: list[BlockRef]) -> int:
     return pair.engine.match(hashes(blocks), 0)
-
-
-def _pairs(subject: Subject) -> Iterator[ConnectorPair]:
-    """Yield a pair with default options and one for each of the plugin's samples."""
-    for options in every_options(subject):
-        pair = ConnectorPair(subject, options)
-        yield pair
-        pair.worker.close()
 
 
 CHECKS = checks(

@@ -22,6 +22,10 @@ FOR_EXECUTORS = ("core.worker", "core.plugins", "core.engine", "core.config", "c
 """What distributions with an executor may import besides: they run core's own worker."""
 
 
+FOR_COMMANDS = ("core", *(f"core.{name}" for name in core.__all__))
+"""What distributions with a command may import besides: the names that every program uses, such as `core.LLM`."""
+
+
 def entry_point_is_named_like_its_descriptor(subject: Subject) -> None:
     """The entry point's name is the descriptor's."""
     name = subject.descriptor.name
@@ -79,14 +83,17 @@ def import_name_is_its_own(subject: Subject) -> None:
 
 
 def imports_only_the_public_interface(subject: Subject) -> None:
-    """Of core, the sources import `core.api` and `core.testing` alone; executors may run core's worker."""
+    """Of core, the sources import `core.api` and `core.testing`; executors core's worker, commands also `core.LLM`."""
     groups = {entry.group for entry in subject.catalogue.usable() if entry.dist == subject.entry.dist}
     allowed = PUBLIC + (FOR_EXECUTORS if "core.executors" in groups else ())
+    names = FOR_COMMANDS if "core.commands" in groups else ()
     found = [
         f"{file.name}:{line} imports {name}"
         for file in python_files(subject.package)
         for line, name in imported_names(file)
-        if name.split(".")[0] == "core" and not any(name == one or name.startswith(f"{one}.") for one in allowed)
+        if name.split(".")[0] == "core"
+        and name not in names
+        and not any(name == one or name.startswith(f"{one}.") for one in allowed)
     ]
     require(not found, f"{'; '.join(found[:3])}: only {' and '.join(allowed)} are for plugins")
 

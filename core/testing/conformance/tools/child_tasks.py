@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
@@ -81,24 +82,46 @@ def resolved(request: Mapping[str, Any]) -> Facts:
 
 
 def compile(request: Mapping[str, Any]) -> Facts:
-    """Compile grammars and say which of them take too long, or raise anything but `ValueError`."""
+    """Compile grammars one after the other within the bounds of core's compilers; write into `journal` how each ended.
+
+    The system ends this process at the first that takes too long, or that breaks it: the one that the journal lacks.
+    """
     from core.api.structured import StructuredContext
     from core.api.tokenizer import tokenizer_from_directory
+    from core.engine.compiling.child import limit_memory
 
     tokenizer = tokenizer_from_directory(request["tokenizer"])
     backend = load(request["impl"])(StructuredContext(tokenizer.vocab_size, lambda: tokenizer, request["options"]))
-    faults = []
-    for kind, value in request["grammars"]:
-        begin = time.perf_counter()
-        try:
-            backend.compile(kind, value).matcher()
-        except ValueError:
-            pass
-        except Exception as error:
-            faults.append([kind, value, f"it raises {describe(error)}, where a ValueError is due"])
-        if (seconds := time.perf_counter() - begin) > request["seconds"]:
-            faults.append([kind, value, f"it takes {seconds:.0f} s, allowed {request['seconds']:g}"])
-    return {"faults": faults}
+    limit_memory(request["memory"])
+    with Path(request["journal"]).open("a", encoding="utf-8") as journal:
+        for kind, value in request["grammars"]:
+            _bound_time(request["seconds"], request["patience"])
+            fault = _compile_and_begin(backend, kind, value, tokenizer.vocab_size, isolate=request["isolate"])
+            _bound_time(0, 0)
+            journal.write(json.dumps(fault) + "\n")
+            journal.flush()
+    return Facts()
+
+
+def _bound_time(processor: float, real: float) -> None:
+    """Let the system end this process after so many seconds of processor time, or of time; 0 is no bound."""
+    signal.setitimer(signal.ITIMER_PROF, processor)
+    signal.setitimer(signal.ITIMER_REAL, real)
+
+
+def _compile_and_begin(backend: Any, kind: str, value: str, vocab_size: int, *, isolate: bool) -> str:
+    """Compile a grammar, bring it in as the engine does, and make its first masks; return what is wrong with that."""
+    from core.engine.compiling.trial import begin
+
+    try:
+        compiled = backend.compile(kind, value)
+        begin(compiled, vocab_size)
+        begin(backend.load(compiled.dump()) if isolate else backend.compile(kind, value), vocab_size)
+    except (ValueError, MemoryError):
+        return ""
+    except Exception as error:
+        return f"it raises {describe(error)}, where a ValueError is due"
+    return ""
 
 
 def command_help(request: Mapping[str, Any]) -> Facts:

@@ -28,6 +28,7 @@ class ConnectorPair:
     """
 
     def __init__(self, subject: Subject, options: Mapping[str, Any]) -> None:
+        self._subject, self._options, self._closed = subject, options, False
         device = device_of(subject)
         self.caches = [torch.zeros((BLOCKS, *shape), dtype=dtype, device=device) for shape, dtype in _SHAPES]
         size = sum(cache[0].nbytes for cache in self.caches)
@@ -37,6 +38,18 @@ class ConnectorPair:
         self.worker.bind(self.caches)
         self._rng = torch.Generator().manual_seed(7)
         self.content: dict[bytes, list[Tensor]] = {}
+
+    def again(self) -> ConnectorPair:
+        """Return a pair that is made again with the same options, and knows the same contents."""
+        made = ConnectorPair(self._subject, self._options)
+        made.content.update(self.content)
+        return made
+
+    def close(self) -> None:
+        """Close the worker's half, unless that was done here before."""
+        if not self._closed:
+            self._closed = True
+            self.worker.close()
 
     def compute(self, block_hash: bytes, block: int) -> None:
         """Write a block's content into the caches, as a forward pass does."""

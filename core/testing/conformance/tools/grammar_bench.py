@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,25 +75,6 @@ STANDARD: Mapping[str, Sequence[GrammarSample]] = types.MappingProxyType(
     }
 )
 """What every backend can compile of these kinds; of `grammar` dialects differ, so that plugins ship samples."""
-
-HOSTILE: Mapping[str, Sequence[str]] = types.MappingProxyType(
-    {
-        "regex": ("(a+)+b", "(x{1,999}){1,999}", "(" * 3000 + "a" + ")" * 3000, "a?" * 200 + "a" * 200, "[^a]{9999}"),
-        "choice": (json.dumps([f"choice {number}" for number in range(5000)]), json.dumps(["x" * 50_000])),
-        "json_schema": (
-            '{"items":' * 400 + "{}" + "}" * 400,
-            '{"$ref": "#"}',
-            '{"allOf": [{"$ref": "#"}, {"$ref": "#"}]}',
-            '{"type": "string", "pattern": "(a+)+b"}',
-            json.dumps({"enum": list(range(5000))}),
-            json.dumps({"type": "array", "minItems": 10**9}),
-        ),
-        "grammar": ("root ::= root", "root ::= " + "(" * 3000, 'root ::= ("a" | "a")' * 200),
-        "structural_tag": ("[" * 5000, "{}"),
-        "json_object": ("x" * 10_000,),
-    }
-)
-"""Grammars that a careless compiler never finishes."""
 
 
 class GrammarBench:

@@ -28,21 +28,28 @@ def ask(mode: str, request: Mapping[str, Any], variables: Mapping[str, str] | No
     Raises:
         Failed: The interpreter died or took too long; with its last line.
     """
-    # -P: a folder named `core` in the working directory must not take the place of the installed package.
-    command = [sys.executable, "-P", "-m", "core.testing.conformance.tools.child", mode]
-    environment = child_environment(variables or {})
-    try:
-        done = subprocess.run(
-            command, input=json.dumps(request), env=environment, capture_output=True, text=True, timeout=TIMEOUT
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Failed(f"a fresh interpreter was still busy with it after {TIMEOUT:g} s") from error
+    done = run_child(mode, request, variables or {})
     answer = done.stdout.strip().rpartition("\n")[2]
     if done.returncode != 0 or not answer:
         last = done.stderr.strip().rpartition("\n")[2]
         raise Failed(f"a fresh interpreter ended with status {done.returncode}: {last}")
     facts: dict[str, Any] = json.loads(answer)
     return facts
+
+
+def run_child(
+    mode: str, request: Mapping[str, Any], variables: Mapping[str, str], timeout: float = TIMEOUT
+) -> subprocess.CompletedProcess[str]:
+    """Run a function of the child in a new interpreter, however it ends. Raises `Failed` when it takes too long."""
+    # -P: a folder named `core` in the working directory must not take the place of the installed package.
+    command = [sys.executable, "-P", "-m", "core.testing.conformance.tools.child", mode]
+    environment = child_environment(variables)
+    try:
+        return subprocess.run(
+            command, input=json.dumps(request), env=environment, capture_output=True, text=True, timeout=timeout
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"a fresh interpreter was still busy with it after {timeout:g} s") from error
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,13 +21,19 @@ def every_options(subject: Subject) -> Iterator[dict[str, Any]]:
         Unavailable: An option is required, and no sample has it.
         Failed: A sample has options that the plugin does not take.
     """
+    for make in every_maker(subject):
+        yield make(subject.folder())
+
+
+def every_maker(subject: Subject) -> Iterator[Callable[[Path], dict[str, Any]]]:
+    """Yield what makes the options of `every_options` from an empty directory. Raises `Unavailable` as that does."""
     samples, needed = subject.samples(OptionsSample), required(subject)
     if needed and not samples:
         raise Unavailable(subject.wants(OptionsSample, f"its options {', '.join(needed)} have no default"))
     if not needed:
-        yield _complete(subject, {}, "its default options")
+        yield lambda folder: _complete(subject, {}, "its default options")
     for sample in samples:
-        yield _complete(subject, dict(sample.options(subject.folder())), f"'{sample.name}'")
+        yield partial(_of_sample, subject, sample)
 
 
 def some_options(subject: Subject) -> dict[str, Any]:
@@ -38,6 +46,10 @@ def required(subject: Subject) -> list[str]:
     path = subject.descriptor.options
     fields = subject.load(path).model_fields if path is not None else {}
     return [name for name, field in fields.items() if field.is_required()]
+
+
+def _of_sample(subject: Subject, sample: OptionsSample, folder: Path) -> dict[str, Any]:
+    return _complete(subject, dict(sample.options(folder)), f"'{sample.name}'")
 
 
 def _complete(subject: Subject, given: dict[str, Any], title: str) -> dict[str, Any]:

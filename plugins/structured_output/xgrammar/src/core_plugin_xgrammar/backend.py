@@ -43,9 +43,7 @@ class XGrammar:
         except RecursionError:
             raise ValueError("the grammar is nested too deep") from None
         except RuntimeError as error:
-            if "bad_alloc" in str(error):
-                raise MemoryError(str(error)[:100]) from error
-            raise ValueError(_WHERE.sub("", str(error)).strip()[:500] or "the grammar is wrong") from error
+            raise _meant(error) from error
         return Compiled(handle, vocabulary, ids)
 
     def load(self, data: bytes) -> Compiled:
@@ -111,7 +109,11 @@ class Compiled:
 
     def dump(self) -> bytes:
         """Return the grammar for another process with the same tokenizer."""
-        return json.dumps(sorted(self._special)).encode() + b"\n" + str(self._handle.serialize_json()).encode()
+        try:
+            text = str(self._handle.serialize_json())
+        except RuntimeError as error:
+            raise _meant(error) from error
+        return json.dumps(sorted(self._special)).encode() + b"\n" + text.encode()
 
 
 class Matcher:
@@ -140,6 +142,13 @@ class Matcher:
     def is_complete(self) -> bool:
         """Whether the text is a sentence."""
         return bool(self._handle.is_completed())
+
+
+def _meant(error: RuntimeError) -> Exception:
+    """Return what an error of the library means: no memory is left, or the grammar is wrong."""
+    if "bad_alloc" in str(error):
+        return MemoryError(str(error)[:100])
+    return ValueError(_WHERE.sub("", str(error)).strip()[:500] or "the grammar is wrong")
 
 
 def _json_schema(compiler: Any, value: str) -> Any:
