@@ -33,7 +33,12 @@ class Executor(Protocol):
         ...
 
     def healthy(self) -> bool:
-        """Say whether every worker lives."""
+        """Say whether the workers live and move on; at once, from any thread.
+
+        Asked after a step that failed, and about once a second while nothing comes from the workers. A worker that
+        computes is healthy however long it takes; one that is gone, stopped or cannot answer any more is not. The
+        server shows an engine with such a worker as not ready, and ends it after `--engine-hang-timeout`.
+        """
         ...
 
     def close(self) -> None:

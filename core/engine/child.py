@@ -7,6 +7,7 @@ process serves is known only when the parent has chosen the plugins. So it is st
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -58,11 +59,12 @@ class EngineChild:
     def __init__(self) -> None:
         self._private = PrivateFolder()
         self.folder = self._private.path
-        self.configured = False
+        self.configured = self._ended = False
         command = [sys.executable, "-P", "-m", "core.engine.process"]
         try:
             with held_back(*_DEFERRED):  # until the child can say what they mean to it
-                self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+                # A group of its own: with it end the processes that it started, however it ended.
+                self.process = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
         except BaseException:
             self._remove()
             raise
@@ -102,12 +104,23 @@ class EngineChild:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
 
+    def poll(self) -> int | None:
+        """Return the exit status, None while the process runs. What it started and left behind ends with it."""
+        status = self.process.poll()
+        if status is not None and not self._ended:
+            self._ended = True
+            # A worker that is stopped would never see that its engine is gone.
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return status
+
     def end(self) -> None:
         """Kill the process if it still runs, and remove the sockets' folder. Harmless when called again."""
-        if self.process.poll() is None:
+        if self.poll() is None:
             self.process.kill()
         self.close_input()
         self.process.wait()
+        self.poll()
         self._remove()
 
     def __enter__(self) -> Self:

@@ -157,6 +157,18 @@ class EngineCore:
             dropped_messages=self.dropped_messages,
         )
 
+    def healthy(self) -> bool:
+        """Whether the workers live and move on, as far as the executor knows; safe from any thread."""
+        try:
+            return self.executor.healthy()
+        except Exception:
+            logger.exception("the executor failed to say how its workers fare")
+            return False
+
+    def probe(self) -> None:
+        """Ask the workers for an answer: raises if one is gone, waits for one that is merely stuck."""
+        self.executor.call("plugin_faults")
+
     def close(self) -> None:
         """Stop the workers."""
         self.active.events("stopped", {})

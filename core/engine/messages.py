@@ -171,10 +171,12 @@ class Pulse(msgspec.Struct, tag="pulse"):
     Attributes:
         stalled: Seconds since the loop last began a turn.
         working: It waits for a step or runs a call, which may take their time.
+        healthy: What the executor says of its workers.
     """
 
     stalled: float
     working: bool = False
+    healthy: bool = True
 
 
 class Failed(msgspec.Struct, tag="failed"):

@@ -73,7 +73,7 @@ class ProcessEngine:
         return self._process.pid
 
     async def _watch_process(self) -> None:
-        while self._process.poll() is None:
+        while self._child.poll() is None:
             await asyncio.sleep(TICK_SECONDS)
             # A start takes as long as it takes, and silence is what somebody waits through.
             if self._vitals is not None and self._receiving is not None and not self._receiving.done():
@@ -87,8 +87,9 @@ class ProcessEngine:
         vitals.tick(TICK_SECONDS)
         self._stuck = vitals.stuck
         if self._stuck and not before:
-            text = "the engine (process %d) has not moved for %.0f s; the stacks of its threads follow"
-            logger.error(text, self.pid, vitals.still)
+            who = "a worker of the engine" if vitals.workers else "the engine"
+            text = "%s (process %d) has not moved for %.0f s; the stacks of the engine's threads follow"
+            logger.error(text, who, self.pid, vitals.still)
             self._process.send_signal(STACKS)
         if 0 < self._hang_timeout <= vitals.still:
             self._hung = vitals.still
@@ -96,7 +97,7 @@ class ProcessEngine:
 
     def send(self, message: ToEngine) -> None:
         """Hand over a message; never blocks. Raises `EngineError` if the process is gone."""
-        if self._process.poll() is not None:
+        if self._child.poll() is not None:
             raise self._gone()
         self._inbox.send(self._encoder.encode(message), zmq.NOBLOCK)
 
@@ -133,12 +134,12 @@ class ProcessEngine:
 
     def connected(self) -> bool:
         """Whether messages can be sent: until then nobody listens. Raises `EngineError` once the process is gone."""
-        if self._process.poll() is not None:
+        if self._child.poll() is not None:
             raise self._gone()
         return bool(self._inbox.poll(0, zmq.POLLOUT))
 
     def _gone(self) -> EngineError:
-        status = self._process.poll()
+        status = self._child.poll()
         if self._hung:
             text = f"the engine process did not move for {self._hung:.0f} s and was ended."
             return EngineError("CORE-E182", text, hint="The log has the stacks of its threads (--engine-hang-timeout).")
@@ -147,7 +148,7 @@ class ProcessEngine:
 
     def alive(self) -> bool:
         """Whether the process lives and moves on."""
-        return self._process.poll() is None and not self._stuck
+        return self._child.poll() is None and not self._stuck
 
     async def close(self) -> None:
         """Stop the process, forcefully if it does not follow, and remove the sockets."""

@@ -38,7 +38,7 @@ class CoreRunner:
         self._inbox: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._last_beat = 0.0
         self._was_busy = self._calling = False
-        self._turned = time.monotonic()
+        self._turned = self._well = time.monotonic()
         core.scheduler.spread = True
 
     def submit(self, message: ToEngine) -> None:
@@ -66,7 +66,10 @@ class CoreRunner:
 
     def pulse(self) -> Pulse:
         """Return how the loop fares; safe from any thread."""
-        return Pulse(time.monotonic() - self._turned, self._calling or self._core.loop.working)
+        healthy, now = self._core.healthy(), time.monotonic()
+        if healthy:
+            self._well = now
+        return Pulse(now - min(self._turned, self._well), self._calling or self._core.loop.working, healthy)
 
     def _advance(self) -> bool:
         messages = self._core.advance()
@@ -91,6 +94,12 @@ class CoreRunner:
 
     def _beat(self, *, due: bool = False) -> None:
         now = time.monotonic()
-        if (due or now - self._last_beat >= HEARTBEAT_SECONDS) and self._fit():
+        if not (due or now - self._last_beat >= HEARTBEAT_SECONDS) or not self._fit():
+            return
+        if self._core.healthy():
             self._last_beat = now
             self._emit(Outputs(stats=self._core.stats()))
+        elif not self._core.loop.busy:
+            self._calling = True
+            self._core.probe()  # a step would find out
+            self._calling = False

@@ -36,8 +36,13 @@ class Vitals:
         return self._silent + self._pulse.stalled
 
     @property
+    def workers(self) -> bool:
+        """Whether it is known to be a worker that does not move."""
+        return not self._pulse.healthy
+
+    @property
     def stuck(self) -> bool:
-        """Whether that is longer than what it does explains."""
-        return self._silent >= SILENCE_SECONDS or self.still >= (
-            WORK_SECONDS if self._pulse.working else SILENCE_SECONDS
-        )
+        """Whether that is longer than what it does explains, or a worker is stuck or gone."""
+        if self._silent >= SILENCE_SECONDS or not self._pulse.healthy:
+            return True
+        return self.still >= (WORK_SECONDS if self._pulse.working else SILENCE_SECONDS)

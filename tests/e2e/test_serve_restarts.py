@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import threading
@@ -47,6 +48,8 @@ REQUESTS = {
     "anthropic": ("/v1/messages", {"messages": SAY, "max_tokens": 300, "temperature": 0.0}),
 }
 SEQUENCES = len(REQUESTS) + 1
+BUSY = 3.0 * max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
+"""Seconds by which what else runs on this machine may delay what is noticed."""
 _CHANGING = {"id", "created", "created_at", "completed_at", "item_id", "call_id", "response_id", "obfuscation"}
 
 
@@ -237,6 +240,58 @@ def test_a_request_that_was_there_at_three_deaths_is_ended_by_name(server):
 
 
 @pytest.mark.covers("ENG-06")
+def test_a_beam_search_goes_on(server):
+    body = {"prompt": "Beams", "use_beam_search": True, "n": 3, "max_tokens": 150, "logprobs": 1, "ignore_eos": True}
+
+    def search(http):
+        answer = http.post("/v1/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return plain(answer.json())
+
+    with server.http() as http, ThreadPoolExecutor(1) as pool:
+        whole, restarts = search(http), server.gauges()["core_engine_restarts_total"]
+        before = server.gauges()["core_scheduled_tokens_total"]
+        answer = pool.submit(search, http)
+        _until(lambda: server.gauges()["core_scheduled_tokens_total"] - before > 100)  # of 450
+        server.engine().send_signal(signal.SIGKILL)
+        assert answer.result(120) == whole
+        assert server.gauges()["core_engine_restarts_total"] == restarts + 1
+
+
+@pytest.mark.covers("ENG-06")
+def test_pooling_requests_go_on_and_a_restart_takes_no_longer_than_a_start(launch):
+    began = time.monotonic()
+    server = launch("minilm", "--threads", "1", "--dtype", "float32").wait_ready()
+    start = time.monotonic() - began
+    texts = [f"{number} cats sat on {number} mats, " * 12 for number in range(30)]
+    bodies = {
+        "/v1/embeddings": {"input": texts},
+        "/score": {"text_1": "A cat.", "text_2": texts},
+        "/rerank": {"query": "A cat.", "documents": texts},
+    }
+
+    def ask_for(path):
+        with server.http() as http:
+            answer = http.post(path, json=bodies[path])
+        assert answer.status_code == 200, answer.text
+        return plain(answer.json())
+
+    whole = {path: ask_for(path) for path in bodies}
+    before = server.gauges()["core_scheduled_tokens_total"]
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        answers = {path: pool.submit(ask_for, path) for path in bodies}
+        _until(lambda: server.gauges()["core_scheduled_tokens_total"] > before)
+        began = time.monotonic()
+        server.engine().kill()
+        assert not any(answer.done() for answer in answers.values())
+        _until(lambda: server.gauges()["core_engine_restarts_total"] == 1 and _ready(server))
+        restart = time.monotonic() - began
+        assert {path: answer.result(60) for path, answer in answers.items()} == whole
+    assert restart < 2 * start, (restart, start)
+    server.end()
+
+
+@pytest.mark.covers("ENG-06")
 def test_an_engine_that_is_stopped_is_ended_and_its_stream_goes_on(launch, tiny):
     server = launch(str(tiny), *TINY, "--engine-hang-timeout", "6").wait_ready()
     name = "two seeded"
@@ -254,22 +309,64 @@ def test_an_engine_that_is_stopped_is_ended_and_its_stream_goes_on(launch, tiny)
     server.end()
 
 
-@pytest.mark.covers("ENG-06")
-def test_a_worker_that_dies_takes_its_engine_along_and_answers_go_on(launch, tiny):
-    server = launch(str(tiny), *TINY, "--executor", "subprocess").wait_ready()
+@pytest.fixture(scope="module")
+def apart(launch, tiny):
+    """A server whose worker has a process of its own."""
+    return launch(str(tiny), *TINY, "--executor", "subprocess", "--engine-hang-timeout", "6").wait_ready()
+
+
+def disturbed(server, disturb):
+    """Check that an answer is what it is if nothing happens to the worker that makes it."""
     name = "two seeded"
     whole = ask(server, name).json()
-    before = server.gauges()["core_generation_tokens_total"]
-    family = server.family()
-    assert len(family) == 3  # server, engine, worker
+    gauges = server.gauges()
+    server_before, *others = server.family()
+    assert len(others) == 2  # engine, worker
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, server, name)
+        before = gauges["core_generation_tokens_total"]
         _until(lambda: server.gauges()["core_generation_tokens_total"] - before > 20)
-        family[-1].kill()
+        disturb(others[-1])
         assert plain(answer.result(120).json()) == plain(whole)
-    assert server.gauges()["core_engine_restarts_total"] == 1 and "CORE-E130" in server.stderr
-    assert len(server.family()) == 3 and not set(server.family()[1:]) & set(family[1:])
-    server.end()
+    assert server.gauges()["core_engine_restarts_total"] == gauges["core_engine_restarts_total"] + 1
+    server_now, *now = server.family()
+    assert server_now == server_before and len(now) == 2
+    assert not any(process.is_running() for process in others)
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_worker_that_dies_takes_its_engine_along_and_answers_go_on(apart):
+    disturbed(apart, psutil.Process.kill)
+    assert "CORE-E130" in apart.stderr
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_worker_that_is_stopped_is_noticed_and_its_engine_is_ended(apart):
+    restarts = apart.gauges()["core_engine_restarts_total"]
+
+    def stop(worker):
+        began = time.monotonic()
+        worker.suspend()
+        _until(lambda: not _ready(apart))
+        assert time.monotonic() - began < 5.0 + BUSY
+        assert apart.gauges()["core_engine_restarts_total"] == restarts  # it is red before it is ended
+
+    disturbed(apart, stop)  # and the worker has gone, although it could not see that its engine has
+    assert "a worker of the engine" in apart.stderr and "CORE-E182" in apart.stderr
+
+
+@pytest.mark.covers("ENG-06")
+def test_a_worker_is_looked_after_when_nothing_is_to_be_done(apart):
+    restarts = apart.gauges()["core_engine_restarts_total"]
+    worker = apart.family()[-1]
+    worker.suspend()
+    _until(lambda: not _ready(apart))
+    worker.resume()
+    _until(lambda: _ready(apart))
+    assert apart.gauges()["core_engine_restarts_total"] == restarts
+    worker.kill()
+    _until(lambda: apart.gauges()["core_engine_restarts_total"] == restarts + 1)
+    _until(lambda: _ready(apart))
 
 
 @pytest.mark.covers("ENG-06")

@@ -43,3 +43,11 @@ def test_silence_counts_even_in_the_middle_of_a_step():
     vitals.seen(Pulse(3.0, working=True))
     vitals.tick(SILENCE_SECONDS)
     assert vitals.stuck and vitals.still == 3.0 + SILENCE_SECONDS
+
+
+def test_a_worker_that_is_not_healthy_makes_its_engine_count_as_stuck():
+    vitals = Vitals()
+    vitals.seen(Pulse(1.0, working=True, healthy=False))
+    assert vitals.stuck and vitals.workers
+    vitals.seen(Pulse(1.0, working=True))
+    assert not vitals.stuck and not vitals.workers

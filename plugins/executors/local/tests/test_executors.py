@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from core_plugin_executors.inproc import InprocExecutor
 from core_plugin_executors.manifest import INPROC, SUBPROCESS
 from core_plugin_executors.process import SubprocessExecutor
+from core_plugin_executors.signs import SILENCE_SECONDS, SignsOfLife
 
 from core.api import CheckpointError, CoreError, EngineError
 from core.engine.step import BlockUpdate, StepPlan, TokenMasks
@@ -217,6 +219,51 @@ def test_a_kill_from_outside_fails_the_step_that_waits(start: Any) -> None:
             pending.result()
 
 
+@pytest.mark.covers("ENG-06")
+def test_a_child_that_is_stopped_is_not_healthy_until_it_goes_on(start: Any) -> None:
+    executor = start(SubprocessExecutor, "sleepy")
+    executor.launch(plan(1, 1))  # it computes for a minute, which is no sign of trouble
+    end = time.monotonic() + SILENCE_SECONDS + 1
+    while time.monotonic() < end:
+        assert executor.healthy()
+        time.sleep(0.05)
+    os.kill(executor.pid, signal.SIGSTOP)
+    assert wait_until(lambda: not executor.healthy())
+    os.kill(executor.pid, signal.SIGCONT)
+    assert wait_until(executor.healthy)
+
+
+def test_signs_of_life_are_counted_in_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("core_plugin_executors.signs.time", SimpleNamespace(monotonic=lambda: now))
+    signs = SignsOfLife()
+    os.write(signs.writing, b"." * 9)
+    found = []
+    for now in (1.0, 2.0, 3.0, 4.0, 3600.0):  # noqa: B007  the clock reads it
+        found.append(signs.recent())
+    assert found == [True, True, True, False, False]
+    os.write(signs.writing, b".")
+    now = 7200.0  # who was stopped itself for an hour calls nobody silent
+    assert signs.recent()
+    now = 10800.0
+    assert signs.recent()
+    signs.close()
+    signs.close()
+    assert not signs.recent()
+
+
+def test_folders_that_a_killed_process_left_are_cleared_at_the_next_start(
+    start: Any, folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(folders))
+    left = "import os; from core_plugin_executors.host import PrivateFolder as F; F(); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", left])
+    (before,) = folders.iterdir()
+    start(SubprocessExecutor)
+    (now,) = folders.iterdir()
+    assert now != before
+
+
 def test_close_kills_a_child_that_hangs(start: Any) -> None:
     executor = start(SubprocessExecutor, "sleepy", close_timeout=0.2)
     pending, pid = executor.launch(plan(1, 1)), executor.pid
@@ -230,6 +277,7 @@ PARENT = """
 import sys
 from core.config.resolved import EngineConfig
 from core_plugin_executors.process import SubprocessExecutor
+from core_plugin_executors.signs import SILENCE_SECONDS, SignsOfLife
 from core.engine.step import StepPlan
 if __name__ == "__main__":
     executor = SubprocessExecutor(EngineConfig.model_validate_json(sys.argv[1]))

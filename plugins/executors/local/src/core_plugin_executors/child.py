@@ -1,7 +1,7 @@
 """The worker's process: `python -m core_plugin_executors.child`.
 
-Standard input brings two lines, the socket's address and the engine configuration as JSON, and then stays open: its
-end means that the parent is gone, however it went.
+Standard input brings three lines, the socket's address, the descriptor for signs of life and the engine configuration
+as JSON, and then stays open: its end means that the parent is gone, however it went.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from core_plugin_executors.messages import (
     ToChild,
     describe,
 )
+from core_plugin_executors.signs import give_signs
 from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
@@ -118,9 +119,10 @@ def watch_parent(folder: Path) -> None:
 def main() -> int:
     """Connect, serve, and return the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides when to stop.
-    address, config = sys.stdin.readline().rstrip("\n"), sys.stdin.readline()
+    address, signs, config = sys.stdin.readline().rstrip("\n"), int(sys.stdin.readline()), sys.stdin.readline()
     folder = Path(address.removeprefix("ipc://")).parent
-    threading.Thread(target=watch_parent, args=(folder,), name="watch-parent", daemon=True).start()
+    for target, args in ((watch_parent, (folder,)), (give_signs, (signs,))):
+        threading.Thread(target=target, args=args, name=target.__name__, daemon=True).start()
     with zmq.Context() as context, context.socket(zmq.PAIR) as socket:
         socket.connect(address)
         return serve(EngineConfig.model_validate_json(config), Link(socket))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import zmq
 
 from core.api import EngineError
+from core.engine.folders import PrivateFolder, clear_left
+from core_plugin_executors.signs import SignsOfLife
 
 _POLL_MS = 200
 """How late, at most, the death of a silent child is noticed while somebody waits for it."""
@@ -33,13 +32,15 @@ class Host:
         self._socket = self._context.socket(zmq.PAIR)
         self._socket.linger = 0
         self._socket.sndhwm = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="core-worker-"))
+        self._folder = PrivateFolder()
+        self._signs = SignsOfLife()
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._spawn(f"ipc://{self._folder / 'socket'}", config)
+            self._spawn(f"ipc://{self._folder.path / 'socket'}", config)
         except BaseException:
             self.close()
             raise
+        clear_left()  # while the child does its imports
 
     @property
     def pid(self) -> int | None:
@@ -49,6 +50,10 @@ class Host:
     def alive(self) -> bool:
         """Whether the child runs."""
         return self._process is not None and self._process.poll() is None
+
+    def moves(self) -> bool:
+        """Whether the child runs and gave a sign of life lately; safe from any thread."""
+        return self.alive() and self._signs.recent()
 
     def send(self, data: bytes) -> None:
         """Queue a message to the child; one that is gone never blocks the sender, `receive` finds it out."""
@@ -94,7 +99,8 @@ class Host:
         if self._process is not None:
             _end(self._process, self._close_timeout)
         self._context.destroy(linger=0)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._signs.close()
+        self._folder.remove()
 
     def _spawn(self, address: str, config: str) -> None:
         try:
@@ -104,11 +110,11 @@ class Host:
             raise EngineError("CORE-E134", reason, hint="Set TMPDIR to a short, writable path.") from error
         # -P: a folder named `core` in the working directory must not take the place of the installed package.
         command = [sys.executable, "-P", "-m", "core_plugin_executors.child"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[self._signs.writing])
         stdin = self._process.stdin
         if stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # A child that is dead already is found by `receive`.
-                stdin.write(f"{address}\n{config}\n".encode())
+                stdin.write(f"{address}\n{self._signs.writing}\n{config}\n".encode())
                 stdin.flush()
 
 

@@ -96,9 +96,9 @@ class SubprocessExecutor:
         return self._ask(Call(method, list(args))).result()
 
     def healthy(self) -> bool:
-        """Whether the child runs and has not failed."""
+        """Whether the child runs, moves on, and has not failed."""
         host = self._host
-        return host is not None and self._failure is None and host.alive()
+        return host is not None and self._failure is None and host.moves()
 
     def close(self) -> None:
         """End the child: by asking, then by force. What is still pending fails. Closing twice is harmless."""
