@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from core.layers.guard import MISSING, Operand, rows_of
 from core.layers.params import Parameterised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from torch import Tensor
 
     from core.api.attention import AttentionLayer, AttentionSite, EncoderLayer
     from core.api.models import StepInputs
+    from core.layers.guard import LayerContext
     from core.layers.params import Params
+
+
+class _Heads:
+    """The sizes of queries, keys and values of one attention layer, which are those of the step."""
+
+    def __init__(self, site: AttentionSite, context: LayerContext) -> None:
+        self.queries, self.keys = (site.num_heads, site.head_dim), (site.num_kv_heads, site.head_dim)
+        self.width = site.num_heads * site.head_dim
+        self.dtype: torch.dtype = context.dtype
+        self._place = context.attention(site)
+
+    def fit(self, q: Tensor, k: Tensor, v: Tensor, tokens: int) -> bool:
+        """Whether the tensors of a call are those of a step of so many tokens."""
+        keys, dtype = (tokens, *self.keys), self.dtype
+        return (
+            q.shape == (tokens, *self.queries)
+            and k.shape == keys
+            and v.shape == keys
+            and q.dtype is dtype
+            and k.dtype is dtype
+            and v.dtype is dtype
+        )
+
+    def fail(self, given: tuple[object, ...], step: object, out: object, cause: Exception | None = None) -> NoReturn:
+        """Say why a call with `given` queries, keys and values failed; see `Place.fail`."""
+        tokens = rows_of(getattr(step, "token_ids", None))
+        sizes = ((tokens, *self.queries), (tokens, *self.keys), (tokens, *self.keys))
+        named = zip(("the query", "the key", "the value"), given, sizes, strict=True)
+        operands = [Operand(name, one, shape, self.dtype) for name, one, shape in named]
+        result = Operand("its result", out, (tokens, self.width), self.dtype)
+        self._place.fail("attention", operands, result, cause)
 
 
 class AttentionModule(Parameterised):
@@ -29,8 +63,9 @@ class AttentionModule(Parameterised):
 
     kv: Tensor
 
-    def __init__(self, site: AttentionSite, layer: AttentionLayer) -> None:
+    def __init__(self, site: AttentionSite, layer: AttentionLayer, context: LayerContext) -> None:
         self.site = site
+        self._heads = _Heads(site, context)
         self._write = layer.write_kv
         self._forward = layer.forward
         self._after_load: Callable[[], None] | None = getattr(layer, "after_load", None)
@@ -49,10 +84,24 @@ class AttentionModule(Parameterised):
             self._after_load()
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
-        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`."""
-        plan = step.plan
-        self._write(k, v, self.kv, plan)
-        return self._forward(q, self.kv, plan)
+        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`.
+
+        Raises:
+            PluginError: CORE-P170, the arguments are not those of the layer and the step; CORE-P171, CORE-P108: the
+                backend gave the wrong thing, or raised.
+        """
+        out: Any = MISSING
+        try:
+            tokens = step.token_ids.shape[0]
+            if self._heads.fit(q, k, v, tokens):
+                plan = step.plan
+                self._write(k, v, self.kv, plan)
+                out = self._forward(q, self.kv, plan)
+                if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:
+                    return out  # type: ignore[no-any-return]
+        except Exception as error:
+            self._heads.fail((q, k, v), step, out, error)
+        self._heads.fail((q, k, v), step, out)
 
 
 class EncoderModule:
@@ -62,10 +111,20 @@ class EncoderModule:
         site: Which layer this is, and its geometry.
     """
 
-    def __init__(self, site: AttentionSite, layer: EncoderLayer) -> None:
+    def __init__(self, site: AttentionSite, layer: EncoderLayer, context: LayerContext) -> None:
         self.site = site
+        self._heads = _Heads(site, context)
         self._forward = layer.forward
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
-        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`."""
-        return self._forward(q, k, v, step.plan)
+        """Return `(tokens, heads * head_dim)`; arguments and errors as those of `AttentionModule`."""
+        out: Any = MISSING
+        try:
+            tokens = step.token_ids.shape[0]
+            if self._heads.fit(q, k, v, tokens):
+                out = self._forward(q, k, v, step.plan)
+                if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:
+                    return out  # type: ignore[no-any-return]
+        except Exception as error:
+            self._heads.fail((q, k, v), step, out, error)
+        self._heads.fail((q, k, v), step, out)

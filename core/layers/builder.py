@@ -9,9 +9,10 @@ from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.quantization import LayerSite
 from core.layers.attention import AttentionModule, EncoderModule
+from core.layers.guard import LayerContext, Owners
 from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, QuantLayer
-from core.layers.norm import LayerNorm, RMSNorm, norm_group
+from core.layers.norm import LayerNorm, Norm, RMSNorm, norm_group
 from core.layers.params import ParamGroup
 from core.layers.rope import RotaryEmbedding
 from core.ops import relu, silu
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from core.api.rotary import RopeConfig
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Norm)
 
 _GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_pytorch_tanh": "gelu_tanh_and_mul"}
 _PLAIN: Mapping[str, api.Activation | str] = {
@@ -46,6 +48,7 @@ class Builder:
         max_positions: Longest context that will be used, in tokens; None leaves it to each model's own.
         kernels: Chooses the forms of operations; None takes the reference forms.
         wrap: `(site, layer) -> layer`, lets plugins wrap what is handed out for a place; None if no plugin does.
+        owners: Whose the model, the backend and the scheme are, for errors.
 
     Attributes:
         attentions: Attention layers in the order they were built.
@@ -64,6 +67,7 @@ class Builder:
         max_positions: int | None = None,
         kernels: KernelTable | None = None,
         wrap: Callable[[Any, Any], Any] | None = None,
+        owners: Owners | None = None,
     ) -> None:
         self.attentions: list[AttentionModule] = []
         self.groups: list[ParamGroup] = []
@@ -71,8 +75,7 @@ class Builder:
         self.tied: set[str] = set()
         self._scheme = scheme
         self._backend = backend
-        self._device = device
-        self._dtype = dtype
+        self._context = LayerContext(device, dtype, owners or Owners())
         self._max_positions = max_positions
         self._kernels = kernels or KernelTable(device.type, str(dtype).removeprefix("torch."))
         self._wrap = wrap
@@ -91,7 +94,7 @@ class Builder:
         self.tied.add(f"{prefix}.weight")
         # The site carries the embedding's prefix: that is where the weights are in the checkpoint.
         site = LayerSite("lm_head", tied_to.group.prefix, hidden_size, parts)
-        return Linear(self._wrapped(site, self._scheme.for_site(site)), tied_to.group)
+        return Linear(site, self._wrapped(site, self._scheme.for_site(site)), tied_to.group, self._context)
 
     def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
         """Return a linear layer filled from `<prefix>.weight` (and `.bias`)."""
@@ -103,17 +106,11 @@ class Builder:
 
     def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
         """Return an RMS norm filled from `<prefix>.weight`."""
-        pick = self._kernels.pick
-        layer = RMSNorm(eps, pick("rms_norm", size=size), pick("add_rms_norm", size=size))
-        self.groups.append(norm_group(layer, size, prefix, self._dtype))
-        return layer
+        return self._norm(RMSNorm, "rms_norm", size, eps, prefix)
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
         """Return a layer norm filled from `<prefix>.weight` (and `.bias`)."""
-        pick = self._kernels.pick
-        layer = LayerNorm(eps, pick("layer_norm", size=size), pick("add_layer_norm", size=size))
-        self.groups.append(norm_group(layer, size, prefix, self._dtype, bias=bias))
-        return layer
+        return self._norm(LayerNorm, "layer_norm", size, eps, prefix, bias=bias)
 
     def rope(self, config: RopeConfig) -> RotaryEmbedding:
         """Return the rotary embedding of `config`; equal configurations share one table.
@@ -126,7 +123,7 @@ class Builder:
                 return rope
         positions = self._max_positions or config.context
         rotate = self._kernels.pick("rotary", head_dim=config.head_dim, rotary_dim=config.rotary_dim)
-        rope = RotaryEmbedding(config, positions, device=self._device, dtype=self._dtype, rotate=rotate)
+        rope = RotaryEmbedding(config, positions, self._context, rotate=rotate, owner=self._kernels.owner(rotate))
         self.ropes.append((config, rope))
         return rope
 
@@ -152,7 +149,7 @@ class Builder:
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`."""
         site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap)
-        module = AttentionModule(site, self._wrapped(site, self._backend.layer(site)))
+        module = AttentionModule(site, self._wrapped(site, self._backend.layer(site)), self._context)
         self.attentions.append(module)
         return module
 
@@ -181,7 +178,7 @@ class Builder:
                 f"the model needs bidirectional attention, which {kind} lacks.",
                 hint="The model's shape must name 'bidirectional' among its features.",
             )
-        return EncoderModule(site, self._wrapped(site, encoder(site)))
+        return EncoderModule(site, self._wrapped(site, encoder(site)), self._context)
 
     def _store(
         self,
@@ -190,13 +187,20 @@ class Builder:
         in_features: int,
         parts: Sequence[tuple[str, int]],
         bias: bool = False,
-    ) -> tuple[LayerQuant, ParamGroup]:
+    ) -> tuple[LayerSite, LayerQuant, ParamGroup, LayerContext]:
         site = LayerSite(kind, prefix, in_features, parts, bias)
         quant = self._wrapped(site, self._scheme.for_site(site))
         group = ParamGroup(prefix, quant.decode)
         quant.declare(group)
         self.groups.append(group)
-        return quant, group
+        return site, quant, group, self._context
+
+    def _norm(self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False) -> N:
+        plain, add = self._kernels.pick(op, size=size), self._kernels.pick(f"add_{op}", size=size)
+        place = self._context.place(f"{op} '{prefix}'", self._kernels.owner(plain, add))
+        layer = kind(place, self._context.dtype, size, eps, plain, add)
+        self.groups.append(norm_group(layer, size, prefix, self._context.dtype, bias=bias))
+        return layer
 
     def _wrapped(self, site: LayerSite | AttentionSite, layer: T) -> T:
         """Return `layer`, or what a plugin makes of it."""

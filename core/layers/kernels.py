@@ -36,6 +36,7 @@ class KernelTable:
 
     Attributes:
         chosen: Operation -> names of the kernels that layers were given.
+        owners: Form of an operation -> whose kernel it is, for errors.
     """
 
     device: str
@@ -43,6 +44,7 @@ class KernelTable:
     planned: Sequence[PlannedKernel] = ()
     commanded: Iterable[str] = ()
     chosen: dict[str, set[str]] = field(default_factory=dict)
+    owners: dict[Op, str] = field(default_factory=dict)
 
     def pick(self, op: str, **dims: int) -> Op:
         """Return the form of `op` for these sizes.
@@ -56,7 +58,9 @@ class KernelTable:
             verdict = kernel.spec.check(request)
             if verdict.ok:
                 self.chosen.setdefault(op, set()).add(kernel.spec.name)
-                return kernel.load()
+                form = kernel.load()
+                self.owners[form] = f"kernel '{kernel.spec.name}' ({kernel.owner})"
+                return form
             if op in self.commanded:
                 raise PluginError(
                     "CORE-P201",
@@ -65,6 +69,10 @@ class KernelTable:
                     hint=f"Use --kernel {op}=reference, or leave --kernel out.",
                 )
         return REGISTRY[op].reference
+
+    def owner(self, *forms: Op) -> str:
+        """Return whose these forms of operations are, for errors."""
+        return " and ".join(dict.fromkeys(self.owners.get(form, "core's own form") for form in forms))
 
     def describe(self) -> str:
         """Return one line for the start-up table; empty when every form is the reference."""

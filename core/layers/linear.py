@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
+from core.layers.guard import MISSING, Operand, rows_of
 from core.layers.params import Parameterised, ParamGroup
 
 if TYPE_CHECKING:
@@ -11,21 +14,43 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from core.api.quantization import LayerQuant
+    from core.api.quantization import LayerQuant, LayerSite
+    from core.layers.guard import LayerContext
 
 
 class QuantLayer(Parameterised):
     """A layer whose weights are stored and applied by a quantization method."""
 
-    def __init__(self, quant: LayerQuant, group: ParamGroup) -> None:
+    def __init__(self, site: LayerSite, quant: LayerQuant, group: ParamGroup, context: LayerContext) -> None:
         self.group = group
         self._apply = quant.apply
+        self._place = context.place(f"{site.kind} '{site.prefix}'", context.owners.quantization)
+        embeds = site.kind == "embedding"
+        self._dtype = torch.int64 if embeds else context.dtype
+        self._inputs = () if embeds else (site.in_features,)  # behind the tokens
+        self._width = site.in_features if embeds else sum(rows for _, rows in site.parts)
         tell_size: Callable[[], int] | None = getattr(quant, "final_bytes", None)
         group.read_by(self, quant.finalize, final_bytes=0 if tell_size is None else tell_size())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Apply the layer; shapes as in `LayerQuant.apply`."""
-        return self._apply(x, self.params)
+        """Apply the layer; shapes as in `LayerQuant.apply`.
+
+        Raises:
+            PluginError: CORE-P170, `x` does not fit; CORE-P171, CORE-P108: the method gave the wrong thing, or raised.
+        """
+        y: Any = MISSING
+        try:
+            if x.dtype is self._dtype and x.shape[1:] == self._inputs:
+                y = self._apply(x, self.params)
+                if y.shape == (x.shape[0], self._width):
+                    return y  # type: ignore[no-any-return]
+        except Exception as error:
+            self._fail(x, y, error)
+        self._fail(x, y)
+
+    def _fail(self, x: object, y: object, cause: Exception | None = None) -> NoReturn:
+        operand = Operand("its input", x, ("tokens", *self._inputs), self._dtype)
+        self._place.fail("apply()", [operand], Operand("its result", y, (rows_of(x), self._width), None), cause)
 
 
 class Linear(QuantLayer):
@@ -33,4 +58,4 @@ class Linear(QuantLayer):
 
 
 class Embedding(QuantLayer):
-    """`(tokens,) int -> (tokens, hidden)`."""
+    """`(tokens,) int64 -> (tokens, hidden)`."""

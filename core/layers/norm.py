@@ -2,76 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
+from core.layers.guard import MISSING, Operand
 from core.layers.params import Parameterised, ParamGroup
-from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from core.api.weights import WeightTensor
+    from core.layers.guard import Place
     from core.layers.params import Params
     from core.ops.registry import Op
 
 
-class RMSNorm(Parameterised):
-    """RMS norm over the last dimension, of any leading shape (so that it also norms `(tokens, heads, head_dim)`).
+class Norm(Parameterised):
+    """A norm over the last dimension.
 
     Args:
-        norm, add_norm: The forms of `rms_norm` and `add_rms_norm` to use.
+        place: Names the layer in errors.
+        dtype: Of what it normalises.
+        size: Of the last dimension.
+        norm, add_norm: The forms of the operation to use.
     """
 
-    def __init__(self, eps: float, norm: Op = rms_norm, add_norm: Op = add_rms_norm) -> None:
-        self._eps = eps
+    _weights: tuple[Tensor | None, ...]
+
+    def __init__(self, place: Place, dtype: torch.dtype, size: int, eps: float, norm: Op, add_norm: Op) -> None:
+        self._place, self._dtype, self._size, self._eps = place, dtype, size, eps
         self._norm, self._add = norm, add_norm
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the normalised `x`. Raises `PluginError` as `QuantLayer` does."""
+        normed: Any = MISSING
+        try:
+            if x.dtype is self._dtype and x.shape[-1] == self._size:
+                normed = self._norm(x, *self._weights, self._eps)
+                if normed.shape == x.shape:
+                    return normed  # type: ignore[no-any-return]
+        except Exception as error:
+            self._fail((x,), normed, error)
+        self._fail((x,), normed)
+
+    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `(norm(x + residual), x + residual)`. Raises `PluginError` as `QuantLayer` does."""
+        normed: Any = MISSING
+        try:
+            shape, dtype = x.shape, self._dtype
+            if x.dtype is dtype and residual.dtype is dtype and shape[-1] == self._size and residual.shape == shape:
+                normed, total = self._add(x, residual, *self._weights, self._eps)
+                if normed.shape == shape and total.shape == shape:
+                    return normed, total
+        except Exception as error:
+            self._fail((x, residual), normed, error)
+        self._fail((x, residual), normed)
+
+    def _fail(self, given: tuple[object, ...], result: object, cause: Exception | None = None) -> NoReturn:
+        rows = given[0].shape[:-1] if isinstance(given[0], torch.Tensor) else ("tokens",)
+        shape = (*rows, self._size)
+        named = zip(("its input", "the residual"), given, strict=False)
+        operands = [Operand(name, one, shape, self._dtype) for name, one in named]
+        self._place.fail("the operation", operands, Operand("its result", result, shape, self._dtype), cause)
+
+
+class RMSNorm(Norm):
+    """RMS norm of any leading shape (so that it also norms `(tokens, heads, head_dim)`)."""
 
     def bind(self, params: Params) -> None:
         """Use these parameters from now on."""
         super().bind(params)
-        self._weight = params["weight"]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the normalised `x`."""
-        normed: Tensor = self._norm(x, self._weight, self._eps)
-        return normed
-
-    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `(norm(x + residual), x + residual)`."""
-        both: tuple[Tensor, Tensor] = self._add(x, residual, self._weight, self._eps)
-        return both
+        self._weights = (params["weight"],)
 
 
-class LayerNorm(Parameterised):
-    """Layer norm over the last dimension, with or without a bias.
-
-    Args:
-        norm, add_norm: The forms of `layer_norm` and `add_layer_norm` to use.
-    """
-
-    def __init__(self, eps: float, norm: Op = layer_norm, add_norm: Op = add_layer_norm) -> None:
-        self._eps = eps
-        self._norm, self._add = norm, add_norm
+class LayerNorm(Norm):
+    """Layer norm, with or without a bias."""
 
     def bind(self, params: Params) -> None:
         """Use these parameters from now on."""
         super().bind(params)
-        self._weight, self._bias = params["weight"], params.get("bias")
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the normalised `x`."""
-        normed: Tensor = self._norm(x, self._weight, self._bias, self._eps)
-        return normed
-
-    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `(norm(x + residual), x + residual)`."""
-        both: tuple[Tensor, Tensor] = self._add(x, residual, self._weight, self._bias, self._eps)
-        return both
+        self._weights = params["weight"], params.get("bias")
 
 
 def norm_group(
-    layer: RMSNorm | LayerNorm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False
+    layer: Norm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False
 ) -> ParamGroup:
     """Return the parameters of a norm layer: one vector or two, never quantized."""
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
+from core.layers.guard import MISSING, Operand, rows_of
 from core.ops.rotary import rotary, rotary_table
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from core.api.rotary import RopeConfig
+    from core.layers.guard import LayerContext
     from core.ops.registry import Op
 
 
@@ -21,20 +24,22 @@ class RotaryEmbedding:
     Args:
         positions: Context that the engine is started with, in tokens.
         rotate: The form of `rotary` to use.
+        owner: Whose form that is, for errors.
     """
 
     def __init__(
         self,
         config: RopeConfig,
         positions: int,
+        context: LayerContext,
         *,
-        device: torch.device,
-        dtype: torch.dtype,
         rotate: Op = rotary,
+        owner: str = "core",
     ) -> None:
         self._config, self._positions, self._rows = config, positions, positions
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype = context.device, context.dtype
         self._rotate = rotate
+        self._place = context.place("the rotary embedding", owner)
 
     def prepare(self, rows: int) -> None:
         """Make the table for the first `rows` positions: those that the KV cache has room for."""
@@ -42,9 +47,42 @@ class RotaryEmbedding:
         self._table = self._made()
 
     def __call__(self, positions: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` rotated by position."""
-        both: tuple[Tensor, Tensor] = self._rotate(positions, q, k, self._table)
-        return both
+        """Return `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` rotated by position.
+
+        Raises:
+            PluginError: As `QuantLayer` does.
+        """
+        rotated: Any = MISSING
+        try:
+            if self._fits(positions, q, k):
+                rotated, keys = self._rotate(positions, q, k, self._table)
+                if rotated.shape == q.shape and keys.shape == k.shape:
+                    return rotated, keys
+        except Exception as error:
+            self._fail(positions, q, k, rotated, error)
+        self._fail(positions, q, k, rotated)
+
+    def _fits(self, positions: Tensor, q: Tensor, k: Tensor) -> bool:
+        tokens, _, size = q.shape
+        return (
+            size == self._config.head_dim
+            and k.shape[::2] == (tokens, size)
+            and k.dim() == 3
+            and positions.shape == (tokens,)
+            and positions.dtype is torch.int64
+            and q.dtype is self._dtype
+            and k.dtype is self._dtype
+        )
+
+    def _fail(self, positions: object, q: object, k: object, result: object, cause: Exception | None = None) -> NoReturn:
+        tokens, size = rows_of(positions), self._config.head_dim
+        operands = [
+            Operand("positions", positions, ("tokens",), torch.int64),
+            Operand("the query", q, (tokens, "heads", size), self._dtype),
+            Operand("the key", k, (tokens, "kv_heads", size), self._dtype),
+        ]
+        result = Operand("its result", result, (tokens, "heads", size), self._dtype)
+        self._place.fail("the operation", operands, result, cause)
 
     @cached_property
     def _table(self) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 
 from core.api.models import WeightRules
 from core.api.quantization import LayerSite, QuantContext, QuantScheme
+from core.layers.guard import LayerContext
 from core.layers.linear import QuantLayer
 from core.layers.params import ParamGroup
 from core.testing.conformance.tools.tensors import PlainTensor
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["PlainTensor", "fill", "make_layer", "sample_layer"]
 
 
-def make_layer(scheme: QuantScheme, site: LayerSite) -> tuple[LayerQuant, QuantLayer]:
-    """Return how a scheme stores a site, and the layer of it, without weights."""
+def make_layer(
+    scheme: QuantScheme, site: LayerSite, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
+) -> tuple[LayerQuant, QuantLayer]:
+    """Return how a scheme stores a site, and the layer of it, without weights.
+
+    Args:
+        device, dtype: What the scheme was made with; the host's by default.
+    """
     quant = scheme.for_site(site)
     group = ParamGroup(site.prefix, quant.decode)
     quant.declare(group)
-    return quant, QuantLayer(quant, group)
+    return quant, QuantLayer(site, quant, group, LayerContext(device or torch.device("cpu"), dtype))
 
 
 def fill(group: ParamGroup, tensors: Iterable[WeightTensor], device: torch.device | None = None) -> None:
@@ -58,6 +65,6 @@ def sample_layer(
 
     path = sample.write(folder)
     config: dict[str, Any] = json.loads((path / "config.json").read_text())["quantization_config"]
-    _, layer = make_layer(scheme(QuantContext(torch.device("cpu"), dtype, config, options or {})), site)
+    _, layer = make_layer(scheme(QuantContext(torch.device("cpu"), dtype, config, options or {})), site, dtype=dtype)
     fill(layer.group, [PlainTensor(*pair) for pair in load_file(path / "model.safetensors").items()])
     return layer

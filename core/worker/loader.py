@@ -14,7 +14,9 @@ from core.api.errors import CheckpointError, ConfigError
 from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
+from core.layers.guard import Owners
 from core.layers.kernels import KernelTable, PlannedKernel
+from core.plugins.kinds import kind_of
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from core.layers.attention import AttentionModule
     from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
+    from core.plugins.plan import PluginPlan
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _KV_DTYPES = _DTYPES | {
@@ -50,6 +53,7 @@ class LoadedModel:
         num_parameters: Values read from the checkpoint.
         weight_bytes: What its weights take at least; known before they are read.
         kernels: Which forms of operations its layers were given.
+        owners: Whose it and its layers are, for errors.
     """
 
     def __init__(
@@ -60,8 +64,10 @@ class LoadedModel:
         filler: WeightFiller,
         kernels: KernelTable,
         ropes: Sequence[RotaryEmbedding] = (),
+        owners: Owners | None = None,
     ) -> None:
         self.model = model
+        self.owners = owners or Owners()
         self.attentions = attentions
         self.backend = backend
         self.num_parameters = 0
@@ -148,6 +154,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         max_positions=config.max_model_len,
         kernels=kernels,
         wrap=active.hooks.layer if active.hooks.has("core_layer") else None,
+        owners=(owners := _owners(config.plan)),
     )
     model_class = active.impl("core.models")
     # Formats without a config.json know the architecture, but keep it out of the configuration.
@@ -155,12 +162,11 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     model = model_class(settings, builder)
     rules, attentions = model_class.weight_rules(settings), sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
-    if planned is not None:
-        for group in builder.groups:
-            group.owner = f"quantization method {planned.owner}"
+    for group in builder.groups:
+        group.owner = owners.quantization
     names = NameMap(rules, builder.tied, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
-    return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes])
+    return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)
 
 
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:
@@ -172,6 +178,13 @@ def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) 
     ]
     commanded = [ask.partition("=")[0] for ask in config.options.select.kernel]
     return KernelTable(device.type, config.dtype, planned, commanded)
+
+
+def _owners(plan: PluginPlan) -> Owners:
+    """Return whose the parts of a forward pass are; what the plan does not name keeps its common name."""
+    groups = Owners("core.models", "core.attention_backends", "core.quantization")
+    named = zip(Owners(), map(plan.one, groups), groups, strict=True)
+    return Owners(*(common if one is None else f"{kind_of(group).label} {one.owner}" for common, one, group in named))
 
 
 def _default_spec(site: AttentionSite) -> KVSpec:

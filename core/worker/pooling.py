@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
     from core.api.facets import GraphFacet
     from core.api.models import Classifies, Model, PoolingShape
+    from core.worker.guarded import GuardedModel
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
@@ -40,7 +41,7 @@ class PoolingRunner(StepRunner):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | GuardedModel,
         backend: AttentionBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
@@ -79,7 +80,7 @@ class PoolingRunner(StepRunner):
         # Graphs read token ids and positions, and nothing else of a request.
         forward = self._whole if arrays or inputs.token_types is not None else self._forward
         result.vectors, result.errors = self._reduce(plan, inputs, forward(inputs))
-        self._taint(plan, result)
+        self._taint(plan, result.errors)
 
     def _types(self, plan: StepPlan, inputs: StepInputs) -> Tensor | None:
         seconds = self._seconds[plan.rows]

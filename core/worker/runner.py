@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from core.api.models import Model
 from core.engine.profile import Timer, untimed
 from core.engine.step import NewRow, StepPlan, StepResult, TokenMasks
 from core.worker.graphs import GraphedForward
+from core.worker.guarded import GuardedModel
 from core.worker.inputs import InputBuilder, StepInputs
 from core.worker.participants import Participant
 from core.worker.rows import RowTable
@@ -39,7 +40,7 @@ class StepRunner(ABC):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | GuardedModel,
         backend: AttentionBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
@@ -76,7 +77,11 @@ class StepRunner(ABC):
             participant.begin(plan)
         result = StepResult(plan.number, np.zeros(0, dtype=np.int32))
         if len(plan.rows):
-            self._run(plan, result)
+            try:
+                self._run(plan, result)
+            except Exception:
+                self._taint(plan, range(len(plan.rows)))  # whoever gets their blocks must not read what was left there
+                raise
         for participant in self.participants:
             participant.end(result)
         return result
@@ -101,9 +106,9 @@ class StepRunner(ABC):
     def _run(self, plan: StepPlan, result: StepResult) -> None:
         """Run a plan that has rows, and fill the result."""
 
-    def _taint(self, plan: StepPlan, result: StepResult) -> None:
-        """Remember the blocks of the rows that failed."""
-        for i in result.errors:
+    def _taint(self, plan: StepPlan, failed: Iterable[int]) -> None:
+        """Remember the blocks of the rows that failed, by their places in the plan."""
+        for i in failed:
             self._tainted.mark(self._rows.blocks_of(int(plan.rows[i]), int(plan.starts[i] + plan.counts[i])))
 
     def _plain(self, inputs: StepInputs) -> Tensor:
@@ -115,7 +120,7 @@ class Runner(StepRunner):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | GuardedModel,
         backend: AttentionBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
@@ -144,7 +149,7 @@ class Runner(StepRunner):
         sampling = np.flatnonzero(plan.samples)
         if len(sampling):
             self._choose(plan, inputs, hidden, sampling, result)
-        self._taint(plan, result)
+        self._taint(plan, result.errors)
 
     def _sample(
         self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, sampling: np.ndarray, result: StepResult

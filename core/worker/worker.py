@@ -25,6 +25,7 @@ from core.plugins.faults import Faults
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
+from core.worker.guarded import GuardedModel
 from core.worker.loader import LoadedModel, kv_layouts, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants import ConnectorParticipant
@@ -196,15 +197,16 @@ class Worker:
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
-        graphs = getattr(self._platform, "graphs", None)
+        graphs, loaded = getattr(self._platform, "graphs", None), self._loaded
+        model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         if config.pooling is not None:
             reader = self._active.impl("core.weight_loaders")()
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
-            return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling, dense, graphs)
+            return PoolingRunner(model, loaded.backend, caches, rows, config.pooling, dense, graphs)
         plugged = list(self._logits_processors(rows, max_rows))
-        pick = self._loaded.kernels.pick
+        pick = loaded.kernels.pick
         sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)
-        return Runner(self._loaded.model, self._loaded.backend, caches, rows, sampler, graphs)
+        return Runner(model, loaded.backend, caches, rows, sampler, graphs)
 
     def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
         """Yield the plan's logits processors, in its order."""

@@ -46,6 +46,7 @@ def test_attention_writes_before_it_attends_with_the_plan_of_the_step(build):
     assert (site.scale, site.window, site.softcap) == (0.5, 7, 30.0)
 
     class Step:
+        token_ids = torch.zeros(5, dtype=torch.int64)
         plan = object()
 
     module.kv = torch.zeros(1)

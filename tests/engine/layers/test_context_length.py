@@ -12,6 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from core import ops
 from core.api import CheckpointError, RopeConfig, rope_config
+from core.layers.guard import LayerContext
 from core.layers.rope import RotaryEmbedding
 from core.testing.tinymodels import VOCAB_SIZE
 from tests.engine.layers.test_families import CLOSE, TOKENS, reference_logits
@@ -171,7 +172,7 @@ def test_sizes_that_are_none_are_refused(changes, words):
 
 def test_the_table_has_rows_for_the_context_that_fits_and_frequencies_of_the_one_asked_for():
     config = RopeConfig(head_dim=8, rotary_dim=8, scaling={"rope_type": "dynamic", "factor": 2.0}, max_positions=64)
-    rope = RotaryEmbedding(config, 2**24, device=torch.device("cpu"), dtype=torch.float32)  # 1 GiB, if it were made
+    rope = RotaryEmbedding(config, 2**24, LayerContext(torch.device("cpu"), torch.float32))  # 1 GiB, if it were made
     rope.prepare(4)
     q, k = torch.randn(4, 2, 8), torch.randn(4, 1, 8)
     table = ops.rotary_table(config, 2**24, 4)

@@ -9,6 +9,7 @@ from core.api.attention import AttentionContext, AttentionSite
 from core.engine.sampling import SamplingParams
 from core.engine.step import BlockUpdate, NewRow, StepPlan
 from core.layers.attention import AttentionModule
+from core.layers.guard import LayerContext
 from core.worker.rows import RowTable
 from core.worker.runner import Runner
 from core.worker.sampling.sampler import Sampler
@@ -23,8 +24,9 @@ class TinyModel:
     def __init__(self, backend, *, layers=2, poison=None, seed=0):
         rng = torch.Generator().manual_seed(seed)
         hidden = HEADS * DIM
+        context = LayerContext(torch.device("cpu"), torch.float32)
         sites = [AttentionSite(i, HEADS, KV_HEADS, DIM, DIM**-0.5) for i in range(layers)]
-        self.attentions = [AttentionModule(site, backend.layer(site)) for site in sites]
+        self.attentions = [AttentionModule(site, backend.layer(site), context) for site in sites]
         width = (HEADS + 2 * KV_HEADS) * DIM
         self.weights = [torch.randn(hidden, width, generator=rng) / hidden**0.5 for _ in sites]
         self.embed = torch.randn(VOCAB, hidden, generator=rng)

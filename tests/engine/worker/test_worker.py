@@ -14,6 +14,7 @@ from core.api.platform import MemorySnapshot
 from core.config.resolved import KVOptions, Options, SchedulerOptions
 from core.engine.sampling import SamplingParams
 from core.engine.step import BlockUpdate, NewRow, StepPlan
+from core.layers.guard import Owners
 from core.layers.kernels import KernelTable
 from core.plugins.hooks import Hooks
 from core.worker import worker as worker_module
@@ -117,6 +118,7 @@ def make_worker(monkeypatch, make_bench):
         reload = lambda tensors: LOG.append(("reload", list(tensors)))  # noqa: E731
         loaded = SimpleNamespace(
             model=model,
+            owners=Owners("model implementation 'tiny' (acme 1.0)"),
             attentions=model.attentions[::-1],
             backend=backend,
             reload=reload,

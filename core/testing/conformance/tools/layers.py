@@ -15,6 +15,7 @@ from core.api.descriptors import QuantSpec
 from core.api.quantization import LayerSite, QuantContext, QuantRequest, QuantScheme
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader, WeightTensor
+from core.layers.guard import LayerContext
 from core.layers.linear import QuantLayer
 from core.testing.conformance.outcome import Failed, Unavailable
 from core.testing.conformance.samples import CheckpointSample
@@ -69,7 +70,7 @@ class LayerBench:
         need_features(subject, subject.spec(QuantSpec).needs)
         self.dtype = dtype_of(dtype)
         scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
-        self.quant, self.layer = make_layer(scheme, site)
+        self.quant, self.layer = make_layer(scheme, site, device=self.device, dtype=self.dtype)
         self.group = self.layer.group
         self.case, self.site = case, site
         self.fill()
@@ -92,7 +93,8 @@ class LayerBench:
         scheme: QuantScheme = subject.impl()(
             QuantContext(self.device, self.dtype, self.case.config, some_options(subject))
         )
-        head = QuantLayer(scheme.for_site(replace(self.site, kind="lm_head")), self.group)
+        site = replace(self.site, kind="lm_head")
+        head = QuantLayer(site, scheme.for_site(site), self.group, LayerContext(self.device, self.dtype))
         self.fill()
         return head
 

@@ -18,6 +18,7 @@ from core_plugin_cpu.native.blocks import FORMATS
 from core_plugin_cpu.native.packed import Format, quantize_int8
 
 from core.api import CheckpointError, LayerSite, QuantContext
+from core.layers.guard import LayerContext
 from core.layers.linear import QuantLayer
 from core.testing.layers import fill, make_layer
 
@@ -52,8 +53,8 @@ class Stored:
         return self._raw
 
 
-def layer(scheme, site):
-    return make_layer(scheme, site)[1]
+def layer(scheme, site, dtype=torch.bfloat16):
+    return make_layer(scheme, site, dtype=dtype)[1]
 
 
 def gguf_scheme(types, dtype=torch.bfloat16):
@@ -119,8 +120,8 @@ def test_an_embedding_and_its_tied_head_share_their_storage(kind, isa):
         "int8": (Int8Scheme, {"head": "int8"}),
     }.get(kind, (GGUFScheme, {"batch_invariant": True}))
     scheme = own(QuantContext(torch.device("cpu"), dtype, {"tensors": {"embed.weight": kind}}, options))
-    embedding = layer(scheme, EMBEDDING)
-    head = QuantLayer(scheme.for_site(replace(EMBEDDING, kind="lm_head")), embedding.group)
+    embedding, site = layer(scheme, EMBEDDING), replace(EMBEDDING, kind="lm_head")
+    head = QuantLayer(site, scheme.for_site(site), embedding.group, LayerContext(torch.device("cpu"), dtype))
     fill(embedding.group, [Stored("embed.weight", torch.randn(50, K))])
     assert embedding.params["weight"].data_ptr() == head.params["weight"].data_ptr()
     rows = embedding(torch.arange(50))

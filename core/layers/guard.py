@@ -1,0 +1,141 @@
+"""What layers are called with, and what plugins return, is compared with what the layers were built for.
+
+The comparison comes before a plugin's code: a native kernel trusts the sizes that it is told. It is a few comparisons of
+numbers that are known; what is wrong is worked out only once something is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor
+
+from core.api.errors import CoreError, PluginError
+from core.plugins.drivers import describe
+
+if TYPE_CHECKING:
+    from core.api.attention import AttentionSite
+
+PASSED = (CoreError, MemoryError, torch.OutOfMemoryError)
+"""Errors that are nobody's mistake, or say themselves whose it is."""
+
+MISSING: Any = object()
+"""Stands for the result of a call that did not come back."""
+
+_REPORT = "Report it to the plugin's author."
+
+
+class Owners(NamedTuple):
+    """Whose code takes part in a forward pass: kind, name, distribution and version of each, for errors."""
+
+    model: str = "the model"
+    attention: str = "the attention backend"
+    quantization: str = "the quantization method"
+
+
+class Operand(NamedTuple):
+    """A tensor that is passed or returned, and what it should be.
+
+    Attributes:
+        shape: Wanted sizes; a text stands for any size, and names it.
+    """
+
+    name: str
+    given: object
+    shape: tuple[int | str, ...]
+    dtype: torch.dtype | None
+
+    def problem(self, device: torch.device) -> str | None:
+        """Return what is wrong with it, in words; None if nothing is."""
+        given = self.given
+        if (
+            isinstance(given, Tensor)
+            and given.dim() == len(self.shape)
+            and all(isinstance(want, str) or want == size for want, size in zip(self.shape, given.shape))
+            and self.dtype in (None, given.dtype)
+            and given.device.type == device.type
+        ):
+            return None
+        return f"{self.name} is {shown(given)}; expected {_sizes(self.shape)}{_dtype(self.dtype)} on {device}"
+
+
+class Place(NamedTuple):
+    """A layer of the model, for errors.
+
+    Attributes:
+        layer: Its kind and its module path or number.
+        plugin: Who implements it.
+        model: Who calls it.
+    """
+
+    layer: str
+    plugin: str
+    model: str
+    device: torch.device
+
+    def fail(
+        self, call: str, operands: Iterable[Operand], result: Operand, cause: Exception | None = None
+    ) -> NoReturn:
+        """Say why a call of the layer failed.
+
+        Args:
+            call: The plugin's method.
+            operands: What the model passed.
+            result: What the method returned; `MISSING` if it did not.
+            cause: What was raised, by the method or while the operands were looked at.
+
+        Raises:
+            PluginError: CORE-P170, an operand does not fit; CORE-P171, the result does not; CORE-P108, the method raised.
+        """
+        if isinstance(cause, PASSED):
+            raise cause
+        found = [problem for operand in operands if (problem := operand.problem(self.device)) is not None]
+        if found:
+            raise PluginError("CORE-P170", f"{self.model} called {self.layer}: {'; '.join(found)}.", hint=_REPORT)
+        wrong = None if result.given is MISSING else result.problem(self.device)
+        if wrong is not None:
+            raise PluginError("CORE-P171", f"{self.plugin}, {self.layer}: {call} failed: {wrong}.", hint=_REPORT)
+        text = f"{self.plugin}, {self.layer}: {call} raised {'nothing' if cause is None else describe(cause)}."
+        raise PluginError("CORE-P108", text) from cause
+
+
+class LayerContext(NamedTuple):
+    """What all layers of a model have in common.
+
+    Attributes:
+        device, dtype: Where and in what they compute.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    owners: Owners = Owners()
+
+    def attention(self, site: AttentionSite) -> Place:
+        """Return the place of an attention layer."""
+        return Place(f"attention layer {site.layer}", self.owners.attention, self.owners.model, self.device)
+
+    def place(self, layer: str, plugin: str) -> Place:
+        """Return the place of a layer that a plugin implements."""
+        return Place(layer, plugin, self.owners.model, self.device)
+
+
+def rows_of(given: object) -> int | str:
+    """Return the first size of a tensor, for what has to have as many rows; a name for it if there is none."""
+    return given.shape[0] if isinstance(given, Tensor) and given.dim() else "tokens"
+
+
+def shown(given: object) -> str:
+    """Return what a value is, in words: shape, dtype and device of a tensor, the type of anything else."""
+    if not isinstance(given, Tensor):
+        return "None" if given is None else f"a {type(given).__name__}"
+    return f"{_sizes(tuple(given.shape))}{_dtype(given.dtype)} on {given.device}"
+
+
+def _sizes(shape: tuple[int | str, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+
+
+def _dtype(dtype: torch.dtype | None) -> str:
+    return "" if dtype is None else f" {str(dtype).removeprefix('torch.')}"

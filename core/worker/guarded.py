@@ -1,0 +1,71 @@
+"""A model whose failures say whose it is, and whose results are compared with the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from core.api.errors import PluginError
+from core.layers.guard import PASSED, shown
+from core.plugins.drivers import describe
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api.models import Classifies, Model, StepInputs
+
+
+class GuardedModel:
+    """A model as runners call it.
+
+    Args:
+        owner: Kind, name, distribution and version of the plugin.
+        vocab_size: Columns of the logits.
+    """
+
+    def __init__(self, model: Model, owner: str, vocab_size: int) -> None:
+        self._model, self._owner, self._vocab_size = model, owner, vocab_size
+
+    def forward(self, step: StepInputs) -> Tensor:
+        """Return the final hidden states, `(tokens, hidden)`.
+
+        Raises:
+            PluginError: CORE-P170, the model returned the wrong thing; CORE-P108, it raised.
+        """
+        hidden: Any = None
+        try:
+            hidden = self._model.forward(step)
+            if hidden.dim() == 2 and hidden.shape[0] == step.token_ids.shape[0]:
+                return cast("Tensor", hidden)
+        except Exception as error:
+            self._failed("forward()", error)
+        self._wrong("forward()", hidden, f"({len(step.token_ids)}, hidden)")
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Project `(rows, hidden)` to `(rows, vocab)`. Raises as `forward` does."""
+        logits: Any = None
+        try:
+            logits = self._model.logits(hidden)
+            if logits.shape == (hidden.shape[0], self._vocab_size) and logits.is_floating_point():
+                return cast("Tensor", logits)
+        except Exception as error:
+            self._failed("logits()", error)
+        self._wrong("logits()", logits, f"({len(hidden)}, {self._vocab_size}) of a float dtype")
+
+    def classify(self, pooled: Tensor) -> Tensor:
+        """Project `(rows, hidden)` to `(rows, labels)`. Raises as `forward` does."""
+        scores: Any = None
+        try:
+            scores = cast("Classifies", self._model).classify(pooled)
+            if scores.dim() == 2 and scores.shape[0] == pooled.shape[0]:
+                return cast("Tensor", scores)
+        except Exception as error:
+            self._failed("classify()", error)
+        self._wrong("classify()", scores, f"({len(pooled)}, labels)")
+
+    def _failed(self, method: str, error: Exception) -> NoReturn:
+        if isinstance(error, PASSED):
+            raise error
+        raise PluginError("CORE-P108", f"{self._owner}: {method} raised {describe(error)}.") from error
+
+    def _wrong(self, method: str, result: object, wanted: str) -> NoReturn:
+        raise PluginError("CORE-P170", f"{self._owner}: {method} returned {shown(result)}; expected {wanted}.")
