@@ -166,7 +166,7 @@ class Resolver:
             self.selector, select.model_source, model.model, model.revision, access_of(self.options.hub, self.progress)
         )
         loader, reader = find_reader(self.selector, select.load_format, files)
-        stored = inspect(loader, reader, files)
+        stored = inspect(self.selector, loader, reader, files)
         checkpoint = overridden(stored, model)
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
         self.reports[-1].notes += described(model)

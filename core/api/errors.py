@@ -50,13 +50,23 @@ class ConfigError(CoreError):
 
 
 class CheckpointError(CoreError):
-    """A model reference, file, tensor or architecture cannot be used."""
+    """A model reference, file, tensor or architecture cannot be used.
+
+    Args:
+        architecture: The model's architecture in Hugging Face's words, from a reader that cannot describe such a model.
+            Core adds who implements it from files of another format.
+    """
+
+    def __init__(self, code: str, message: str, *, hint: str = "", architecture: str = "") -> None:
+        super().__init__(code, message, hint=hint)
+        self.architecture = architecture
 
     def within(self, path: str) -> CheckpointError:
         """Return the error with a file or directory in front; as it is if it names the path already."""
         if path in self.message:
             return self
-        return CheckpointError(self.code, f"{path}: {self.message}", hint=self.hint)
+        text = f"{path}: {self.message}"
+        return CheckpointError(self.code, text, hint=self.hint, architecture=self.architecture)
 
 
 class EngineError(CoreError):

@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
 from core.plugins.known import Known, Table, advice
 from core.signals import SignalExit
-from core.suggest import nearest
+from core.suggest import FEW, nearest
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class Catalogue:
             if entry.group == group and answers(ask, entry):
                 return self.refusal(entry, ask)
         names = sorted({entry.name for entry in self.entries(group)})
-        installed = f"Installed: {', '.join(names)}." if names else "None is installed."
+        installed = f"Installed: {_shortest(names, group)}." if names else "None is installed."
         name, _, dist = ask.partition("@")
         owners = [entry.dist for entry in self.entries(group) if entry.name == name]
         if dist and owners:
@@ -214,6 +214,12 @@ class Catalogue:
             return nearest(normalise(name), names)  # another spelling of what is installed
         known = self.advice(table.named(group, name), name)
         return known or nearest(name, names) or nearest(name, table.names(group))
+
+
+def _shortest(names: Collection[str], group: str) -> str:
+    if len(names) <= FEW:
+        return ", ".join(names)
+    return f"{len(names)}, which `core plugins list --kind {group.removeprefix('core.')}` lists"
 
 
 def normalise(dist: str) -> str:

@@ -18,9 +18,13 @@ from core.plugins.known import Table
 from core.plugins.report import SelectionReport
 from core.plugins.select import Contest, Selector, is_auto, names_in
 from core.plugins.weight_sizes import require_fitting
+from core.suggest import closest, nearest, shortened
 
 ALONE = Access()
 """Sources do as they would by themselves."""
+
+NEAR = 3
+"""Architectures that an error names beside one that nobody implements."""
 
 
 def find_files(
@@ -115,8 +119,15 @@ def _unclaimed(contest: Contest, reference: str | None, asked: list[str]) -> Che
     if reference is None:
         return CheckpointError("CORE-M101", f"no model was named and none is offered. {sources}", hint="Name one.")
     known = contest.catalogue.advice(Table.read().named(SOURCE.group, reference), reference)
-    hint = known or "Give an existing file or directory, or install a source that knows this name."
+    guess = nearest(reference, _aliases(contest))
+    rest = "Give an existing file or directory, or install a source that knows this name."
+    hint = known or f"{guess} {rest}".strip()
     return CheckpointError("CORE-M101", f"no model source knows '{reference}'. {sources}", hint=hint)
+
+
+def _aliases(contest: Contest) -> list[str]:
+    """Return the references that a source answers without being asked further."""
+    return [alias for one in contest.usable for alias in one.spec(ModelSourceSpec).aliases]
 
 
 def find_reader(selector: Selector, ask: str | None, files: ModelFiles) -> tuple[Candidate, CheckpointReader]:
@@ -140,8 +151,8 @@ def find_reader(selector: Selector, ask: str | None, files: ModelFiles) -> tuple
 
     def none(report: SelectionReport) -> CheckpointError:
         formats = " · ".join(f"{row.name}: {'; '.join(row.reasons)}" for row in report.rows) or "none is installed"
-        there = f" It holds {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}." if path.is_dir() else ""
-        hint = "Install a plugin that reads this format, or give another file."
+        there = f" It holds {shortened(names)}." if path.is_dir() else ""
+        hint = Table.read().format_of(names) or "Install a plugin that reads this format, or give another file."
         return CheckpointError("CORE-M102", f"no weight loader reads {files.path}: {formats}.{there}", hint=hint)
 
     chosen = selector.choose(LOADER, ask, check=check, subject=path.name, none=none)
@@ -156,9 +167,15 @@ def _file_names(path: Path) -> list[str]:
     raise CheckpointError("CORE-M102", f"no weight loader can read {path}: there is no such file or directory.")
 
 
-def inspect(loader: Candidate, reader: CheckpointReader, files: ModelFiles) -> CheckpointInfo:
+def inspect(selector: Selector, loader: Candidate, reader: CheckpointReader, files: ModelFiles) -> CheckpointInfo:
     """Read the checkpoint's facts. Raises `CheckpointError` from the reader, CORE-P108 for anything else it raises."""
-    info = guarded(loader.entry, "inspect()", reader.inspect, Path(files.path))
+    try:
+        info = guarded(loader.entry, "inspect()", reader.inspect, Path(files.path))
+    except CheckpointError as error:
+        if not error.architecture:
+            raise
+        advice = _in_other_files(selector, error.architecture)
+        raise CheckpointError(error.code, error.message, hint=f"{error.hint} {advice}".strip()) from error
     info = typed(loader.entry, "inspect()", info, CheckpointInfo)
     return info.model_copy(update={"generation_config": {**files.generation_config, **info.generation_config}})
 
@@ -172,12 +189,14 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
     """
     architecture = checkpoint.architecture
     shapes: dict[Entry, ModelShape] = {}
+    architectures: dict[str, Entry] = {}
     refusals: list[CoreError] = []
 
     def check(candidate: Candidate) -> Verdict:
         known = candidate.spec(ModelSpec).architectures
+        architectures.update(dict.fromkeys(known, candidate.entry))
         if architecture not in known:
-            return Verdict.of(f"implements {', '.join(known)}")
+            return Verdict.of(f"implements {shortened(known)}")
         try:
             shapes[candidate.entry] = _shape(candidate, checkpoint)
         except CoreError as error:
@@ -190,17 +209,30 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
     def none(report: SelectionReport) -> CoreError:
         if refusals:
             return refusals[0]
-        rows = [f"{row.name} ({row.dist} {row.version}) {'; '.join(row.reasons)}" for row in report.rows]
-        installed = f"Installed: {' · '.join(rows)}." if rows else "No model implementation is installed."
+        text = f"no plugin implements architecture {architecture}."
+        if not report.rows:
+            text += " No model implementation is installed."
+        elif close := closest(architecture, architectures, NEAR):
+            near = [f"{name} ({architectures[name].name}, {architectures[name].owner})" for name in close]
+            text += f" The nearest that are implemented: {', '.join(near)}."
         known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)
-        hint = known or f"Install a model plugin that implements {architecture}; `core plugins new` begins one."
-        return CheckpointError("CORE-M103", f"no plugin implements architecture {architecture}. {installed}", hint=hint)
+        hint = known or "Install a model plugin that implements it; `core plugins list --kind models` shows yours."
+        return CheckpointError("CORE-M103", text, hint=hint)
 
     request = {"architecture": architecture, "quantization": checkpoint.quantization}
     chosen = selector.choose(MODEL, ask, check=check, subject=architecture, request=request, none=none)
     shape = shapes[chosen.entry]
     selector.reports[-1].notes += [f"rotary scaling: {rope.described}" for rope in shape.ropes if rope.scaling]
     return chosen, shape
+
+
+def _in_other_files(selector: Selector, architecture: str) -> str:
+    """Return what can be done about a model that the reader of its files cannot describe."""
+    for candidate in selector.assess(MODEL).ranking():
+        if architecture in candidate.spec(ModelSpec).architectures:
+            return f"{candidate.entry.name} ({candidate.entry.owner}) implements {architecture}: give its safetensors files."
+    known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)
+    return known or f"No installed plugin implements {architecture} from files of another format either."
 
 
 def _shape(candidate: Candidate, checkpoint: CheckpointInfo) -> ModelShape:

@@ -51,11 +51,24 @@ class Hardware(NamedTuple):
         return driver or not _vendors(root).isdisjoint(self.vendors)
 
 
+class Format(NamedTuple):
+    """A format of model files that no plugin reads, told by its files' names, and what to do about it."""
+
+    what: str
+    files: tuple[str, ...]
+    instead: str
+
+    def seen(self, names: Collection[str]) -> bool:
+        """Say whether there is a file for each of its patterns."""
+        return all(any(fnmatchcase(name, pattern) for name in names) for pattern in self.files)
+
+
 class Table(NamedTuple):
     """Everything that is known."""
 
     rows: tuple[Known, ...]
     hardware: tuple[Hardware, ...]
+    formats: tuple[Format, ...]
 
     @classmethod
     def read(cls) -> Table:
@@ -65,8 +78,9 @@ class Table(NamedTuple):
 
         data = tomllib.loads((files("core.plugins") / "known.toml").read_text(encoding="utf-8"))
         hardware = tuple(Hardware(**_tuples(row)) for row in data.pop("hardware"))
+        formats = tuple(Format(**_tuples(row)) for row in data.pop("format"))
         rows = tuple(_row(state, dist, row) for state, rows in data.items() for dist, row in rows.items())
-        return cls(rows, hardware)
+        return cls(rows, hardware, formats)
 
     def named(self, group: str, name: str) -> list[Known]:
         """Return what brings the plugin `name` of a group, however its capitals, `-` and `_` are written."""
@@ -76,6 +90,11 @@ class Table(NamedTuple):
     def anywhere(self, name: str) -> list[Known]:
         """Return what brings a plugin `name` of any kind."""
         return [row for row in self.rows if any(row in self.named(kind, name) for kind in row.names)]
+
+    def format_of(self, names: Collection[str]) -> str:
+        """Return what files of these names are and what to give instead; an empty text for no format of the table."""
+        found = next((one for one in self.formats if one.seen(names)), None)
+        return "" if found is None else f"This is {found.what}, which no plugin reads. {found.instead}"
 
     def names(self, group: str) -> list[str]:
         """Return every name of a group, those first that can be installed."""

@@ -17,6 +17,7 @@ from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
 from core.plugins.known import Table
 from core.plugins.report import Row, SelectionReport
+from core.suggest import FEW, shortened
 
 Check = Callable[[Candidate], Verdict]
 
@@ -234,7 +235,7 @@ class Contest:
         """Return what is known of everybody but those asked for: who can serve, and why the rest cannot."""
         names = list(dict.fromkeys(one.entry.name for one in self.ranking()))
         unfit = [row for row in self.listing() if row.reasons and row.name not in asked]
-        said = [f"Supported alternatives here: {', '.join(names)}."] if names else []
+        said = [f"Supported alternatives here: {shortened(names)}."] if names else []
         if names and self.kind.needed:
             said.append(f"Leave {self.kind.flag} out to let core choose (it would take {names[0]}).")
         if not names and self.rows:
@@ -258,8 +259,13 @@ def nothing_serves(report: SelectionReport) -> CoreError:
 
 
 def reasons_of(rows: Sequence[Row]) -> str:
-    """Return every candidate's reasons in one line."""
-    return " · ".join(f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in rows)
+    """Return every candidate's reasons in one line; of many candidates, those with the same reasons together."""
+    if len(rows) <= FEW:
+        return " · ".join(f"{row.name} ({row.dist} {row.version}): {'; '.join(row.reasons)}" for row in rows)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        together.setdefault(row.reasons, []).append(row.name)
+    return " · ".join(f"{shortened(names)}: {'; '.join(reasons)}" for reasons, names in together.items())
 
 
 def is_auto(ask: str | None) -> bool:

@@ -25,7 +25,7 @@ def facts_of(selector: Selector, select: SelectOptions, source: Candidate, files
         CoreError: No plugin reads the files, or they are damaged.
     """
     loader, reader = find_reader(selector, select.load_format, files)
-    checkpoint = inspect(loader, reader, files)
+    checkpoint = inspect(selector, loader, reader, files)
     sizes = sizes_of(Path(files.path))
     return {
         "model": files.name,

@@ -141,7 +141,7 @@ def test_a_model_source_that_is_not_installed_is_named():
     [
         ("model MixtralForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-moe-decoders"),
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
-        ("model AcmeForCausalLM none 128 float32", "CORE-M103", "`core plugins new` begins one"),
+        ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
         ("model LlamaForCausalLM fp8 128 float32", "CORE-P203", "'fp8' is planned as core-plugin-fp8"),
         ("model LlamaForCausalLM gptq 128 float32", "CORE-P203", "`pip install core-plugin-gptq`"),
     ],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from core.api import CheckpointError
 from core_plugin_huggingface.faults import bad_end, bad_json, damaged, missing_shard, no_weights
 from core_plugin_huggingface.header import Entry, read_header
 
@@ -50,6 +51,14 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise bad_json(path, "is not a JSON object")
     return value
+
+
+def names_architecture(path: Path) -> bool:
+    """Say whether a `config.json` is one of this layout, or damaged; other formats have files of that name too."""
+    try:
+        return "architectures" in read_json(path)
+    except CheckpointError:
+        return True
 
 
 def read_generation(directory: Path, config: Mapping[str, Any]) -> dict[str, Any]:

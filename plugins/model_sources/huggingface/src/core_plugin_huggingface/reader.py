@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.api import CheckpointInfo, missing_tokenizer
 from core_plugin_huggingface.faults import bad_json
-from core_plugin_huggingface.files import open_shards, read_generation, read_json, read_license
+from core_plugin_huggingface.files import names_architecture, open_shards, read_generation, read_json, read_license
 from core_plugin_huggingface.header import DTYPES
 from core_plugin_huggingface.sentence import read_pooling
 
@@ -26,7 +26,9 @@ class SafetensorsReader:
         """Say whether `path` is such a directory; one that holds only another format's weights is not."""
         if not (path / "config.json").is_file():
             return False
-        return any(path.glob("*.safetensors*")) or not any(path.glob("*.gguf"))
+        if any(path.glob("*.safetensors*")):
+            return True
+        return not any(path.glob("*.gguf")) and names_architecture(path / "config.json")
 
     def inspect(self, path: Path) -> CheckpointInfo:
         """Read the facts and check every weight file's header.

@@ -36,12 +36,10 @@ def architecture(header: Header) -> str:
     if name in ARCHITECTURES and not header.integer(f"{name}.expert_count"):
         return name
     what = f"{name} with experts" if name in ARCHITECTURES else name
-    known = f" ({KNOWN_ARCHITECTURES[name]})" if name in KNOWN_ARCHITECTURES else ""
-    raise unsupported(
-        header.path,
-        f"GGUF architecture {what}{known} is not supported",
-        f"Supported: {', '.join(ARCHITECTURES)}. Serve the model from a safetensors checkpoint instead.",
-    )
+    model = KNOWN_ARCHITECTURES.get(name, "")
+    text = f"models of GGUF architecture {what} cannot be read from GGUF; {', '.join(ARCHITECTURES)} can"
+    hint = "" if model else "Give another model, or install a weight loader that reads this one."
+    raise unsupported(header.path, text, hint, architecture=model)
 
 
 def model_config(header: Header, tensors: Sequence[TensorInfo]) -> dict[str, Any]:

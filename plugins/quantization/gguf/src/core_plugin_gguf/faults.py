@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def unsupported(path: Path, what: str, hint: str) -> CheckpointError:
+def unsupported(path: Path, what: str, hint: str = "", *, architecture: str = "") -> CheckpointError:
     """CORE-M140: a sound file of a model that cannot be described to a model plugin."""
-    return CheckpointError("CORE-M140", f"{path}: {what}.", hint=hint)
+    return CheckpointError("CORE-M140", f"{path}: {what}.", hint=hint, architecture=architecture)
 
 
 def damaged(path: Path, what: str) -> CheckpointError:
