@@ -232,8 +232,7 @@ class EngineCore:
 
     def _plugin_faults(self) -> list[dict[str, Any]]:
         """Return what failed in plugins' objects without ending the engine, as plain data."""
-        worker: list[dict[str, Any]] = self.executor.call("plugin_faults")
-        return [*(one.to_dict() for one in self.faults if one.count), *worker]
+        return [one.to_dict() for one in self.faults if one.count]
 
     def _policy(self) -> GuardedPolicy:
         """Return the plan's scheduling policy."""

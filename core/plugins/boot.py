@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
@@ -14,6 +14,8 @@ from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
+
+T = TypeVar("T")
 
 
 def enter(plan: PluginPlan, *, catalogue: Catalogue | None = None) -> ActivePlugins:
@@ -77,15 +79,23 @@ class ActivePlugins:
         Raises:
             PluginError: CORE-P103, CORE-P160 as `bind`; CORE-P108, its constructor raised.
         """
-        candidate = next(one for mine, one in self._drivers if mine == planned)
-        return guarded(
-            candidate.entry, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
+        candidate = self._candidate(planned)
+        return self.guard(
+            planned, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
         )
+
+    def guard(self, planned: PlannedPlugin, what: str, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Call a function of a planned plugin.
+
+        Raises:
+            PluginError: CORE-P108 with the plugin's name, it raised something without a code.
+        """
+        result: T = guarded(self._candidate(planned).entry, what, function, *arguments, **named)
+        return result
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
-        candidate = next(one for mine, one in self._drivers if mine == planned)
-        return self._load(candidate, path)
+        return self._load(self._candidate(planned), path)
 
     def options(self, group: str) -> dict[str, Any]:
         """Return the options of a group's driver."""
@@ -94,6 +104,9 @@ class ActivePlugins:
     def events(self, event: str, details: Mapping[str, Any] | None = None) -> None:
         """Tell hook plugins of an engine event; what they raise is logged."""
         self.hooks.engine_event(event, details)
+
+    def _candidate(self, planned: PlannedPlugin) -> Candidate:
+        return next(one for mine, one in self._drivers if mine == planned)
 
     def _one(self, group: str) -> tuple[PlannedPlugin, Candidate]:
         for planned, candidate in self._drivers:

@@ -21,7 +21,6 @@ from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 from core.plugins.drivers import describe
-from core.plugins.faults import Faults
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
@@ -67,10 +66,8 @@ class Worker:
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
-        self._faults: list[Faults] = []
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
-            "plugin_faults": lambda: [one.to_dict() for one in self._faults if one.count],
             "profile": self._time_steps,
             "update_weights": self._update_weights,
             "weight_version": lambda: self._weights_version,
@@ -140,8 +137,8 @@ class Worker:
     def close(self) -> None:
         """Close connectors and the platform. Harmless on a worker that did not start, or twice."""
         runner = getattr(self, "_runner", None)
-        while runner is not None and runner.participants:
-            runner.participants.pop().close()
+        if runner is not None:
+            runner.close()
         self._platform.close()
 
     def _bind_plugins(self) -> None:
@@ -225,12 +222,10 @@ class Worker:
 
     def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
         for planned, spec, _ in self._active.impls("core.kv_connectors"):
-            path = cast("KVConnectorSpec", spec).worker_impl
-            faults = Faults(planned, "nothing of this step is kept")
-            worker = self._active.load(planned, path)(planned.options)
-            worker.bind(caches)
-            self._faults.append(faults)
-            yield ConnectorParticipant(planned.name, worker, faults)
+            half, guard = self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl), self._active.guard
+            worker = guard(planned, "the constructor of its worker half", half, planned.options)
+            guard(planned, "bind()", worker.bind, caches)
+            yield ConnectorParticipant(planned.name, worker, f"KV connector {planned.owner}")
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")

@@ -98,9 +98,12 @@ class FakePlugins:
         return [(planned, spec) for planned, spec, _ in self.impls(group)]
 
     def impls(self, group):
-        planned = SimpleNamespace(name="store", options={"size": 3})
+        planned = SimpleNamespace(name="store", owner="'store' (acme 1.0)", options={"size": 3})
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
         return [(planned, spec, object)] if group in self._groups else []
+
+    def guard(self, planned, what, function, *arguments, **named):
+        return function(*arguments, **named)
 
     def load(self, planned, path):
         return {"store.worker:Worker": FakeConnector}[path]
@@ -233,7 +236,7 @@ def test_only_named_methods_can_be_called(make_worker):
     worker = make_worker()
     worker.start()
     assert worker.call("memory") == {"total": 2**30, "free": 2**28, "kv": 40 * 1024}
-    with pytest.raises(EngineError, match=r"CORE-E124.*memory, plugin_faults, profile, update_weights, weight_version"):
+    with pytest.raises(EngineError, match=r"CORE-E124.*memory, profile, update_weights, weight_version"):
         worker.call("_allocate")
     with pytest.raises(EngineError, match="CORE-E123"):
         worker.call("update_weights", {})
