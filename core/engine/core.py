@@ -100,7 +100,8 @@ class EngineCore:
         active = enter(config.plan)
         active.bind(*_BOUND)  # a mistake in one of them is told before the weights are read
         report = on_progress or (lambda progress: None)
-        executor = active.impl("core.executors")(config, on_progress=lambda done, total: report(Progress(done, total)))
+        told = lambda done, total: report(Progress(done, total))  # noqa: E731 - given to the executor as it is
+        executor: Executor = active.make_one("core.executors", config, on_progress=told)
         try:
             info = executor.start()
             core = EngineCore(config, executor, info, active)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract
-from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl
+from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -55,6 +55,10 @@ class ActivePlugins:
         candidate = self._one(group)[1]
         return self._load(candidate, candidate.descriptor.impl)
 
+    def planned(self, group: str) -> PlannedPlugin:
+        """Return a group's driver as the plan names it. Raises `PluginError` CORE-P301 if the plan has none."""
+        return self._one(group)[0]
+
     def specs(self, group: str) -> list[tuple[PlannedPlugin, Descriptor]]:
         """Return every driver of a group in the plan's order, importing no implementation; empty if there is none."""
         return [(planned, one.descriptor) for planned, one in self._drivers if planned.group == group]
@@ -84,6 +88,10 @@ class ActivePlugins:
             planned, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
         )
 
+    def make_one(self, group: str, *arguments: Any, **named: Any) -> Any:
+        """Return an object of the implementation of a group's driver. Raises `PluginError` as `make`."""
+        return self.make(self.planned(group), *arguments, **named)
+
     def guard(self, planned: PlannedPlugin, what: str, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call a function of a planned plugin.
 
@@ -92,6 +100,12 @@ class ActivePlugins:
         """
         result: T = guarded(self._candidate(planned).entry, what, function, *arguments, **named)
         return result
+
+    def guard_items(
+        self, planned: PlannedPlugin, what: str, function: Callable[..., Iterator[T]], *arguments: Any
+    ) -> Iterator[T]:
+        """Yield what a function of a planned plugin gives one after the other. Raises `PluginError` as `guard`."""
+        return guarded_items(self._candidate(planned).entry, what, function, *arguments)
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
