@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -42,17 +42,23 @@ class KVConnector(Protocol):
     def load(self, blocks: Sequence[BlockRef]) -> None:
         """These blocks were allocated for what `match` promised: fill them before the next step's forward pass.
 
-        From this step on they are in the prefix cache: the same content is not asked for again while it is there. A
-        load that fails raises in the worker's `begin`: whoever counted on the blocks ends, and nobody finds them.
+        From this step on they are in the prefix cache: the same content is not asked for again while it is there. What
+        cannot be loaded is computed: the worker's `begin` says which blocks it could not fill.
         """
         ...
 
     def save(self, blocks: Sequence[BlockRef]) -> None:
-        """These blocks hold verified content once the step that is being planned has run; keep them if you like."""
+        """These blocks hold verified content once the step that is being planned has run; keep them if you like.
+
+        What was computed on loaded blocks comes here when these are known to have arrived.
+        """
         ...
 
     def plan_step(self) -> bytes | None:
-        """Return this step's message to the worker side, or None when there is nothing to move."""
+        """Return this step's message to the worker side, or None when there is nothing to move.
+
+        Without a message for them, loads that were ordered count as failed.
+        """
         ...
 
     def observe(self, report: bytes) -> None:
@@ -80,12 +86,21 @@ class KVConnectorWorker(Protocol):
         """Receive each layer's cache; block `b` of a layer is `cache[b]`."""
         ...
 
-    def begin(self, message: bytes) -> None:
-        """Before the forward pass: carry out loads."""
+    def begin(self, message: bytes) -> Iterable[int] | None:
+        """Before the forward pass: carry out loads.
+
+        Returns:
+            Numbers of the device blocks that could not be filled, for whatever reason; None if there is none. These
+            are computed instead, and must not be written from here on. When it raises, none of the message's loads is
+            relied on, and `end` is not called in this step.
+        """
         ...
 
     def end(self) -> bytes | None:
-        """After the forward pass: carry out saves; return a report for the engine side, or None."""
+        """After the forward pass: carry out saves; return a report for the engine side, or None.
+
+        What could not be saved is not in the report, so that `match` does not promise it.
+        """
         ...
 
     def close(self) -> None:

@@ -49,6 +49,10 @@ class BlockPool:
         """Return a block with this content, used or free."""
         return self._index.get(digest)
 
+    def holds(self, block: int, digest: bytes) -> bool:
+        """Whether a block is findable by this content."""
+        return self._hashes[block] == digest
+
     def allocate(self, count: int) -> list[int]:
         """Take `count` blocks, evicting cached content in free-list order.
 

@@ -100,7 +100,8 @@ class EngineCore:
         active = enter(config.plan)
         active.bind(*_BOUND)  # a mistake in one of them is told before the weights are read
         report = on_progress or (lambda progress: None)
-        executor = active.impl("core.executors")(config, on_progress=lambda done, total: report(Progress(done, total)))
+        told = lambda done, total: report(Progress(done, total))  # noqa: E731 - given to the executor as it is
+        executor: Executor = active.make_one("core.executors", config, on_progress=told)
         try:
             info = executor.start()
             core = EngineCore(config, executor, info, active)
@@ -244,8 +245,7 @@ class EngineCore:
 
     def _plugin_faults(self) -> list[dict[str, Any]]:
         """Return what failed in plugins' objects without ending the engine, as plain data."""
-        worker: list[dict[str, Any]] = self.executor.call("plugin_faults")
-        return [*(one.to_dict() for one in self.faults if one.count), *worker]
+        return [one.to_dict() for one in self.faults if one.count]
 
     def _policy(self) -> GuardedPolicy:
         """Return the plan's scheduling policy."""

@@ -115,8 +115,6 @@ class EngineLoop:
             return False
         self.working = True
         try:
-            if step.fault is not None:
-                raise step.fault
             pending = self._start(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)

@@ -13,7 +13,6 @@ from itertools import islice
 import numpy as np
 
 from core.api.connectors import BlockRef, KVConnector
-from core.api.errors import PluginError
 from core.engine.request import Request
 from core.engine.step import StepPlan, StepResult, TokenMasks
 from core.plugins.drivers import describe
@@ -46,19 +45,20 @@ class StageParticipant:
         return False
 
     def place(self, request: Request, supplied: Sequence[BlockRef]) -> bool:
-        """`supplied` are for what this participant promised to fill; False if it cannot: they are computed then."""
+        """`supplied` are for what this participant promised to fill; False if it cannot: they are computed then.
+
+        They belong into `loads` of the plan that follows. What its worker side does not fill is computed as well.
+        """
         return False
 
     def publish(self, blocks: Sequence[BlockRef]) -> None:
-        """These blocks will hold complete, verified content when the step being planned has run."""
+        """These blocks will hold complete, verified content when the step being planned has run.
 
-    def plan(self, plan: StepPlan) -> PluginError | None:
-        """Add to the plan before it is launched. One that sets `masks_follow` is asked for `masks` afterwards.
-
-        Returns:
-            Why the step cannot run: blocks that it reads were promised and will not be filled.
+        What rests on blocks that were promised is told of when those have come.
         """
-        return None
+
+    def plan(self, plan: StepPlan) -> None:
+        """Add to the plan before it is launched. One that sets `masks_follow` is asked for `masks` afterwards."""
 
     def masks(self, plan: StepPlan) -> TokenMasks | None:
         """Say which tokens may be sampled, once the plan is launched: its forward pass runs meanwhile."""
@@ -98,7 +98,8 @@ class ConnectorParticipant(StageParticipant):
         self.name = name
         self.connector = connector
         self.faults = faults
-        self._ordered = False
+        self._ordered: list[int] = []
+        self._open = True
 
     def supply(self, request: Request, hashes: Sequence[bytes], local_blocks: int) -> int:
         """Ask the connector what it can load behind the local prefix."""
@@ -117,7 +118,7 @@ class ConnectorParticipant(StageParticipant):
         except Exception as error:
             self.faults.raised("load()", error)
             return False
-        self._ordered = True
+        self._ordered += [ref.block for ref in supplied]
         return True
 
     def publish(self, blocks: Sequence[BlockRef]) -> None:
@@ -129,26 +130,32 @@ class ConnectorParticipant(StageParticipant):
         except Exception as error:
             self.faults.raised("save()", error)
 
-    def plan(self, plan: StepPlan) -> PluginError | None:
-        """Attach the connector's message for its worker side.
+    def plan(self, plan: StepPlan) -> None:
+        """Attach what was ordered and the connector's message for its worker side, which is closed when it is off.
 
         What it wanted to be moved is unknown when it fails, and wrong by the next step: it is asked no more.
         """
-        ordered, self._ordered = self._ordered, False
+        ordered, self._ordered = self._ordered, []
         if self.faults.off and not ordered:
-            return None
+            if self._open:
+                plan.leaving.append(self.name)
+            self._open = False
+            return
+        if ordered:
+            plan.loads[self.name] = ordered
         try:
             message = self.connector.plan_step()
             if message is not None:
                 plan.connector[self.name] = bytes(memoryview(message))
-            return None
+            elif ordered:
+                self.faults.note("plan_step() gave no message, and blocks were to be loaded")
         except Exception as error:
             self.faults.note(f"plan_step() raised {describe(error)}", fatal=True)
-            lost = f"{self.faults.owner}: plan_step() raised {describe(error)}, and blocks were to be loaded."
-            return PluginError("CORE-P108", lost) if ordered else None
 
     def collect(self, result: StepResult) -> None:
-        """Hand the worker side's report to the connector."""
+        """Account for what its worker side failed at, and hand that side's report to the connector."""
+        for fault in result.faults.get(self.name, ()):
+            self.faults.note(fault)
         report = result.connector.get(self.name)
         if report is None or self.faults.off:
             return

@@ -10,6 +10,11 @@ from core.engine.messages import Add
 from core.engine.pooling import Pooling
 from core.engine.sampling import SamplingParams
 
+Needs = frozenset[tuple[int, int]]
+"""Ordered blocks whose arrival is not known yet, as `(number of the step, block)`."""
+
+NOTHING: Needs = frozenset()
+
 
 class Status(Enum):
     """Where a request stands. A preempted request is WAITING and keeps its row."""
@@ -34,7 +39,11 @@ class Request:
         shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
         pooling: What it asks for instead of tokens, if it does.
         held_ids: Ids that `min_tokens` holds back beside `stop_ids`.
-        generated: Tokens that another engine sampled for it before it came here; output as any other.
+        generated: Tokens that were sampled for it before the worker was told of it: by another engine, or before it
+            had to be told anew; output as any other.
+        needs: What its blocks and its tokens in flight rest on.
+        stranded: Something that it needed did not come: what the prefix cache lacks is computed from now on.
+        retold: The worker is to be told of it anew when it is admitted.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
@@ -47,17 +56,20 @@ class Request:
         "hash_root",
         "hashes",
         "held_ids",
+        "needs",
         "num_computed",
         "params",
         "pooling",
         "preemptions",
         "priority",
         "prompt",
+        "retold",
         "reusable",
         "row",
         "shared_in",
         "status",
         "stop_ids",
+        "stranded",
     )
 
     def __init__(self, message: Add, arrival: int, hash_root: bytes) -> None:
@@ -79,6 +91,8 @@ class Request:
         self.cached_tokens = 0
         self.preemptions = 0
         self.shared_in = -1
+        self.needs = NOTHING
+        self.stranded = self.retold = False
         every = self.pooling is not None and self.pooling.method != "last"
         self.reusable = self.params.prompt_logprobs is None and not every
 

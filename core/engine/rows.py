@@ -85,6 +85,16 @@ class RowTable:
         self._free.append(row)
         request.row = -1
 
+    def rewind(self, row: int) -> np.ndarray:
+        """Forget the tokens that steps in flight sample: their results no longer match the row's epoch.
+
+        Returns:
+            The settled tokens behind the prompt, `(n,)` int32.
+        """
+        self.epoch[row] += 1
+        self.known[row] = self.settled[row]
+        return self.tokens[row, self.prompt[row] : self.settled[row]].copy()
+
     def blocks(self, row: int) -> list[int]:
         """Return the blocks that the row holds, in order; those given back are not among them."""
         table: list[int] = self.tables[row, self.dead[row] : self.owned[row]].tolist()

@@ -7,19 +7,19 @@ running rows are handled at once; Python loops only run over rows that need some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from core.api.connectors import BlockRef
-from core.api.errors import PluginError
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
 from core.engine.draft import PlanDraft
 from core.engine.managers import KVManagers
 from core.engine.participants import StageParticipant
 from core.engine.prefix import PrefixCache
+from core.engine.promises import Promises
 from core.engine.request import Request, Status
 from core.engine.rows import RowTable
 from core.engine.step import StepPlan
@@ -29,15 +29,10 @@ from core.engine.waiting import WaitingQueue
 
 @dataclass(slots=True)
 class Step:
-    """A launched plan and what is needed to settle it: the epoch each row had when it was scheduled.
-
-    Attributes:
-        fault: Why it cannot run; its requests end.
-    """
+    """A launched plan and what is needed to settle it: the epoch each row had when it was scheduled."""
 
     plan: StepPlan
     epochs: np.ndarray
-    fault: PluginError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +68,7 @@ class Scheduler:
         self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
         self.pool = cache.pool
         self.participants = list(participants)
+        self._promises = Promises(self.pool)
         self.waiting = WaitingQueue(policy)
         self.running: list[Request] = []
         self.requests: dict[int, Request] = {}
@@ -134,12 +130,32 @@ class Scheduler:
 
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it keeps its row and tokens and will be computed again."""
+        self._put_back(request)
+        request.preemptions += 1
+        self.preemptions += 1
+
+    def settle_loads(self, number: int, lost: Collection[int] | None) -> None:
+        """Step `number` is done. Whoever needed a block that it was to fill and did not is computed again.
+
+        Args:
+            lost: Those blocks; None: all that were ordered with it.
+        """
+        for request in self._promises.settle(number, lost):
+            self._strand(request)
+
+    def _strand(self, request: Request) -> None:
+        """Compute a request again from what is known to be right; what is in flight for it is dropped."""
+        if request.status is Status.RUNNING:
+            self._put_back(request)
+        request.generated = self.rows.rewind(request.row)
+        request.stranded = request.retold = True
+
+    def _put_back(self, request: Request) -> None:
+        """Take a running request's blocks and put it in line; it keeps its row and tokens."""
         self._leave(request)
         self.pool.release(self.rows.clear_blocks(request.row))
         request.status = Status.WAITING
         request.num_computed = 0
-        request.preemptions += 1
-        self.preemptions += 1
         self.waiting.push(request)
 
     def sharing_since(self, number: int) -> list[Request]:
@@ -373,6 +389,7 @@ class Scheduler:
         self.waiting.pop()
         if shared:
             request.shared_in = self._number
+            self._promises.share(request, hashes, shared)
         self.pool.share(shared)
         blocks = shared + self.pool.allocate(fresh)
         if supplier is not None and not self._order(supplier, request, blocks, len(shared), supplied):
@@ -398,6 +415,7 @@ class Scheduler:
         if not supplier.place(request, refs):
             return False
         self.cache.publish(request, [ref.block for ref in refs], first)
+        self._promises.order(request, self._number, refs)
         return True
 
     def _first_chunk(self, request: Request, rest: int, cached: int, budget: int) -> int:
@@ -414,7 +432,7 @@ class Scheduler:
 
     def _best_supply(self, request: Request, hashes: list[bytes], local: int) -> tuple[StageParticipant | None, int]:
         """Return the first participant that can supply blocks behind the local prefix, and how many."""
-        if local < len(hashes):
+        if local < len(hashes) and not request.stranded:
             for participant in self.participants:
                 count = participant.supply(request, hashes, local)
                 if count > 0:
@@ -429,13 +447,18 @@ class Scheduler:
             self.rows.claim(request, self.limits.max_model_len)
         self.running.append(request)
         self._came.append(request.row)
-        if not first:
-            return
-        draft.new(request)
+        if first or request.retold:
+            draft.new(request)
+        if first or request in self.first_scheduled:
+            request.cached_tokens = cached
+        request.retold = False
+        if first:
+            self._first_admitted(request, cached)
+
+    def _first_admitted(self, request: Request, cached: int) -> None:
         for participant in self.participants:
             if participant.enter(request):
                 self.rows.lockstep[request.row] = self._any_lockstep = True
-        request.cached_tokens = cached
         self.first_scheduled.append(request)
         if request.reusable and self.cache.enabled:
             self.cache.count(request.num_given, cached)
@@ -451,10 +474,12 @@ class Scheduler:
         table.computed[rows] += plan.counts
         table.known[rows] += plan.samples
         self._publish(rows, plan.starts + plan.counts)
-        fault = None
+        kept = self._promises.take_kept()
+        if kept:
+            self._publish_to_participants(kept)
         for participant in self.participants:
-            fault = participant.plan(plan) or fault
-        return Step(plan, table.epoch[rows], fault)
+            participant.plan(plan)
+        return Step(plan, table.epoch[rows])
 
     def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
         """Publish blocks that this step, computing `rows` up to `ends`, completes with tokens whose ids are known.
@@ -510,8 +535,14 @@ class Scheduler:
                 self._share_all(request, begin, end)
 
     def _offer(self, request: Request, blocks: list[int], first: int) -> None:
-        """Tell participants of blocks whose content is final."""
+        """Tell participants of blocks whose content is final; not before what it needs has come."""
         refs = [BlockRef(first + i, request.hashes[first + i], block) for i, block in enumerate(blocks)]
+        if request.needs:
+            self._promises.hold(request, refs)
+        else:
+            self._publish_to_participants(refs)
+
+    def _publish_to_participants(self, refs: Sequence[BlockRef]) -> None:
         for participant in self.participants:
             participant.publish(refs)
 

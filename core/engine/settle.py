@@ -37,10 +37,12 @@ class Settler:
         """Account for one result and return what the clients should learn.
 
         A row whose request has ended since the step was launched (its epoch moved on) is dropped: that is the price of
-        launching ahead, one wasted token per stop that could not be foreseen.
+        launching ahead, one wasted token per stop that could not be foreseen. So is a row that needed a block that was
+        not filled: it runs again.
         """
         for participant in self.scheduler.participants:
             participant.collect(result)
+        self.scheduler.settle_loads(step.plan.number, result.lost)
         alive = self._alive(step)
         self._count(step, alive)
         outputs = Outputs(started=self.take_started(), finished=self.take_refused())
@@ -66,14 +68,18 @@ class Settler:
             self._finish_row(int(step.plan.rows[i]), "error", outputs, error=error)
         for request in self.scheduler.sharing_since(step.plan.number):
             self._finish_row(request.row, "error", outputs, error=error)
+        self.scheduler.settle_loads(step.plan.number, None)
         self.scheduler.forget_cache()
         return outputs
 
     def take_started(self) -> list[Started]:
-        """Return and clear the requests that were scheduled for the first time."""
-        started = [Started(request.handle, request.cached_tokens) for request in self.scheduler.first_scheduled]
-        self.scheduler.first_scheduled = []
-        return started
+        """Return and clear the requests that were scheduled for the first time.
+
+        How much of a prompt was cached is told when all that was promised of it has come.
+        """
+        first = self.scheduler.first_scheduled
+        self.scheduler.first_scheduled = [request for request in first if request.needs or request.retold]
+        return [Started(one.handle, one.cached_tokens) for one in first if not (one.needs or one.retold)]
 
     def take_refused(self) -> list[Finished]:
         """Return and clear the requests that a participant refused while they waited."""

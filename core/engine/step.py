@@ -77,6 +77,8 @@ class StepPlan:
         samples: `(n,)` bool, whether its last token is the last known one, so that a token is sampled from it.
         output_counts: `(n,)` int32, output tokens it has before this step, placeholders included.
         connector: Messages for the worker side of each KV connector, by name.
+        loads: KV blocks that each participant's worker side fills before the forward pass, by its name.
+        leaving: Names of participants whose worker side is closed before this step: they take part no more.
         masks: Tokens that may be sampled, for the rows that a participant constrains; None if there is none.
         masks_follow: `masks` is empty and comes on its own while the forward pass runs.
     """
@@ -90,6 +92,8 @@ class StepPlan:
     samples: np.ndarray
     output_counts: np.ndarray
     connector: dict[str, bytes] = field(default_factory=dict)
+    loads: dict[str, list[int]] = field(default_factory=dict)
+    leaving: list[str] = field(default_factory=list)
     masks: TokenMasks | None = None
     masks_follow: bool = False
 
@@ -126,6 +130,8 @@ class StepResult:
             (position p's entry scores token p + 1), for the rows that asked.
         errors: Index into the plan's rows -> what went wrong with this row alone; its token is -1.
         connector: Reports of the worker side of each KV connector, by name.
+        lost: Blocks of the plan's `loads` that were not filled. What was computed on them means nothing.
+        faults: What went wrong in the worker side of participants, by name.
         vectors: Index into the plan's rows -> float32 array, in an engine that pools; `tokens` is then empty.
     """
 
@@ -135,6 +141,8 @@ class StepResult:
     prompt_logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     connector: dict[str, bytes] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
+    faults: dict[str, list[str]] = field(default_factory=dict)
     vectors: dict[int, np.ndarray] | None = None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from core.api.descriptors import LogitsSpec, StructuredOutputSpec
-from core.api.errors import CoreError, PluginError, RequestError
+from core.api.errors import RequestError
 from core.api.io_processors import IOContext, IOProcessor
 from core.api.requests import Reject, RequestDraft, RequestPatch
 from core.api.sinks import StatSink
@@ -49,14 +49,10 @@ class FrontPlugins:
         Raises:
             PluginError: CORE-P108, it cannot be made.
         """
-        for planned, _, make in self._active.impls(PROCESSORS) if self._active else ():
-            try:
-                return make(replace(context, options=dict(planned.options))), planned.owner
-            except CoreError:
-                raise
-            except Exception as error:
-                text = f"I/O processor {planned.owner}: its constructor raised {type(error).__name__}: {error}."
-                raise PluginError("CORE-P108", text) from error
+        if self._active is None:
+            return None
+        for planned, _ in self._active.specs(PROCESSORS):
+            return self._active.make(planned, replace(context, options=dict(planned.options))), planned.owner
         return None
 
     def check(self, params: SamplingParams) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract
-from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl
+from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
 from core.plugins.plan import PlannedPlugin, PluginPlan
+
+T = TypeVar("T")
 
 
 def enter(plan: PluginPlan, *, catalogue: Catalogue | None = None) -> ActivePlugins:
@@ -53,6 +55,10 @@ class ActivePlugins:
         candidate = self._one(group)[1]
         return self._load(candidate, candidate.descriptor.impl)
 
+    def planned(self, group: str) -> PlannedPlugin:
+        """Return a group's driver as the plan names it. Raises `PluginError` CORE-P301 if the plan has none."""
+        return self._one(group)[0]
+
     def specs(self, group: str) -> list[tuple[PlannedPlugin, Descriptor]]:
         """Return every driver of a group in the plan's order, importing no implementation; empty if there is none."""
         return [(planned, one.descriptor) for planned, one in self._drivers if planned.group == group]
@@ -77,15 +83,33 @@ class ActivePlugins:
         Raises:
             PluginError: CORE-P103, CORE-P160 as `bind`; CORE-P108, its constructor raised.
         """
-        candidate = next(one for mine, one in self._drivers if mine == planned)
-        return guarded(
-            candidate.entry, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
+        candidate = self._candidate(planned)
+        return self.guard(
+            planned, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
         )
+
+    def make_one(self, group: str, *arguments: Any, **named: Any) -> Any:
+        """Return an object of the implementation of a group's driver. Raises `PluginError` as `make`."""
+        return self.make(self.planned(group), *arguments, **named)
+
+    def guard(self, planned: PlannedPlugin, what: str, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Call a function of a planned plugin.
+
+        Raises:
+            PluginError: CORE-P108 with the plugin's name, it raised something without a code.
+        """
+        result: T = guarded(self._candidate(planned).entry, what, function, *arguments, **named)
+        return result
+
+    def guard_items(
+        self, planned: PlannedPlugin, what: str, function: Callable[..., Iterator[T]], *arguments: Any
+    ) -> Iterator[T]:
+        """Yield what a function of a planned plugin gives one after the other. Raises `PluginError` as `guard`."""
+        return guarded_items(self._candidate(planned).entry, what, function, *arguments)
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
-        candidate = next(one for mine, one in self._drivers if mine == planned)
-        return self._load(candidate, path)
+        return self._load(self._candidate(planned), path)
 
     def options(self, group: str) -> dict[str, Any]:
         """Return the options of a group's driver."""
@@ -94,6 +118,9 @@ class ActivePlugins:
     def events(self, event: str, details: Mapping[str, Any] | None = None) -> None:
         """Tell hook plugins of an engine event; what they raise is logged."""
         self.hooks.engine_event(event, details)
+
+    def _candidate(self, planned: PlannedPlugin) -> Candidate:
+        return next(one for mine, one in self._drivers if mine == planned)
 
     def _one(self, group: str) -> tuple[PlannedPlugin, Candidate]:
         for planned, candidate in self._drivers:

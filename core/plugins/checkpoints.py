@@ -230,7 +230,8 @@ def _in_other_files(selector: Selector, architecture: str) -> str:
     """Return what can be done about a model that the reader of its files cannot describe."""
     for candidate in selector.assess(MODEL).ranking():
         if architecture in candidate.spec(ModelSpec).architectures:
-            return f"{candidate.entry.name} ({candidate.entry.owner}) implements {architecture}: give its safetensors files."
+            entry = candidate.entry
+            return f"{entry.name} ({entry.owner}) implements {architecture}: give its safetensors files."
     known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)
     return known or f"No installed plugin implements {architecture} from files of another format either."
 

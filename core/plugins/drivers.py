@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import PurePath
@@ -113,6 +113,16 @@ def guarded(entry: Entry, what: str, function: Any, *arguments: Any, **named: An
     """Call a plugin's function; errors without a code, and `sys.exit`, become CORE-P108 with the plugin's name."""
     try:
         return function(*arguments, **named)
+    except (CoreError, SignalExit):
+        raise
+    except (Exception, SystemExit) as error:
+        raise raised(entry, what, error) from error
+
+
+def guarded_items(entry: Entry, what: str, function: Callable[..., Iterable[T]], *arguments: Any) -> Iterator[T]:
+    """Yield what a plugin's function gives; what it raises in between is attributed as `guarded` does."""
+    try:
+        yield from function(*arguments)
     except (CoreError, SignalExit):
         raise
     except (Exception, SystemExit) as error:

@@ -16,6 +16,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER_SECONDS = 1
 _LONGEST_MESSAGE = 1000
+INTERNAL = "internal_error"
+"""The code of whatever is nobody's but the server's affair."""
+
 _INTERNAL = "An internal error occurred; the request was not completed."
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _FILE_PATH = re.compile(r"(?<![\w/:.])/(?:[\w.@+-]+/)+[\w.@+-]*")
@@ -103,7 +106,7 @@ def as_api_error(error: BaseException) -> ApiError:
         return _http(error)
     if isinstance(error, RecursionError):
         return ApiError(400, "The request is nested too deeply.", code="too_deep")
-    return ApiError(500, _INTERNAL, code="internal_error")
+    return ApiError(500, _INTERNAL, code=INTERNAL)
 
 
 def log_unexpected(error: BaseException) -> None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from core.api.descriptors import RouteSpec
-from core.api.errors import PluginError, RequestError
+from core.api.errors import CoreError, PluginError, RequestError
 from core.api.routes import Endpoint, RoutePlugin
 from core.plugins.boot import ActivePlugins
+from core.plugins.drivers import describe
 from core.server.claims import Claims, below, first_part
 from core.server.dialect import Dialect
 
@@ -76,11 +77,11 @@ class RouteTable:
             PluginError: CORE-P130, a route cannot be; CORE-P108, a plugin raised something else.
         """
         table = cls()
-        for planned, spec, make in active.impls(GROUP):
+        for planned, spec in active.specs(GROUP):
             owner = planned.owner
-            plugin = _guarded(owner, "its constructor", make, planned.options)
+            plugin: RoutePlugin = active.make(planned, planned.options)
             registry = table.registry(planned.name, owner, cast(RouteSpec, spec))
-            _guarded(owner, "declare()", plugin.declare, registry)
+            active.guard(planned, "declare()", plugin.declare, registry)
             table.plugins.append((owner, plugin))
         return table
 
@@ -96,7 +97,12 @@ class RouteTable:
         for mount, (owner, write) in self.errors.items():
             state.mounted_dialects[mount] = Dialect(body=_said(owner, write))
         for owner, plugin in self.plugins:
-            _guarded(owner, "bind()", plugin.bind, ServedClient(state))
+            try:
+                plugin.bind(ServedClient(state))
+            except CoreError:
+                raise
+            except Exception as error:
+                raise PluginError("CORE-P108", f"route plugin {owner}: bind() raised {describe(error)}.") from error
 
     def facts(self) -> dict[str, str]:
         """Return, by plugin, where its routes are and what of them needs no key."""
@@ -208,13 +214,3 @@ def _said(owner: str, write: Write) -> Callable[[ApiError], dict[str, Any]]:
             return error.body()
 
     return body
-
-
-def _guarded(owner: str, what: str, function: Any, *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except PluginError:
-        raise
-    except Exception as error:
-        text = f"route plugin {owner}: {what} raised {type(error).__name__}: {error}."
-        raise PluginError("CORE-P108", text) from error

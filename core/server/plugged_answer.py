@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -13,13 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from core.api.errors import PluginError
 from core.api.routes import RouteRequest, RouteResponse
+from core.plugins.drivers import describe
 from core.server.body import read_object
+from core.server.errors import INTERNAL, ApiError, as_api_error
 from core.server.outlet import SHORT_CUT, StreamBody, pour
 from core.server.plugged import PluggedRoute
 from core.server.state import ServerState
 from core.server.streaming import until_gone
+
+logger = logging.getLogger(__name__)
 
 _WITHOUT_BODY = frozenset({"GET", "HEAD"})
 
@@ -65,13 +69,22 @@ class PluggedResponse(Response):
         await until_gone(self._state.lifecycle, incoming.gone, work, counted=False)
 
     async def _run(self, scope: Scope, incoming: Incoming, send: Send) -> None:
+        """Run the endpoint. What it does wrong ends this request, and the log says whose fault it was."""
+        try:
+            await self._answer(scope, incoming, send)
+        except Exception as error:
+            if as_api_error(error).code != INTERNAL:
+                raise
+            owner, place = self._route.owner, f"{self._route.method} {self._route.path}"
+            logger.error("CORE-P108 route plugin %s: %s raised %s", owner, place, describe(error))
+            raise ApiError(500, f"Route plugin {owner} failed (CORE-P108).", code="CORE-P108") from error
+
+    async def _answer(self, scope: Scope, incoming: Incoming, send: Send) -> None:
         request = Request(scope, incoming.receive)
         answer = await self._route.endpoint(PluggedRequest(request, self._state.options.server.max_body_bytes))
         incoming.read.set()
         if not isinstance(answer, RouteResponse):
-            name = type(answer).__name__
-            text = f"route plugin {self._route.owner}: {self._route.path} gave a {name}, not a RouteResponse."
-            raise PluginError("CORE-P108", text)
+            raise TypeError(f"the endpoint gave a {type(answer).__name__}, not a RouteResponse")
         if isinstance(answer.body, bytes):
             whole = Response(answer.body, answer.status, dict(answer.headers), answer.media_type)
             await whole(scope, incoming.receive, send)
@@ -86,8 +99,7 @@ async def _stream(answer: RouteResponse, body: AsyncIterator[bytes], send: Send,
     async with aclosing(cast(Any, body if hasattr(body, "aclose") else _closable(body))) as pieces:
         first = await anext(pieces, b"")
         if not isinstance(first, bytes):
-            text = f"a route plugin's iterator for {answer.media_type} gives {type(first).__name__}, not bytes."
-            raise PluginError("CORE-P108", text)
+            raise TypeError(f"the iterator gives {type(first).__name__}, not bytes")
         out.put(first)
         await out.room()
         await pour(pieces, out)

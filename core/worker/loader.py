@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionBackend, AttentionSite, KVLayout
     from core.api.descriptors import KernelSpec
     from core.api.models import Model
-    from core.api.weights import WeightTensor
+    from core.api.weights import CheckpointReader, WeightTensor
     from core.config.resolved import EngineConfig
     from core.layers.attention import AttentionModule
     from core.layers.rope import RotaryEmbedding
@@ -38,6 +38,8 @@ _KV_DTYPES = _DTYPES | {
     "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
 }
+
+_LOADERS = "core.weight_loaders"
 
 _SCALED = frozenset({"float8_e4m3fn", "float8_e5m2"})
 """Caches that a checkpoint's scales are for; int8 has a scale for each token."""
@@ -128,12 +130,17 @@ def load_model(
         loaded = build_model(config, active, device)
         if check is not None:
             check(loaded)
-        reader = active.impl("core.weight_loaders")()
         meter = _Meter(config.checkpoint.num_bytes, progress)
-        loaded.reload(reader.tensors(Path(path), meter.add))
+        loaded.reload(_tensors(active, Path(path), meter.add))
     except CheckpointError as error:  # layers do not know from which files they are filled
         raise error.within(path) from error
     return loaded
+
+
+def _tensors(active: ActivePlugins, path: Path, report: Callable[[int], None]) -> Iterator[WeightTensor]:
+    """Yield the checkpoint's tensors. Raises `PluginError` CORE-P108: the weight loader raised."""
+    reader: CheckpointReader = active.make_one(_LOADERS)
+    yield from active.guard_items(active.planned(_LOADERS), "tensors()", reader.tensors, path, report)
 
 
 def build_model(config: EngineConfig, active: ActivePlugins, device: torch.device) -> LoadedModel:

@@ -73,9 +73,11 @@ class StepRunner(ABC):
 
     def _execute(self, plan: StepPlan) -> StepResult:
         self._apply(plan)
-        for participant in self.participants:
-            participant.begin(plan)
         result = StepResult(plan.number, np.zeros(0, dtype=np.int32))
+        for participant in self.participants:
+            result.lost += participant.begin(plan)
+        if result.lost:
+            self._tainted.empty(result.lost)
         if len(plan.rows):
             try:
                 self._run(plan, result)
@@ -85,6 +87,11 @@ class StepRunner(ABC):
         for participant in self.participants:
             participant.end(result)
         return result
+
+    def close(self) -> None:
+        """Close the participants. Harmless twice."""
+        while self.participants:
+            self.participants.pop().close()
 
     def weights_replaced(self) -> None:
         """Drop what was derived from the old weights."""
@@ -97,6 +104,14 @@ class StepRunner(ABC):
             self._admit(plan.new_rows)
         self._tainted.clean(plan)
         self._rows.update_blocks(plan.blocks)
+        if plan.leaving:
+            self._dismiss(plan.leaving)
+
+    def _dismiss(self, names: Sequence[str]) -> None:
+        """Close the participants of these names; they take part no more."""
+        for participant in [one for one in self.participants if one.name in names]:
+            self.participants.remove(participant)
+            participant.close()
 
     @abstractmethod
     def _admit(self, new_rows: Sequence[NewRow]) -> None:

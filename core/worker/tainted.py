@@ -34,6 +34,13 @@ class TaintedBlocks:
             self._tainted[blocks] = True
             self._any = True
 
+    def empty(self, blocks: Sequence[int]) -> None:
+        """Fill blocks with zeros: whoever was to fill them may have left anything, and this step reads them."""
+        for cache in self._caches:
+            cache[torch.tensor(blocks, device=cache.device)] = 0
+        if self._caches:
+            self._tainted[blocks] = False
+
     def clean(self, plan: StepPlan) -> None:
         """Clean the tainted blocks that this plan gives out to be written. Costs nothing while no row has failed."""
         if not self._any or len(plan.blocks.blocks) == 0:

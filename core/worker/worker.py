@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from core import phases
-from core.api.errors import CoreError, EngineError, PluginError
+from core.api.errors import EngineError, PluginError
 from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
+from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 from core.plugins.drivers import describe
-from core.plugins.faults import Faults
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
@@ -39,9 +39,10 @@ from core.worker.warmup import DECODE_STEPS, warm_up
 if TYPE_CHECKING:
     from core.api.attention import KVLayout
     from core.api.descriptors import KVConnectorSpec
-    from core.api.weights import WeightManifest, WeightReceiver
+    from core.api.weights import WeightReceiver
     from core.layers.attention import AttentionModule
     from core.plugins.boot import ActivePlugins
+    from core.plugins.plan import PlannedPlugin
 
 logger = logging.getLogger(__name__)
 
@@ -61,17 +62,15 @@ class Worker:
         self._active = active
         self._on_progress = on_progress
         self._timeline: list[tuple[str, float]] = []
-        self._platform: Platform = active.impl("core.platforms")()
+        self._platform: Platform = active.make_one("core.platforms")
         self._loaded: LoadedModel
         self._runner: StepRunner
         self._budget: KVBudget
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
-        self._faults: list[Faults] = []
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
-            "plugin_faults": lambda: [one.to_dict() for one in self._faults if one.count],
             "profile": self._time_steps,
             "update_weights": self._update_weights,
             "weight_version": lambda: self._weights_version,
@@ -92,7 +91,7 @@ class Worker:
                 bind(options.runtime.threads_bind)
             device = self._platform.open(threads=options.runtime.threads, seed=options.model.seed)
         with self._phase("weights"):
-            self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check_memory)
+            self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check)
             self._device = device.type
             self._tell_loaded()
             trim()
@@ -141,8 +140,8 @@ class Worker:
     def close(self) -> None:
         """Close connectors and the platform. Harmless on a worker that did not start, or twice."""
         runner = getattr(self, "_runner", None)
-        while runner is not None and runner.participants:
-            runner.participants.pop().close()
+        if runner is not None:
+            runner.close()
         self._platform.close()
 
     def _bind_plugins(self) -> None:
@@ -151,8 +150,18 @@ class Worker:
         for planned, spec in self._active.specs("core.kv_connectors"):
             self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl)
 
-    def _check_memory(self, loaded: LoadedModel) -> None:
-        """Refuse a KV cache that cannot fit beside the weights, before any of them is read. Raises `EngineError`."""
+    def _check(self, loaded: LoadedModel) -> None:
+        """Refuse, before any weight is read, what cannot work.
+
+        Raises:
+            EngineError: The KV cache cannot fit beside the weights.
+            PluginError: CORE-P164, the model is to generate and has no logits.
+        """
+        planned = self._config.plan.one("core.models")
+        if self._config.pooling is None and planned and not hasattr(loaded.model, "logits"):
+            text = f"model implementation {planned.owner} has no logits(hidden): it can pool, but generates no tokens."
+            hint = "Its shape says with `pooling` that it only pools; the user may say --runner pooling."
+            raise PluginError("CORE-P164", text, hint=hint)
         demand = self._kv_demand(kv_layouts(loaded))
         plan_kv(self._config.options.kv, demand, self._platform.memory(), unread=loaded.weight_bytes)
 
@@ -200,7 +209,7 @@ class Worker:
         graphs, loaded = getattr(self._platform, "graphs", None), self._loaded
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         if config.pooling is not None:
-            reader = self._active.impl("core.weight_loaders")()
+            reader = self._active.make_one("core.weight_loaders")
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
             return PoolingRunner(model, loaded.backend, caches, rows, config.pooling, dense, graphs)
         plugged = list(self._logits_processors(rows, max_rows))
@@ -211,9 +220,9 @@ class Worker:
     def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
         """Yield the plan's logits processors, in its order."""
         vocab_size = self._config.shape.vocab_size
-        for planned, _, make in self._active.impls("core.logits"):
+        for planned, _, _ in self._active.impls("core.logits"):
             context = LogitsContext(rows.device, vocab_size, max_rows, rows.tokens, planned.options)
-            yield Plugged(planned.owner, make(context), np.zeros(max_rows, dtype=bool))
+            yield Plugged(planned.owner, self._active.make(planned, context), np.zeros(max_rows, dtype=bool))
 
     def _tell_loaded(self) -> None:
         """Tell hook plugins that weights are in place."""
@@ -227,12 +236,10 @@ class Worker:
 
     def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
         for planned, spec, _ in self._active.impls("core.kv_connectors"):
-            path = cast("KVConnectorSpec", spec).worker_impl
-            faults = Faults(planned, "nothing of this step is kept")
-            worker = self._active.load(planned, path)(planned.options)
-            worker.bind(caches)
-            self._faults.append(faults)
-            yield ConnectorParticipant(planned.name, worker, faults)
+            half, guard = self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl), self._active.guard
+            worker = guard(planned, "the constructor of its worker half", half, planned.options)
+            guard(planned, "bind()", worker.bind, caches)
+            yield ConnectorParticipant(planned.name, worker, f"KV connector {planned.owner}")
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")
@@ -262,7 +269,8 @@ class Worker:
 
         Raises:
             EngineError: The engine was started without a weight-transfer engine (CORE-E123).
-            PluginError: CORE-P108, the weight-transfer engine raised something without a code.
+            PluginError: CORE-P108, the weight-transfer engine raised something without a code. As after any error,
+                the old weights stay, and so does their version.
         """
         planned = self._config.plan.one("core.weight_transfer")
         if planned is None:
@@ -271,23 +279,32 @@ class Worker:
                 "Weights cannot be updated: no weight-transfer engine was chosen.",
                 hint="Start with --weight-transfer; `core plugins` lists the installed ones.",
             )
-        options = self._active.options("core.weight_transfer")
-        receiver: WeightReceiver = self._active.impl("core.weight_transfer")(options)
+        receiver: WeightReceiver = self._active.make(planned, planned.options)
         try:
-            manifest: WeightManifest = receiver.begin(info)
-            self._loaded.reload(receiver.stream())
-        except CoreError:
-            raise
-        except Exception as error:
-            text = f"weight transfer {planned.owner}: the update raised {describe(error)}."
-            raise PluginError("CORE-P108", text) from error
+            self._weights_version = self._receive(planned, receiver, info)
         finally:
-            receiver.end()
-        self._weights_version = manifest.version
+            self._end_update(planned, receiver)
         self._runner.weights_replaced()
         trim()
         self._tell_loaded()
+        return self._weights_version
+
+    def _receive(self, planned: PlannedPlugin, receiver: WeightReceiver, info: Mapping[str, Any]) -> str:
+        """Replace all weights or none, and return the version of the new ones."""
+        manifest = self._active.guard(planned, "begin()", receiver.begin, info)
+        if not isinstance(manifest, WeightManifest):  # before anything is replaced
+            wrong = f"begin() gave a {type(manifest).__name__}, not a WeightManifest"
+            raise PluginError("CORE-P108", f"weight transfer {planned.owner}: {wrong}.")
+        self._loaded.reload(self._active.guard_items(planned, "stream()", receiver.stream))
         return manifest.version
+
+    def _end_update(self, planned: PlannedPlugin, receiver: WeightReceiver) -> None:
+        """Let the receiver clean up. Whether it can does not change which weights are in place."""
+        try:
+            receiver.end()
+        except Exception as error:
+            text = "CORE-P161 weight transfer %s: end() raised %s; what it has opened may stay open."
+            logger.warning(text, planned.owner, describe(error))
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

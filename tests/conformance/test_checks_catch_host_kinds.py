@@ -198,12 +198,20 @@ CONNECTOR_CASES = {
 }
 
 
+LOSES_A_BLOCK = {
+    "mover": "def begin(self, message):\n        super().begin(message)\n"
+    "        t = self._transfer\n        return [t.loads[0][1]] if t.number > 60 and t.loads else None"
+}
+
+
 @pytest.mark.covers("KV-01")
-@pytest.mark.parametrize("check", CONNECTOR_CASES)
-def test_connectors(make_plugin, check):
+@pytest.mark.parametrize(
+    ("check", "wrong"), [*CONNECTOR_CASES.items(), ("random_operations_keep_the_truth", LOSES_A_BLOCK)]
+)
+def test_connectors(make_plugin, check, wrong):
     source = CONNECTOR
     for key in ("store", "mover"):
-        source = source.replace("{" + key + "}", CONNECTOR_CASES[check].get(key, "pass"))
+        source = source.replace("{" + key + "}", wrong.get(key, "pass"))
     made = make_plugin("core.kv_connectors", {"manifest": CONNECTOR_MANIFEST, "store": source})
     assert set(made.failing("connectors")) == {check}
 

@@ -15,6 +15,7 @@ from core.api.errors import CoreError, PluginError, RequestError
 from core.api.io_processors import IOOutput, IOProcessor, IOPrompts, IORequest
 from core.frontend.pooling.model import PoolingModel, Work
 from core.frontend.pooling.results import PoolingOutput, PoolingParams, PoolingRequestOutput
+from core.plugins.drivers import describe
 
 DATA = "data"
 """The request's field, and the key of an offline prompt, that is meant for the processor."""
@@ -139,7 +140,7 @@ class DataPooling:
             return error
         if isinstance(error, ValueError) and step.name != "post_process":
             return RequestError(f"data: {error}", param=DATA)
-        return self._wrong(f"{step.name}() raised {type(error).__name__}: {error}")
+        return self._wrong(f"{step.name}() raised {describe(error)}")
 
     def _wrong(self, what: str) -> PluginError:
         return PluginError("CORE-P108", f"I/O processor {self._owner}: {what}.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.api.errors import ConfigError, PluginError
+from core.api.errors import ConfigError
 from core.api.tool_servers import ToolServerClient
 from core.config.resolved import ToolOptions
 from core.plugins.boot import ActivePlugins
@@ -111,12 +111,8 @@ def check_headers(given: Any) -> dict[str, str]:
 
 
 def _client(active: ActivePlugins) -> ToolServerClient:
-    ((planned, _, make),) = active.impls(GROUP)
-    try:
-        client: ToolServerClient = make(planned.options)
-    except Exception as error:
-        text = f"tool-server client {planned.owner} cannot be made: {type(error).__name__}: {error}."
-        raise PluginError("CORE-P108", text) from error
+    ((planned, _),) = active.specs(GROUP)
+    client: ToolServerClient = active.make(planned, planned.options)
     return client
 
 

@@ -86,6 +86,15 @@ class Active:
     def impl(self, group):
         return self._impls[group]
 
+    def make_one(self, group, *arguments):
+        return self._impls[group](*arguments)
+
+    def guard_items(self, planned, what, function, *arguments):
+        return function(*arguments)
+
+    def planned(self, group):
+        return None
+
     def options(self, group):
         return {}
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from core import LLM, SamplingParams
-from core.api import EngineError
+from core.api import EngineError, PluginError
 from core.testing.tinymodels import tiny_llama
 
 CPU = {"dtype": "float32", "threads": 1, "block_size": 16}
@@ -69,5 +69,7 @@ def test_weights_count_before_they_are_read(llama, unreadable, monkeypatch):
     with pytest.raises(EngineError, match=r"CORE-E120.*the weights will take"):
         LLM(llama, max_model_len=512, memory_fraction=1.0, **CPU)
     free += 2**20  # more than the weights
-    with pytest.raises(AssertionError, match="a weight was read"):
+    with pytest.raises(
+        PluginError, match=r"CORE-P108 weight loader .*tensors\(\) raised AssertionError: a weight was read"
+    ):
         LLM(llama, max_model_len=512, memory_fraction=1.0, **CPU)

@@ -4,9 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from core.api.errors import PluginError
-from core.plugins.faults import Faults
-from core.plugins.plan import PlannedPlugin
 from core.worker.participants import ConnectorParticipant
 from core.worker.sampling import prompt as prompt_module
 
@@ -156,31 +153,79 @@ class Store:
         self.calls.append("close")
 
 
-PLANNED = PlannedPlugin(group="core.kv_connectors", name="disk", value="", dist="acme", version="1.0", api=1)
+def fail(*given):
+    raise OSError("the store is away")
 
 
-@pytest.mark.parametrize("method", ["begin", "end"])
-def test_the_worker_half_of_a_connector_that_fails_is_named(bench, prompt, method):
-    def fail(*given):
-        raise OSError("the store is away")
-
+def attached(bench, **methods):
+    """Return a store with these methods that takes part in a bench's steps."""
     store = Store()
-    setattr(store, method, fail)
-    participant = ConnectorParticipant("disk", store, Faults(PLANNED, ""))
-    bench.runner.participants.append(participant)
+    vars(store).update(methods)
+    bench.runner.participants.append(ConnectorParticipant("disk", store, "KV connector 'disk' (acme 1.0)"))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("methods", "lost", "told"),
+    [
+        ({"begin": fail}, [7, 8, 9], "begin() raised OSError: the store is away"),
+        ({"begin": lambda message: [8]}, [8], "1 of 3 blocks could not be loaded"),
+        ({"begin": lambda message: iter({9, 7})}, [7, 9], "2 of 3 blocks could not be loaded"),
+        ({"begin": lambda message: [8, 1]}, [7, 8, 9], "names blocks that were not to be loaded: [1]"),
+        ({"begin": lambda message: "no"}, [7, 8, 9], "begin() raised TypeError"),
+        ({"end": fail}, [], "end() raised OSError: the store is away"),
+        ({"end": lambda: "done"}, [], "end() raised TypeError"),
+        ({}, [], None),
+    ],
+)
+def test_what_a_connector_does_not_load_is_told_and_holds_zeros(make_bench, prompt, methods, lost, told):
+    bench, alone = make_bench(), make_bench()
+    attached(bench, **methods)
+    for cache in bench.caches:
+        cache[7:10] = float("nan")
+    for one in (bench, alone):
+        one.add(0, prompt(4))
+    plan = bench.plan({0: None}, connector={"disk": b"load"})
+    plan.loads = {"disk": [7, 8, 9], "elsewhere": [11]}
+    result = bench.runner.execute(plan)
+    assert sorted(result.lost) == lost
+    assert [place for place in (7, 8, 9) if not bench.caches[0][place].isnan().any()] == lost
+    assert all(not cache[block].any() for cache in bench.caches for block in lost)
+    assert told in result.faults["disk"][0] if told else not result.faults
+    assert result.tokens.tolist() == alone.step({0: None}).tokens.tolist() and not result.errors
+
+
+def test_without_a_message_nothing_is_loaded(bench, prompt):
+    attached(bench)
     bench.add(0, prompt(4))
-    if method == "end":  # what is not saved hurts nobody
-        assert len(bench.step({0: None}).tokens) == 1
-    else:
-        with pytest.raises(PluginError, match=r"KV connector 'disk' \(acme 1.0\): begin\(\) raised OSError: the store"):
-            bench.step({0: None}, connector={"disk": b"load"})
-    assert participant.faults.count == 1 and "the store is away" in participant.faults.last
+    plan = bench.plan({0: None})
+    plan.loads = {"disk": [7]}
+    assert bench.runner.execute(plan).lost == [7]
+
+
+def test_a_step_that_could_not_begin_has_no_end(bench, prompt):
+    store = attached(bench, begin=fail)
+    bench.add(0, prompt(4))
+    bench.step({0: None}, connector={"disk": b"load"})
+    assert store.calls == []
+    bench.step({0: None})
+    assert store.calls == ["end"]
+
+
+@pytest.mark.parametrize("method", [None, fail])
+def test_a_connector_that_is_dismissed_is_closed_and_takes_part_no_more(bench, prompt, caplog, method):
+    store = attached(bench, **({"close": method} if method else {}))
+    bench.add(0, prompt(4))
+    plan = bench.plan({0: None}, connector={"disk": b"load"})
+    plan.leaving = ["disk", "elsewhere"]
+    assert bench.runner.execute(plan).connector == {}
+    assert store.calls == ([] if method else ["close"]) and bench.runner.participants == []
+    assert ("CORE-P161 KV connector 'disk' (acme 1.0): close() raised OSError" in caplog.text) == (method is not None)
 
 
 @pytest.mark.covers("KV-01")
 def test_a_connector_acts_around_the_forward_pass(bench, prompt):
-    store = Store()
-    bench.runner.participants.append(ConnectorParticipant("disk", store, Faults(PLANNED, "")))
+    store = attached(bench)
     bench.add(0, prompt(4))
     assert bench.step({0: None}).connector == {}
     assert bench.step({0: None}, connector={"disk": b"load", "other": b"x"}).connector == {"disk": b"saved"}

@@ -135,6 +135,7 @@ def test_a_step_without_rows_still_serves_participants(bench):
 
         def begin(self, plan):
             self.seen.append(("begin", plan.connector))
+            return []
 
         def end(self, result):
             self.seen.append(("end", result.number))

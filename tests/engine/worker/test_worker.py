@@ -1,5 +1,6 @@
 """The worker's life: start, execute, named calls, close; with a fake platform and a fake model loader."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +12,14 @@ from core.api.attention import AttentionContext
 from core.api.errors import EngineError, PluginError
 from core.api.kvspecs import KVSpec
 from core.api.platform import MemorySnapshot
+from core.api.weights import WeightManifest
 from core.config.resolved import KVOptions, Options, SchedulerOptions
 from core.engine.sampling import SamplingParams
 from core.engine.step import BlockUpdate, NewRow, StepPlan
 from core.layers.guard import Owners
 from core.layers.kernels import KernelTable
+from core.plugins.catalog import Entry
+from core.plugins.drivers import guarded, guarded_items
 from core.plugins.hooks import Hooks
 from core.worker import worker as worker_module
 from core.worker.worker import Worker
@@ -42,7 +46,8 @@ class FakePlatform:
         LOG.append(("close",))
 
 
-FAKE = SimpleNamespace(name="fake", owner="'fake' (acme 1.0)")
+FAKE = SimpleNamespace(name="fake", owner="'fake' (acme 1.0)", options={})
+ENTRY = Entry("core.weight_transfer", "fake", "acme", "1.0", "")
 
 
 class FakeConnector:
@@ -64,6 +69,8 @@ class FakeConnector:
 
 
 class FakeReceiver:
+    info = {"path": ""}  # noqa: RUF012 - replaced, never changed
+
     def __init__(self, options):
         self.options = options
 
@@ -73,13 +80,18 @@ class FakeReceiver:
             raise OSError("the store is away")
         if "path" not in info:
             raise EngineError("CORE-E999", "no path")
-        return SimpleNamespace(version=info["version"])
+        self.info = info
+        return info["version"] if info["path"] == "wrong" else WeightManifest(version=info["version"], tensors={})
 
     def stream(self):
-        return iter(["tensor"])
+        yield "tensor"
+        if self.info["path"] == "breaks":
+            raise KeyError("tensor") from OSError("the link is down")
 
     def end(self):
         LOG.append(("end of update",))
+        if self.info["path"] == "open":
+            raise OSError("cannot close")
 
 
 class FakePlugins:
@@ -87,8 +99,14 @@ class FakePlugins:
         self._groups = groups
         self.hooks = Hooks()
 
-    def impl(self, group):
-        return {"core.platforms": FakePlatform, "core.weight_transfer": FakeReceiver}[group]
+    def make_one(self, group):
+        return {"core.platforms": FakePlatform}[group]()
+
+    def make(self, planned, *arguments):
+        return FakeReceiver(*arguments)
+
+    def guard_items(self, planned, what, function):
+        return guarded_items(ENTRY, what, function)
 
     def options(self, group):
         return {}
@@ -99,9 +117,12 @@ class FakePlugins:
         return [(planned, spec) for planned, spec, _ in self.impls(group)]
 
     def impls(self, group):
-        planned = SimpleNamespace(name="store", options={"size": 3})
+        planned = SimpleNamespace(name="store", owner="'store' (acme 1.0)", options={"size": 3})
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
         return [(planned, spec, object)] if group in self._groups else []
+
+    def guard(self, planned, what, function, *arguments):
+        return guarded(ENTRY, what, function, *arguments)
 
     def load(self, planned, path):
         return {"store.worker:Worker": FakeConnector}[path]
@@ -179,6 +200,28 @@ def test_start_reports_what_the_engine_needs(make_worker):
     assert worker.stream() == "stream"
 
 
+@pytest.mark.parametrize("pooling", [None, SimpleNamespace(method="last")])
+def test_a_model_without_logits_generates_nothing(make_worker, monkeypatch, pooling):
+    worker = make_worker(groups={"core.models"})
+    worker._config.pooling = pooling
+    planned = worker_module.load_model
+
+    def load_model(*arguments, check):
+        def checked(loaded):
+            loaded.model = SimpleNamespace()
+            check(loaded)
+            raise LookupError("checked")
+
+        planned(*arguments, check=checked)
+
+    monkeypatch.setattr(worker_module, "load_model", load_model)
+    with pytest.raises(LookupError if pooling else PluginError) as failure:
+        worker.start()
+    if pooling is None:
+        assert "CORE-P164 model implementation 'fake' (acme 1.0) has no logits(hidden)" in str(failure.value)
+    assert ("progress", 5, 10) not in LOG, "no weight was read"
+
+
 def test_the_warm_up_leaves_no_trace(make_worker, make_bench):
     bench = make_bench()
     bench.add(0, [1, 2, 3, 4, 5])
@@ -222,12 +265,23 @@ def test_a_failed_update_is_closed_and_keeps_the_version(make_worker):
     worker.start()
     with pytest.raises(EngineError, match="no path"):
         worker.call("update_weights", {})
-    with pytest.raises(
-        PluginError, match=r"CORE-P108 weight transfer 'fake' .acme 1.0.: the update raised OSError: the store is away"
+    for path, told in (
+        ("away", "begin() raised OSError: the store is away"),
+        ("wrong", "begin() gave a str, not a WeightManifest"),
+        ("breaks", "stream() raised KeyError: 'tensor', caused by OSError: the link is down"),
     ):
-        worker.call("update_weights", {"path": "away"})
-    assert LOG[-1] == ("end of update",)
-    assert worker.call("weight_version") == "initial"
+        with pytest.raises(PluginError, match=re.escape(f"CORE-P108 weight transfer 'fake' (acme 1.0): {told}")):
+            worker.call("update_weights", {"path": path, "version": "v2"})
+        assert LOG[-1] == ("end of update",)
+        assert worker.call("weight_version") == "initial"
+
+
+def test_an_update_whose_end_fails_is_an_update(make_worker, caplog):
+    worker = make_worker(groups={"core.weight_transfer"})
+    worker.start()
+    assert worker.call("update_weights", {"path": "open", "version": "v2"}) == "v2"
+    assert "CORE-P161 weight transfer 'fake' (acme 1.0): end() raised OSError: cannot close" in caplog.text
+    assert worker.call("weight_version") == "v2"
 
 
 @pytest.mark.covers("ENG-07")
@@ -235,7 +289,7 @@ def test_only_named_methods_can_be_called(make_worker):
     worker = make_worker()
     worker.start()
     assert worker.call("memory") == {"total": 2**30, "free": 2**28, "kv": 40 * 1024}
-    with pytest.raises(EngineError, match=r"CORE-E124.*memory, plugin_faults, profile, update_weights, weight_version"):
+    with pytest.raises(EngineError, match=r"CORE-E124.*memory, profile, update_weights, weight_version"):
         worker.call("_allocate")
     with pytest.raises(EngineError, match="CORE-E123"):
         worker.call("update_weights", {})

@@ -22,6 +22,7 @@ from core.engine.step_budget import Limits
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
+from core.worker.participants import ConnectorParticipant as WorkerHalf
 
 VOCAB = 97
 
@@ -47,13 +48,18 @@ class Shelf:
 
     Attributes:
         loaded: Blocks that were ordered, in total.
-        broken: Numbers of the plans that fail before anything is loaded or computed.
+        broken: Numbers of the plans that fail as a whole.
+        unreadable: Numbers of the plans whose loads raise half-way.
+        missing: Hashes of blocks that cannot be loaded.
     """
 
     def __init__(self, worker):
-        self.worker, self.loaded, self.broken = worker, 0, set()
+        self.worker, self.loaded = worker, 0
+        self.broken, self.unreadable, self.missing = set(), set(), set()
         self.kept: dict[bytes, np.ndarray] = {}
         self._loads, self._saves = [], []
+        self._saving = []
+        self._half = WorkerHalf("shelf", self, "KV connector 'shelf' (acme 1.0)")
         self._plain, worker.execute = worker.execute, self._execute
 
     def put(self, engine, prompt):
@@ -61,6 +67,16 @@ class Shelf:
         tokens, hashes = np.array(prompt, np.int32), []
         engine.hasher.extend(hashes, engine.hasher.root(), tokens)
         self.kept.update(zip(hashes, tokens.reshape(-1, engine.block_size), strict=True))
+
+    def check(self, engine, sequences):
+        """Verify that every kept block holds the tokens that its hash stands for, given all texts of the engine."""
+        truth = {}
+        for tokens in sequences:
+            hashes, tokens = [], np.array(tokens, np.int32)
+            engine.hasher.extend(hashes, engine.hasher.root(None), tokens)
+            size = engine.block_size
+            truth.update((digest, tokens[i * size : (i + 1) * size].tolist()) for i, digest in enumerate(hashes))
+        assert {digest: tokens.tolist() for digest, tokens in self.kept.items()}.items() <= truth.items()
 
     def match(self, hashes, local_blocks):
         found = 0
@@ -87,15 +103,32 @@ class Shelf:
     def reset(self):
         self.kept.clear()
 
+    def begin(self, message):
+        loads, self._saving = json.loads(message)
+        lost = [block for key, block in loads if bytes.fromhex(key) in self.missing]
+        failing = self.failing and loads
+        for key, block in loads[:1] if failing else loads:
+            if block not in lost:
+                self._slots(block)[:] = self.kept[bytes.fromhex(key)]
+        if failing:
+            raise OSError("the store cannot be read")
+        return lost
+
+    def end(self):
+        for key, block in self._saving:
+            self.kept.setdefault(bytes.fromhex(key), self._slots(block).copy())
+        self._saving = []
+
     def _execute(self, plan):
         if plan.number in self.broken:
-            raise OSError("the store cannot be read")
-        loads, saves = json.loads(plan.connector.get("shelf", b"[[], []]"))
-        for key, block in loads:
-            self._slots(block)[:] = self.kept[bytes.fromhex(key)]
+            raise OSError("the device is away")
+        self.failing = plan.number in self.unreadable
+        lost = list(self._half.begin(plan))
+        for block in lost:
+            self._slots(block)[:] = -7  # nothing that a request could go on with
         result = self._plain(plan)
-        for key, block in saves:
-            self.kept.setdefault(bytes.fromhex(key), self._slots(block).copy())
+        result.lost = lost
+        self._half.end(result)
         return result
 
     def _slots(self, block):
@@ -120,6 +153,7 @@ class Harness:
     advised: bool = False
     spread: bool = False
     shelved: bool = False
+    lenient: bool = False  # the connector is never switched off
 
     def __post_init__(self):
         self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
@@ -127,7 +161,9 @@ class Harness:
             self.shelf = Shelf(self.worker)
             self.participants = (
                 *self.participants,
-                ConnectorParticipant("shelf", self.shelf, faults("core.kv_connectors", "shelf", optional=True)),
+                ConnectorParticipant(
+                    "shelf", self.shelf, faults("core.kv_connectors", "shelf", optional=not self.lenient)
+                ),
             )
         self.pool = BlockPool(self.blocks)
         self.hasher = BlockHasher(self.block_size)
@@ -147,6 +183,7 @@ class Harness:
         self.finished: dict[int, str] = {}
         self.errors: dict[int, str | None] = {}
         self.started: list[int] = []
+        self.cached: dict[int, int] = {}
         self._arrivals = 0
 
     def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, generated=(), **params):
@@ -175,6 +212,7 @@ class Harness:
         for handle, token in zip(handles.tolist(), tokens.tolist(), strict=True):
             self.outputs[handle].append(token)
         self.started += [started.handle for started in outputs.started]
+        self.cached.update((started.handle, started.cached_tokens) for started in outputs.started)
         for finished in outputs.finished:
             self.finished[finished.handle] = finished.reason
             self.errors[finished.handle] = finished.error

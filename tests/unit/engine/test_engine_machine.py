@@ -124,9 +124,34 @@ class ShelvedMachine(EngineMachine):
 
     more: ClassVar[dict] = {"shelved": True}
 
+    def teardown(self):
+        super().teardown()
+        texts = [prompt + generate(prompt, count, 97) for prompt, count in self.prompts.values()]
+        self.engine.shelf.check(self.engine, texts)
+
+
+class LosingMachine(ShelvedMachine):
+    """The same with loads that fail at any moment, as a whole or for single blocks."""
+
+    more: ClassVar[dict] = {"shelved": True, "lenient": True}
+
+    @rule(target=EngineMachine.handles)
+    def the_next_loads_fail(self):
+        self.engine.shelf.unreadable.add(self.engine.scheduler._number)
+        return multiple()
+
+    @precondition(lambda self: self.engine.shelf.kept)
+    @rule(target=EngineMachine.handles, data=st.data())
+    def a_block_goes_missing_or_comes_back(self, data):
+        kept = sorted(self.engine.shelf.kept)
+        self.engine.shelf.missing ^= {kept[data.draw(st.integers(0, len(kept) - 1))]}
+        return multiple()
+
 
 @pytest.mark.covers("ENG-01")
-@pytest.mark.parametrize(("machine", "examples"), [(EngineMachine, 120), (AdvisedMachine, 50), (ShelvedMachine, 80)])
+@pytest.mark.parametrize(
+    ("machine", "examples"), [(EngineMachine, 120), (AdvisedMachine, 50), (ShelvedMachine, 80), (LosingMachine, 100)]
+)
 def test_the_books_balance_in_every_order(harness, machine, examples):
     machine.make = staticmethod(harness)
     budget = settings(max_examples=examples, stateful_step_count=40, deadline=None)

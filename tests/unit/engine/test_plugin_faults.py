@@ -150,24 +150,15 @@ def test_an_order_that_fails_half_way_is_computed_instead(engine):
     assert engine.worker.computed_tokens >= len(PREFIX)
 
 
-def test_without_its_message_only_those_end_whose_blocks_were_to_be_loaded(engine, caplog):
+def test_without_its_message_nothing_is_missing_if_nothing_was_ordered(engine):
     innocent = [5, 6, 7]
     engine.add(9, innocent, max_tokens=8)
     for _ in range(3):
         engine.advance()
     engine.shelf.plan_step = fail
-    assert run(engine, [[8] * 9])[0] == generate([8] * 9, 6, VOCAB), "nothing was ordered: nothing is missing"
+    assert run(engine, [[8] * 9])[0] == generate([8] * 9, 6, VOCAB)
     assert engine.run()[9] == generate(innocent, 8, VOCAB)
     assert engine.participants[-1].faults.off
-
-
-def test_a_step_that_lost_its_loads_ends_by_name(engine):
-    engine.shelf.plan_step = fail
-    engine.add(0, PROMPTS[0], max_tokens=6)
-    engine.run()
-    assert engine.finished == {0: "error"}
-    assert "KV connector 'shelf' (acme 1.0): plan_step() raised KeyError: 'boom'" in engine.errors[0]
-    assert run(engine, PROMPTS) == wanted(PROMPTS), "it is switched off now"
 
 
 @pytest.mark.parametrize("found", [fail, lambda: {"kept": "many"}, lambda: {"kept": 2**63}, lambda: {"kept": 0.5}])

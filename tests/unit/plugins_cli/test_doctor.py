@@ -50,6 +50,25 @@ def test_the_implementation_is_imported_too(site, core):
     assert "No module named 'a_library_nobody_has'" in found["error", "CORE-P103"]["cause"]
 
 
+@pytest.mark.parametrize(
+    ("methods", "told"),
+    [
+        ("def key(self, request): return (0,)", "it lacks victim(running)"),
+        ("key = victim = 3", "its key is a int, not a method key(request)"),
+        (
+            "def key(self): ...\n    def victim(self, running): ...",
+            "key(request) is called, but its signature is key()",
+        ),
+    ],
+)
+def test_an_object_that_lacks_what_core_calls_is_shown(site, core, methods, told):
+    site.policy("broken", impl=f"class Policy:\n    {methods}\n")
+    status, found, _ = findings(core, "broken")
+    one = found["error", "CORE-P160"]
+    assert status == 1 and told in one["cause"]
+    assert (one["plugin"], one["distribution"], one["version"]) == ("schedulers:fifo", "broken", "1.0")
+
+
 def test_a_missing_system_library_is_named(site, core):
     site.policy("native", impl="raise ImportError('libacme.so.7: cannot open shared object file: No such file')")
     _, found, _ = findings(core, "native")

@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from core.api import PluginError, RequestError, RouteResponse, RouteSpec
+from core.api import RequestError, RouteResponse, RouteSpec
 from core.server.app import create_app
 from core.server.plugged import RouteTable
 
@@ -133,13 +133,20 @@ def test_errors_that_a_plugin_cannot_say_are_cores(serve, said):
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "x"
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), SystemError("x"), RecursionError("x")])
-@pytest.mark.parametrize("where", ["constructor", "declare", "bind"])
-def test_a_plugin_that_fails_at_the_start_is_named(where, error):
-    from core.server import plugged
-
-    def fail(*arguments):
-        raise error
-
-    with pytest.raises(PluginError, match=r"CORE-P108 .*'bad'.*x"):
-        plugged._guarded("'bad' (acme 1)", where, fail)
+@pytest.mark.parametrize(
+    ("endpoint", "cause"),
+    [
+        (raising(KeyError("secret")), "KeyError: 'secret'"),
+        (raising(ExceptionGroup("secret", [ValueError("x")])), "ExceptionGroup: secret"),
+        (giving(pieces(OSError("secret"))), "OSError: secret"),
+        (giving(pieces("secret")), "TypeError: the iterator gives str, not bytes"),
+        (giving(b"x", "secret"), "TypeError"),
+        (reads_twice, "RuntimeError"),
+    ],
+)
+def test_a_route_that_fails_is_named_and_the_log_has_the_cause(serve, caplog, endpoint, cause):
+    answer = asked(serve(endpoint), json={})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (500, "CORE-P108") and "secret" not in answer.text
+    assert error["message"] == "Route plugin 'bad' (acme 1) failed (CORE-P108)."
+    assert f"CORE-P108 route plugin 'bad' (acme 1): POST /bad/it raised {cause}" in caplog.text

@@ -109,10 +109,10 @@ class Plan:
     def has(self, group):
         return self.installed
 
-    def impls(self, group):
-        return [(SimpleNamespace(name="mcp", dist="d", version="1", options={"k": 1}), None, self.make)]
+    def specs(self, group):
+        return [(SimpleNamespace(name="mcp", dist="d", version="1", options={"k": 1}), None)]
 
-    def make(self, options):
+    def make(self, planned, options):
         return ("client", options)
 
 

@@ -83,8 +83,7 @@ def blocks_count_once_reported(pair: ConnectorPair) -> None:
     require(_promised(pair, blocks) == 0, "blocks are promised before their step is planned")
     message = pair.engine.plan_step()
     require(_promised(pair, blocks) == 0, "blocks are promised before the worker has reported them")
-    if message is not None:
-        pair.worker.begin(message)
+    pair.begin(message)
     for block in blocks:
         pair.compute(block.hash, block.block)
     pair.finish()
@@ -118,8 +117,7 @@ def reset_forgets_everything(pair: ConnectorPair) -> None:
     pair.engine.save(coming)
     message = pair.engine.plan_step()
     pair.engine.reset()
-    if message is not None:
-        pair.worker.begin(message)
+    pair.begin(message)
     pair.finish()
     require(_promised(pair, blocks) == 0, "stored blocks are promised after a reset")
     require(_promised(pair, coming) == 0, "a block that was on its way is promised after a reset")
@@ -185,8 +183,7 @@ def _random_step(pair: ConnectorPair, rng: random.Random, sequence: list[BlockRe
     if rng.random() < 0.8:
         pair.engine.save(fresh)
     message = pair.engine.plan_step()
-    if message is not None:
-        pair.worker.begin(message)
+    pair.begin(message)
     pair.require_content(loaded, "among random operations")
     if rng.random() < 0.1:
         return  # the step dies

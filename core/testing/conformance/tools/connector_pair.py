@@ -71,9 +71,7 @@ class ConnectorPair:
             compute: Blocks that the forward pass fills.
             fail: Whether the step dies in the forward pass, so that nothing is saved or reported.
         """
-        message = self.engine.plan_step()
-        if message is not None:
-            self.worker.begin(message)
+        self.begin(self.engine.plan_step())
         if fail:
             return
         for block in compute:
@@ -94,9 +92,13 @@ class ConnectorPair:
     def fetch(self, blocks: Sequence[BlockRef]) -> None:
         """Load blocks that `match` promised, before a step's forward pass."""
         self.engine.load(blocks)
-        message = self.engine.plan_step()
+        self.begin(self.engine.plan_step())
+
+    def begin(self, message: bytes | None) -> None:
+        """Hand a step's message to the worker's half, which must fill all that was ordered: nothing is in its way."""
         if message is not None:
-            self.worker.begin(message)
+            lost = list(self.worker.begin(message) or ())
+            require(not lost, f"begin() could not fill blocks {lost}, whose content was saved before")
 
     def finish(self) -> None:
         """End the step that `fetch` began."""

@@ -14,7 +14,7 @@ from acme_core_blockdir.mover import DirectoryMover
 from acme_core_blockdir.store import DirectoryStore
 
 from core import LLM, SamplingParams
-from core.api import BlockRef, ConfigError, EngineError
+from core.api import BlockRef, ConfigError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
 from core.testing.tinymodels import tiny_llama
@@ -183,10 +183,12 @@ def test_bytes_go_out_and_come_back_to_another_block(mover):
     assert mover.end() is None  # a step without a message
 
 
-def test_a_file_that_goes_away_fails_the_step_and_saves_nothing(mover):
-    with pytest.raises(EngineError, match="ACME-K5"):
-        mover.begin(message(loads=[(HASHES[0], 1)], saves=[(HASHES[1], 2)]))
-    assert mover.end() is None
+def test_a_file_that_goes_away_is_a_block_that_is_computed(mover):
+    mover.begin(message(saves=[(HASHES[0], 2)]))
+    mover.end()
+    assert mover.begin(message(loads=[(HASHES[1], 1), (HASHES[0], 5)], saves=[(HASHES[2], 3)])) == [1]
+    assert torch.equal(mover._caches[0][5], mover._caches[0][2])
+    assert msgspec.msgpack.decode(mover.end(), type=Report).saved == 1
 
 
 def test_a_full_disk_is_reported_and_survived(mover, monkeypatch, tmp_path):

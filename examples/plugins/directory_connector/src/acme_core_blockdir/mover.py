@@ -11,7 +11,6 @@ import torch
 from acme_core_blockdir.blockfile import Buffer, read_block, write_block
 from acme_core_blockdir.messages import Report, Transfer
 from acme_core_blockdir.options import BlockdirOptions
-from core.api import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,20 +32,20 @@ class DirectoryMover:
         """Receive each layer's cache, `(num_blocks, *block_shape)`."""
         self._caches = caches
 
-    def begin(self, message: bytes) -> None:
-        """Fill device blocks from files.
-
-        Raises:
-            EngineError: ACME-K5, a file that was sound a moment ago is not any more.
-        """
+    def begin(self, message: bytes) -> list[int]:
+        """Fill device blocks from files; return those whose file was sound a moment ago and is not any more."""
         transfer = msgspec.msgpack.decode(message, type=Transfer)
         self._transfer = None  # the saves of a step that failed are not made up for
+        lost = []
         for key, block in transfer.loads:
             payload = read_block(self._path, key, transfer.size)
             if payload is None:
-                raise EngineError("ACME-K5", f"blockdir: the file of {key.hex()} went away or changed.")
-            self._fill(block, payload)
+                log.warning("blockdir: the file of %s went away or changed", key.hex())
+                lost.append(block)
+            else:
+                self._fill(block, payload)
         self._transfer = transfer
+        return lost
 
     def end(self) -> bytes | None:
         """Write files from device blocks. A file that cannot be written is a block that is computed again."""

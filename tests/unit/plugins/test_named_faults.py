@@ -1,0 +1,116 @@
+"""Whatever a plugin raises when its object is made or asked: kind, name, distribution, version and innermost cause."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from core.api.descriptors import DESCRIPTORS
+from core.api.errors import EngineError, PluginError
+from core.api.io_processors import IOContext
+from core.engine import core as engine_core
+from core.frontend import plugged as frontend
+from core.plugins.boot import ActivePlugins
+from core.plugins.catalog import Entry
+from core.plugins.drivers import Candidate
+from core.plugins.hooks import Hooks
+from core.plugins.kinds import kind_of
+from core.plugins.plan import PlannedPlugin, PluginPlan
+from core.server.plugged import RouteTable
+from core.server.remote import servers
+
+KINDS = sorted(set(DESCRIPTORS) - {"core.kernels"})
+CAUSE = "RuntimeError: no, caused by OSError: the disk is away"
+
+
+def fail(*given, **named):
+    try:
+        raise OSError("the disk is away")
+    except OSError as error:
+        raise RuntimeError("no") from error
+
+
+class Failing:
+    """Fails in the methods of `at`, and gives `wrong` from no method."""
+
+    def __init__(self, at=()):
+        vars(self).update(dict.fromkeys(at, fail))
+
+    def declare(self, registry): ...
+
+    def bind(self, client): ...
+
+
+def active(group, make):
+    """Return the plugins of a plan with one driver `odd`, which `make` makes."""
+    planned = PlannedPlugin(group=group, name="odd", value="m:S", dist="acme", version="1.0", api=1)
+    entry = Entry(group, "odd", "acme", "1.0", "m:S")
+    spec = SimpleNamespace(impl="m:Impl", mounts=(), public=())
+    found = ActivePlugins(PluginPlan(drivers=(planned,)), [(planned, Candidate(entry, spec))], Hooks())
+    found._loaded[entry, "m:Impl"] = make
+    return found
+
+
+def named(group, what):
+    return re.escape(f"CORE-P108 {kind_of(group).label} 'odd' (acme 1.0): {what} raised {CAUSE} (")
+
+
+@pytest.mark.parametrize("group", KINDS)
+def test_a_constructor_is_named(group):
+    with pytest.raises(PluginError, match=named(group, "its constructor")):
+        active(group, fail).make_one(group)
+
+
+@pytest.mark.parametrize("group", KINDS)
+def test_what_is_asked_of_it_is_named(group):
+    plugins = active(group, None)
+    planned = plugins.planned(group)
+    with pytest.raises(PluginError, match=named(group, "ask()")):
+        plugins.guard(planned, "ask()", fail, 1, x=2)
+    with pytest.raises(PluginError, match=named(group, "items()")):
+        list(plugins.guard_items(planned, "items()", lambda: (fail() for _ in range(1))))
+
+
+def test_an_error_with_a_code_is_its_own():
+    def refuse(*given, **named):
+        raise EngineError("ACME-1", "no card")
+
+    with pytest.raises(EngineError, match="ACME-1 no card"):
+        active("core.executors", refuse).make_one("core.executors")
+
+
+def starts_an_engine(plugins, monkeypatch):
+    monkeypatch.setattr(engine_core, "enter", lambda plan: plugins)
+    monkeypatch.setattr(engine_core, "apply_environment", lambda environment: None)
+    engine_core.EngineCore.start(SimpleNamespace(plan=None, environment={}))
+
+
+def starts_a_front_end(plugins, monkeypatch):
+    monkeypatch.setattr(frontend, "enter", lambda plan: plugins)
+    front = frontend.FrontPlugins(plugins.plan)
+    front.io_processor(IOContext(*[None] * len(IOContext.__dataclass_fields__)))
+
+
+def starts_routes(plugins, monkeypatch):
+    monkeypatch.setattr("core.server.plugged_client.ServedClient", lambda state: None)
+    table = RouteTable.declare(plugins)
+    table.bind(SimpleNamespace(mounted_dialects={}))
+
+
+@pytest.mark.parametrize(
+    ("group", "make", "start", "what"),
+    [
+        ("core.executors", fail, starts_an_engine, "its constructor"),
+        ("core.stat_sinks", fail, starts_a_front_end, "its constructor"),
+        ("core.io_processors", fail, starts_a_front_end, "its constructor"),
+        ("core.tool_servers", fail, lambda plugins, _: servers._client(plugins), "its constructor"),
+        ("core.routes", fail, starts_routes, "its constructor"),
+        ("core.routes", lambda options: Failing(["declare"]), starts_routes, "declare()"),
+        ("core.routes", lambda options: Failing(["bind"]), starts_routes, "bind()"),
+    ],
+)
+def test_where_core_makes_it(monkeypatch, group, make, start, what):
+    with pytest.raises(PluginError, match=named(group, what)):
+        start(active(group, make), monkeypatch)
