@@ -114,7 +114,7 @@ if TYPE_CHECKING:
         QuantScheme,
         TellsSize,
     )
-    from core.api.requests import Reject, RequestDraft, RequestPatch
+    from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
@@ -193,7 +193,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
         "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantRequest QuantScheme TellsSize",
-        "requests": "Reject RequestDraft RequestPatch",
+        "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
@@ -256,6 +256,7 @@ __all__ = [
     "AttentionSpec",
     "BatchView",
     "BlockRef",
+    "Caller",
     "CallGrammar",
     "ChatTemplates",
     "check_grammar_nesting",
@@ -315,6 +316,7 @@ __all__ = [
     "KeepsModels",
     "KernelRequest",
     "KernelSpec",
+    "key_id",
     "KnowsThinking",
     "KVConnector",
     "KVConnectorSpec",
@@ -329,6 +331,7 @@ __all__ = [
     "LogitsContext",
     "LogitsProcessor",
     "LogitsSpec",
+    "MAX_USER",
     "MemorySnapshot",
     "missing_tokenizer",
     "Model",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from core.api.requests import Caller
+
 
 class RequestView(Protocol):
     """What a policy may read of a request.
@@ -21,6 +23,7 @@ class RequestView(Protocol):
         arrival: Order of arrival, strictly increasing.
         num_prompt: Prompt length in tokens.
         num_computed: Tokens whose KV is computed or scheduled.
+        caller: Who sent it.
     """
 
     @property
@@ -34,6 +37,9 @@ class RequestView(Protocol):
 
     @property
     def num_computed(self) -> int: ...
+
+    @property
+    def caller(self) -> Caller: ...
 
 
 class SchedulerPolicy(Protocol):

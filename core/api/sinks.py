@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from core.api.requests import Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class FinishedRequest:
         finish_reasons: One per sequence.
         queue_seconds, first_token_seconds, total_seconds: From arrival to its first step, to its first token, and to
             its end; None where that moment never came.
+        caller: Who sent it.
     """
 
     request_id: str
@@ -57,6 +60,7 @@ class FinishedRequest:
     queue_seconds: float | None
     first_token_seconds: float | None
     total_seconds: float
+    caller: Caller = field(default_factory=Caller)
 
 
 class StatSink(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from core.api.requests import Caller
 from core.engine.pooling import Pooling, Vector
 from core.engine.sampling import SamplingParams
 
@@ -24,6 +25,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
         held_ids: Further ids that must not come before `min_tokens`: end-of-sequence ids under `ignore_eos`.
         cache_salt: Requests share cached prefixes only under the same salt.
         pooling: Makes it a request for a vector; nothing is sampled.
+        caller: Who sent it.
         generated: int32 token ids, little endian, that an engine before this one sampled for it: the request goes on
             behind them, as a preempted one does. They are not sent again.
     """
@@ -36,6 +38,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
     priority: int = 0
     cache_salt: str | None = None
     pooling: Pooling | None = None
+    caller: Caller = msgspec.field(default_factory=Caller)
     generated: bytes = b""
 
 

@@ -34,6 +34,7 @@ class Request:
         row: The row it owns from first admission to its end, -1 before.
         num_computed: Tokens whose KV is computed or scheduled; kept by the scheduler for policies.
         hashes: Chained hashes of its full blocks of known tokens.
+        caller: Who sent it.
         cached_tokens: Prompt tokens that needed no computation at first admission.
         preemptions: How often it gave way.
         shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
@@ -51,6 +52,7 @@ class Request:
         "arrival",
         "cache_salt",
         "cached_tokens",
+        "caller",
         "generated",
         "handle",
         "hash_root",
@@ -83,6 +85,7 @@ class Request:
         self.priority = message.priority
         self.arrival = arrival
         self.cache_salt = message.cache_salt
+        self.caller = message.caller
         self.hash_root = hash_root
         self.hashes: list[bytes] = []
         self.status = Status.WAITING

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from core.api.errors import EngineError, RequestError
 from core.api.io_processors import IORequest
+from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options
 from core.engine.client import AsyncEngine
@@ -19,6 +20,7 @@ from core.engine.messages import Call, Outputs, Stats, ToEngine
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.search import BeamSearchParams
 from core.frontend.beams.stream import beam_stream
+from core.frontend.caller import NOBODY
 from core.frontend.conversation import Conversation
 from core.frontend.engine_link import EngineLink
 from core.frontend.inputs import Prepared
@@ -209,6 +211,7 @@ class AsyncLLM(Pausing):
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        caller: Caller = NOBODY,
         delta: bool = False,
     ) -> AsyncIterator[RequestOutput]:
         """Yield outputs until the request has finished; closing or cancelling the iterator aborts it.
@@ -216,6 +219,7 @@ class AsyncLLM(Pausing):
         Args:
             prompt: A `GenerationRequest` brings everything but `delta` with it.
             params: None takes the model's defaults.
+            caller: Who asks, for hooks, scheduling policies and stat sinks.
             delta: Yield what is new each time, instead of everything so far.
 
         Raises:
@@ -228,7 +232,13 @@ class AsyncLLM(Pausing):
                     yield output
             return
         stream = await self.submit(
-            prompt, params, request_id=request_id, priority=priority, cache_salt=cache_salt, delta=delta
+            prompt,
+            params,
+            request_id=request_id,
+            priority=priority,
+            cache_salt=cache_salt,
+            caller=caller,
+            delta=delta,
         )
         try:
             async for output in stream:
@@ -244,6 +254,7 @@ class AsyncLLM(Pausing):
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        caller: Caller = NOBODY,
         delta: bool = False,
     ) -> OutputStream:
         """Check a request and hand it to the engine; like `generate`, but refusals come before the first read.
@@ -258,16 +269,18 @@ class AsyncLLM(Pausing):
             asked = prompt
         else:
             chosen = params or self.default_params
-            asked = GenerationRequest(prompt=prompt, params=chosen, priority=priority, cache_salt=cache_salt)
+            asked = GenerationRequest(
+                prompt=prompt, params=chosen, priority=priority, cache_salt=cache_salt, caller=caller
+            )
         asked.check_call()
         request_id = asked.request_id if request_id is None else request_id
-        prepared, priority = self.model.admit(await self._preparer.prepare(asked), asked.priority)
+        prepared, priority = self.model.admit(await self._preparer.prepare(asked), asked.priority, asked.caller)
         request_id = self._outputs.new_id() if request_id is None else request_id
         passed = await self._gate.passed(request_id)
         self._check_alive()
         self._check_room(prepared.params.n)
         request, messages = self._outputs.add(
-            prepared, request_id=request_id, priority=priority, cache_salt=asked.cache_salt
+            prepared, request_id=request_id, priority=priority, cache_salt=asked.cache_salt, caller=asked.caller
         )
         stream = self._streams[id(request)] = OutputStream(request, self.forget, delta=delta)
         if not passed:
@@ -285,6 +298,7 @@ class AsyncLLM(Pausing):
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        caller: Caller = NOBODY,
     ) -> RequestOutput:
         """Return the `beam_width` sequences that the model finds most likely, best first; cancelling it aborts them.
 
@@ -295,7 +309,8 @@ class AsyncLLM(Pausing):
         self._check_alive()
         self.model.check_generates()
         name = self._outputs.new_id() if request_id is None else request_id
-        stream = beam_stream(self, prompt, params, request_id=name, priority=priority, cache_salt=cache_salt)
+        treated: dict[str, Any] = {"priority": priority, "cache_salt": cache_salt, "caller": caller}
+        stream = beam_stream(self, prompt, params, request_id=name, **treated)
         async with aclosing(stream):
             return await anext(stream)
 
@@ -327,26 +342,30 @@ class AsyncLLM(Pausing):
                 task.cancel()
         return [as_output(request, one) for request, one in zip(requests, done, strict=True)]
 
-    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> DataAnswer:
+    async def pool_data(
+        self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
+    ) -> DataAnswer:
         """Answer a request through the model's I/O processor; cancelling it aborts what it runs.
 
         Raises:
             RequestError: There is no processor, or it or the model refuses the data.
             CoreError: The processor failed, or the engine is gone.
         """
-        pool = partial(self.pool, priority=priority, cache_salt=cache_salt)
+        pool = partial(self.pool, priority=priority, cache_salt=cache_salt, caller=caller)
         return await self.model.data_pooler().run(request, pool)
 
-    async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
+    async def pool(
+        self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
+    ) -> list[T]:
         """Run pooling work (`PoolingModel`); cancelling it aborts its requests. Raises as `encode`."""
         self._check_alive()
-        self.model.admit_pooling(work.prompts)
+        self.model.admit_pooling(work.prompts, caller)
         name = f"pooling-{next(self._numbers)}"
         if not await self._gate.passed(name):
             raise aborted(_ABORTED)
         self._check_alive()
         self._check_room(len(work.prompts))
-        batch, messages = self._pooled.add(work.prompts, priority=priority, cache_salt=cache_salt)
+        batch, messages = self._pooled.add(work.prompts, priority=priority, cache_salt=cache_salt, caller=caller)
         done = asyncio.Event()
         batch.on_done = done.set
         self._batches[name] = batch
@@ -460,7 +479,11 @@ class AsyncLLM(Pausing):
             name = request_id or asked.request_id or self._outputs.new_id()
             prompt = (await self._preparer.prepare(asked)).prompt
             given: dict[str, Any] = {"prompt_token_ids": prompt.ids}
-            treated: dict[str, Any] = {"priority": asked.priority, "cache_salt": asked.cache_salt}
+            treated: dict[str, Any] = {
+                "priority": asked.priority,
+                "cache_salt": asked.cache_salt,
+                "caller": asked.caller,
+            }
             stream = beam_stream(self, given, asked.beams.params(asked.params), request_id=name, **treated)
             async with aclosing(stream):
                 output = await anext(stream)

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Self, TypeVar, cast
 
 from core.api.errors import CoreError, EngineError, RequestError
+from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.client import SyncEngine
@@ -20,6 +21,7 @@ from core.frontend.answering.chat import chat_answer
 from core.frontend.answering.message import message_of
 from core.frontend.answering.parsing import AnswerParser, chosen_parser
 from core.frontend.beams.calls import BeamCalls
+from core.frontend.caller import NOBODY
 from core.frontend.conversation import conversation_of
 from core.frontend.inputs import Prepared
 from core.frontend.model import FrontModel, Resolved
@@ -107,6 +109,7 @@ class LLM(PoolingCalls, BeamCalls):
         *,
         use_tqdm: bool = False,
         priority: int | Sequence[int] | None = None,
+        caller: Caller | Sequence[Caller] | None = None,
     ) -> list[RequestOutput]:
         """Generate for one prompt or many and return the outputs in the prompts' order.
 
@@ -115,6 +118,7 @@ class LLM(PoolingCalls, BeamCalls):
             sampling_params: One for all, or one per prompt; None takes the model's defaults.
             use_tqdm: Show progress on the terminal.
             priority: One for all, or one per prompt.
+            caller: Who asks, for hooks, scheduling policies and stat sinks; one for all, or one per prompt.
 
         Raises:
             RequestError: A prompt or parameter cannot be served, or a grammar cannot be compiled; there are no outputs.
@@ -124,12 +128,16 @@ class LLM(PoolingCalls, BeamCalls):
         many = as_list(prompts)
         params = _spread("sampling_params", sampling_params, self.default_params, len(many))
         priorities = _spread("priority", priority, 0, len(many))
+        callers = _spread("caller", caller, NOBODY, len(many))
         complete = {id(one): self.model.inputs.complete(one) for one in params}
         prepared = [
             self.model.inputs.fit(prompt, complete[id(one)])
             for prompt, one in zip(self.model.inputs.prompts(many), params, strict=True)
         ]
-        admitted = [self.model.admit(one, rank) for one, rank in zip(prepared, priorities, strict=True)]
+        admitted = [
+            (*self.model.admit(one, rank, who), who)
+            for one, rank, who in zip(prepared, priorities, callers, strict=True)
+        ]
         with _progress(len(admitted), shown=use_tqdm) as advance:
             return self._run(admitted, advance)
 
@@ -139,6 +147,7 @@ class LLM(PoolingCalls, BeamCalls):
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         use_tqdm: bool = False,
+        caller: Caller | Sequence[Caller] | None = None,
         **template: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or many; `outputs[i].message` is what an answer says, calls and thinking apart.
@@ -147,6 +156,7 @@ class LLM(PoolingCalls, BeamCalls):
         `tool_choice` demands is enforced, and read without a parser too.
 
         Args:
+            caller: As for `generate`.
             template: Fields of `Conversation` (`tools`, `tool_choice`, `continue_final_message`, ...),
                 `chat_template`, `chat_template_kwargs`, and variables of the template.
 
@@ -172,7 +182,7 @@ class LLM(PoolingCalls, BeamCalls):
             )
             for chat, prompt, one in zip(chats, prompts, params, strict=True)
         ]
-        outputs = self.generate(prompts, [answer.params for answer in answers], use_tqdm=use_tqdm)
+        outputs = self.generate(prompts, [answer.params for answer in answers], use_tqdm=use_tqdm, caller=caller)
         for answer, output in zip(answers, outputs, strict=True):
             for sequence in output.outputs:
                 sequence.message = message_of(answer, sequence)
@@ -235,7 +245,7 @@ class LLM(PoolingCalls, BeamCalls):
             raise EngineError("CORE-E150", "the engine was closed.", hint="Make a new LLM.")
         return self._engine
 
-    def _run(self, admitted: list[tuple[Prepared, int]], advance: Any) -> list[RequestOutput]:
+    def _run(self, admitted: list[tuple[Prepared, int, Caller]], advance: Any) -> list[RequestOutput]:
         engine = self._running()
         queue = deque(admitted)
         requests: list[RequestState] = []
@@ -249,12 +259,14 @@ class LLM(PoolingCalls, BeamCalls):
             raise
         return [request.take(delta=False) for request in requests]
 
-    def _feed(self, engine: SyncEngine, queue: deque[tuple[Prepared, int]], requests: list[RequestState]) -> None:
+    def _feed(
+        self, engine: SyncEngine, queue: deque[tuple[Prepared, int, Caller]], requests: list[RequestState]
+    ) -> None:
         """Send requests as long as they fit the engine's waiting line; at least one is always on its way."""
         room = self.config.options.scheduler.max_waiting
         while queue and (not len(self._outputs) or len(self._outputs) + queue[0][0].params.n <= room):
-            prepared, priority = queue.popleft()
-            request, messages = self._outputs.add(prepared, priority=priority)
+            prepared, priority, caller = queue.popleft()
+            request, messages = self._outputs.add(prepared, priority=priority, caller=caller)
             requests.append(request)
             for message in messages:
                 self._send(message)
@@ -283,7 +295,7 @@ class LLM(PoolingCalls, BeamCalls):
 
     def _pool(self, work: Work[T], *, shown: bool) -> list[T]:
         engine = self._running()
-        self.model.admit_pooling(work.prompts)
+        self.model.admit_pooling(work.prompts, NOBODY)
         room = self.config.options.scheduler.max_waiting
         with _progress(len(work.prompts), shown=shown) as advance:
 

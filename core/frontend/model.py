@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
+from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
@@ -109,25 +110,25 @@ class FrontModel:
         found = self.plugins.io_processor(context)
         return None if found is None else DataPooling(*found, pooler)
 
-    def admit(self, prepared: Prepared, priority: int) -> tuple[Prepared, int]:
+    def admit(self, prepared: Prepared, priority: int, caller: Caller) -> tuple[Prepared, int]:
         """Return a request and its priority after the plugins that change requests.
 
         Raises:
             RequestError: A plugin refuses it.
         """
-        params, priority = self.plugins.request(prepared.prompt.ids, prepared.params, priority)
+        params, priority = self.plugins.request(prepared.prompt.ids, prepared.params, priority, caller)
         if params is prepared.params:
             return prepared, priority
         return self.inputs.fit(prepared.prompt, self.inputs.complete(params)), priority
 
-    def admit_pooling(self, prompts: Sequence[PoolingPrompt]) -> None:
+    def admit_pooling(self, prompts: Sequence[PoolingPrompt], caller: Caller) -> None:
         """Let the plugins that judge requests see those of a pooling call.
 
         Raises:
             RequestError: A plugin refuses one; nothing was run.
         """
         for prompt in prompts:
-            self.plugins.request(prompt.ids, _NO_PARAMS, 0)
+            self.plugins.request(prompt.ids, _NO_PARAMS, 0, caller)
 
     @property
     def has_chat_template(self) -> bool:

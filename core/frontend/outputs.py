@@ -11,9 +11,11 @@ from itertools import count
 import numpy as np
 
 from core.api.errors import RequestError
+from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.engine.messages import Add, Finished, Logprobs, Outputs
 from core.engine.sampling import SamplingParams
+from core.frontend.caller import NOBODY
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
@@ -62,7 +64,13 @@ class OutputProcessor:
         return len(self._live)
 
     def add(
-        self, prepared: Prepared, *, request_id: str | None = None, priority: int = 0, cache_salt: str | None = None
+        self,
+        prepared: Prepared,
+        *,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        caller: Caller = NOBODY,
     ) -> tuple[RequestState, list[Add]]:
         """Register a request and return the messages that start its sequences.
 
@@ -87,9 +95,10 @@ class OutputProcessor:
                     held_ids=prepared.held_ids,
                     priority=priority,
                     cache_salt=cache_salt,
+                    caller=caller,
                 )
             )
-        request = RequestState(name, prepared, sequences, time.monotonic())
+        request = RequestState(name, prepared, sequences, time.monotonic(), caller)
         self._requests[name] = request
         self._live.update({sequence.handle: (request, sequence) for sequence in sequences})
         self._sent.update({message.handle: message for message in messages})

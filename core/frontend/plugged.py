@@ -9,7 +9,7 @@ from typing import Any, cast
 from core.api.descriptors import LogitsSpec, StructuredOutputSpec
 from core.api.errors import RequestError
 from core.api.io_processors import IOContext, IOProcessor
-from core.api.requests import Reject, RequestDraft, RequestPatch
+from core.api.requests import Caller, Reject, RequestDraft, RequestPatch
 from core.api.sinks import StatSink
 from core.engine.sampling import SamplingParams
 from core.frontend.sinks import StatSinks
@@ -65,7 +65,9 @@ class FrontPlugins:
             text = f"grammars of kind '{grammar.kind:.40}' are not supported here; {known}"
             raise RequestError(text, param=grammar.param, code="unsupported_parameter")
 
-    def request(self, ids: list[int], params: SamplingParams, priority: int) -> tuple[SamplingParams, int]:
+    def request(
+        self, ids: list[int], params: SamplingParams, priority: int, caller: Caller
+    ) -> tuple[SamplingParams, int]:
         """Return a request's parameters and priority after every plugin's changes.
 
         Raises:
@@ -74,7 +76,7 @@ class FrontPlugins:
         """
         if self._hooks is None:
             return params, priority
-        answer = self._hooks.request(RequestDraft(ids, params, priority), _patched)
+        answer = self._hooks.request(RequestDraft(ids, params, priority, caller), _patched)
         if isinstance(answer, Reject):
             raise RequestError(answer.message, code=answer.code, status=answer.status)
         return cast(SamplingParams, answer.params), answer.priority

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.errors import RequestError
+from core.api.requests import Caller
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
+from core.frontend.caller import NOBODY
 from core.frontend.conversation import Conversation
 from core.frontend.prompts import Cut, PromptInput, Truncation
 
@@ -30,6 +32,7 @@ class GenerationRequest:
         priority: Smaller runs earlier, under a policy that looks at it.
         cache_salt: Requests share cached prefixes only under the same salt.
         request_id: The client's own id.
+        caller: Who sent it.
         truncation: What may be cut off a prompt that is too long; None refuses it.
         beams: Search for the `params.n` most likely sequences instead of sampling them.
         names: Field of a rule -> field of the front end, where they differ; for `error.param` (see `renamed`).
@@ -43,6 +46,7 @@ class GenerationRequest:
     priority: int = 0
     cache_salt: str | None = None
     request_id: str | None = None
+    caller: Caller = NOBODY
     truncation: Truncation | None = None
     beams: BeamRules | None = None
     names: Mapping[str, str] = field(default_factory=dict)

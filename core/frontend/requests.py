@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from core.api.requests import Caller
 from core.engine.messages import Logprobs
 from core.engine.sampling import SamplingParams
+from core.frontend.caller import NOBODY
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
@@ -138,6 +140,7 @@ class RequestState:
     """One request with its `n` sequences.
 
     Attributes:
+        caller: Who sent it.
         metrics: Monotonic times in seconds: `arrival_time`, `first_scheduled_time`, `first_token_time`,
             `last_token_time`, `finished_time`, as far as they have come.
         deaths: How many engines died while they worked on it.
@@ -148,6 +151,7 @@ class RequestState:
         "_prompt_logprobs",
         "_prompt_logprobs_new",
         "_texts",
+        "caller",
         "deaths",
         "finished",
         "metrics",
@@ -157,7 +161,15 @@ class RequestState:
         "sequences",
     )
 
-    def __init__(self, request_id: str, prepared: Prepared, sequences: list[SequenceState], arrival: float) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        prepared: Prepared,
+        sequences: list[SequenceState],
+        arrival: float,
+        caller: Caller = NOBODY,
+    ) -> None:
+        self.caller = caller
         self.request_id, self.prompt, self.sequences = request_id, prepared.prompt, sequences
         self.num_cached_tokens = 0
         self.finished = False

@@ -129,4 +129,5 @@ def summary(request: RequestState) -> FinishedRequest:
         queue_seconds=since("first_scheduled_time"),
         first_token_seconds=since("first_token_time"),
         total_seconds=times.get("finished_time", arrival) - arrival,
+        caller=request.caller,
     )

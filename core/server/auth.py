@@ -8,6 +8,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable
 
+from core.api.requests import key_id
 from core.config.resolved import ServerOptions
 from core.server.errors import ApiError
 
@@ -51,6 +52,7 @@ class KeyCheck:
     ) -> None:
         self._key = _digest(api_key.encode()) if api_key else None
         self._admin = _digest(admin_key.encode()) if admin_key else None
+        self._ids = {_digest(key.encode()): key_id(key) for key in (api_key, admin_key) if key}
         self._admin_paths = admin_paths
         self._public_paths = public_paths
         self._local = local
@@ -62,6 +64,11 @@ class KeyCheck:
         if path in self._admin_paths:
             return self._check_admin(headers)
         return None if self._key is None else self._refuse(headers)
+
+    def key_of(self, headers: Headers) -> str:
+        """Return the id of the key that a request brings, if it is one of those there are; else an empty text."""
+        key = _presented(headers) if self._ids else None
+        return self._ids.get(_digest(key), "") if key is not None else ""
 
     def _check_admin(self, headers: Headers) -> ApiError | None:
         if self._admin is not None:

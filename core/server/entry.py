@@ -159,6 +159,7 @@ def _generation(
         engine_id=name,
         priority=first.priority,
         cache_salt=first.cache_salt,
+        caller=first.caller,
         names=names,
         interval=interval,
         beams=first.beams,

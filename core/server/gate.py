@@ -11,6 +11,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.server.auth import KeyCheck, is_local
+from core.server.caller import authenticated
 from core.server.errors import ClientGoneError, as_api_error, log_unexpected
 from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
@@ -61,7 +62,8 @@ class Gate:
             if refusal is not None:
                 raise refusal
             scope.setdefault(SHORT_CUT, send)  # a layer outside may have looked further ahead
-            await self._app(scope, receive, answer.send)
+            with authenticated(self._keys.key_of(scope["headers"])):
+                await self._app(scope, receive, answer.send)
         except ClientGoneError:
             answer.status = answer.status or CLIENT_GONE
         except Exception as error:

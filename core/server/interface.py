@@ -7,10 +7,12 @@ from typing import Any, Protocol, TypeVar
 
 from core.api.errors import EngineError
 from core.api.io_processors import IORequest
+from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.messages import Stats
 from core.engine.sampling import SamplingParams
+from core.frontend.caller import NOBODY
 from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared
 from core.frontend.pausing import PauseMode
@@ -104,6 +106,7 @@ class ServedLLM(Protocol):
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        caller: Caller = NOBODY,
         delta: bool = False,
     ) -> AsyncIterator[RequestOutput]:
         """Yield outputs as they come (with `delta` only what is new); closing the iterator aborts the request.
@@ -134,11 +137,15 @@ class ServedLLM(Protocol):
         """Return a request with its token ids and settled limits; nothing is sent. Raises `RequestError`."""
         ...
 
-    async def pool(self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None) -> list[T]:
+    async def pool(
+        self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
+    ) -> list[T]:
         """Run work of `pooling`; cancelling it aborts its requests. Raises `RequestError`, `EngineError`."""
         ...
 
-    async def pool_data(self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None) -> DataAnswer:
+    async def pool_data(
+        self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
+    ) -> DataAnswer:
         """Answer a request through the model's I/O processor; cancelling it aborts what it runs.
 
         Raises:

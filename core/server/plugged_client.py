@@ -18,6 +18,7 @@ from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.sinks import engine_stats
+from core.server.caller import caller_of
 from core.server.errors import ApiError, as_api_error
 from core.server.openai.chat import chat_job
 from core.server.openai.completions import completion_job
@@ -100,7 +101,7 @@ class ServedClient:
         asked: Any = prompt if isinstance(prompt, str) else {"prompt_token_ids": list(prompt)}
         with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
             self._state.admit(chosen.n)
-            async with aclosing(self._llm.generate(asked, chosen)) as outputs:  # type: ignore[type-var]
+            async with aclosing(self._llm.generate(asked, chosen, caller=caller_of())) as outputs:  # type: ignore[type-var]
                 async for output in outputs:
                     first = output.outputs[0]
                     yield GeneratedText(first.text, tuple(first.token_ids), first.finish_reason)

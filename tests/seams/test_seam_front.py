@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from core import LLM, AsyncLLM, SamplingParams
-from core.api import PluginError
+from core.api import Caller, PluginError, RequestError
 from core.boot import resolve
 from core.cli import main as cli
 from core.config.resolved import Options
@@ -213,3 +213,23 @@ def test_a_command_that_cannot_be_imported_says_so(plugins, capsys):
     assert cli.main(["untouched"]) == 1
     error = capsys.readouterr().err
     assert "CORE-P103" in error and "seam_untouched" in error and "`core untouched`" in error
+
+
+def test_who_asks_is_seen_by_hooks_policies_and_sinks_offline(plugins, llama, prompt):
+    plugins("hooks", "policy", "sinks")
+    options = {"dtype": "float32", "num_blocks": 60, "scheduling_policy": "gentle", "stat_sink": ["memory"]}
+    callers = [Caller("ann"), Caller("bob", "key-0")]
+    with LLM(llama, **options) as llm:
+        llm.generate([prompt(8), prompt(9)], GREEDY, caller=callers)
+        llm.chat([[{"role": "user", "content": "a"}]], GREEDY, caller=Caller("eve"))
+        llm.generate([prompt(8)], GREEDY)
+        with pytest.raises(RequestError, match="caller has 1 entries for 2 prompts"):
+            llm.generate([prompt(8), prompt(9)], GREEDY, caller=callers[:1])
+    from seam_hooks.hooks import CALLS
+    from seam_policy.policy import ASKED
+    from seam_sinks.sinks import TOLD
+
+    due = [*callers, Caller("eve"), Caller()]
+    assert CALLS["callers"] == ASKED["callers"] == due
+    finished = [record.caller for what, record in TOLD if what == "finished"]
+    assert sorted(finished, key=lambda one: one.user) == sorted(due, key=lambda one: one.user)

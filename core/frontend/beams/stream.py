@@ -8,10 +8,12 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol, cast
 
+from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import beam_outputs, start_search, step_params
 from core.frontend.beams.search import BeamSearch, BeamSearchParams, Position
+from core.frontend.caller import NOBODY
 from core.frontend.inputs import Prepared
 from core.frontend.results import CompletionOutput, RequestOutput
 
@@ -37,6 +39,7 @@ class Generates(Protocol):
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        caller: Caller = NOBODY,
         delta: bool = False,
     ) -> AsyncIterator[RequestOutput]: ...
 
@@ -49,6 +52,7 @@ async def beam_stream(
     request_id: str,
     priority: int = 0,
     cache_salt: str | None = None,
+    caller: Caller = NOBODY,
 ) -> AsyncGenerator[RequestOutput, None]:
     """Yield one output, the sequences best first; closing the iterator, or cancelling it, aborts what runs.
 
@@ -64,7 +68,7 @@ async def beam_stream(
     """
     ready = (await llm.prepare(prompt, SamplingParams(max_tokens=1))).prompt
     search = start_search(params, ready.ids, llm.tokenizer, llm.max_model_len)
-    ask = partial(_ask, llm, priority=priority, cache_salt=cache_salt)
+    ask = partial(_ask, llm, priority=priority, cache_salt=cache_salt, caller=caller)
     output = RequestOutput(request_id, ready.text, ready.ids, [], finished=True)
     reason, steps = "length", 0
     while search.running and reason == "length":
@@ -103,7 +107,7 @@ async def _together(ask: _Ask, sequences: dict[str, list[int]], keep: int) -> li
 
 
 async def _ask(
-    llm: Generates, name: str, ids: list[int], keep: int, *, priority: int, cache_salt: str | None
+    llm: Generates, name: str, ids: list[int], keep: int, *, priority: int, cache_salt: str | None, caller: Caller
 ) -> RequestOutput:
     outputs = llm.generate(
         {"prompt_token_ids": ids},
@@ -111,6 +115,7 @@ async def _ask(
         request_id=name,
         priority=priority,
         cache_salt=cache_salt,
+        caller=caller,
         delta=True,
     )
     whole: RequestOutput | None = None

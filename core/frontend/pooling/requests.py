@@ -9,8 +9,10 @@ from itertools import count
 import numpy as np
 
 from core.api.errors import CoreError, RequestError
+from core.api.requests import Caller
 from core.engine.messages import Add, Outputs
 from core.engine.sampling import SamplingParams
+from core.frontend.caller import NOBODY
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.model import PooledVector
 from core.frontend.restarts import MOST_DEATHS, SUSPECT, at_work
@@ -80,7 +82,12 @@ class PoolingRequests:
         return len(self._live)
 
     def add(
-        self, prompts: Sequence[PoolingPrompt], *, priority: int = 0, cache_salt: str | None = None
+        self,
+        prompts: Sequence[PoolingPrompt],
+        *,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        caller: Caller = NOBODY,
     ) -> tuple[PoolingBatch, list[Add]]:
         """Register a call and return the messages that start its requests."""
         batch = PoolingBatch([next(self._handles) for _ in prompts])
@@ -93,6 +100,7 @@ class PoolingRequests:
                 priority=priority,
                 cache_salt=prompt.salt(cache_salt),
                 pooling=prompt.pooling,
+                caller=caller,
             )
             for handle, prompt in zip(batch.handles, prompts, strict=True)
         ]

@@ -65,6 +65,12 @@ class PromptBody(Body):
     chat_template_kwargs: dict[str, Any] | None = None
 
 
+class Metadata(Part):
+    """What is known of the request: the end user's id."""
+
+    user_id: str | None = None
+
+
 class MessagesBody(PromptBody):
     """`POST /v1/messages`."""
 
@@ -75,7 +81,7 @@ class MessagesBody(PromptBody):
     top_k: int | None = None
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1)] | None = None
     stream: bool | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
     service_tier: str | None = None
     priority: Priority | None = None
     cache_salt: Salt | None = None

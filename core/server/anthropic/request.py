@@ -12,6 +12,7 @@ from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, sampling_params, spelling
 from core.server.anthropic.conversation import read_system, read_tools, read_turns
 from core.server.anthropic.protocol import MessagesBody, PromptBody
+from core.server.caller import caller_of
 from core.server.errors import ApiError, invalid
 
 NAMES = {
@@ -38,7 +39,8 @@ def message_request(
         fields["thinking_token_budget"] = thinking_budget(body)
     with spelling(NAMES):
         params = sampling_params(fields, defaults, max_model_len)
-    return _request(body, params, priority=body.priority or 0, cache_salt=body.cache_salt)
+    caller = caller_of(body.metadata.user_id if body.metadata is not None else None)
+    return _request(body, params, priority=body.priority or 0, cache_salt=body.cache_salt, caller=caller)
 
 
 def count_request(body: PromptBody) -> GenerationRequest:

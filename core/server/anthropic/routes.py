@@ -28,7 +28,7 @@ PATH = "/v1/messages"
 VERSION_HEADER = b"anthropic-version"
 """What every client of this API sends, and nobody else."""
 
-_UNUSED = frozenset({"metadata", "service_tier"})
+_UNUSED = frozenset({"service_tier"})
 
 
 async def create(state: ServerState, request: Request) -> Response:

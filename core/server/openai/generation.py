@@ -10,9 +10,11 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from core.api.requests import Caller
 from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.beams.stream import beam_stream
+from core.frontend.caller import NOBODY
 from core.frontend.gather import gathered
 from core.frontend.output_stream import OutputStream
 from core.frontend.request import spelling
@@ -58,6 +60,7 @@ class Generation:
     Attributes:
         prompts: One or more; each is continued `params.n` times.
         id: Unique here, unless the client chose it.
+        caller: Who sent it.
         prompt_only: Generated tokens are thrown away and not counted.
         names: How the client spells the fields that a refusal may name; see `core.frontend.request.spelling`.
         interval: Tokens that are gathered per output.
@@ -73,6 +76,7 @@ class Generation:
     id: str
     priority: int = 0
     cache_salt: str | None = None
+    caller: Caller = NOBODY
     prompt_only: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     interval: int = 1
@@ -178,7 +182,7 @@ class Generation:
         return gathered(outputs, self.interval) if self.interval > 1 else outputs
 
     def _treatment(self) -> dict[str, Any]:
-        return {"priority": self.priority, "cache_salt": self.cache_salt}
+        return {"priority": self.priority, "cache_salt": self.cache_salt, "caller": self.caller}
 
     def _observe(self, index: int, output: RequestOutput) -> None:
         now = time.perf_counter()

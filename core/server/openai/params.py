@@ -9,6 +9,7 @@ from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.prompts import Truncation
 from core.frontend.request import sampling_params
+from core.server.caller import caller_of
 from core.server.errors import invalid
 from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody, SharedFields
 from core.server.openai.structured import requested_grammar
@@ -121,8 +122,14 @@ def treatment(body: GenerationBody) -> dict[str, Any]:
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,
         "request_id": body.request_id,
+        "caller": caller_of(named_user(body)),
         "truncation": None if cut is None else Truncation(tokens=cut, side=body.truncation_side or "left"),
     }
+
+
+def named_user(body: SharedFields) -> str | None:
+    """Return the end user that a body names; `safety_identifier` is what has replaced `user`."""
+    return body.user if body.safety_identifier is None else body.safety_identifier
 
 
 def rendered_only(body: GenerationBody) -> dict[str, bool]:

@@ -83,6 +83,8 @@ class SharedFields(BaseModel):
     return_tokens_as_token_ids: bool | None = None
     priority: Priority | None = None
     cache_salt: Salt | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
 
 
 class GenerationBody(Body, SharedFields, StructuredFields):

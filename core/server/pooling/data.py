@@ -36,7 +36,7 @@ class DataCall:
         state.admit(1)
         state.pending += 1
         try:
-            done = await state.llm.pool_data(self.request, priority=body.priority or 0, cache_salt=body.cache_salt)
+            done = await state.llm.pool_data(self.request, **body.treatment())
         finally:
             state.pending -= 1
         count_pooled(state, done.outputs, done.prompt_tokens, time.perf_counter() - began)

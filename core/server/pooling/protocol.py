@@ -8,6 +8,7 @@ from pydantic import Field
 
 from core.frontend.pooling.results import PoolingParams
 from core.server.body import MAX_MESSAGES, Body, Part, Priority, Salt, up_to
+from core.server.caller import caller_of
 from core.server.pooling.encoding import EmbedDType, EncodingFormat, Endianness
 
 MAX_INPUTS = 2048
@@ -20,6 +21,11 @@ class TreatedBody(Body):
 
     priority: Priority | None = None
     cache_salt: Salt | None = None
+    user: str | None = None
+
+    def treatment(self) -> dict[str, Any]:
+        """Return the arguments of `ServedLLM.pool` that say so."""
+        return {"priority": self.priority or 0, "cache_salt": self.cache_salt, "caller": caller_of(self.user)}
 
 
 class PoolBody(TreatedBody):
@@ -39,7 +45,6 @@ class InputBody(PoolBody):
     messages: Annotated[list[dict[str, Any]], up_to(MAX_MESSAGES, 1)] | None = None
     add_generation_prompt: bool | None = None
     add_special_tokens: bool | None = None
-    user: str | None = None
 
 
 class VectorBody(InputBody):

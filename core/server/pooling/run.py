@@ -92,7 +92,7 @@ class PoolingCall(Generic[T]):
             work = await loop.run_in_executor(state.renderers, self.prepare) if long else self.prepare()
             tokens = sum(len(prompt.ids) for prompt in work.prompts)
             self._check_size(tokens)
-            results = await state.llm.pool(work, priority=self.body.priority or 0, cache_salt=self.body.cache_salt)
+            results = await state.llm.pool(work, **self.body.treatment())
         count_pooled(state, results, tokens, time.perf_counter() - began, len(work.prompts))
         return await asyncio.to_thread(self.render, results, tokens)
 

@@ -114,7 +114,7 @@ class FakeLLM:
         return None
 
     async def generate(
-        self, prompt, params, *, request_id=None, priority=0, cache_salt=None, delta=False
+        self, prompt, params, *, request_id=None, priority=0, cache_salt=None, caller=None, delta=False
     ) -> AsyncIterator[RequestOutput]:
         assert delta
         given = {"prompt": prompt, "add_special_tokens": True} if isinstance(prompt, str) else prompt
@@ -127,7 +127,8 @@ class FakeLLM:
         if params.grammar is not None and not self.grammars:
             param = params.grammar.param
             raise RequestError(f"{param}: no backend", param=param, code="unsupported_parameter")
-        self.requests.append({"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "ids": ids})
+        asked = {"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "caller": caller}
+        self.requests.append({**asked, "ids": ids})
         ended = False
         self.running += 1
         try:

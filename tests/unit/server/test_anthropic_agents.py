@@ -103,7 +103,7 @@ def test_a_session_is_answered(build, fake, content, said):
     answer = build(llm).post(f"{PATH}?beta=true", session(result(content)), headers=HEADERS)
     assert answer.status_code == 200 and '"message_stop"' in answer.text
     ignored = answer.headers["x-core-ignored-fields"].split(",")
-    assert ignored == ["context_management", "metadata", "thinking.budget_tokens"]
+    assert ignored == ["context_management", "thinking.budget_tokens"]
     found = llm.rendered[0]["messages"]
     assert [message["role"] for message in found] == ["system", "user", "assistant", "tool", "system"]
     assert (found[3]["content"], found[2]["reasoning"], found[4]["content"]) == (said, "Hm.", "Time is short.")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from core import PoolingParams
+from core.api import Caller, key_id
 from core.api.errors import RequestError
 from core.api.models import PoolingShape
 from core.frontend.inputs import InputProcessor
@@ -40,7 +41,7 @@ def pooling(fake):
             self.max_model_len = longest
             inputs = InputProcessor(self.tokenizer, vocab_size=300, max_model_len=longest)
             self.pooling = PoolingModel(self.model_name, shape, inputs, SIZE)
-            self.calls, self.cancelled = [], 0
+            self.calls, self.callers, self.cancelled = [], [], 0
 
             # Pairs, as a byte tokenizer would have them.
             def ids_of(first, second):
@@ -52,8 +53,9 @@ def pooling(fake):
             self.pooling._inputs._fit = fit
             return self
 
-        async def pool(self, work, *, priority=0, cache_salt=None):
+        async def pool(self, work, *, priority=0, cache_salt=None, caller=None):
             self.calls.append((len(work.prompts), priority, cache_salt))
+            self.callers.append(caller)
             if self.failure is not None:
                 raise self.failure
             try:
@@ -424,3 +426,20 @@ def test_late_interaction(pooling, build):
     assert [one["index"] for one in ranked] == sorted((0, 1), key=lambda index: -expected[index])
     refused = api.post("/v1/embeddings", {"input": "ab"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "task_not_supported")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"input": ["a", "b"]}),
+        ("/pooling", {"input": "a"}),
+        ("/score", {"text_1": "a", "text_2": "b"}),
+        ("/rerank", {"query": "a", "documents": ["b"]}),
+        ("/v2/embed", {"texts": ["a"], "input_type": "x", "embedding_types": ["float"]}),
+    ],
+)
+def test_who_asks_is_told(path, body, pooling, build):
+    llm = pooling()
+    answer = build(llm, api_key="sk-x").post(path, {**body, "user": "ann"}, headers={"x-api-key": "sk-x"})
+    assert answer.status_code == 200 and "x-core-ignored-fields" not in answer.headers
+    assert llm.callers == [Caller("ann", key_id("sk-x"))]

@@ -10,7 +10,9 @@ from starlette.requests import Request
 
 from core.frontend.conversation import Conversation, ToolChoice
 from core.frontend.request import GenerationRequest, spelling
+from core.server.caller import caller_of
 from core.server.errors import ApiError, invalid
+from core.server.openai.params import named_user
 from core.server.openai.responses.answer import COMPLETED, INCOMPLETE
 from core.server.openai.responses.conversation import to_messages
 from core.server.openai.responses.items import Item, parse_input
@@ -80,6 +82,7 @@ def _request(state: ServerState, body: ResponsesBody, items: Sequence[Item], too
         params=response_params(body, state.defaults, state.llm.max_model_len),
         priority=body.priority or 0,
         cache_salt=body.cache_salt,
+        caller=caller_of(named_user(body)),
         names=NAMES,
     )
 

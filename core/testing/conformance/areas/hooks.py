@@ -13,7 +13,7 @@ from core.api.attention import AttentionSite
 from core.api.errors import CoreError
 from core.api.patches import Problem
 from core.api.quantization import LayerSite
-from core.api.requests import RequestDraft, RequestPatch
+from core.api.requests import Caller, RequestDraft, RequestPatch
 from core.config.fields import without_secrets
 from core.config.resolved import Options
 from core.engine.sampling import SamplingParams
@@ -110,7 +110,7 @@ def _require_layers(hooks: Hooks) -> None:
 
 
 def _draft() -> RequestDraft:
-    return RequestDraft([3, 4, 5], SamplingParams(temperature=0.5, max_tokens=9), 0)
+    return RequestDraft([3, 4, 5], SamplingParams(temperature=0.5, max_tokens=9), 0, Caller("somebody"))
 
 
 def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:

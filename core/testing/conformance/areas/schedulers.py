@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from core.api.requests import Caller
 from core.api.schedulers import SchedulerPolicy
 from core.engine.step_budget import Limits
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate
@@ -28,6 +29,7 @@ class View:
     arrival: int
     num_prompt: int
     num_computed: int
+    caller: Caller
 
 
 def key_is_a_total_order(subject: Subject) -> None:
@@ -107,7 +109,10 @@ def _policy(subject: Subject) -> SchedulerPolicy:
 
 def _views(count: int) -> list[View]:
     rng = random.Random(2)
-    return [View(rng.randint(-3, 3), arrival, rng.randint(1, 99), 0) for arrival in range(1, count + 1)]
+    callers = (Caller(), Caller("a"), Caller("b", "key-0123456789abcdef"), Caller("\u2603" * 256))
+    return [
+        View(rng.randint(-3, 3), arrival, rng.randint(1, 99), 0, rng.choice(callers)) for arrival in range(1, count + 1)
+    ]
 
 
 CHECKS = checks(

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from core.api.requests import Caller
 from core.api.sinks import EngineStats, FinishedRequest, StatSink
 from core.testing.conformance.outcome import Failed, checks, require
 from core.testing.conformance.subject import Subject
@@ -35,6 +36,7 @@ _REQUESTS = (
     FinishedRequest("", 0, 0, 0, (), None, None, 0.0),
     FinishedRequest("never started", 7, 0, 0, ("abort",), None, None, 0.5),
     FinishedRequest("\u2603 \n\"'", 10**9, 10**9, 10**9, ("length", "", "error: x\ny"), 0.0, 0.0, 1e9),
+    FinishedRequest("named", 7, 0, 1, ("stop",), 0.0, 0.1, 0.2, Caller("\u2603 \n\"'", "key-0123456789abcdef")),
 )
 
 

@@ -11,7 +11,7 @@ from core.api import (
     hookimpl,
 )
 
-CALLS = {"layer": {}, "loaded": [], "events": [], "requests": []}
+CALLS = {"layer": {}, "loaded": [], "events": [], "requests": [], "callers": []}
 WAIVED = {}
 PROBLEMS = []
 FINDINGS = []
@@ -72,6 +72,7 @@ def core_waive(problem):
 @hookimpl
 def core_request(request):
     CALLS["requests"].append(len(request.prompt_token_ids))
+    CALLS["callers"].append(request.caller)
     extra = len(request.prompt_token_ids)
     if extra == 13:
         return Reject("thirteen tokens bring bad luck", status=403, code="superstition")
