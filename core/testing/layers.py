@@ -21,7 +21,7 @@ from core.worker.loading.names import NameMap
 if TYPE_CHECKING:
     from core.api.quantization import LayerQuant
     from core.api.weights import WeightTensor
-    from core.testing.conformance.samples import CheckpointSample
+    from core.testing.conformance.device_samples import CheckpointSample
 
 __all__ = ["PlainTensor", "fill", "make_layer", "sample_layer"]
 

@@ -6,19 +6,24 @@
 Importing this package imports no torch; the checks of a kind import what they need.
 """
 
+from core.testing.conformance.device_samples import (
+    AttentionSample,
+    CheckpointSample,
+    KernelSample,
+    LogitsSample,
+    ReferenceDevice,
+    RoundingSample,
+)
 from core.testing.conformance.kit import run
 from core.testing.conformance.outcome import Level, Outcome
 from core.testing.conformance.report import PluginReport, Report
 from core.testing.conformance.samples import (
-    CheckpointSample,
     CommandSample,
     GrammarSample,
     IOSample,
-    LogitsSample,
     ModelSample,
     OptionsSample,
     ParserSample,
-    ReferenceDevice,
     RouteSample,
     Sample,
     SourceSample,
@@ -29,12 +34,14 @@ from core.testing.conformance.tools.grammar_samples import EBNF, LARK
 from core.testing.conformance.tools.hostile_grammars import HOSTILE
 
 __all__ = [
+    "AttentionSample",
     "CheckpointSample",
     "CommandSample",
     "EBNF",
     "GrammarSample",
     "HOSTILE",
     "IOSample",
+    "KernelSample",
     "LARK",
     "Level",
     "LogitsSample",
@@ -45,6 +52,7 @@ __all__ = [
     "PluginReport",
     "ReferenceDevice",
     "Report",
+    "RoundingSample",
     "RouteSample",
     "Sample",
     "SourceSample",

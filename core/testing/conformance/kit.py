@@ -22,9 +22,9 @@ from core.plugins.catalog import Catalogue, matches
 from core.plugins.drivers import describe
 from core.plugins.kinds import KINDS
 from core.suggest import nearest
+from core.testing.conformance.device_samples import ReferenceDevice
 from core.testing.conformance.outcome import Check, Failed, Level, NotApplicable, Outcome, Status, Unavailable
 from core.testing.conformance.report import Report
-from core.testing.conformance.samples import ReferenceDevice
 from core.testing.conformance.subject import Shared, Subject
 from core.testing.conformance.table import checks_for
 
@@ -98,12 +98,14 @@ def jobs(subject: Subject, level: Level) -> Iterator[Job]:
     checks = checks_for(subject.entry.group)
     devices = _devices(subject)
     at_hand = subject.on(_l1_device(subject, devices))
+    accelerators = sorted(devices & _here(subject).keys() - {"cpu"}) if level >= Level.L2 else []
     for check in checks:
-        if check.level < Level.L2 and check.level <= level:
+        # What has no CPU form runs on its own device, below.
+        elsewhere = check.on_device and accelerators and not at_hand.device
+        if check.level < Level.L2 and check.level <= level and not elsewhere:
             yield Job(at_hand if check.on_device else subject, check, check.level, check.name)
     if level < Level.L2:
         return
-    accelerators = sorted(devices & _here(subject).keys() - {"cpu"})
     for device in accelerators:
         on_device = [check for check in checks if check.on_device]
         yield from (Job(subject.on(device), check, Level.L2, f"{check.name}@{device}") for check in on_device)

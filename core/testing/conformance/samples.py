@@ -8,7 +8,8 @@ def samples():
     yield ParserSample("one call", "<call>f {}</call>", events=(ToolStart(0, "f"), ToolArguments(0, "{}"), ToolEnd(0)))
 ```
 
-The module is imported by the kit only. It may import torch and whatever the plugin itself needs.
+The module is imported by the kit only. It may import torch and whatever the plugin itself needs. Samples of the kinds
+that compute on a device are in `device_samples`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.parsers import ParseEvent
-    from core.api.quantization import LayerSite
 
 
 @dataclass(frozen=True)
@@ -56,31 +56,6 @@ class ParserSample(Sample):
     tools: Sequence[Mapping[str, Any]] = ()
     in_reasoning: bool = False
     response_template: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class CheckpointSample(Sample):
-    """A small checkpoint, for the loader that reads its format and the method that quantized it.
-
-    Attributes:
-        write: Writes the checkpoint into an empty directory and returns its path: a file or the directory.
-        values: Reads the values that are meant: checkpoint name in Hugging Face's vocabulary
-            (`model.layers.0.mlp.up_proj.weight`) -> float32 tensor, what a quantized weight stands for included.
-            None leaves values unchecked.
-        layers: Layers of the checkpoint, for its quantization method; `values` then has `<prefix>.<part>.weight`
-            (and `.bias`) of each of their parts.
-        tolerance: Greatest difference between `values` and what the loader decodes.
-        apply_tolerance: Relative error that a method may add when it applies a layer, for instance because it
-            rounds activations to 8 bits.
-        text: Text that the checkpoint's tokenizer encodes and decodes without loss; None if it has no tokenizer.
-    """
-
-    write: Callable[[Path], Path]
-    values: Callable[[], Mapping[str, Tensor]] | None = None
-    layers: Sequence[LayerSite] = ()
-    tolerance: float = 1e-5
-    apply_tolerance: float = 0.02
-    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -138,29 +113,6 @@ class TransferSample(Sample):
 
     send: Callable[[Path, Mapping[str, Tensor], str], Mapping[str, Any]]
     missing: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class ReferenceDevice(Sample):
-    """A device on which an implementation runs for level L1, though its descriptor does not name it.
-
-    For example a kernel language's interpreter, which takes CPU tensors.
-    """
-
-    device: str = "cpu"
-
-
-@dataclass(frozen=True)
-class LogitsSample(Sample):
-    """A request that concerns a logits processor.
-
-    Attributes:
-        args: The request's `extra_args`.
-        refused: Further `extra_args` that its `check` must refuse.
-    """
-
-    args: Mapping[str, Any]
-    refused: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ _GARBAGE = 2.0e4
 
 def prefill_matches_reference(subject: Subject) -> None:
     """Whole prompts of several lengths in one step."""
-    PagedBench(subject, _base(subject), LENGTHS).step(LENGTHS)
+    PagedBench(subject, base_geometry(subject), LENGTHS).step(LENGTHS)
 
 
 def decode_matches_reference(subject: Subject) -> None:
     """One token each of sequences of several lengths, three steps long."""
-    bench = PagedBench(subject, _base(subject), [length + 3 for length in LENGTHS])
+    bench = PagedBench(subject, base_geometry(subject), [length + 3 for length in LENGTHS])
     bench.step(LENGTHS, check=False)
     for _ in range(3):
         bench.step([1] * len(LENGTHS))
@@ -43,14 +43,14 @@ def decode_matches_reference(subject: Subject) -> None:
 
 def mixed_batch_matches_reference(subject: Subject) -> None:
     """Prompts, later pieces of prompts and single tokens in one step, in any order."""
-    bench = PagedBench(subject, _base(subject), (50, 20, 41, 9, 30))
+    bench = PagedBench(subject, base_geometry(subject), (50, 20, 41, 9, 30))
     bench.step((20, 19, 0, 0, 17), check=False)
     bench.step((30, 1, 40, 9, 1))
 
 
 def chunked_prefill_equals_whole(subject: Subject) -> None:
     """A prompt in pieces of any size gives what it gives at once."""
-    geometry = _base(subject)
+    geometry = base_geometry(subject)
     whole = PagedBench(subject, geometry, (61, 47)).step((61, 47))[0]
     bench = PagedBench(subject, geometry, (61, 47))
     pieces = [bench.step(counts, check=False)[0] for counts in ((7, 16), (16, 15), (1, 16), (37, 0))]
@@ -63,37 +63,37 @@ def chunked_prefill_equals_whole(subject: Subject) -> None:
 
 def grouped_heads_match_reference(subject: Subject) -> None:
     """Query heads that share a key and value head, in every usual ratio."""
-    base = _base(subject)
+    base = base_geometry(subject)
     pairs = ((4, 4), (4, 2), (4, 1), (6, 2), (16, 2))
     _every(subject, (replace(base, heads=heads, kv_heads=kv_heads) for heads, kv_heads in pairs))
 
 
 def head_dims_match_reference(subject: Subject) -> None:
     """Every head dimension that is declared; the usual ones if all are allowed."""
-    base = _base(subject)
+    base = base_geometry(subject)
     dims = subject.spec(AttentionSpec).head_dims or (16, 24, 32, 64, 80, 96, 128)
     _every(subject, (replace(base, head_dim=dim) for dim in sorted(dims)))
 
 
 def block_sizes_match_reference(subject: Subject) -> None:
     """Block sizes that are multiples of what the descriptor asks for, odd ones included."""
-    base, step = _base(subject), subject.spec(AttentionSpec).block_multiple
+    base, step = base_geometry(subject), subject.spec(AttentionSpec).block_multiple
     sizes = sorted({step, 3 * step, -(-8 // step) * step, -(-32 // step) * step, -(-64 // step) * step})
     _every(subject, (replace(base, block_size=size) for size in sizes))
 
 
 def every_dtype_matches_reference(subject: Subject) -> None:
     """Every declared pair of a compute dtype and a cache dtype."""
-    base, spec = _base(subject), subject.spec(AttentionSpec)
+    base, spec = base_geometry(subject), subject.spec(AttentionSpec)
     pairs = [(dtype, kv_dtype) for dtype in sorted(spec.dtypes) for kv_dtype in sorted(spec.kv_dtypes)]
     _every(subject, (replace(base, dtype=dtype, kv_dtype=kv_dtype) for dtype, kv_dtype in pairs))
 
 
 def scales_are_applied(subject: Subject) -> None:
     """Keys and values far beyond the range of a float8 cache come through scales, where its layers take any."""
-    base, spec = _base(subject), subject.spec(AttentionSpec)
+    base, spec = base_geometry(subject), subject.spec(AttentionSpec)
     found = [replace(base, kv_dtype=one) for one in sorted(spec.kv_dtypes) if one.startswith("float8")]
-    geometry = next((one for one in found if _supports(subject, one)), None)
+    geometry = next((one for one in found if supports(subject, one)), None)
     if geometry is None:
         raise NotApplicable("it has no cache of float8")
     bench = PagedBench(subject, geometry, (37, 18, 50))
@@ -117,20 +117,20 @@ def scales_are_applied(subject: Subject) -> None:
 def sliding_window_matches_reference(subject: Subject) -> None:
     """Windows smaller and greater than a block, and greater than the sequence."""
     _need(subject, "sliding_window")
-    _every(subject, (replace(_base(subject), windows=(window,)) for window in (1, 7, 16, 21, 100)))
+    _every(subject, (replace(base_geometry(subject), windows=(window,)) for window in (1, 7, 16, 21, 100)))
 
 
 def softcap_matches_reference(subject: Subject) -> None:
     """Scores bent by a soft cap, alone and under a window."""
     _need(subject, "softcap")
-    base = replace(_base(subject), softcaps=(1.5,))
+    base = replace(base_geometry(subject), softcaps=(1.5,))
     windowed = "sliding_window" in subject.spec(AttentionSpec).features
     _every(subject, [base, replace(base, windows=(9,))] if windowed else [base])
 
 
 def scattered_blocks_match_reference(subject: Subject) -> None:
     """Where in the cache the blocks of a sequence lie makes no difference."""
-    geometry = _base(subject)
+    geometry = base_geometry(subject)
     outputs = []
     for tidy in (True, False):
         bench = PagedBench(subject, geometry, (70, 33, 90), tidy=tidy)
@@ -143,7 +143,7 @@ def scattered_blocks_match_reference(subject: Subject) -> None:
 
 def unused_content_does_not_matter(subject: Subject) -> None:
     """Garbage in unused blocks, behind the end of a last block, and in unused table entries is never seen."""
-    geometry = _base(subject)
+    geometry = base_geometry(subject)
     outputs = []
     for fill, stray in ((0.0, False), (_GARBAGE, False), (-_GARBAGE, True)):
         bench = PagedBench(subject, geometry, (1, 50, 18, 90), fill=fill, stray=stray)
@@ -157,7 +157,7 @@ def unused_content_does_not_matter(subject: Subject) -> None:
 
 def very_different_lengths_match_reference(subject: Subject) -> None:
     """Sequences of 1 and of several hundred tokens side by side."""
-    bench = PagedBench(subject, _base(subject), (2, 700, 3, 259, 1, 17))
+    bench = PagedBench(subject, base_geometry(subject), (2, 700, 3, 259, 1, 17))
     bench.step((1, 690, 2, 258, 0, 16), check=False)
     bench.step((1, 1, 1, 1, 1, 1))
     bench.step((0, 9, 0, 0, 0, 0))
@@ -170,7 +170,7 @@ def generated_batches_match_reference(subject: Subject) -> None:
 
     def check(drawn: tuple[Geometry, list[tuple[int, int]]]) -> None:
         geometry, rows = drawn
-        if not _supports(subject, geometry):
+        if not supports(subject, geometry):
             return
         bench = PagedBench(subject, geometry, [done + new for done, new in rows], stray=True)
         if any(done for done, _ in rows):
@@ -185,14 +185,14 @@ def one_plan_serves_every_layer(subject: Subject) -> None:
     features = subject.spec(AttentionSpec).features
     windows = (None, 6, None) if "sliding_window" in features else (None, None)
     softcaps = (None, 2.0) if "softcap" in features else (None,)
-    bench = PagedBench(subject, replace(_base(subject), windows=windows, softcaps=softcaps), (30, 12, 40))
+    bench = PagedBench(subject, replace(base_geometry(subject), windows=windows, softcaps=softcaps), (30, 12, 40))
     bench.step((29, 0, 20), check=False)
     bench.step((1, 12, 20))
 
 
 def blocks_can_be_copied(subject: Subject) -> None:
     """`cache[b]` is block b and all of it: copied elsewhere, with the table pointing there, nothing changes."""
-    bench = PagedBench(subject, _base(subject), (52, 40))
+    bench = PagedBench(subject, base_geometry(subject), (52, 40))
     bench.step((50, 38), check=False)
     for row, index in ((0, 0), (0, 3), (1, 1)):
         bench.move_block(row, index)
@@ -201,7 +201,7 @@ def blocks_can_be_copied(subject: Subject) -> None:
 
 def writes_touch_only_their_blocks(subject: Subject) -> None:
     """Storing keys and values changes no block but those of the step's slots."""
-    bench = PagedBench(subject, _base(subject), (40, 30, 20), fill=3.0)
+    bench = PagedBench(subject, base_geometry(subject), (40, 30, 20), fill=3.0)
     bench.step((33, 17, 0), check=False)
     before = [cache.clone() for cache in bench.caches]
     step = bench.prepare((1, 3, 20))
@@ -215,7 +215,7 @@ def writes_touch_only_their_blocks(subject: Subject) -> None:
 
 def leaves_its_inputs_alone(subject: Subject) -> None:
     """Queries, keys, values and the batch's arrays are read only."""
-    bench = PagedBench(subject, _base(subject), (20, 9))
+    bench = PagedBench(subject, base_geometry(subject), (20, 9))
     step = bench.prepare((20, 9))
     arrays = {name: getattr(step.batch, name) for name in ("query_starts", "seq_lens", "block_tables", "slots")}
     tensors = {name: bench.inputs(step, 0, name) for name in "qkv"}
@@ -229,7 +229,7 @@ def leaves_its_inputs_alone(subject: Subject) -> None:
 
 def layout_holds_the_keys_and_values(subject: Subject) -> None:
     """The declared block is large enough for its keys and values in the cache's dtype."""
-    geometry = _base(subject)
+    geometry = base_geometry(subject)
     bench = PagedBench(subject, geometry, (1,))
     layout = bench.backend.kv_layout(bench.sites[0])
     elements = 2 * geometry.block_size * geometry.kv_heads * geometry.head_dim
@@ -243,7 +243,7 @@ def layout_holds_the_keys_and_values(subject: Subject) -> None:
 def faster_than_reference(subject: Subject) -> None:
     """Over decode and prefill steps it is faster than the reference backend on the same device."""
     other = _reference(subject)
-    geometry = replace(_base(subject), heads=8, kv_heads=2)
+    geometry = replace(base_geometry(subject), heads=8, kv_heads=2)
     ratios = []
     for lengths, context, counts in (((513,) * 16, (512,) * 16, (1,) * 16), ((512,), (0,), (512,))):
         runs = []
@@ -266,7 +266,7 @@ def _batches(subject: Subject) -> SearchStrategy[tuple[Geometry, list[tuple[int,
     """Draw a geometry, and for each row how many tokens are in the cache and how many are new."""
     from hypothesis import strategies
 
-    base, spec = _base(subject), subject.spec(AttentionSpec)
+    base, spec = base_geometry(subject), subject.spec(AttentionSpec)
     windows: tuple[int | None, ...] = (None, 1, 5, 24) if "sliding_window" in spec.features else (None,)
     softcaps: tuple[float | None, ...] = (None, 3.0) if "softcap" in spec.features else (None,)
     geometries = strategies.builds(
@@ -289,7 +289,7 @@ def _batches(subject: Subject) -> SearchStrategy[tuple[Geometry, list[tuple[int,
     return strategies.tuples(geometries, strategies.lists(row, min_size=1, max_size=6))
 
 
-def _base(subject: Subject) -> Geometry:
+def base_geometry(subject: Subject) -> Geometry:
     """Return a geometry that the plugin takes: float32 and head dimension 64 where it can be.
 
     Raises:
@@ -313,7 +313,7 @@ def _base(subject: Subject) -> Geometry:
 def _every(subject: Subject, geometries: Iterable[Geometry]) -> None:
     """Run prefill, a later piece and decode in every geometry that the plugin supports."""
     device_of(subject)
-    supported = [one for one in geometries if _supports(subject, one)]
+    supported = [one for one in geometries if supports(subject, one)]
     if not supported:
         raise NotApplicable("it supports none of the geometries of this check")
     for geometry in supported:
@@ -323,7 +323,8 @@ def _every(subject: Subject, geometries: Iterable[Geometry]) -> None:
         bench.step((1, 1, 1))
 
 
-def _supports(subject: Subject, geometry: Geometry) -> bool:
+def supports(subject: Subject, geometry: Geometry) -> bool:
+    """Say whether the descriptor, and its `refine` if it has one, let a geometry pass."""
     return _verdict(subject, geometry).ok
 
 

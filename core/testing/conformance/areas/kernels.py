@@ -39,10 +39,10 @@ _SPECIAL = (0.0, -0.0, 1e-30, -1e-30, 30.0, -30.0, 100.0, -100.0, float("inf"), 
 
 
 def declared_sizes_exist(subject: Subject) -> None:
-    """The operation is one of core's, and `dims` names sizes that core knows when a layer asks for it."""
+    """The operation is one of core's or of a sample, and `dims` names sizes that are known when a layer asks for it."""
     spec = subject.spec(KernelSpec)
-    shape_of(spec.op)
-    known = REGISTRY[spec.op].dims
+    shape = shape_of(subject)
+    known = REGISTRY[spec.op].dims if spec.op in REGISTRY else tuple(shape.sizes)
     unknown = sorted(set(spec.dims) - set(known))
     told = f"known are {', '.join(known)}" if known else "none is known"
     require(not unknown, f"dims has {', '.join(unknown)}, so that it is never chosen; of {spec.op} {told}")
@@ -164,6 +164,8 @@ def faster_than_reference(subject: Subject) -> None:
     """On large arguments it is faster than the reference form on the same device."""
     bench = KernelBench(subject, _dtype(subject))
     large = dict(bench.shape.large)
+    if not large:
+        raise NotApplicable("its sample has no `large` sizes")
     refused = [rule.against(name, large[name]) for name, rule in bench.spec.dims.items() if name in large]
     if any(refused):
         raise NotApplicable(f"it does not take {large}")
@@ -185,7 +187,7 @@ def _each_size(subject: Subject, check: Callable[[dict[str, int]], None]) -> Non
 def _drawn(subject: Subject) -> SearchStrategy[dict[str, int]]:
     from hypothesis import strategies
 
-    shape = shape_of(subject.spec(KernelSpec).op)
+    shape = shape_of(subject)
     choices = {name: strategies.sampled_from(values) for name, values in _candidates(subject).items()}
     return strategies.fixed_dictionaries({**choices, "rows": strategies.sampled_from(ROWS)}).filter(shape.fits)
 
@@ -193,7 +195,7 @@ def _drawn(subject: Subject) -> SearchStrategy[dict[str, int]]:
 def _sizes(subject: Subject, seed: int) -> dict[str, int]:
     """Return sizes that the kernel takes, without rows; which ones depends on the seed."""
     rng, candidates = random.Random(seed), _candidates(subject)
-    shape = shape_of(subject.spec(KernelSpec).op)
+    shape = shape_of(subject)
     for _ in range(1000):
         sizes = {name: rng.choice(values) for name, values in candidates.items()}
         if shape.fits(sizes):
@@ -204,7 +206,7 @@ def _sizes(subject: Subject, seed: int) -> dict[str, int]:
 def _candidates(subject: Subject) -> dict[str, list[int]]:
     """Return the values of every size that the kernel's `dims` allow, the smallest and greatest among them."""
     spec, found = subject.spec(KernelSpec), {}
-    for name, values in shape_of(spec.op).sizes.items():
+    for name, values in shape_of(subject).sizes.items():
         rule = spec.dims.get(name)
         if rule is None:
             found[name] = list(values)

@@ -12,8 +12,8 @@ import torch
 from core.api.descriptors import WeightLoaderSpec
 from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo, CheckpointReader
+from core.testing.conformance.device_samples import CheckpointSample
 from core.testing.conformance.outcome import checks, require, require_core_error
-from core.testing.conformance.samples import CheckpointSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import largest_difference
 from core.testing.conformance.tools.interpreters import ask

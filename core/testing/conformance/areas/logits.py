@@ -10,10 +10,18 @@ import numpy as np
 import torch
 
 from core.api.descriptors import LogitsSpec
+from core.testing.conformance.device_samples import LogitsSample
 from core.testing.conformance.outcome import Failed, NotApplicable, checks, require
-from core.testing.conformance.samples import LogitsSample
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.logits_bench import ROWS, VOCABULARY, Asked, LogitsBench, requests
+from core.testing.conformance.tools.logits_bench import (
+    OUTPUTS,
+    PROMPTS,
+    ROWS,
+    VOCABULARY,
+    Asked,
+    LogitsBench,
+    requests,
+)
 
 _STRANGE: tuple[Any, ...] = (
     None,
@@ -35,6 +43,7 @@ _STRANGE: tuple[Any, ...] = (
 )
 """What a request may carry under any name."""
 
+_CLOSE = 1e-3
 _VOCABULARIES = (1, 31, 32, 128, 1000)
 
 
@@ -173,6 +182,36 @@ def failures_stay_with_their_request(subject: Subject) -> None:
     require(torch.equal(bench.apply(rows), due), "requests with useless arguments change the logits of other rows")
 
 
+def logits_equal_the_samples_reference(subject: Subject) -> None:
+    """Where a sample says what becomes of logits, every row has just that, whatever it has said so far."""
+    samples = [sample for sample in subject.samples(LogitsSample) if sample.reference is not None]
+    if not samples:
+        raise NotApplicable("no sample has a reference")
+    for sample in samples:
+        bench = LogitsBench(subject)
+        asked = [Asked(sample.args, prompt, output) for prompt, output in zip(PROMPTS, OUTPUTS)]
+        rows = [row for row, one in enumerate(asked) if bench.admit(row, one)]
+        for seed in range(4):
+            found = dict(zip(rows, bench.apply(rows, seed))) if rows else {}
+            for row, one in enumerate(asked):
+                before = bench.logits(row, seed)
+                due = _due(sample, before.cpu().clone(), one)
+                _require_logits(found.get(row, before).float().cpu(), due, f"'{sample.name}', {one}")
+
+
+def _due(sample: LogitsSample, logits: torch.Tensor, asked: Asked) -> torch.Tensor:
+    due = sample.reference(logits, asked.prompt, asked.output) if sample.reference is not None else logits
+    require(due.shape == logits.shape, f"'{sample.name}': its reference gives shape {tuple(due.shape)}")
+    return due.float()
+
+
+def _require_logits(found: torch.Tensor, due: torch.Tensor, where: str) -> None:
+    close = torch.isclose(found, due, rtol=_CLOSE, atol=_CLOSE)  # infinities are close to themselves alone
+    if not bool(close.all()):
+        token = int((~close).nonzero()[0])
+        raise Failed(f"{where}: the logit of token {token} is {found[token]:.4g}, due is {due[token]:.4g}")
+
+
 def _admitted(bench: LogitsBench, asked: list[Asked], *, only_if: bool = False) -> list[int]:
     """Admit a request to each row; return the rows that concern the processor.
 
@@ -221,6 +260,7 @@ CHECKS = (
         rows_are_forgotten,
         outputs_may_come_along,
         failures_stay_with_their_request,
+        logits_equal_the_samples_reference,
         on_device=True,
     ),
 )

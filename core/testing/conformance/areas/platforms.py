@@ -206,7 +206,8 @@ class _Step:
 @contextmanager
 def _opened(subject: Subject, seed: int = 0) -> Iterator[tuple[Platform, torch.device]]:
     """Open the platform in this process, and leave torch's settings as they were."""
-    device_of(subject)
+    if not subject.device:
+        device_of(subject)  # says what is missing
     found = subject.load(subject.spec(PlatformSpec).probe)()
     if not found.available:
         raise Unavailable(f"its probe says: {found.reason}")

@@ -8,7 +8,6 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from core.api.descriptors import QuantSpec
 from core.api.quantization import LayerSite, QuantContext
@@ -19,7 +18,6 @@ from core.testing.conformance.tools.devices import (
     device_of,
     dtype_of,
     largest_difference,
-    need_features,
     plainest,
     wait,
 )
@@ -65,7 +63,7 @@ def embedding_equals_dequantized(subject: Subject) -> None:
         for dtype in sorted(subject.spec(QuantSpec).dtypes):
             bench = LayerBench(subject, case, site, dtype)
             ids = bench.inputs(17)
-            found, expected = bench.layer(ids), case.meant(site)[0][ids.cpu()]
+            found, expected = bench.layer(ids), case.due(site, ids)
             require(found.dtype == bench.dtype, f"{_title(case, site)}: rows are {found.dtype}, due is {bench.dtype}")
             _require_close(case, site, dtype, found, expected)
 
@@ -78,8 +76,7 @@ def lm_head_equals_dequantized(subject: Subject) -> None:
         bench = LayerBench(subject, case, site, _dtype(subject))
         head = bench.tied_head(subject)
         x = torch.randn(3, site.in_features, generator=torch.Generator().manual_seed(1)).to(bench.device, bench.dtype)
-        expected = functional.linear(x.float().cpu(), case.meant(site)[0])
-        _require_close(case, site, _dtype(subject), head(x), expected)
+        _require_close(case, site, _dtype(subject), head(x), case.due(site, x, tied=True))
 
 
 def loading_again_gives_the_same(subject: Subject) -> None:
@@ -95,7 +92,7 @@ def loading_again_gives_the_same(subject: Subject) -> None:
 def other_weights_replace_the_first(subject: Subject) -> None:
     """Other weights loaded into the same layer are the ones that count from then on."""
     for case, site in _sites(subject):
-        if case.name != "plain":
+        if not case.plain:
             continue
         bench = LayerBench(subject, case, site, _dtype(subject))
         x = bench.inputs(4)
@@ -166,10 +163,9 @@ def what_it_cannot_read_is_refused_when_chosen(subject: Subject) -> None:
 
 
 def _require_scheme(subject: Subject, config: Mapping[str, object], what: str) -> None:
-    need_features(subject, subject.spec(QuantSpec).needs)
-    dtype = dtype_of(_dtype(subject))
+    device, dtype = device_of(subject, subject.spec(QuantSpec).needs), dtype_of(_dtype(subject))
     try:
-        subject.impl()(QuantContext(device_of(subject), dtype, config, some_options(subject)))
+        subject.impl()(QuantContext(device, dtype, config, some_options(subject)))
     except Exception as error:
         raise Failed(f"{what}: refine lets it pass, but the implementation refuses it: {describe(error)}") from error
 
@@ -205,12 +201,11 @@ def _apply_and_wait(bench: LayerBench, x: Tensor) -> None:
 
 
 def _require_linear(subject: Subject, case: Case, site: LayerSite) -> None:
-    weight, bias = case.meant(site)
     for dtype in sorted(subject.spec(QuantSpec).dtypes):
         bench = LayerBench(subject, case, site, dtype)
         for tokens in TOKENS:
             x = bench.inputs(tokens)
-            _require_close(case, site, dtype, bench.layer(x), functional.linear(x.float().cpu(), weight, bias))
+            _require_close(case, site, dtype, bench.layer(x), case.due(site, x))
 
 
 def _require_close(case: Case, site: LayerSite, dtype: str, found: Tensor, expected: Tensor) -> None:

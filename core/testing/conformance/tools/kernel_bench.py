@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from core.api.descriptors import KernelSpec
 from core.ops.registry import REGISTRY
+from core.testing.conformance.device_samples import KernelSample
 from core.testing.conformance.outcome import Failed, Unavailable, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, dtype_of, need_features
+from core.testing.conformance.tools.devices import device_of, dtype_of
 from core.testing.conformance.tools.ops import SHAPES, Maker, Named, OpShape, Sizes
 
 _GAP = 8
@@ -68,12 +70,11 @@ class KernelBench:
 
     def __init__(self, subject: Subject, dtype: str) -> None:
         self.spec = subject.spec(KernelSpec)
-        self.shape = shape_of(self.spec.op)
-        self.device = device_of(subject)
-        need_features(subject, self.spec.needs)
+        self.shape = shape_of(subject)
+        self.device = device_of(subject, self.spec.needs)
         self.dtype = dtype_of(dtype)
         self.kernel: Callable[..., Any] = subject.impl()
-        self.reference: Callable[..., Any] = REGISTRY[self.spec.op].reference
+        self.reference = reference_of(subject)
 
     def arguments(self, sizes: Sizes, *, seed: int = 0, values: Callable[[Tensor], Tensor] | None = None) -> list[Any]:
         """Return random arguments, contiguous and without guards."""
@@ -154,14 +155,51 @@ class KernelBench:
         return one.to(self.device) if isinstance(one, Tensor) else one
 
 
-def shape_of(op: str) -> OpShape:
-    """Return how arguments of an operation are made. Raises `Failed` for no operation of core, `Unavailable`."""
-    if op not in REGISTRY:
-        raise Failed(f"core has no operation {op}; it has {', '.join(sorted(REGISTRY))}")
-    if op not in SHAPES:
-        where = "SHAPES in core/testing/conformance/tools/ops.py"
-        raise Unavailable(f"the kit cannot make arguments for {op}: {where} lacks it")
-    return SHAPES[op]
+def shape_of(subject: Subject) -> OpShape:
+    """Return how arguments of a kernel's operation are made: as the plugin's sample says, or as the kit does.
+
+    Raises:
+        Failed: It is no operation of core, and no sample has its reference form.
+        Unavailable: Neither the kit nor a sample can make arguments.
+    """
+    op = subject.spec(KernelSpec).op
+    reference_of(subject)
+    known, sample = SHAPES.get(op), _sample(subject)
+    if sample is None:
+        if known is None:
+            raise Unavailable(subject.wants(KernelSample, f"the kit cannot make arguments for {op}"))
+        return known
+    large = sample.large or (known.large if known is not None else {})
+    if sample.make is None:
+        if known is None:
+            raise Unavailable(f"the kit cannot make arguments for {op}: give '{sample.name}' a function `make`")
+        return replace(known, sizes={**known.sizes, **sample.sizes}, large=large)
+    return OpShape(sample.sizes, partial(_made, sample.make), tuple(sample.rows), large)
+
+
+def reference_of(subject: Subject) -> Callable[..., Any]:
+    """Return the form that a kernel is held to: core's of the operation, or else that of the plugin's sample.
+
+    Raises:
+        Failed: There is none.
+    """
+    op, sample = subject.spec(KernelSpec).op, _sample(subject)
+    if op in REGISTRY:
+        return REGISTRY[op].reference
+    if sample is None or sample.reference is None:
+        lack = f"core has no operation {op}, it has {', '.join(sorted(REGISTRY))}; for one of your own"
+        raise Failed(subject.wants(KernelSample, f"{lack}, which says its `reference`"))
+    return sample.reference
+
+
+def _sample(subject: Subject) -> KernelSample | None:
+    return next(iter(subject.samples(KernelSample)), None)
+
+
+def _made(make: Callable[[Maker, Sizes], Sequence[Any]], maker: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    """Return a sample's arguments; a dict at their end is passed by name."""
+    *placed, last = make(maker, sizes)
+    return (*placed, Named(last) if isinstance(last, dict) else last)
 
 
 def call(form: Callable[..., Any], arguments: Sequence[Any]) -> Any:

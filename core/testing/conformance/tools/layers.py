@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from core.api.descriptors import QuantSpec
 from core.api.quantization import LayerSite, QuantContext, QuantRequest, QuantScheme
@@ -17,13 +17,16 @@ from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader, WeightTensor
 from core.layers.guard import LayerContext
 from core.layers.linear import QuantLayer
-from core.testing.conformance.outcome import Failed, Unavailable
-from core.testing.conformance.samples import CheckpointSample
+from core.testing.conformance.device_samples import CheckpointSample, RoundingSample
+from core.testing.conformance.outcome import Failed, Unavailable, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.devices import device_of, dtype_of, need_features, probe_of
+from core.testing.conformance.tools.devices import device_of, dtype_of, probe_of
 from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.testing.layers import fill, make_layer
+
+_LOOSEST = 0.5
+"""Relative error beyond which a layer that passes shows nothing."""
 
 _QKV = (("q_proj", 24), ("k_proj", 8), ("v_proj", 8))
 _PLAIN_SITES = (
@@ -45,6 +48,9 @@ class Case:
         tensors: Reads the tensors, each time anew.
         values: Name -> what is meant, float32.
         tolerance: Relative error that applying a layer may have, besides that of the compute dtype.
+        plain: Whether the tensors are plain weights, so that others can be put in their place.
+        rounded: Makes of a layer's weight what it stands for; None where that is the weight itself.
+        reference: What a layer gives for an input, where that is not the product with its weight.
     """
 
     name: str
@@ -53,21 +59,36 @@ class Case:
     values: Mapping[str, Tensor]
     sites: Sequence[LayerSite]
     tolerance: float
+    plain: bool = False
+    rounded: Callable[[LayerSite, Tensor], Tensor] | None = None
+    reference: Callable[[LayerSite, Tensor], Tensor] | None = None
+
+    def due(self, site: LayerSite, x: Tensor, *, tied: bool = False) -> Tensor:
+        """Return what a layer is to give for `(tokens, in)` activations, or `(tokens,)` ids: `(tokens, out)` float32.
+
+        Args:
+            tied: The layer is an embedding that serves as the output projection.
+        """
+        use = replace(site, kind="lm_head") if tied else site
+        x = x.cpu() if use.kind == "embedding" else x.float().cpu()
+        if self.reference is not None:
+            return self.reference(use, x)
+        weight, bias = self.meant(site)
+        return functional.embedding(x, weight) if use.kind == "embedding" else functional.linear(x, weight, bias)
 
     def meant(self, site: LayerSite) -> tuple[Tensor, Tensor | None]:
         """Return a layer's dequantized weight, its parts stacked, and its bias."""
         names = [f"{site.prefix}.{part}" if part else site.prefix for part, _ in site.parts]
         weight = torch.cat([self.values[f"{name}.weight"].float() for name in names])
         bias = torch.cat([self.values[f"{name}.bias"].float() for name in names]) if site.bias else None
-        return weight, bias
+        return weight if self.rounded is None else self.rounded(site, weight), bias
 
 
 class LayerBench:
     """One layer as a plugin stores it."""
 
     def __init__(self, subject: Subject, case: Case, site: LayerSite, dtype: str) -> None:
-        self.device = device_of(subject)
-        need_features(subject, subject.spec(QuantSpec).needs)
+        self.device = device_of(subject, subject.spec(QuantSpec).needs)
         self.dtype = dtype_of(dtype)
         scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
         self.quant, self.layer = make_layer(scheme, site, device=self.device, dtype=self.dtype)
@@ -113,12 +134,12 @@ def cases(subject: Subject) -> Iterator[Case]:
     Raises:
         Unavailable: There is nothing to check the method with.
     """
-    found = [_plain()] if "none" in subject.spec(QuantSpec).methods else []
+    found = _plain(subject) if "none" in subject.spec(QuantSpec).methods else []
     found += subject.once("cases", lambda: list(_sampled(subject)))
     if not found:
         subject.need_samples(CheckpointSample)
         methods = ", ".join(sorted(subject.spec(QuantSpec).methods))
-        raise Unavailable(f"no CheckpointSample with `layers` and `values` is of {methods}")
+        raise Unavailable(f"no CheckpointSample with `layers`, and `values` or a `reference`, is of {methods}")
     yield from found
 
 
@@ -128,13 +149,32 @@ def verdict_on(subject: Subject, config: Mapping[str, object]) -> Verdict:
     if spec.refine is None:
         return Verdict()
     request = QuantRequest(min(spec.methods), subject.device, "auto", config)
-    verdict = subject.load(spec.refine)(request, probe_of(subject))
+    verdict = subject.load(spec.refine)(request, probe_of(subject, spec.needs))
     if not isinstance(verdict, Verdict):
         raise Failed(f"{spec.refine} gives a {type(verdict).__name__}, not a Verdict")
     return verdict
 
 
-def _plain() -> Case:
+def _plain(subject: Subject) -> list[Case]:
+    """Return plain weights, to be compared with as they are, or as the plugin's samples say that it rounds them.
+
+    Raises:
+        Unavailable: It changes what the checkpoint says, and no sample says how.
+        Failed: A sample says nothing.
+    """
+    samples, case = subject.samples(RoundingSample), _plain_weights()
+    if not samples and subject.spec(QuantSpec).on_request:
+        raise Unavailable(subject.wants(RoundingSample, "it rounds weights while they load (`on_request`)"))
+    for sample in samples:
+        said = sample.rounded is not None or 0 < sample.tolerance <= _LOOSEST
+        require(
+            said, f"'{sample.name}' has no reference, and a tolerance of {sample.tolerance:g}: of 0 to {_LOOSEST:g}"
+        )
+    rounded = [replace(case, name=one.name, tolerance=one.tolerance, rounded=one.rounded) for one in samples]
+    return rounded or [case]
+
+
+def _plain_weights() -> Case:
     rng = torch.Generator().manual_seed(9)
     values: dict[str, Tensor] = {}
     for site in _PLAIN_SITES:
@@ -143,7 +183,8 @@ def _plain() -> Case:
             values[f"{name}.weight"] = torch.randn(rows, site.in_features, generator=rng)
             if site.bias:
                 values[f"{name}.bias"] = torch.randn(rows, generator=rng)
-    return Case("plain", {}, lambda: [PlainTensor(*pair) for pair in values.items()], values, _PLAIN_SITES, 0.0)
+    tensors = [PlainTensor(*pair) for pair in values.items()]
+    return Case("plain", {}, lambda: tensors, values, _PLAIN_SITES, 0.0, plain=True)
 
 
 def _sampled(subject: Subject) -> Iterator[Case]:
@@ -155,7 +196,7 @@ def _sampled(subject: Subject) -> Iterator[Case]:
     for owner in (subject, *loaders, *others):
         mine = owner.package == subject.package
         for sample in owner.samples(CheckpointSample):
-            if not sample.layers or sample.values is None or (owner.package, sample.name) in names:
+            if not sample.layers or not (sample.values or sample.reference) or (owner.package, sample.name) in names:
                 continue
             names.add((owner.package, sample.name))
             path = sample.write(subject.folder())
@@ -171,12 +212,16 @@ def _case(subject: Subject, sample: CheckpointSample, path: Path, loaders: Seque
         if not reader.recognises(path):
             continue
         info = reader.inspect(path)
-        if info.quantization not in subject.spec(QuantSpec).methods or sample.values is None:
+        if info.quantization not in subject.spec(QuantSpec).methods:
             continue
-        values = sample.values()
-        config: Mapping[str, Any] = info.quantization_config
         return Case(
-            sample.name, config, partial(reader.tensors, path, _ignore), values, sample.layers, sample.apply_tolerance
+            sample.name,
+            info.quantization_config,
+            partial(reader.tensors, path, _ignore),
+            {} if sample.values is None else sample.values(),
+            sample.layers,
+            sample.apply_tolerance,
+            reference=sample.reference,
         )
     return None
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from core.api.descriptors import LogitsSpec
 from core.api.logits import LogitsContext, LogitsProcessor
 from core.engine.sampling import SamplingParams
+from core.testing.conformance.device_samples import LogitsSample
 from core.testing.conformance.outcome import Unavailable, require
-from core.testing.conformance.samples import LogitsSample
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of
 from core.testing.conformance.tools.options import some_options
@@ -24,6 +24,8 @@ VOCABULARY = 97
 
 ROWS = 6
 LONGEST = 40
+PROMPTS = ((5,), (3, 9, 9, 4), tuple(range(20)), (7, 7, 7, 7, 7, 7, 2))
+OUTPUTS = ((), (9, 4), (1, 2, 3, 4, 5), (8,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,8 @@ def requests(subject: Subject) -> list[Asked]:
     if not samples and subject.spec(LogitsSpec).args:
         subject.need_samples(LogitsSample)
     given = [dict(sample.args) for sample in samples] or [{}]
-    prompts = ((5,), (3, 9, 9, 4), tuple(range(20)), (7, 7, 7, 7, 7, 7, 2))
-    outputs = ((), (9, 4), (1, 2, 3, 4, 5), (8,))
     found = [
-        Asked(args, prompts[(place + turn) % 4], outputs[(2 * place + turn) % 4])
+        Asked(args, PROMPTS[(place + turn) % 4], OUTPUTS[(2 * place + turn) % 4])
         for turn in range(ROWS)
         for place, args in enumerate(given)
     ]

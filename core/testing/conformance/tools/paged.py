@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.testing.conformance.device_samples import AttentionSample
 from core.testing.conformance.outcome import require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of, dtype_of, largest_difference
@@ -86,6 +87,7 @@ class PagedBench:
         fill: What unused cache elements hold.
         tidy: Whether blocks are handed out in order; else scattered.
         stray: Whether table entries past a row's blocks point at blocks of other rows, instead of at block 0.
+        feature: What the layers do besides.
     """
 
     def __init__(
@@ -97,20 +99,23 @@ class PagedBench:
         fill: float = 0.0,
         tidy: bool = False,
         stray: bool = False,
-        seed: int = 0,
+        feature: AttentionSample | None = None,
     ) -> None:
-        self.geometry = geometry
+        self.geometry, self.feature = geometry, feature
         self.device = device_of(subject)
         self.stray = stray
         dtype, kv_dtype = dtype_of(geometry.dtype), dtype_of(geometry.kv_dtype)
         self.backend = subject.impl()(AttentionContext(self.device, dtype, kv_dtype, geometry.block_size))
-        self.sites = geometry.sites()
+        self.sites = [site if feature is None else feature.site(site) for site in geometry.sites()]
         self.layers = [self.backend.layer(site) for site in self.sites]
-        rng = torch.Generator().manual_seed(seed)
+        if feature is not None:
+            for layer in self.layers:
+                feature.prepare(layer)
+        rng = torch.Generator().manual_seed(0)
         self.rows = [self._row(length, rng) for length in lengths]
         num_blocks = sum(-(-length // geometry.block_size) for length in lengths) + 9
         order = np.arange(1, num_blocks)
-        self.free = (order if tidy else np.random.default_rng(seed).permutation(order)).tolist()
+        self.free = (order if tidy else np.random.default_rng(0).permutation(order)).tolist()
         self.caches = [self._cache(site, num_blocks, fill) for site in self.sites]
 
     def step(self, counts: Sequence[int], *, check: bool = True) -> list[Tensor]:
@@ -162,9 +167,20 @@ class PagedBench:
 
     def reference(self, step: Step, layer: int) -> Tensor:
         """Return what the step's output should be, `(tokens, heads * head_dim)` float32 on the CPU."""
-        site = self.sites[layer]
-        outputs = [dense(self.rows[i], layer, site, start, count) for i, start, count in step.work]
+        outputs = [self._dense(self.rows[i], layer, start, count) for i, start, count in step.work]
         return torch.cat(outputs).flatten(1)
+
+    def _dense(self, row: Row, layer: int, start: int, count: int) -> Tensor:
+        site = self.sites[layer]
+        if self.feature is None:
+            return dense(row, layer, site, start, count)
+        end = start + count
+        due = self.feature.reference(row.q[layer][start:end], row.k[layer][:end], row.v[layer][:end], site)
+        shape = (count, site.num_heads, site.head_dim)
+        require(
+            tuple(due.shape) == shape, f"the reference of '{self.feature.name}' gives {tuple(due.shape)}, not {shape}"
+        )
+        return due.float()
 
     def _compare(self, step: Step, layer: int, output: Tensor) -> None:
         expected = self.reference(step, layer)
