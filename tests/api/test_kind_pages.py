@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import json
 import re
+import tomllib
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,8 @@ from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 from core.testing.tinyencoders import tiny_encoder
 
-PAGES = Path(__file__).parents[2] / "docs" / "plugins" / "kinds"
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "plugins" / "kinds"
 PROTOCOLS = {
     "core.platforms": (api.Platform, api.GraphFacet, api.CollectiveFacet),
     "core.attention_backends": (api.AttentionBackend, api.AttentionLayer, api.AfterLoad, api.ReportsKV, api.KVManager),
@@ -102,6 +105,41 @@ def test_the_example_of_a_page_installs_and_loads(example, page):
             assert made or hasattr(implementation, name), f"{descriptor.impl} has no {name}"
         paths = [path for name, path in descriptor.to_dict().items() if name in PATHS and path is not None]
         assert all(load_impl(path, entry) is not None for path in paths)
+
+
+FILES = re.compile(r"^```(?:toml|python) file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^```(?:toml|python)\n# (\S+\.(?:toml|py))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory, fresh_environment):
+    """Page -> the wheel of its example: the files of the page, built as pip builds them."""
+    root, found = tmp_path_factory.mktemp("examples"), {}
+    pages = {page.stem: FILES.findall(page.read_text()) for page in PAGES.glob("*.md") if page.stem != "README"}
+    pages["README"] = NAMED.findall((ROOT / "README.md").read_text())
+    for page, files in pages.items():
+        for name, text in files:
+            (root / page / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / page / name).write_text(text)
+    wheels = fresh_environment.build_wheels([root / page for page in pages], root / "wheels")
+    for page, files in pages.items():
+        project = tomllib.loads((root / page / "pyproject.toml").read_text())["project"]
+        stem = f"{project['name'].replace('-', '_')}-"
+        found[page] = (next(wheel for wheel in wheels if wheel.name.startswith(stem)), dict(files), project)
+    return found
+
+
+@pytest.mark.parametrize("page", [*DRIVERS, "hooks", "README"])
+def test_the_example_of_a_page_can_be_built_and_says_who_it_is(built, page):
+    wheel, files, project = built[page]
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+        (points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/entry_points.txt"))
+    assert names == set(files) - {"pyproject.toml"} and any(name.endswith("/__init__.py") for name in names)
+    assert f"Summary: {project['description']}\n" in metadata and "License-Expression: Apache-2.0" in metadata
+    for group, entries in project["entry-points"].items():
+        assert f"[{group}]" in points and all(f"{name} = {value}" in points for name, value in entries.items())
 
 
 def test_the_hooks_page_tells_every_hook_and_its_example_fits(example, monkeypatch):

@@ -6,9 +6,10 @@ import pytest
 import torch
 from core_plugin_unquantized.scheme import Plain
 
-from core.api import CheckpointError, QuantContext, RopeConfig
+from core.api import CheckpointError, LayerSite, QuantContext, RopeConfig
 from core.layers.builder import Builder
 from core.layers.params import ParamGroup, targets_of
+from core.testing.conformance.tools.tensors import PlainTensor
 
 CPU = torch.device("cpu")
 
@@ -101,6 +102,56 @@ def test_unknown_activation_is_refused_with_the_known_ones(build):
 def test_a_head_cannot_be_tied_to_a_strange_embedding(build):
     with pytest.raises(TypeError, match="lm_head"):
         build.lm_head(8, 4, "lm_head", tied_to=lambda ids: ids)
+
+
+def test_what_a_method_sees_of_a_tied_head():
+    """As docs/plugins/kinds/quantization.md says: two sites with one prefix, and the embedding's parameters alone."""
+    seen, wrapped = [], []
+
+    class Layer:
+        def __init__(self, site):
+            self.site, self.size = site, 10 if site.kind == "embedding" else 30
+
+        def declare(self, params):
+            seen.append(("declare", self.site.kind))
+            params.declare("weight", (6, 4), torch.float32)
+
+        def decode(self, param, tensor):
+            seen.append(("decode", self.site.kind))
+            return tensor.dense(torch.float32)
+
+        def final_bytes(self):
+            return self.size
+
+        def finalize(self, params):
+            seen.append(("finalize", self.site.kind))
+            return params
+
+        def apply(self, x, params):
+            return params["weight"]
+
+    class Scheme:
+        def for_site(self, site):
+            seen.append(site)
+            return Layer(site)
+
+    def wrap(site, layer):
+        wrapped.append(site.kind)
+        return layer
+
+    build = Builder(Scheme(), Recorder(), device=CPU, dtype=torch.float32, wrap=wrap)
+    embedding = build.embedding(6, 4, "embed")
+    head = build.lm_head(6, 4, "lm_head", tied_to=embedding)
+    (group,) = build.groups
+    stored = {"weight": group.decode("weight", PlainTensor("embed.weight", torch.ones(6, 4)))}
+    for layer, params in group.finalize(stored):
+        layer.bind(params)
+    sites = [LayerSite(kind, "embed", 4, [("", 6)]) for kind in ("embedding", "lm_head")]
+    told = [("declare", "embedding"), ("decode", "embedding"), ("finalize", "embedding"), ("finalize", "lm_head")]
+    assert [one for one in seen if isinstance(one, LayerSite)] == sites
+    assert [one for one in seen if not isinstance(one, LayerSite)] == told
+    assert wrapped == ["embedding", "lm_head"] and group.final_bytes == 30
+    assert embedding(None) is head(None), "one tensor for both"
 
 
 def test_a_quantization_method_repacks_every_reader_of_tied_weights_by_itself():
