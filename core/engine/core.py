@@ -18,6 +18,7 @@ from core.engine.blocks import BlockPool
 from core.engine.compiling.setup import structured_participant
 from core.engine.environment import apply_environment
 from core.engine.hashing import BlockHasher, stable_key
+from core.engine.inbound import possible
 from core.engine.loop import EngineLoop
 from core.engine.managers import KVManagers, managers_for
 from core.engine.messages import (
@@ -57,6 +58,7 @@ class EngineCore:
         ready: What clients are told once the engine can serve.
         stopping: Set by a `Shutdown` message.
         dropped_messages: Counted by who receives messages for it.
+        impossible: Requests that no client of core's sends: of tokens that are none, under a handle that is in use.
         faults: Those of the plugins whose objects run in the loop.
     """
 
@@ -81,7 +83,7 @@ class EngineCore:
         )
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
-        self.dropped_messages = 0
+        self.dropped_messages = self.impossible = 0
         self._arrivals = 0
         self._profile: Profile | None = None
         self.ready = Ready(
@@ -155,7 +157,7 @@ class EngineCore:
             scheduled_tokens=totals.scheduled_tokens,
             wasted_tokens=totals.wasted_tokens,
             blocks_freed_early=self.scheduler.blocks_freed_early,
-            dropped_messages=self.dropped_messages,
+            dropped_messages=self.dropped_messages + self.impossible,
         )
 
     def healthy(self) -> bool:
@@ -179,6 +181,13 @@ class EngineCore:
 
     def _add(self, message: Add) -> list[FromEngine]:
         """Start a request; whatever is wrong with it ends this request alone."""
+        if message.handle in self.scheduler.requests:
+            self.impossible += 1
+            logger.error("a second request %d was dropped: the first one is not done", message.handle)
+            return []
+        if not possible(message, self.config.shape.vocab_size):
+            self.impossible += 1
+            return [Outputs(finished=[Finished(message.handle, "error", None, "the request's tokens cannot be")])]
         try:
             self._check_kind(message)
             request = Request(message, self._arrivals, self.hasher.root(salt=message.cache_salt))

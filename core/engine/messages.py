@@ -5,13 +5,22 @@ Requests are known to the engine by an integer *handle* that its client chose; t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from core.api.requests import Caller
 from core.engine.pooling import Pooling, Vector
 from core.engine.sampling import SamplingParams
+
+# Ranges are checked where a message is decoded.
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Handle = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Priority = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Reason = Literal["stop", "length", "abort", "error"]
+TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Add(msgspec.Struct, tag="add", kw_only=True):
@@ -30,12 +39,12 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
             behind them, as a preempted one does. They are not sent again.
     """
 
-    handle: int
+    handle: Handle
     prompt: bytes
     params: SamplingParams
-    stop_ids: list[int] = []
-    held_ids: list[int] = []
-    priority: int = 0
+    stop_ids: list[TokenId] = []
+    held_ids: list[TokenId] = []
+    priority: Priority = 0
     cache_salt: str | None = None
     pooling: Pooling | None = None
     caller: Caller = msgspec.field(default_factory=Caller)
@@ -66,9 +75,9 @@ ToEngine = Add | Abort | Call | Shutdown
 class Logprobs(msgspec.Struct, array_like=True):
     """One position: the chosen token first, then the best alternatives."""
 
-    ids: list[int]
+    ids: list[TokenId]
     values: list[float]
-    rank: int
+    rank: Count
 
 
 class Finished(msgspec.Struct, array_like=True):
@@ -81,8 +90,8 @@ class Finished(msgspec.Struct, array_like=True):
         param: Field of the request that is at fault, when the error is the client's mistake.
     """
 
-    handle: int
-    reason: str
+    handle: Handle
+    reason: Reason
     stop_id: int | None = None
     error: str | None = None
     param: str | None = None
@@ -91,8 +100,8 @@ class Finished(msgspec.Struct, array_like=True):
 class Started(msgspec.Struct, array_like=True):
     """A request was scheduled for the first time."""
 
-    handle: int
-    cached_tokens: int
+    handle: Handle
+    cached_tokens: Count
 
 
 class Stats(msgspec.Struct, kw_only=True):
@@ -102,19 +111,19 @@ class Stats(msgspec.Struct, kw_only=True):
         dropped_messages: Messages between the engine and its client, in either direction, that could not be read.
     """
 
-    running: int = 0
-    waiting: int = 0
-    blocks_total: int = 0
-    blocks_used: int = 0
-    steps: int = 0
-    preemptions: int = 0
-    prompt_tokens_computed: int = 0
-    prefix_queries: int = 0
-    prefix_hits: int = 0
-    scheduled_tokens: int = 0
-    wasted_tokens: int = 0
-    blocks_freed_early: int = 0
-    dropped_messages: int = 0
+    running: Count = 0
+    waiting: Count = 0
+    blocks_total: Count = 0
+    blocks_used: Count = 0
+    steps: Count = 0
+    preemptions: Count = 0
+    prompt_tokens_computed: Count = 0
+    prefix_queries: Count = 0
+    prefix_hits: Count = 0
+    scheduled_tokens: Count = 0
+    wasted_tokens: Count = 0
+    blocks_freed_early: Count = 0
+    dropped_messages: Count = 0
 
 
 class Outputs(msgspec.Struct, tag="outputs", kw_only=True):
@@ -154,9 +163,9 @@ class Ready(msgspec.Struct, tag="ready", kw_only=True):
         timeline: `(phase, seconds)`.
     """
 
-    num_blocks: int
-    block_size: int
-    max_model_len: int
+    num_blocks: Count
+    block_size: Positive
+    max_model_len: Positive
     facts: dict[str, str]
     timeline: list[tuple[str, float]]
 
@@ -164,8 +173,8 @@ class Ready(msgspec.Struct, tag="ready", kw_only=True):
 class Progress(msgspec.Struct, tag="progress"):
     """Weight loading: `done` of `total` bytes."""
 
-    done: int
-    total: int
+    done: Count
+    total: Count
 
 
 class Pulse(msgspec.Struct, tag="pulse"):
@@ -177,7 +186,7 @@ class Pulse(msgspec.Struct, tag="pulse"):
         healthy: What the executor says of its workers.
     """
 
-    stalled: float
+    stalled: Seconds
     working: bool = False
     healthy: bool = True
 

@@ -58,7 +58,7 @@ class ProcessEngine:
             self._child.end()
             raise
         self._encoder = msgspec.msgpack.Encoder()
-        self._inbound: Inbound[FromEngine] = Inbound(FromEngine)
+        self._inbound: Inbound[FromEngine] = Inbound(FromEngine, config.shape.vocab_size)
         self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watch = asyncio.create_task(self._watch_process())
         self._receiving: asyncio.Future[bytes] | None = None

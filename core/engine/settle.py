@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from core.engine.messages import Finished, Logprobs, Outputs, Started
+from core.engine.messages import Finished, Logprobs, Outputs, Reason, Started
 from core.engine.pooling import Vector
 from core.engine.request import Request
 from core.engine.scheduler import Scheduler, Step
@@ -176,7 +176,7 @@ class Settler:
                 self._finish_row(int(rows[i]), "length", outputs)
 
     def _finish_row(
-        self, row: int, reason: str, outputs: Outputs, *, stop_id: int | None = None, error: str | None = None
+        self, row: int, reason: Reason, outputs: Outputs, *, stop_id: int | None = None, error: str | None = None
     ) -> None:
         request: Request | None = self.scheduler.rows.requests[row]
         if request is None:

@@ -18,6 +18,7 @@ from core.engine.participants import StageParticipant
 from core.engine.request import Request
 from core.engine.step import StepPlan, StepResult, TokenMasks
 from core.engine.thinking import ThinkingMatcher, ThoughtLimit
+from core.engine.timed import TimedMatcher
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ class StructuredParticipant(StageParticipant):
         return matcher is not None and not (isinstance(matcher, ThoughtLimit) and matcher.idle)
 
     def _matcher(self, request: Request, job: Job) -> GrammarMatcher:
-        matcher, grammar = job.result().matcher(), request.params.grammar
+        matcher, grammar = TimedMatcher(job.result().matcher()), request.params.grammar
         thinking = None if grammar is None else grammar.thinking
         if thinking is None:
             return matcher

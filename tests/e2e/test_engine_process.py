@@ -39,6 +39,12 @@ WRONG = (
     msgspec.msgpack.encode({"type": "outputs", "handles": b"123", "tokens": b""}),
     msgspec.msgpack.encode({"type": "outputs", "handles": b"12345678", "tokens": b"", "stats": 5}),
     msgspec.msgpack.encode({"type": "failed", "error": {"what": 1}}),
+    msgspec.msgpack.encode({"type": "add", "handle": -5, "prompt": bytes(8), "params": {}}),
+    msgspec.msgpack.encode({"type": "add", "handle": 7, "prompt": bytes(8), "params": {"temperature": -1.0}}),
+    msgspec.msgpack.encode({"type": "outputs", "handles": bytes(8), "tokens": b"\xff\xff\xff\x7f"}),
+    msgspec.msgpack.encode({"type": "outputs", "finished": [[1, "tired"]]}),
+    msgspec.msgpack.encode({"type": "outputs", "stats": {"steps": -1}}),
+    msgspec.msgpack.encode({"type": "pulse", "stalled": -1.0}),
     b"\x91" * 100_000,
     b"\xdd\xff\xff\xff\xff",
 )
@@ -124,6 +130,33 @@ def test_messages_that_are_none_are_dropped_on_both_sides(config):
             assert engine.alive()
         finally:
             stranger.close(linger=0)
+            await engine.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+
+
+def test_requests_that_cannot_be_hurt_nobody_and_are_counted(config):
+    """Well-formed messages that no client of core's sends: whoever sent them learns it, the others go on."""
+    wide = SamplingParams(allowed_token_ids=[10**6])
+    wrong = [
+        _add(1, 3),  # while another request has that handle
+        Add(handle=5, prompt=b"123", params=SamplingParams()),
+        Add(handle=6, prompt=np.array([10**6], "<i4").tobytes(), params=SamplingParams()),
+        Add(handle=7, prompt=np.array([-1], "<i4").tobytes(), params=SamplingParams()),
+        Add(handle=8, prompt=bytes(8), params=wide),
+        Add(handle=9, prompt=bytes(8), generated=b"\xff" * 4, params=SamplingParams()),
+    ]
+
+    async def scenario():
+        engine = await open_async(config)
+        try:
+            engine.send(_add(1, 40))
+            for message in wrong:
+                engine.send(message)
+            assert len(await _collect(engine, 1)) == 40
+            assert await _dropped(engine, len(wrong)) == len(wrong)
+            assert engine.alive()
+        finally:
             await engine.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
@@ -254,6 +287,10 @@ class _Stuck:
         self.stopping, self.entered, self.go_on = False, threading.Event(), threading.Event()
         self.loop = SimpleNamespace(busy=True, working=working, inflight=1, patience=lambda: 0.0)
         self.scheduler = SimpleNamespace(spread=False, has_work=True)
+        self.well = True
+
+    def healthy(self):
+        return self.well
 
     def advance(self):
         self.entered.set()
@@ -278,6 +315,26 @@ def test_a_pulse_says_how_long_a_turn_has_lasted_and_in_what(working):
     first = runner.pulse()
     time.sleep(0.05)
     assert runner.pulse().stalled >= first.stalled + 0.05
-    assert runner.pulse().working is working
+    assert (runner.pulse().working, runner.pulse().healthy) == (working, True)
+    core.well = False
+    assert not runner.pulse().healthy
     core.go_on.set()
     thread.join(30)
+
+
+class _Idle(_Stuck):
+    """An engine without work whose worker is gone."""
+
+    def __init__(self):
+        super().__init__(False)
+        self.loop.busy = self.scheduler.has_work = self.well = False
+
+    def probe(self):
+        raise EngineError("CORE-E130", "the worker is gone.")
+
+
+def test_an_engine_without_work_finds_out_that_its_worker_is_gone():
+    sent = []
+    with pytest.raises(EngineError, match="CORE-E130"):
+        CoreRunner(_Idle(), sent.append).run()
+    assert sent == []  # nothing that would pass for a sign of life

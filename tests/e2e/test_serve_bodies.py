@@ -7,9 +7,11 @@ import threading
 import time
 
 import httpx
+import msgspec
 import orjson
 import psutil
 import pytest
+import zmq
 
 FLAGS = (
     "--threads",
@@ -162,3 +164,36 @@ def test_bodies_of_any_shape(served, beside, seed):
     before = process.memory_info().rss
     assert beside(work) < GAP_SECONDS, time.monotonic() - began
     assert process.memory_info().rss - before < MEMORY_BYTES
+
+
+WRONG_MESSAGES = (
+    b"",
+    b"\x91" * 100_000,
+    msgspec.msgpack.encode({"type": "outputs", "handles": bytes(8)}),
+    msgspec.msgpack.encode({"type": "outputs", "handles": bytes(8), "tokens": b"\xff\xff\xff\x7f"}),
+    msgspec.msgpack.encode({"type": "outputs", "finished": [[1, "tired"]]}),
+    msgspec.msgpack.encode({"type": "outputs", "stats": {"running": -1}}),
+    msgspec.msgpack.encode({"type": "pulse", "stalled": -1.0}),
+    msgspec.msgpack.encode({"type": "failed", "error": {"code": 3}}),
+)
+
+
+@pytest.mark.covers("ENG-06")
+def test_wrong_messages_on_the_private_socket_are_counted_by_metrics(served):
+    before = served.gauges()["core_dropped_messages_total"]
+    sockets = {one.laddr for one in psutil.Process(served.process.pid).net_connections("unix")}
+    (outbox,) = {path for path in sockets if path.endswith("/out")}
+    with zmq.Context() as context, context.socket(zmq.PUSH) as stranger:
+        stranger.connect(f"ipc://{outbox}")
+        body = {"prompt": "a", "stream": True, "max_tokens": 300, "ignore_eos": True}
+        with served.http() as http, http.stream("POST", COMPLETIONS, json=body) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            for message in WRONG_MESSAGES:
+                stranger.send(message)
+            said = [line for line in lines if line.startswith("data:")]
+    assert said[-1] == "data: [DONE]" and '"finish_reason":"length"' in said[-2]
+    deadline = time.monotonic() + 30
+    while served.gauges()["core_dropped_messages_total"] - before != len(WRONG_MESSAGES):
+        assert time.monotonic() < deadline, served.gauges()["core_dropped_messages_total"]
+        time.sleep(0.05)

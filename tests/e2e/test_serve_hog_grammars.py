@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
+from itertools import count
 
 import httpx
 import psutil
@@ -64,9 +66,9 @@ class Streaming(threading.Thread):
                             self.gap, last, self.pieces = max(self.gap, now - last), now, self.pieces + 1
 
 
-def ask(server, fields, answers, name):
+def ask(server, fields, answers, name, **more):
     with server.http() as http:
-        body = {"prompt": "a", "max_tokens": 3, "structured_outputs": fields}
+        body = {"prompt": "a", "max_tokens": 3, "structured_outputs": fields, **more}
         answers[name] = http.post("/v1/completions", json=body, timeout=120)
 
 
@@ -130,3 +132,132 @@ def test_running_out_of_memory_is_one_line_of_the_log(served):
 def test_nothing_is_left_of_them(served):
     children = psutil.Process(served.engine().pid).children(recursive=True)
     assert sum(child.memory_info().rss for child in children) < 700 * MIB and len(children) <= 4
+
+
+SECONDS = 2
+"""`--grammar-timeout` of the server that is fuzzed: with two backends, a grammar is refused within twice that."""
+
+
+def pattern(rng):
+    """Return a pattern that is hard in one of the ways that patterns are."""
+    most = rng.choice([3, 30, 300, 3000, 100_000])
+    some = rng.choice(["a", "[ab]", ".", "(a|aa)", "[^x]", r"\w", "(ab|a|b)", "[^\\u0000-\\uffff]", "é"])
+    return rng.choice(
+        [
+            f"({some}{{1,{most}}}){{1,{most}}}",
+            f"[ab]*a[ab]{{{most % 3000}}}c",
+            "(" * (most % 90) + some + "*)*" * (most % 90),
+            "|".join(f"{some}*{number}" for number in range(most % 5000 + 1)),
+            f"({some}*{some}*){{{most}}}b",
+            f"(?i){some}{{{most},}}",
+            "^" * (most % 50) + some + "$",
+        ]
+    )
+
+
+def schema(rng, depth=0):
+    """Return a schema, or a part of one, that is larger than it looks."""
+    most = rng.choice([2, 20, 200, 2000])
+    leaf = {"type": "string", "pattern": pattern(rng)}
+    ways = [
+        lambda: leaf,
+        lambda: {"type": "string", "minLength": most * 50, "maxLength": most * 500},
+        lambda: {"enum": [f"{number:0{most % 50}}" for number in range(most)]},
+        lambda: {"type": "integer", "minimum": -(10 ** (most % 300)), "maximum": 10 ** (most % 290)},
+        lambda: references(rng.choice([6, 14, 22, 40])),
+    ]
+    deeper = [
+        lambda: {"type": "array", "items": schema(rng, depth + 1), "minItems": most, "maxItems": most * 1000},
+        lambda: {"type": "object", "properties": {f"p{n}": schema(rng, 9) for n in range(most % 300)}},
+        lambda: {"anyOf": [schema(rng, depth + 1) for _ in range(most % 12 + 1)]},
+        lambda: {"allOf": [schema(rng, depth + 1) for _ in range(most % 7 + 1)]},
+        lambda: {"type": "object", "patternProperties": {pattern(rng): True, pattern(rng): schema(rng, 9)}},
+        lambda: {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, leaf]}}, "$ref": "#/$defs/a"},
+        lambda: {"prefixItems": [schema(rng, depth + 1)] * (most % 40), "items": {"$ref": "#"}},
+    ]
+    return rng.choice(ways + deeper * 2 if depth < 3 else ways)()
+
+
+def ebnf(rng):
+    """Return a grammar of many rules, of many words, of many readings, or of none."""
+    most = rng.choice([5, 25, 400, 20_000])
+    return rng.choice(
+        [
+            "root ::= root root | " + '"a"',
+            "root ::= root " * rng.choice([1, 5, 50]) + ' | "a" | ""',
+            "\n".join(["root ::= a0", *(f"a{n} ::= a{n + 1} a{n + 1}" for n in range(most)), f'a{most} ::= "x"']),
+            "root ::= " + "x " * (most % 500 + 1) + '\nx ::= "a" x | "b" x | ""',
+            literals(most, rng.choice([" ", " | "])),
+            f'root ::= ("a"{{1,{most}}}){{1,{most}}}',
+            "root ::= " + "(" * (most % 3000) + '"a"' + ")" * (most % 3000),
+            'root ::= "a"' + rng.choice(["\n", " ", "#\n", "\t\r\n"]) * most,
+            "root ::= [" + "".join(chr(0x4E00 + n % 20_000) for n in range(most)) + "]*",
+            f"start: /{pattern(rng)}/",
+            'root ::= nobody\nroot ::= "twice"',
+            "".join(rng.choice('"[](){}|*+?:=\\ \nar') for _ in range(most)),
+        ]
+    )
+
+
+def tag(rng):
+    """Return a structural tag of many or hard parts."""
+    most = rng.choice([1, 10, 200])
+    contents = [
+        lambda: {"type": "json_schema", "json_schema": schema(rng, 2)},
+        lambda: {"type": "regex", "pattern": pattern(rng)},
+        lambda: {"type": "grammar", "grammar": ebnf(rng)},
+        lambda: {"type": "any_text"},
+    ]
+    tags = [
+        {"type": "tag", "begin": "<" * (n + 1), "content": rng.choice(contents)(), "end": ">"}
+        for n in range(most % 30 + 1)
+    ]
+    triggered = {"type": "triggered_tags", "triggers": ["<"], "tags": tags}
+    form = rng.choice([triggered, {"type": "sequence", "elements": [triggered] * (most % 60 + 1)}, tags[0]])
+    return {"type": "structural_tag", "format": form}
+
+
+WAYS = {"json": schema, "regex": pattern, "grammar": ebnf, "structural_tag": tag}
+
+
+@pytest.fixture(scope="module")
+def fuzzed(launch, tiny):
+    flags = ("--grammar-timeout", str(SECONDS), "--grammar-cache-mib", "32", "--max-num-seqs", "8")
+    return launch(str(tiny), *FLAGS, *flags).wait_ready()
+
+
+@pytest.mark.covers("GRAM-01")
+@pytest.mark.parametrize("seconds", [6, pytest.param(120, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("name", WAYS)
+def test_whatever_a_grammar_asks_for_it_is_its_own_trouble(fuzzed, name, seconds):
+    """A sequence of hostile grammars, the same ones in each run, as many of it as the time allows."""
+    rng, answers, waits = random.Random(name), {}, {}
+    ask(fuzzed, {"regex": "[0-9]{2}"}, answers, -1)
+    engine = fuzzed.engine()
+    before, busy = engine.memory_info().rss, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    streaming = Streaming(fuzzed)
+    streaming.start()
+    end, numbers, guard = time.monotonic() + seconds, count(), threading.Lock()
+
+    def send():
+        while time.monotonic() < end:
+            with guard:
+                number, fields = next(numbers), {name: WAYS[name](rng)}
+            began = time.monotonic()
+            ask(fuzzed, fields, answers, number, max_tokens=200)
+            waits[number] = time.monotonic() - began
+
+    threads = [threading.Thread(target=send) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    streaming.stop.set()
+    streaming.join(60)
+    said = {number: (answer.status_code, answer.text[:200]) for number, answer in answers.items()}
+    assert len(answers) > 4 and {status for status, _ in said.values()} <= {200, 400}, said
+    assert fuzzed.engine().pid == engine.pid and fuzzed.gauges()["core_engine_restarts_total"] == 0
+    # Two are compiled at once, each by two backends at most; a process that was killed is started again.
+    assert max(waits.values()) < (2 * (2 * SECONDS + 1) + 5) * busy, waits
+    assert streaming.pieces > 10 and streaming.gap < 1.0 * busy, (streaming.gap, streaming.pieces)
+    assert engine.memory_info().rss - before < 400 * MIB

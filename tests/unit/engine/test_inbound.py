@@ -7,8 +7,25 @@ import random
 import msgspec
 import pytest
 
-from core.engine.inbound import Inbound, read_from_engine
-from core.engine.messages import Abort, Add, Call, CallResult, Failed, FromEngine, Logprobs, Outputs, Stats, ToEngine
+from core.engine.inbound import Inbound, possible, read_from_engine
+from core.engine.messages import (
+    Abort,
+    Add,
+    Call,
+    CallResult,
+    Failed,
+    Finished,
+    FromEngine,
+    Logprobs,
+    Outputs,
+    Progress,
+    Pulse,
+    Ready,
+    Started,
+    Stats,
+    ToEngine,
+)
+from core.engine.pooling import Vector
 from core.engine.sampling import SamplingParams
 
 ERROR = {"code": "CORE-E100", "message": "broken."}
@@ -28,6 +45,23 @@ WRONG = [
     Outputs(handles=b"12345678", tokens=b"1234", logprobs={1: Logprobs([1], [0.5], 1)}),
     CallResult(1, error={"message": "no code"}),
     Failed({"code": 3, "message": "x"}),
+    Outputs(handles=b"12345678", tokens=(100).to_bytes(4, "little")),
+    Outputs(handles=b"12345678", tokens=b"\xff\xff\xff\xff"),
+    Outputs(handles=b"12345678", tokens=bytes(4), logprobs={0: Logprobs([1, 2], [0.5], 1)}),
+    Outputs(handles=b"12345678", tokens=bytes(4), logprobs={0: Logprobs([100], [0.5], 1)}),
+    Outputs(handles=b"12345678", tokens=bytes(4), logprobs={0: Logprobs([], [], 1)}),
+    Outputs(handles=b"12345678", tokens=bytes(4), logprobs={0: Logprobs([1], [0.5], -1)}),
+    Outputs(prompt_logprobs={1: [Logprobs([-1], [0.5], 1)]}),
+    Outputs(vectors={1: Vector([3], b"12345678")}),
+    Outputs(vectors={1: Vector([-1, -2], b"12345678")}),
+    Outputs(started=[Started(1, -1)]),
+    Outputs(finished=[Finished(1, "tired")]),
+    Outputs(finished=[Finished(-1, "stop")]),
+    Outputs(stats=Stats(running=-1)),
+    Pulse(-1.0),
+    Pulse(float("nan")),
+    Progress(-1, 5),
+    Ready(num_blocks=3, block_size=0, max_model_len=5, facts={}, timeline=[]),
 ]
 
 
@@ -71,8 +105,45 @@ def test_depth_and_claimed_lengths():
 
 @pytest.mark.parametrize("message", WRONG, ids=repr)
 def test_parts_that_do_not_belong_together(message):
-    inbound = Inbound(FromEngine)
+    inbound = Inbound(FromEngine, 100)
     assert inbound.read(msgspec.msgpack.encode(message)) is None and inbound.dropped == 1
+
+
+def adding(prompt=b"\1\0\0\0", **fields):
+    params = {name: fields.pop(name) for name in list(fields) if name in SamplingParams.__struct_fields__}
+    return Add(**{"handle": 1, "prompt": prompt, "params": SamplingParams(**params), **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"handle": -1}, {"handle": 2**63}, {"priority": 2**64 - 1}, {"stop_ids": [-1]}, {"held_ids": [2**40]}],
+    ids=repr,
+)
+def test_numbers_of_a_request_that_are_out_of_range(fields):
+    inbound = Inbound(ToEngine)
+    assert inbound.read(msgspec.msgpack.encode(adding(**fields))) is None and inbound.dropped == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "sound"),
+    [
+        ({}, True),
+        ({"prompt": (99).to_bytes(4, "little") * 5, "generated": bytes(8), "bad_token_ids": [[1], [99]]}, True),
+        ({"prompt": b""}, False),
+        ({"prompt": b"12345"}, False),
+        ({"prompt": (100).to_bytes(4, "little")}, False),
+        ({"generated": b"\xff\xff\xff\xff"}, False),
+        ({"generated": b"123"}, False),
+        ({"n": 2}, False),
+        ({"allowed_token_ids": [100]}, False),
+        ({"bad_token_ids": [[1, -1]]}, False),
+        ({"logit_bias": {100: 1.0}}, False),
+        ({"logprob_token_ids": [-5]}, False),
+    ],
+    ids=repr,
+)
+def test_tokens_of_a_request_that_no_model_of_this_vocabulary_has(fields, sound):
+    assert possible(adding(**fields), 100) == sound
 
 
 def test_the_log_is_not_flooded(caplog):
