@@ -1,5 +1,5 @@
 // Requests to the server.
-import { connected } from "./sse.mjs";
+import { connected } from "../common/sse.mjs";
 
 /** An answer other than success. */
 export class Refused extends Error {

@@ -270,3 +270,18 @@ export function stream(...pieces) {
     },
   });
 }
+
+/** What shows Markdown, without knowing any: `Prose` needs a real document. */
+export class FakeProse {
+  constructor(node) {
+    this.node = node;
+  }
+
+  update(text) {
+    this.node.textContent = text.trim();
+  }
+
+  finished() {
+    return [];
+  }
+}

@@ -1,6 +1,6 @@
 // The page: conversations, the one that is shown, and what can be done with it.
 import { Answers, isComing } from "./answers.mjs";
-import { button, el } from "./dom.mjs";
+import { button, el } from "../common/dom.mjs";
 import { load, save } from "./files.mjs";
 import { NOTES, Shown } from "./messages.mjs";
 import { Settings } from "./settings.mjs";
@@ -21,10 +21,10 @@ function stateOf(conversation) {
   return JSON.stringify([conversation.id, conversation.version, conversation.messages.length, isComing(conversation)]);
 }
 
-/** The page in a window. `options` are those of `Answers`. */
+/** The page in a window. `prose` shows Markdown (see `Shown`), the other options are those of `Answers`. */
 export class Page {
-  constructor(view, options = {}) {
-    this.view = view;
+  constructor(view, { prose, ...options }) {
+    Object.assign(this, { view, prose });
     this.$ = (id) => view.document.getElementById(id);
     this.store = new Store(storage(view, "localStorage"), storage(view, "sessionStorage"));
     this.answers = new Answers(this.store, this, options);
@@ -110,7 +110,7 @@ export class Page {
 
   drawLog() {
     const { messages, title } = this.current;
-    this.shown = messages.map((message) => new Shown(message));
+    this.shown = messages.map((message) => new Shown(message, this.prose));
     this.shown.forEach((one, index) => { if (!messages[index].answering) one.finish(this.actionsOf(index)); });
     const nodes = this.shown.map(({ node }) => node);
     this.$("log").replaceChildren(...(nodes.length ? nodes : [el("p", { className: "empty" }, "Ask something.")]));

@@ -1,6 +1,5 @@
 // One message on the page.
-import { button, copy, el } from "./dom.mjs";
-import { elements, parse } from "./markdown.mjs";
+import { button, copy, el } from "../common/dom.mjs";
 
 const NAMES = { user: "You", assistant: "Model" };
 
@@ -12,9 +11,13 @@ export const NOTES = {
   server: "Cut: the server ended the answer early.",
 };
 
-/** A message: `update` shows what it holds by now, `finish` adds how it ended and what can be done with it. */
+/**
+ * A message: `update` shows what it holds by now, `finish` adds how it ended and what can be done with it.
+ *
+ * `prose` is the class that shows Markdown (`Prose`).
+ */
 export class Shown {
-  constructor(message) {
+  constructor(message, prose) {
     this.message = message;
     this.thought = el("div", { className: "thought" });
     this.summary = el("summary", {}, "Thinking");
@@ -24,6 +27,8 @@ export class Shown {
     this.actions = el("div", { className: "actions" });
     this.node = el("article", { className: message.role, "aria-label": NAMES[message.role] },
       el("h2", {}, NAMES[message.role]), this.reasoning, this.content, this.note, this.actions);
+    this.thoughts = new prose(this.thought);
+    this.answer = new prose(this.content, { extra: addCopy });
     this.update();
   }
 
@@ -32,10 +37,11 @@ export class Shown {
     this.message = message;
     const { role, content, reasoning } = this.message;
     this.reasoning.hidden = !reasoning;
-    if (reasoning) this.thought.replaceChildren(...elements(parse(reasoning), document));
+    const coming = this.message.answering !== undefined;
+    if (reasoning) this.thoughts.update(reasoning, !coming || content !== "");
     this.summary.textContent = content ? "Thought" : "Thinking…";
     if (role === "user") this.content.textContent = content; // what was typed is shown as it was typed
-    else this.content.replaceChildren(...elements(parse(content), document, addCopy));
+    else this.answer.update(content, !coming);
   }
 
   /** Say how the answer ended. `act` has `goOn`, `again` and `edit`, where they make sense. */

@@ -1,6 +1,6 @@
 // The settings: which model, how it answers, the key, and light or dark.
 import { Refused, models } from "./ask.mjs";
-import { el } from "./dom.mjs";
+import { el } from "../common/dom.mjs";
 
 const FIELDS = ["model", "system", "temperature", "max_tokens"];
 

@@ -7,7 +7,7 @@
 // - `beat`, `left`: when the tab that reads it was last seen, and whether that one has left.
 // The tab that reads it is the conversation's `by`. When it is gone, another one, or the page loaded again, reads on.
 import { Refused, ask, figures, follow, forget } from "./ask.mjs";
-import { BrokeOff, objects } from "./sse.mjs";
+import { BrokeOff, objects } from "../common/sse.mjs";
 
 const SEEN_EVERY = 1000;
 const GONE_AFTER = 5000;

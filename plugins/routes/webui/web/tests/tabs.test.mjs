@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, test } from "node:test";
-import { Page } from "../../src/core_plugin_webui/static/page.mjs";
-import { Store } from "../../src/core_plugin_webui/static/store.mjs";
-import { FakeServer, FakeStorage, FakeWindow } from "./page.mjs";
+import { Page } from "../src/chat/page.mjs";
+import { Store } from "../src/chat/store.mjs";
+import { FakeProse, FakeServer, FakeStorage, FakeWindow } from "./page.mjs";
 
-const PAGE = readFileSync(new URL("../../src/core_plugin_webui/static/index.html", import.meta.url), "utf-8");
-const QUICK = { pauses: [10, 10], seenEvery: 20, goneAfter: 200 };
+const PAGE = readFileSync(new URL("../src/index.html", import.meta.url), "utf-8");
+const QUICK = { prose: FakeProse, pauses: [10, 10], seenEvery: 20, goneAfter: 200 };
 let server, local, tabs;
 
 /** A tab; loaded `again`, it is what comes in the place of another one. */

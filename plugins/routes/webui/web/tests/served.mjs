@@ -1,11 +1,11 @@
 // The page on a real server, whose address is the argument: an answer over a reload, cut, continued and stopped.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { Page } from "../../src/core_plugin_webui/static/page.mjs";
-import { objects } from "../../src/core_plugin_webui/static/sse.mjs";
-import { FakeStorage, FakeWindow } from "./page.mjs";
+import { Page } from "../src/chat/page.mjs";
+import { objects } from "../src/common/sse.mjs";
+import { FakeProse, FakeStorage, FakeWindow } from "./page.mjs";
 
-const PAGE = readFileSync(new URL("../../src/core_plugin_webui/static/index.html", import.meta.url), "utf-8");
+const PAGE = readFileSync(new URL("../src/index.html", import.meta.url), "utf-8");
 const server = process.argv[2], local = new FakeStorage(), session = new FakeStorage();
 const requests = [], streams = [];
 const direct = globalThis.fetch;
@@ -23,7 +23,7 @@ globalThis.fetch = async (path, request) => {
 async function open() {
   await view?.close();
   view = new FakeWindow(PAGE, local, session);
-  page = new Page(view);
+  page = new Page(view, { prose: FakeProse });
   await page.open();
 }
 

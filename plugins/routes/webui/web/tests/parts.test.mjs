@@ -1,10 +1,10 @@
 // Reading streams, keeping conversations, making requests.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { body, figures } from "../../src/core_plugin_webui/static/ask.mjs";
-import { conversations } from "../../src/core_plugin_webui/static/records.mjs";
-import { BrokeOff, events, objects } from "../../src/core_plugin_webui/static/sse.mjs";
-import { Store } from "../../src/core_plugin_webui/static/store.mjs";
+import { body, figures } from "../src/chat/ask.mjs";
+import { conversations } from "../src/chat/records.mjs";
+import { BrokeOff, events, objects } from "../src/common/sse.mjs";
+import { Store } from "../src/chat/store.mjs";
 import { FakeStorage, stream } from "./page.mjs";
 
 const all = async (items) => {

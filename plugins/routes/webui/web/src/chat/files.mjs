@@ -1,5 +1,5 @@
 // Conversations as files.
-import { el } from "./dom.mjs";
+import { el } from "../common/dom.mjs";
 
 /** Offer every conversation as a file. */
 export function save(store) {
