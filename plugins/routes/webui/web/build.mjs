@@ -26,7 +26,7 @@ function licence(folder) {
 
 const { metafile } = await esbuild.build({
   absWorkingDir: here,
-  entryPoints: ["src/chat.mjs", "src/style.css"],
+  entryPoints: ["src/chat.mjs", "src/chat.css"],
   outdir: target,
   bundle: true,
   splitting: true,

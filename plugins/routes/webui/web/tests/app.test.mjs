@@ -72,18 +72,82 @@ test("an answer comes, is shown safely, counted, and kept", async () => {
   assert.equal($("conversations").find("button").textContent, "Hello <i>you</i>");
 });
 
-test("regenerate and edit", async () => {
+test("regenerate and edit make branches, and arrows lead between them", async () => {
+  const said = () => $("log").children.map((one) => one.find("div", undefined, "content").textContent);
+  const answer = (text) => { reply = async () => new Response(stream(chunk({ content: text }), chunk({}, { finish_reason: "stop" }), END)); };
+  const versions = () => [...$("log").all()].filter(({ className }) => className === "version").map(({ textContent }) => textContent);
+  const press = async (at, text) => { await $("log").children.at(at).find("button", text).click(); await settle(); };
+  answer("1");
   await type("one");
   await type("two");
-  assert.equal($("log").children.length, 4);
-  await $("log").children.at(-1).find("button", "Regenerate").click();
-  await settle();
-  assert.deepEqual(requests.at(-1).body.messages.map(({ content }) => content), ["one", "**Hi** <b>", "two"]);
-  await $("log").children[0].find("button", "Edit").click();
+  answer("2");
+  await press(-1, "Regenerate");
+  assert.deepEqual(requests.at(-1).body.messages.map(({ content }) => content), ["one", "1", "two"]);
+  assert.deepEqual([said(), versions()], [["one", "1", "two", "2"], ["2 of 2"]]);
+  await press(-1, "‹");
+  assert.deepEqual([said(), versions()], [["one", "1", "two", "1"], ["1 of 2"]]);
+  await press(0, "Edit");
   assert.equal($("prompt").value, "one");
   await type("uno");
   assert.deepEqual(requests.at(-1).body.messages, [{ role: "user", content: "uno" }]);
-  assert.equal($("log").children.length, 2);
+  assert.deepEqual([said(), versions()], [["uno", "2"], ["2 of 2"]]);
+  await open();
+  await press(0, "‹");
+  assert.deepEqual([said(), versions()], [["one", "1", "two", "2"], ["1 of 2", "2 of 2"]]); // the newest behind it
+  reply = async () => json(503, { error: { message: "full" } });
+  await press(-1, "Regenerate");
+  assert.deepEqual(said(), ["one", "1", "two", "2"]); // no answer came: the one before is shown
+});
+
+test("calls of tools are shown, and their results sent", async () => {
+  const call = (index, part) => chunk({ tool_calls: [{ index, ...part }] });
+  reply = async () => new Response(stream(
+    call(0, { id: "c1", function: { name: "weather", arguments: '{"city":' } }),
+    call(0, { function: { arguments: ' "Oslo"}' } }),
+    chunk({}, { finish_reason: "tool_calls" }), END,
+  ));
+  await type("how is it?");
+  const answer = $("log").children[1];
+  assert.equal(answer.find("details", undefined, "call").find("summary").textContent, "Calls weather");
+  assert.equal(answer.find("code").textContent, '{\n  "city": "Oslo"\n}');
+  const form = answer.find("form");
+  form.find("textarea").value = "rain";
+  reply = async () => new Response(stream(...ANSWER));
+  await form.fire("submit");
+  await settle();
+  assert.deepEqual(requests.at(-1).body.messages.slice(-1), [{ role: "tool", tool_call_id: "c1", content: "rain" }]);
+  assert.equal($("log").children.length, 4);
+});
+
+test("a schema that is none is not sent, and pictures are shown", async () => {
+  await $("open-settings").click();
+  $("schema").value = "{";
+  await $("schema").fire("input");
+  assert.match($("schema-wrong").textContent, /not JSON/);
+  let prevented = false;
+  await $("settings-form").fire("submit", { preventDefault: () => { prevented = true; } });
+  assert.ok(prevented);
+  $("schema").value = '{"type": "object"}';
+  await $("settings").close();
+  await settle();
+  const image = (url) => chunk({ images: [{ image_url: { url } }] });
+  reply = async () => new Response(stream(image("data:image/png;base64,AA=="), image("https://x.y/z.png"), chunk({ content: "{}" }), END));
+  await type("hi");
+  assert.equal(requests.findLast(({ path }) => path === "v1/chat/completions").body.response_format.type, "json_schema");
+  const answer = $("log").children[1];
+  assert.deepEqual([...answer.all()].filter(({ tag }) => tag === "img").map(({ src }) => src), ["data:image/png;base64,AA=="]);
+  assert.equal(answer.find("div", undefined, "content").textContent, "```json\n{}\n```");
+});
+
+test("the server's defaults are said, and taken where a field is empty", async () => {
+  reply = async () => json(200, { sampling_params: { temperature: 0.2, top_k: 50 } });
+  await open();
+  assert.equal(requests.at(-1).path, "v1/chat/completions/render");
+  assert.equal($("temperature-default").textContent, "server: 0.2");
+  $("temperature").value = "1";
+  await $("reset").click();
+  await $("settings").close();
+  assert.equal(JSON.parse(local.kept["core.settings"]).temperature, "");
 });
 
 test("stop keeps what has come", async () => {

@@ -16,7 +16,7 @@ export class FakeElement {
   constructor(tag) {
     Object.assign(this, { tag, children: [], attributes: {}, listeners: {}, dataset: {}, hidden: false, value: "" });
     this.classList = { toggle: (name, on) => { this.menu = on; }, contains: () => Boolean(this.menu) };
-    Object.assign(this, { scrollHeight: 0, scrollTop: 0, clientHeight: 0, open: false });
+    Object.assign(this, { scrollHeight: 0, scrollTop: 0, clientHeight: 0, open: false, disabled: false });
   }
 
   get textContent() {
@@ -38,6 +38,10 @@ export class FakeElement {
 
   setAttribute(name, value) {
     this.attributes[name] = value;
+  }
+
+  getAttribute(name) {
+    return this.attributes[name] ?? null;
   }
 
   addEventListener(name, call) {
@@ -109,7 +113,8 @@ export class FakeDocument extends FakeElement {
   }
 
   getElementById(id) {
-    return this.ids[id] ?? null;
+    const made = Object.values(this.ids).flatMap((node) => [...node.all()]); // by scripts
+    return this.ids[id] ?? made.find((node) => node.id === id) ?? null;
   }
 }
 

@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { body, figures } from "../src/chat/ask.mjs";
+import { said } from "../src/chat/sampling.mjs";
 import { conversations } from "../src/chat/records.mjs";
 import { BrokeOff, events, objects } from "../src/common/sse.mjs";
 import { Store } from "../src/chat/store.mjs";
+import { add, branch, choose, last, leaveOut, remove, versions } from "../src/chat/tree.mjs";
 import { FakeStorage, stream } from "./page.mjs";
 
 const all = async (items) => {
@@ -61,6 +63,47 @@ test("a request has what is set and nothing else", () => {
   assert.deepEqual(set, { messages: [{ role: "system", content: "be kind" }], ...streamed, model: "m", temperature: 0, max_tokens: 12 });
 });
 
+test("a schema, tools, calls and their results are sent as the API has them", () => {
+  const calls = [{ id: "c1", name: "weather", arguments: '{"city": "Oslo"}' }];
+  const messages = [{ role: "user", content: "?" }, { role: "assistant", content: "", calls }, { role: "tool", call: "c1", content: "rain" }];
+  const sent = body({ schema: '{"type": "object"}', tools: '[{"type": "function"}]', top_k: "40", seed: "x" }, messages);
+  const json_schema = { name: "answer", schema: { type: "object" }, strict: true };
+  assert.deepEqual(sent.response_format, { type: "json_schema", json_schema });
+  assert.deepEqual([sent.tools, sent.top_k, sent.seed], [[{ type: "function" }], 40, undefined]);
+  assert.deepEqual(sent.messages.slice(1), [
+    { role: "assistant", content: "", tool_calls: [{ id: "c1", type: "function", function: { name: "weather", arguments: '{"city": "Oslo"}' } }] },
+    { role: "tool", tool_call_id: "c1", content: "rain" },
+  ]);
+});
+
+test("what is said of defaults", () => {
+  assert.equal(said("temperature", { temperature: 0.2 }), "server: 0.2");
+  assert.equal(said("top_p", { top_p: 0.9000000357 }), "server: 0.9");
+  assert.equal(said("min_p", null), "");
+  assert.equal(said("max_tokens", { max_tokens: 1000 }), "as many as fit");
+});
+
+test("messages are a tree", () => {
+  const one = { messages: [], leaf: null }, contents = () => branch(one).map(({ content }) => content).join(" ");
+  const [a, b] = [add(one, { content: "a" }), add(one, { content: "b" })];
+  add(one, { content: "c" });
+  leaveOut(one, b);
+  const other = add(one, { content: "B" });
+  assert.equal(contents(), "a B");
+  assert.deepEqual(versions(one, other), [b, other]);
+  choose(one, b);
+  assert.equal(contents(), "a b c");
+  choose(one, a);
+  assert.equal(contents(), "a B"); // the newest of what follows
+  remove(one, other);
+  assert.equal(contents(), "a b c"); // what there is in its place
+  leaveOut(one, a);
+  const root = add(one, { content: "A" });
+  assert.deepEqual([contents(), last(one), versions(one, root).length], ["A", root, 2]);
+  remove(one, root);
+  assert.equal(contents(), "a b c");
+});
+
 test("figures", () => {
   assert.equal(figures({ tokens: 11, wait: 0.256, seconds: 2 }), "11 tokens · 5.0 tokens/s · first after 0.26 s");
   assert.equal(figures({ tokens: 1, wait: 1, seconds: 0 }), "1 tokens · first after 1.00 s");
@@ -71,8 +114,12 @@ test("conversations are kept, removed, exported and imported", () => {
   const one = store.create(), two = store.create();
   store.keep(one);
   assert.equal(store.conversations.length, 0); // nothing was said
-  one.messages.push({ role: "user", content: `first line ${"x".repeat(80)}\nsecond` });
-  two.messages.push({ role: "user", content: "two" }, { role: "assistant", content: "2", reasoning: "hm", figures: "1 tokens" });
+  add(one, { role: "user", content: `first line ${"x".repeat(80)}\nsecond` });
+  const asked = add(two, { role: "user", content: "two" });
+  const call = { id: "c", name: "f", arguments: "{}" };
+  add(two, { role: "assistant", content: "2", reasoning: "hm", figures: "1 tokens", calls: [call], images: ["data:image/png;base64,AA=="] });
+  leaveOut(two, asked);
+  add(two, { role: "user", content: "another way", format: "json" });
   store.keep(one);
   store.keep(two);
   store.keep(one);
@@ -92,8 +139,13 @@ test("what is no conversation is left out", () => {
   assert.deepEqual(conversations(odd), []);
   assert.deepEqual(conversations("text"), []);
   const [kept] = conversations([{ id: 7, title: {}, messages: [{ role: "user", content: "x", evil: 1, reasoning: [] }] }]);
-  assert.deepEqual(kept.messages, [{ role: "user", content: "x" }]);
+  assert.deepEqual(kept.messages, [{ id: "m0", parent: null, role: "user", content: "x" }]);
   assert.equal(typeof kept.id, "string");
+  const odder = { messages: [{ role: "user", content: "x", images: ["http://x.y/z.png", 5], calls: [{ name: "f" }], parent: "later" }] };
+  const messages = [...odder.messages, { role: "assistant", content: "y", id: "m0", parent: "nowhere" }];
+  const [mended] = conversations([{ messages, leaf: "gone" }]);
+  assert.deepEqual([mended.messages[0].images, mended.messages[0].calls], [[], []]);
+  assert.deepEqual(branch(mended).map(({ id, parent }) => [id, parent]), [["m0", null], ["m1", "m0"]]);
   const store = new Store(null, null);
   assert.throws(() => store.imported("{"), /not JSON/);
   assert.throws(() => store.imported('{"conversations": [1]}'), /no conversations/);
@@ -106,7 +158,7 @@ test("the key is kept for the session only, and a full storage is noticed", () =
   assert.equal(new Store(local, new FakeStorage()).key, "");
   assert.ok(!JSON.stringify(local.kept).includes("secret"));
   const small = new Store(new FakeStorage(50), null), one = small.create();
-  one.messages.push({ role: "user", content: "x".repeat(99) });
+  add(one, { role: "user", content: "x".repeat(99) });
   small.keep(one);
   assert.ok(small.full && small.conversations.length === 1);
   assert.deepEqual(new Store({ getItem: () => "{broken" }, null).conversations, []);

@@ -8,6 +8,8 @@
 // The tab that reads it is the conversation's `by`. When it is gone, another one, or the page loaded again, reads on.
 import { Refused, ask, figures, follow, forget } from "./ask.mjs";
 import { BrokeOff, objects } from "../common/sse.mjs";
+import { isPicture } from "./records.mjs";
+import { add, branch, coming, last, remove } from "./tree.mjs";
 
 const SEEN_EVERY = 1000;
 const GONE_AFTER = 5000;
@@ -17,7 +19,7 @@ const COMPLETE = new Set(["stop", "tool_calls"]);
 
 /** Return whether an answer is coming in a conversation, in whichever tab. */
 export function isComing(conversation) {
-  return conversation.messages.at(-1)?.answering !== undefined;
+  return coming(conversation) !== undefined;
 }
 
 /**
@@ -34,14 +36,14 @@ export class Answers {
     this.timer = null;
   }
 
-  /** Ask for an answer to a conversation, or for what follows the part of one that is its last message. */
+  /** Ask for an answer to what is shown of a conversation, or for what follows the part of one that is its last message. */
   async ask(conversation, goOn = false) {
-    const asked = conversation.messages.slice();
-    if (!goOn) conversation.messages.push({ role: "assistant", content: "" });
+    const asked = branch(conversation), { settings, key } = this.store;
+    const format = settings.schema ? { format: "json" } : {};
+    const message = goOn ? last(conversation) : add(conversation, { role: "assistant", content: "", ...format });
+    message.answering = { stream: null, event: 0, began: Date.now(), beat: Date.now() };
     const run = new Run(conversation);
-    run.message.answering = { stream: null, event: 0, began: Date.now(), beat: Date.now() };
     this.store.keep(conversation);
-    const { settings, key } = this.store;
     await this.read(run, async (signal) => {
       const { bytes, stream } = await ask(settings, key, asked, goOn, signal);
       if (!run.over) run.message.answering.stream = stream;
@@ -66,7 +68,7 @@ export class Answers {
     let others = false;
     for (const conversation of this.store.conversations.filter(isComing)) {
       if (this.running.has(conversation)) continue;
-      const { left, beat } = conversation.messages.at(-1).answering;
+      const { left, beat } = coming(conversation).answering;
       if ((loaded && left) || !(Date.now() - beat < this.goneAfter)) this.resume(conversation);
       else others = true;
     }
@@ -163,7 +165,7 @@ export class Answers {
       else delete message.ended;
     } // else nothing was added: what the message was before counts
     delete message.answering;
-    if (!message.content && !message.reasoning) conversation.messages.pop();
+    if (isEmpty(message)) remove(conversation, message);
     this.store.save(conversation);
     this.shown.ended(conversation, error);
   }
@@ -180,7 +182,7 @@ export class Answers {
 class Run {
   constructor(conversation) {
     this.conversation = conversation;
-    this.message = conversation.messages.at(-1);
+    this.message = coming(conversation);
     this.before = this.message.spent ?? {};
     this.controller = new AbortController();
     this.timer = null;
@@ -196,11 +198,25 @@ class Run {
     for (const { finish_reason, delta } of choices) {
       answering.reason = finish_reason ?? answering.reason;
       const reasoning = delta.reasoning || delta.reasoning_content || "";
-      if (!delta.content && !reasoning) continue;
+      if (!delta.content && !reasoning && !delta.tool_calls && !delta.images) continue;
       answering.first ??= Date.now();
       message.content += delta.content || "";
       if (reasoning) message.reasoning = (message.reasoning ?? "") + reasoning;
+      for (const call of delta.tool_calls ?? []) this.takeCall(call);
+      for (const { image_url } of delta.images ?? []) {
+        if (isPicture(image_url?.url)) message.images = [...(message.images ?? []), image_url.url];
+      }
     }
+  }
+
+  /** Put a part of a tool call into the message. */
+  takeCall({ index, id, function: said }) {
+    const calls = (this.message.calls ??= []);
+    while (calls.length <= index) calls.push({ id: "", name: "", arguments: "" });
+    const call = calls[index];
+    call.id ||= id ?? "";
+    call.name += said?.name ?? "";
+    call.arguments += said?.arguments ?? "";
   }
 
   /** Return tokens and times, with those of the part that it goes on from; nobody measured what came in between. */
@@ -212,6 +228,11 @@ class Run {
       ...(this.resumed ? {} : { seconds: (before.seconds ?? 0) + (end - (first ?? end)) / 1000 }),
     };
   }
+}
+
+/** Return whether nothing came of an answer. */
+function isEmpty({ content, reasoning, calls, images }) {
+  return !content && !reasoning && !calls?.length && !images?.length;
 }
 
 /** Return whether nobody has the rest of an answer any more. */

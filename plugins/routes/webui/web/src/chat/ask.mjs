@@ -1,5 +1,6 @@
 // Requests to the server.
 import { connected } from "../common/sse.mjs";
+import { chosen } from "./sampling.mjs";
 
 /** An answer other than success. */
 export class Refused extends Error {
@@ -28,13 +29,19 @@ export async function models(key) {
   return (await response.json()).data.map((model) => model.id);
 }
 
+/** Return the sampling parameters of a request that names none, as the server settles them. */
+export async function defaults(key) {
+  const response = await checked(await connected(fetch("v1/chat/completions/render", {
+    method: "POST",
+    headers: headers(key),
+    body: JSON.stringify({ messages: [{ role: "user", content: "?" }] }),
+  })));
+  return (await response.json()).sampling_params;
+}
+
 /** Return the body of a request; `goOn` asks for what follows the last message, which is a part of an answer. */
 export function body(settings, messages, goOn = false) {
-  const found = {
-    messages: messages.map(({ role, content }) => ({ role, content })),
-    stream: true,
-    stream_options: { include_usage: true },
-  };
+  const found = { messages: messages.map(plain), stream: true, stream_options: { include_usage: true } };
   if (goOn) {
     Object.assign(found, { continue_final_message: true, add_generation_prompt: false });
     const { reasoning } = messages.at(-1);
@@ -42,11 +49,21 @@ export function body(settings, messages, goOn = false) {
   }
   if (settings.system) found.messages.unshift({ role: "system", content: settings.system });
   if (settings.model) found.model = settings.model;
-  for (const name of ["temperature", "max_tokens"]) {
-    const value = Number(settings[name]);
-    if (settings[name] !== "" && settings[name] !== undefined && Number.isFinite(value)) found[name] = value;
+  Object.assign(found, chosen(settings));
+  if (settings.schema) {
+    const schema = JSON.parse(settings.schema);
+    found.response_format = { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
   }
+  if (settings.tools) found.tools = JSON.parse(settings.tools);
   return found;
+}
+
+/** Return a message as the server takes it. */
+function plain({ role, content, calls, call }) {
+  if (role === "tool") return { role, tool_call_id: call, content };
+  if (!calls?.length) return { role, content };
+  const made = calls.map(({ id, name, arguments: said }) => ({ id, type: "function", function: { name, arguments: said } }));
+  return { role, content, tool_calls: made };
 }
 
 /** Ask for an answer; return its bytes, and the id of its stream if the server keeps it beyond the connection. */

@@ -1,9 +1,9 @@
 // Conversations as files.
 import { el } from "../common/dom.mjs";
 
-/** Offer every conversation as a file. */
-export function save(store) {
-  const address = URL.createObjectURL(new Blob([store.exported()], { type: "application/json" }));
+/** Offer conversations as a file. */
+export function save(store, conversations = store.conversations) {
+  const address = URL.createObjectURL(new Blob([store.exported(conversations)], { type: "application/json" }));
   el("a", { href: address, download: "core-conversations.json" }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }

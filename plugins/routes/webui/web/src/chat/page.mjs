@@ -1,12 +1,12 @@
 // The page: conversations, the one that is shown, and what can be done with it.
 import { Answers, isComing } from "./answers.mjs";
-import { button, el } from "../common/dom.mjs";
-import { load, save } from "./files.mjs";
-import { NOTES, Shown } from "./messages.mjs";
+import { Keyboard } from "./keyboard.mjs";
+import { Log } from "./log.mjs";
+import { NOTES } from "./messages.mjs";
 import { Settings } from "./settings.mjs";
+import { Sidebar } from "./sidebar.mjs";
 import { Store } from "./store.mjs";
-
-const DRAWN_EVERY = 60; // milliseconds; drawing each token would take longer than making it
+import { add, choose, last, leaveOut, versions } from "./tree.mjs";
 
 function storage(view, name) {
   try {
@@ -18,23 +18,24 @@ function storage(view, name) {
 
 /** Return what has to be shown anew when it changes. */
 function stateOf(conversation) {
-  return JSON.stringify([conversation.id, conversation.version, conversation.messages.length, isComing(conversation)]);
+  const { id, version, leaf, messages } = conversation;
+  return JSON.stringify([id, version, leaf, messages.length, isComing(conversation)]);
 }
 
 /** The page in a window. `prose` shows Markdown (see `Shown`), the other options are those of `Answers`. */
 export class Page {
   constructor(view, { prose, ...options }) {
-    Object.assign(this, { view, prose });
+    this.view = view;
     this.$ = (id) => view.document.getElementById(id);
     this.store = new Store(storage(view, "localStorage"), storage(view, "sessionStorage"));
     this.answers = new Answers(this.store, this, options);
     this.settings = new Settings(view, this.store, (text) => this.warn(text));
+    this.sidebar = new Sidebar(this);
+    this.keyboard = new Keyboard(this);
+    this.log = new Log(this.$("log"), this.$("spoken"), prose);
     this.current = this.store.conversations.find(({ id }) => id === this.store.shown) ?? this.newest();
-    this.editing = null; // index of the message that is being changed
-    this.shown = []; // one for each message
-    this.drawn = 0;
+    this.editing = null; // the message that is being changed
     this.waiting = false; // for a connection to an answer that is shown
-    this.timer = null;
   }
 
   /** Begin: show the conversation that was shown before, and read on what was coming. */
@@ -51,14 +52,7 @@ export class Page {
     const { $, view } = this;
     const on = (id, event, call) => $(id).addEventListener(event, call);
     on("composer", "submit", (event) => { event.preventDefault(); return this.send(); });
-    on("prompt", "keydown", (event) => this.onKey(event));
     on("stop", "click", () => this.stop());
-    on("new", "click", () => this.show(this.store.create()));
-    on("export", "click", () => save(this.store));
-    on("import", "click", () => $("file").click());
-    on("file", "change", () => this.add());
-    on("menu", "click", () => this.toggleMenu(!view.document.body.classList.contains("menu")));
-    view.document.addEventListener("keydown", (event) => this.onEscape(event));
     view.addEventListener("storage", (event) => this.onStorage(event));
     view.addEventListener("pagehide", () => this.answers.leave());
     view.addEventListener("pageshow", (event) => this.onShown(event));
@@ -84,68 +78,38 @@ export class Page {
     this.editing = null;
     this.warn("");
     this.say("");
-    this.toggleMenu(false);
+    this.sidebar.toggle(false);
+    this.log.hush();
     this.draw();
     this.$("prompt").focus();
   }
 
   /** Show everything anew. */
   draw() {
-    this.drawList();
-    this.drawLog();
-    const coming = isComing(this.current);
-    this.$("send").hidden = coming;
-    this.$("stop").hidden = !coming;
-    this.$("log").setAttribute("aria-busy", String(coming));
+    this.sidebar.draw();
+    this.log.draw(this.current, (message) => this.actionsOf(message));
+    const busy = isComing(this.current);
+    this.$("send").hidden = busy;
+    this.$("stop").hidden = !busy;
+    this.view.document.title = this.current.title || "core";
   }
 
-  drawList() {
-    this.store.shown = this.current.id;
-    this.$("conversations").replaceChildren(...this.store.conversations.map((one) => {
-      const open = el("button", { type: "button", className: "open", onclick: () => this.show(one) }, one.title);
-      if (one.id === this.current.id) open.setAttribute("aria-current", "true");
-      return el("li", {}, open, button("✕", `Delete the conversation: ${one.title}`, () => this.remove(one)));
-    }));
-  }
-
-  drawLog() {
-    const { messages, title } = this.current;
-    this.shown = messages.map((message) => new Shown(message, this.prose));
-    this.shown.forEach((one, index) => { if (!messages[index].answering) one.finish(this.actionsOf(index)); });
-    const nodes = this.shown.map(({ node }) => node);
-    this.$("log").replaceChildren(...(nodes.length ? nodes : [el("p", { className: "empty" }, "Ask something.")]));
-    this.view.document.title = title || "core";
-    this.toEnd(true);
-  }
-
-  /** Show what has come of an answer. */
-  drawAnswer() {
-    clearTimeout(this.timer);
-    this.timer = null;
-    this.drawn = Date.now();
-    this.shown.at(-1)?.update(this.current.messages.at(-1));
-    this.toEnd(false);
-  }
-
-  actionsOf(index) {
-    const { messages } = this.current, { role, content, ended } = messages[index];
-    if (isComing(this.current)) return {};
-    const last = index === messages.length - 1;
+  actionsOf(message) {
+    const { current } = this, { role, content, ended, calls } = message;
+    if (isComing(current)) return {};
+    const all = versions(current, message), index = all.indexOf(message), isLast = message === last(current);
+    const turn = (to) => this.turn(all[to], to < index ? "Previous version" : "Next version");
+    const act = all.length > 1 ? { versions: { index, count: all.length, choose: turn } } : {};
     if (role === "user") { // one at the end had no answer
-      return { edit: () => this.edit(index), ...(last ? { again: () => this.again(index + 1) } : {}) };
+      return { ...act, edit: () => this.edit(message), ...(isLast ? { again: () => this.again(null) } : {}) };
     }
-    if (!last) return {};
-    return { again: () => this.again(index), ...(ended && content ? { goOn: () => this.goOn() } : {}) };
-  }
-
-  toEnd(always) {
-    const log = this.$("log");
-    if (always || log.scrollHeight - log.scrollTop - log.clientHeight < 120) log.scrollTop = log.scrollHeight;
-  }
-
-  toggleMenu(open) {
-    this.view.document.body.classList.toggle("menu", open);
-    this.$("menu").setAttribute("aria-expanded", String(open));
+    if (role === "tool" || !isLast) return act;
+    return {
+      ...act,
+      again: () => this.again(message),
+      ...(ended && content ? { goOn: () => this.goOn() } : {}),
+      ...(calls?.length ? { results: (found) => this.giveResults(found) } : {}),
+    };
   }
 
   // -- what is told ---------------------------------------------------------------------------------------------------
@@ -154,7 +118,7 @@ export class Page {
     if (conversation !== this.current) return;
     if (this.waiting) this.say("The model is answering.");
     this.waiting = false;
-    this.timer ??= setTimeout(() => this.drawAnswer(), Math.max(0, this.drawn + DRAWN_EVERY - Date.now()));
+    this.log.changed(conversation);
   }
 
   waits(conversation) {
@@ -165,15 +129,14 @@ export class Page {
   ended(conversation, error) {
     if (this.store.full) this.warn("The browser's storage is full: export and delete conversations.");
     if (conversation === this.current) {
-      clearTimeout(this.timer);
-      this.timer = null;
-      const { role, ended, figures } = conversation.messages.at(-1) ?? {};
-      if (role === "user") this.say(error ? "" : "No answer came.");
+      const { role, ended, figures } = last(conversation) ?? {};
+      if (role !== "assistant") this.say(error ? "" : "No answer came.");
       else this.say(ended ? NOTES[ended] : `Answered. ${figures ?? ""}`);
     }
     if (error) this.settings.failed(error);
     if (conversation === this.current) this.draw();
-    else this.drawList();
+    else this.sidebar.draw();
+    if (conversation === this.current) this.log.readOut();
   }
 
   onStorage(event) {
@@ -188,7 +151,7 @@ export class Page {
       this.editing = null;
       this.draw();
     } else {
-      this.drawList();
+      this.sidebar.draw();
       if (isComing(this.current)) this.changed(this.current); // as far as the other tab has read it
     }
   }
@@ -203,38 +166,53 @@ export class Page {
 
   // -- what can be done -----------------------------------------------------------------------------------------------
 
-  remove(conversation) {
-    if (!this.view.confirm(`Delete "${conversation.title}"?`)) return;
-    this.store.remove(conversation.id);
-    this.answers.settle();
-    if (this.current === conversation) this.show(this.newest());
-    else this.drawList();
+  /** Show another version of a message, with what follows it. */
+  turn(message, label) {
+    if (!message || !this.mayAsk()) return;
+    choose(this.current, message);
+    this.store.keep(this.current);
+    this.draw();
+    const all = versions(this.current, message);
+    this.say(`Version ${all.indexOf(message) + 1} of ${all.length}.`);
+    this.log.focus(message, label, "Previous version", "Next version");
   }
 
-  edit(index) {
-    this.editing = index;
-    this.$("prompt").value = this.current.messages[index].content;
+  edit(message) {
+    this.editing = message;
+    this.$("prompt").value = message.content;
     this.$("prompt").focus();
-    this.say("What follows this message is left out when you send it again. Esc leaves it as it was.");
+    this.say("Sent again, this becomes another version of the message. Esc leaves it as it was.");
   }
 
-  again(index) {
+  /** Ask again: beside an answer, or where there is none, behind the last message. */
+  again(answer) {
     if (!this.mayAsk()) return;
-    this.current.messages.length = index;
+    if (answer) leaveOut(this.current, answer);
+    this.$("prompt").focus();
     return this.answer();
   }
 
   goOn() {
-    if (this.mayAsk()) return this.answer(true);
+    if (!this.mayAsk()) return;
+    this.$("prompt").focus();
+    return this.answer(true);
+  }
+
+  giveResults(found) {
+    if (!this.mayAsk()) return;
+    for (const { call, content } of found) add(this.current, { role: "tool", call, content });
+    this.$("prompt").focus();
+    return this.answer();
   }
 
   async send() {
     const text = this.$("prompt").value.trim();
     if (!text || !this.mayAsk()) return;
-    if (this.editing !== null) this.current.messages.length = this.editing;
+    if (this.editing !== null) leaveOut(this.current, this.editing);
     this.editing = null;
-    this.current.messages.push({ role: "user", content: text });
+    add(this.current, { role: "user", content: text });
     this.$("prompt").value = "";
+    this.$("prompt").focus();
     await this.answer();
   }
 
@@ -251,37 +229,15 @@ export class Page {
   answer(goOn = false) {
     this.warn("");
     this.say("The model is answering.");
+    this.log.hush();
     const done = this.answers.ask(this.current, goOn);
     this.draw();
     return done;
   }
 
   stop() {
-    if (isComing(this.current)) this.answers.stop(this.current);
-  }
-
-  /** Add the conversations of a file. */
-  async add() {
-    try {
-      const count = await load(this.$("file"), this.store);
-      this.drawList();
-      if (count) this.say(`${count} conversations were added.`);
-    } catch (error) {
-      this.warn(error.message);
-    }
-  }
-
-  onKey(event) {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      return this.send();
-    }
-  }
-
-  onEscape(event) {
-    if (event.key !== "Escape" || this.settings.isOpen) return;
-    if (isComing(this.current)) this.stop();
-    else if (this.editing !== null) this.show(this.current);
-    this.toggleMenu(false);
+    if (!isComing(this.current)) return;
+    this.answers.stop(this.current);
+    this.$("prompt").focus();
   }
 }

@@ -1,27 +1,39 @@
 // The settings: which model, how it answers, the key, and light or dark.
-import { Refused, models } from "./ask.mjs";
 import { el } from "../common/dom.mjs";
+import { Refused, defaults, models } from "./ask.mjs";
+import { inputs, said } from "./sampling.mjs";
 
-const FIELDS = ["model", "system", "temperature", "max_tokens"];
+const TEXTS = ["system", "schema", "tools"];
+const JSON_TEXTS = {
+  schema: (value) => value && typeof value === "object" && !Array.isArray(value) ? "" : "A JSON schema is an object.",
+  tools: (value) => Array.isArray(value) ? "" : "Tools are a JSON list.",
+};
 
 /** The dialog of the settings, and what of them is seen elsewhere. `warn(text)` shows an error. */
 export class Settings {
   constructor(view, store, warn) {
-    Object.assign(this, { view, store, warn });
+    Object.assign(this, { view, store, warn, defaults: null });
     this.$ = (id) => view.document.getElementById(id);
+    this.sampling = inputs();
     const { $ } = this;
+    $("sampling").append(...this.sampling.map(({ node }) => node));
     $("open-settings").addEventListener("click", () => this.open());
+    $("settings-form").addEventListener("submit", (event) => this.submit(event));
     $("settings").addEventListener("close", () => this.close());
+    $("reset").addEventListener("click", () => this.reset());
     $("theme").addEventListener("click", () => this.switchTheme());
+    for (const name of Object.keys(JSON_TEXTS)) $(name).addEventListener("input", () => this.check(name));
   }
 
   /** Show what is set, also by another tab. */
   show() {
-    this.$("title").textContent = this.store.settings.model || "core";
-    if (this.store.settings.theme) this.view.document.documentElement.dataset.theme = this.store.settings.theme;
+    const { settings } = this.store;
+    this.$("title").textContent = settings.model || "core";
+    if (settings.theme) this.view.document.documentElement.dataset.theme = settings.theme;
+    this.$("held").hidden = !settings.schema;
   }
 
-  /** Ask the server for its models. */
+  /** Ask the server for its models, and for what it does where a setting is empty. */
   async loadModels() {
     const { $, store } = this;
     try {
@@ -33,7 +45,14 @@ export class Settings {
       this.show();
     } catch (error) {
       this.failed(error);
+      return;
     }
+    this.defaults = await defaults(store.key).catch(() => null); // a model without a chat template cannot say
+    this.showDefaults();
+  }
+
+  showDefaults() {
+    for (const { name, said: place } of this.sampling) place.textContent = said(name, this.defaults);
   }
 
   /** Show an error; a server that wants a key is given one here. */
@@ -48,18 +67,50 @@ export class Settings {
 
   open(focused = "model") {
     const { $, store } = this;
-    for (const name of FIELDS) if (name !== "model") $(name).value = store.settings[name] ?? "";
+    for (const name of TEXTS) $(name).value = store.settings[name] ?? "";
+    for (const { name, input } of this.sampling) input.value = store.settings[name] ?? "";
+    for (const name of Object.keys(JSON_TEXTS)) this.check(name);
     $("key").value = store.key;
     if (!this.isOpen) $("settings").showModal();
     $(focused).focus();
   }
 
+  /** Say what is wrong with a JSON field; return whether nothing is. */
+  check(name) {
+    const field = this.$(name), text = (field.value ?? "").trim();
+    let wrong = "";
+    try {
+      if (text) wrong = JSON_TEXTS[name](JSON.parse(text));
+    } catch (error) {
+      wrong = `This is not JSON: ${error.message}`;
+    }
+    this.$(`${name}-wrong`).textContent = wrong;
+    field.setAttribute("aria-invalid", String(Boolean(wrong)));
+    return !wrong;
+  }
+
+  /** Close only with fields that can be sent. */
+  submit(event) {
+    const wrong = Object.keys(JSON_TEXTS).find((name) => !this.check(name));
+    if (!wrong) return;
+    event.preventDefault();
+    this.$(wrong).focus();
+  }
+
+  reset() {
+    for (const { input } of this.sampling) input.value = "";
+    this.sampling[0].input.focus();
+  }
+
   close() {
     const { $, store } = this;
-    const settings = Object.fromEntries(FIELDS.map((name) => [name, $(name).value.trim()]));
+    const settings = Object.fromEntries([...TEXTS, "model"].map((name) => [name, ($(name).value ?? "").trim()]));
+    for (const { name, input } of this.sampling) settings[name] = input.value.trim();
     if (!settings.model) settings.model = store.settings.model ?? "";
+    for (const name of Object.keys(JSON_TEXTS)) if (!this.check(name)) settings[name] = store.settings[name] ?? "";
     store.set({ ...store.settings, ...settings }, $("key").value.trim());
     this.warn("");
+    this.show();
     this.loadModels();
     $("prompt").focus();
   }

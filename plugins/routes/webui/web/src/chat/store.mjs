@@ -36,7 +36,7 @@ export class Store {
   /** Return a new conversation, which is kept once it has a message. */
   create() {
     const now = Date.now();
-    return { id: newId(), title: "", created: now, changed: now, version: 0, by: this.tab, messages: [] };
+    return { id: newId(), title: "", created: now, changed: now, version: 0, by: this.tab, leaf: null, messages: [] };
   }
 
   /** Keep what was said or done in this tab, as the newest conversation. */
@@ -130,9 +130,9 @@ export class Store {
     put(this.session, KEY, key);
   }
 
-  /** Return everything as a text to import elsewhere. */
-  exported() {
-    return JSON.stringify({ format: "core-conversations", version: 1, conversations: this.conversations }, null, 1);
+  /** Return conversations as a text to import elsewhere. */
+  exported(conversations = this.conversations) {
+    return JSON.stringify({ format: "core-conversations", version: 2, conversations }, null, 1);
   }
 
   /** Add exported conversations, those that are here already under new names; return how many there were. */
