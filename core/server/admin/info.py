@@ -34,6 +34,7 @@ async def server_info(state: ServerState, request: Request) -> Response:
                 "ready": state.ready,
                 "paused": llm.paused,
                 "draining": state.lifecycle.draining,
+                "profiling": state.operations.profiling,
                 "engine_restarts": llm.restarts,
                 "in_flight": len(state.lifecycle.work),
                 "uptime_s": int(time.time()) - state.created,

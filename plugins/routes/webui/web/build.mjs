@@ -6,7 +6,7 @@ import * as esbuild from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const target = process.argv[2];
-const COPIED = ["index.html", "icon.svg"];
+const COPIED = ["index.html", "operator.html", "icon.svg"];
 const LICENCE = /^(?:licen[cs]e|copying)(?:\.(?:md|txt))?$/i;
 
 /** Return the folders below node_modules that something in the bundle came from. */
@@ -26,7 +26,7 @@ function licence(folder) {
 
 const { metafile } = await esbuild.build({
   absWorkingDir: here,
-  entryPoints: ["src/chat.mjs", "src/chat.css"],
+  entryPoints: ["src/chat.mjs", "src/operator.mjs", "src/chat.css", "src/operator.css"],
   outdir: target,
   bundle: true,
   splitting: true,

@@ -1,5 +1,6 @@
 // The settings: which model, how it answers, the key, and light or dark.
 import { el } from "../common/dom.mjs";
+import * as theme from "../common/theme.mjs";
 import { Refused, defaults, models } from "./ask.mjs";
 import { inputs, said } from "./sampling.mjs";
 
@@ -29,7 +30,7 @@ export class Settings {
   show() {
     const { settings } = this.store;
     this.$("title").textContent = settings.model || "core";
-    if (settings.theme) this.view.document.documentElement.dataset.theme = settings.theme;
+    theme.show(this.view, settings.theme);
     this.$("held").hidden = !settings.schema;
   }
 
@@ -117,9 +118,7 @@ export class Settings {
 
   switchTheme() {
     const { store, view } = this;
-    const dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
-    const now = store.settings.theme ?? (dark ? "dark" : "light");
-    store.set({ ...store.settings, theme: now === "dark" ? "light" : "dark" }, store.key);
+    store.set({ ...store.settings, theme: theme.other(view, store.settings.theme) }, store.key);
     this.show();
   }
 }
