@@ -11,6 +11,8 @@ PIP_FLAGS ?= --disable-pip-version-check
 STAGE := $(BIN)/python tools/stage.py --log $(VENV)/install.log
 
 LOCAL_PROJECTS := pyproject.toml $(wildcard plugins/*/*/pyproject.toml)
+# Builds the web pages where npm is there and they are not up to date; says so where it is not.
+PAGES := $(BIN)/python plugins/routes/webui/web/build.py --optional
 NATIVE_SOURCES := $(wildcard csrc/CMakeLists.txt csrc/*/CMakeLists.txt csrc/*/*/*.cpp csrc/*/*/*.h)
 
 .PHONY: install serve checks test test-all lint bench bench-peers docs clean
@@ -43,6 +45,7 @@ $(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/t
 	@touch $@
 
 install: $(VENV)/.installed
+	@$(PAGES)
 
 serve: install
 	@$(BIN)/core serve --route webui $(ARGS)
@@ -51,6 +54,7 @@ serve: install
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 checks: $(VENV)/.installed-test
+	@$(PAGES)
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
 	@$(BIN)/python tools/cli_reference.py --check

@@ -8,11 +8,15 @@ import os
 import sys
 import time
 import types
+from collections import deque
 from collections.abc import Mapping
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
+RECENT_LINES = 1000
+RECENT_CHARS = 2000
+"""How many records a process remembers, and how much of each."""
 
 _COLOURS: Mapping[int, str] = types.MappingProxyType(
     {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
@@ -66,7 +70,32 @@ class JsonFormatter(logging.Formatter):
 
 
 class CoreHandler(logging.StreamHandler[TextIO]):
-    """The handler that `setup` installs, so that a second call finds and replaces it."""
+    """The handler that `setup` installs, so that a second call finds and replaces it; it remembers its last records.
+
+    Attributes:
+        recent: Them as plain data, the newest last (see `recent`).
+    """
+
+    def __init__(self, stream: TextIO, process: str) -> None:
+        super().__init__(stream)
+        self._process = process
+        self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT_LINES)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Remember the record, and return its line."""
+        text = record.getMessage()
+        if record.exc_info:
+            text += f"\n{logging.Formatter().formatException(record.exc_info)}"
+        self.recent.append(
+            {
+                "time": record.created,
+                "level": record.levelname.lower(),
+                "process": self._process,
+                "logger": record.name,
+                "message": text[:RECENT_CHARS],
+            }
+        )
+        return super().format(record)
 
 
 def setup(
@@ -90,11 +119,12 @@ def setup(
         raise ValueError(
             f"log level {level!r} / format {format!r}; allowed: {', '.join(LEVELS)} / {', '.join(FORMATS)}"
         )
-    handler = CoreHandler(stream or sys.stderr)
+    handler = CoreHandler(stream or sys.stderr, process)
     handler.setFormatter(
         JsonFormatter(process) if format == "json" else TextFormatter(process, colour=use_colour(handler.stream))
     )
     root = logging.getLogger()
+    handler.recent.extend(recent())
     root.handlers = [old for old in root.handlers if not isinstance(old, CoreHandler)] + [handler]
     root.setLevel(logging.DEBUG if level.lower() == "debug" else logging.WARNING)
     for name in ("core", "uvicorn"):
@@ -103,15 +133,28 @@ def setup(
 
 def in_force() -> tuple[str, str]:
     """Return the level and format that `setup` put in force, so that a child process can do the same."""
-    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, CoreHandler)]
-    form = "json" if handlers and isinstance(handlers[0].formatter, JsonFormatter) else "text"
+    handler = _handler()
+    form = "json" if handler is not None and isinstance(handler.formatter, JsonFormatter) else "text"
     level = logging.getLevelName(logging.getLogger("core").getEffectiveLevel()).lower()
     return level if level in LEVELS else "warning", form
+
+
+def recent(count: int = RECENT_LINES) -> list[dict[str, Any]]:
+    """Return this process's last log records, the oldest first; nothing where `setup` was not called.
+
+    Each has `time` (seconds since 1970), `level`, `process`, `logger`, and `message` with the traceback, if there is one.
+    """
+    handler = _handler()
+    return [] if handler is None else list(handler.recent)[-count:]
 
 
 def use_colour(stream: TextIO) -> bool:
     """Whether `stream` is a terminal and the user has not asked for plain text (`NO_COLOR`)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _handler() -> CoreHandler | None:
+    return next((handler for handler in logging.getLogger().handlers if isinstance(handler, CoreHandler)), None)
 
 
 def _time(record: logging.LogRecord) -> str:

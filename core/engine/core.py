@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
+from core import logs
 from core.api.descriptors import AttentionSpec
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
@@ -283,6 +284,9 @@ class EngineCore:
         self.loop.time(self._profile or untimed)
         return {**({} if profile is None else profile.report()), **worker}
 
+    def _recent_log(self, count: int) -> list[dict[str, Any]]:
+        return logs.recent(count)
+
     def _worker(self, method: str, *args: Any) -> Any:
         return self.executor.call(method, *args)
 
@@ -318,6 +322,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "pause": EngineCore._pause,
     "plugin_faults": EngineCore._plugin_faults,
     "profile": EngineCore._time_steps,
+    "recent_log": EngineCore._recent_log,
     "reset_prefix_cache": EngineCore._reset_prefix_cache,
     "stats": EngineCore._stats_dict,
     "update_weights": EngineCore._update_weights,

@@ -37,11 +37,20 @@ class Lifecycle:
         draining: New generations are refused, running ones go on.
         stopped: Running ones are being ended too.
         work: Tasks of the generations in flight.
+        drain: Begins the end. Until a supervisor sets it, it only has new generations refused.
     """
 
     draining: bool = False
     stopped: bool = False
     work: set[asyncio.Task[Any]] = field(default_factory=set)
+    drain: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.drain = self.refuse
+
+    def refuse(self) -> None:
+        """Refuse new generations."""
+        self.draining = True
 
     async def idle(self, timeout: float) -> bool:
         """Wait until no generation is in flight; False after `timeout` seconds."""

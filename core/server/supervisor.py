@@ -41,6 +41,7 @@ class Supervisor:
         self._ending: asyncio.Task[None] | None = None
         self.error: CoreError | None = None
         self.forced: int | None = None
+        state.lifecycle.drain = self.drain
 
     def signalled(self, number: int) -> None:
         """First signal: drain. Second: exit at once."""
@@ -49,8 +50,12 @@ class Supervisor:
             self._server.force_exit = self._server.should_exit = True
             self._state.lifecycle.stop()
         else:
-            self._state.lifecycle.draining = True
-            self._ending = asyncio.create_task(self._drain())
+            self.drain()
+
+    def drain(self) -> None:
+        """Refuse new generations, let those in flight finish within the time for it, then end the server."""
+        self._state.lifecycle.refuse()
+        self._ending = asyncio.create_task(self._drain())
 
     async def watch(self) -> None:
         """Wait for the engine to die for good, then end the server."""

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -14,7 +15,9 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -50,6 +53,7 @@ CORE = Path(sys.executable).with_name("core")
 # One thread: OpenMP teams that spin for a core which somebody else has make everything ten times slower.
 DEMO_FLAGS = ("--threads", "1", "--dtype", "bfloat16", "--max-model-len", "1024", "--num-blocks", "400")
 TINY_FLAGS = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 START_SECONDS = 90
 STOP_SECONDS = 20
 PATIENCE = 30
@@ -257,6 +261,21 @@ def scripted(tmp_path_factory) -> tuple[str, str]:
     command = [sys.executable, "-c", f"{write}; write(Path(sys.argv[1]))", checkpoint]
     subprocess.run(command, check=True, timeout=60, env={**plain_env(), "PYTHONPATH": plugin})
     return checkpoint, plugin
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium (or Chrome), the one of this machine. Of a module: its event loop stands in the way of others."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"no browser is installed here that the pages could be opened in ({', '.join(BROWSERS)})")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # root may have no sandbox, and containers give little shared memory
+        one = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield one
+        one.close()
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,8 @@ def test_requests_made_from_the_document(generating):
         run()
 
     for result in schema.get_all_operations():
-        explore(result.ok())
+        if (operation := result.ok()).label != "POST /drain":  # ends the server, as it should
+            explore(operation)
     assert not problems, "\n".join(problems[:10])
     assert len(counts) >= 50 and sum(counts.values()) > 300
     assert_serves(generating, "/v1/completions", GENERATING["/v1/completions"])

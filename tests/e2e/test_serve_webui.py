@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "plugins/routes/webui/tests/js/served.mjs"
+SCRIPT = Path(__file__).parents[2] / "plugins/routes/webui/web/tests/served.mjs"
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="the page's script runs in node, which is not installed here")

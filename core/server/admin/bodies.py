@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
 from core.api.errors import CheckpointError, ConfigError, CoreError
 from core.frontend.pausing import PauseMode
+from core.logs import RECENT_LINES
 from core.server.body import read_object, up_to
 from core.server.errors import ApiError
 
@@ -35,6 +36,12 @@ class AbortBody(AdminBody):
 
     request_ids: Annotated[list[str], up_to(MAX_IDS)] = []
     abort_all: bool = False
+
+
+class LogBody(AdminBody):
+    """`GET /server_log`: how many lines, the newest ones."""
+
+    lines: Annotated[int, Field(ge=1, le=RECENT_LINES)] = 200
 
 
 class InitBody(AdminBody):

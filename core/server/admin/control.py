@@ -1,4 +1,4 @@
-"""`/pause`, `/resume`, `/is_paused`, `/abort_requests`, `/reset_prefix_cache`."""
+"""`/pause`, `/resume`, `/is_paused`, `/drain`, `/abort_requests`, `/reset_prefix_cache`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ async def resume(state: ServerState, request: Request) -> Response:
 async def is_paused(state: ServerState, request: Request) -> Response:
     """Say whether new requests are held back."""
     return json_answer({"is_paused": state.llm.paused})
+
+
+async def drain(state: ServerState, request: Request) -> Response:
+    """Begin the server's end, as the first SIGTERM does; harmless when it has begun."""
+    await read_admin(request, AdminBody)
+    if not state.lifecycle.draining:
+        logger.warning("the server ends by an admin request")
+        state.lifecycle.drain()
+    seconds = state.options.server.drain_timeout
+    return json_answer({"status": "draining", "in_flight": len(state.lifecycle.work), "at_most_s": seconds})
 
 
 async def abort_requests(state: ServerState, request: Request) -> Response:

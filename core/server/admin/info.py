@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -17,6 +17,9 @@ from core.server.answers import json_answer
 from core.server.state import ServerState
 
 HIDDEN = "(secret)"
+SHORTEST_SECRET = 6
+"""Characters. Whoever takes a shorter one out of a text tells which it is."""
+
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 
 
@@ -31,6 +34,7 @@ async def server_info(state: ServerState, request: Request) -> Response:
                 "ready": state.ready,
                 "paused": llm.paused,
                 "draining": state.lifecycle.draining,
+                "profiling": state.operations.profiling,
                 "engine_restarts": llm.restarts,
                 "in_flight": len(state.lifecycle.work),
                 "uptime_s": int(time.time()) - state.created,
@@ -49,6 +53,25 @@ def shown(options: Options) -> dict[str, Any]:
         plain = HIDDEN if field.secret and value is not None else _plain(value)
         found.setdefault(field.section, {})[field.name] = plain
     return found
+
+
+def secrets(options: Options) -> list[str]:
+    """Return the texts that `shown` hides, the longest first; those that are too short to be any secret are not."""
+    found: set[str] = set()
+    for field in option_fields():
+        found.update(_texts(getattr(getattr(options, field.section), field.name), hidden=field.secret))
+    return sorted((text for text in found if len(text) >= SHORTEST_SECRET), key=len, reverse=True)
+
+
+def _texts(value: Any, *, hidden: bool) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, hidden=hidden or _secret(str(name), inner))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item, hidden=hidden)
+    elif hidden and isinstance(value, str):
+        yield value
 
 
 def _plain(value: Any) -> Any:

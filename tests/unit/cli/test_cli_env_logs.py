@@ -134,3 +134,23 @@ def test_the_command_reads_the_environment(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().err)["level"] == "warning"
     monkeypatch.setenv("CORE_LOG_LEVEL", "loud")
     assert main(["config", "show"]) == 2
+
+
+def test_the_last_records_are_remembered_within_bounds(stream):
+    assert logs.recent() == []
+    logs.setup("info", "json", process="engine", stream=stream)
+    logger = logging.getLogger("core.x")
+    logger.debug("not shown, not kept")
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logger.exception("a %s\nb", "line")
+    (kept,) = logs.recent()
+    assert (kept["level"], kept["process"], kept["logger"]) == ("error", "engine", "core.x")
+    assert kept["message"].startswith("a line\nb\nTraceback") and "ValueError: broken" in kept["message"]
+    logs.setup("info", process="engine", stream=stream)  # a new handler goes on where the one before was
+    for number in range(logs.RECENT_LINES + 5):
+        logger.info("%d %s", number, "x" * 5000)
+    kept = logs.recent()
+    assert len(kept) == logs.RECENT_LINES and kept[0]["message"].startswith("5 ")
+    assert all(len(line["message"]) == logs.RECENT_CHARS for line in kept) and len(logs.recent(3)) == 3

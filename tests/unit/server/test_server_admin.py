@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import time
+
 import pytest
 
+from core import logs
 from core.api.errors import CheckpointError, EngineError
 from core.config.resolved import Options, SelectOptions, ServerOptions
 from core.server.admin.absent import ABSENT
@@ -138,6 +143,51 @@ def test_the_cache_and_the_profile(admin, llm):
     assert (row["phase"], row["count"], row["total_s"], row["p99_s"]) == ("forward", 10, 0.5, 0.09)
     assert row["what"]
     assert llm.calls == [("reset_prefix_cache",), ("profile", True), ("profile", False)]
+
+
+def test_drain_begins_the_end_once(admin, caplog):
+    lifecycle, begun = admin.app.state.core.lifecycle, []
+
+    def drain():
+        begun.append(True)
+        lifecycle.refuse()
+
+    lifecycle.drain = drain
+    answer = {"status": "draining", "in_flight": 0, "at_most_s": admin.app.state.core.options.server.drain_timeout}
+    assert admin.post("/drain").json() == admin.post("/drain").json() == answer
+    assert begun == [True] and "ends by an admin request" in caplog.text
+    assert code(admin.get("/ready")) == (503, "draining")
+    assert code(admin.post("/v1/completions", {"prompt": "a"})) == (503, "draining")
+    assert code(admin.post("/drain", {"now": True}))[0] == 400
+
+
+def test_the_log_of_both_processes_without_secrets(llm, build, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    said = {"level": "info", "logger": "core.engine.loop", "process": "engine"}
+    tools = {"mcp_headers": {"search": {"Authorization": "Bearer abcdef"}}}
+    api = build(llm, admin_api_key=KEY, api_key="short")
+    state = api.app.state.core
+    state.options = state.options.model_copy(update={"tools": state.options.tools.model_copy(update=tools)})
+    api.headers = {"x-api-key": KEY}
+    logs.setup("info", process="api", stream=io.StringIO())
+    logging.getLogger("core.server.x").warning("%s and Bearer abcdef, short", KEY)
+    now = time.time()
+    llm.answers["recent_log"] = [
+        {**said, "time": now - 60, "message": "first"},
+        {**said, "time": now + 60, "message": "last"},
+    ]
+    shown = api.get("/server_log?lines=3").json()
+    assert shown["kept"] == logs.RECENT_LINES
+    assert [line["message"] for line in shown["lines"]] == ["first", f"{HIDDEN} and {HIDDEN}, short", "last"]
+    assert (shown["lines"][1]["process"], shown["lines"][1]["level"]) == ("api", "warning")
+    assert [line["message"] for line in api.get("/server_log?lines=1").json()["lines"]] == ["last"]
+    llm.answers["recent_log"] = EngineError("CORE-E181", "it is gone")
+    assert len(api.get("/server_log").json()["lines"]) == 1
+    llm.healthy = False
+    llm.calls.clear()
+    assert len(api.get("/server_log").json()["lines"]) == 1 and llm.calls == []
+    for wrong in ("0", "1001", "x"):
+        assert api.get(f"/server_log?lines={wrong}").json()["error"]["param"] == "lines"
 
 
 def test_weights_step_by_step(updating, llm, api):

@@ -112,6 +112,12 @@ def test_an_idle_server_drains_at_once(api):
     assert (exits.should_exit, exits.force_exit, supervisor.error, supervisor.forced) == (True, False, None, None)
 
 
+def test_what_an_operator_drains_over_http_ends_as_after_a_signal(api):
+    lifecycle = api.app.state.core.lifecycle
+    supervisor, exits = supervised(api.app.state.core, before=lambda supervisor: lifecycle.drain())
+    assert (exits.should_exit, exits.force_exit, supervisor.error, supervisor.forced) == (True, False, None, None)
+
+
 def test_a_paused_server_drains_at_once(api, llm):
     """What a pause holds back would wait for a resume until the time is over."""
     state, held = api.app.state.core, []

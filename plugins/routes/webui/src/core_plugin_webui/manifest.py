@@ -8,7 +8,7 @@ WEBUI = RouteSpec(
     name="webui",
     impl="core_plugin_webui.routes:WebUiRoutes",
     api=1,
-    summary="A chat page at /; works without a network",
+    summary="A chat page at / and a view for operators at /ui/operator; works without a network",
     mounts=("/", "/ui"),
     public=("/", "/ui"),
 )

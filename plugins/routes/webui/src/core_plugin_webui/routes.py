@@ -1,56 +1,70 @@
-"""The page's files, for everybody; what the page asks for needs the key like all else."""
+"""The pages' files, for everybody; what the pages ask for needs a key like all else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
 from core.api.routes import EngineClient, RouteRegistry
 
-PAGE = "index.html"
-FILES = (
-    PAGE,
-    "style.css",
-    "icon.svg",
-    "answers.mjs",
-    "app.mjs",
-    "ask.mjs",
-    "dom.mjs",
-    "files.mjs",
-    "markdown.mjs",
-    "messages.mjs",
-    "page.mjs",
-    "records.mjs",
-    "settings.mjs",
-    "sse.mjs",
-    "store.mjs",
-)
-_TYPES = MappingProxyType(
-    {".html": "text/html", ".css": "text/css", ".svg": "image/svg+xml", ".mjs": "text/javascript"}
+INDEX = "build.json"
+PATHS = MappingProxyType({"index.html": "/", "operator.html": "/ui/operator"})
+"""File -> its path, where that is not `/ui/` and the file's name."""
+
+TYPES = MappingProxyType(
+    {
+        ".css": "text/css",
+        ".html": "text/html",
+        ".js": "text/javascript",
+        ".svg": "image/svg+xml",
+        ".txt": "text/plain",
+    }
 )
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dompurify"
 )
+"""Nothing from elsewhere, nothing inline, and no text becomes markup but through DOMPurify. Pictures that are part of
+an answer are `data:` addresses.
+"""
+
+logger = logging.getLogger(__name__)
 
 
 class WebUiRoutes:
     """Files and nothing else."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        folder = files("core_plugin_webui") / "static"
-        self._files = {name: (folder / name).read_bytes() for name in FILES}
+        package = files("core_plugin_webui")
+        self._files = dict(_built(package / "static"))
+        if not self._files:
+            logger.warning("the web pages are not built; / says how")
+            self._files = {"index.html": (package / "unbuilt.html").read_bytes()}
 
     def declare(self, registry: RouteRegistry) -> None:
         """Declare the files."""
         for name, content in self._files.items():
-            kind = f"{_TYPES[PurePath(name).suffix]}; charset=utf-8"
-            path = "/" if name == PAGE else f"/ui/{name}"
+            kind = f"{TYPES[PurePath(name).suffix]}; charset=utf-8"
+            path = PATHS.get(name, f"/ui/{name}")
             registry.asset(path, content, kind, headers={"content-security-policy": POLICY})
 
     def bind(self, client: EngineClient) -> None:
         """Nothing runs here."""
+
+
+def _built(folder: Traversable) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of every file that was built; nothing in a checkout where that was not done."""
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    for name in index["files"]:
+        yield name, (folder / name).read_bytes()
