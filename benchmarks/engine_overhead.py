@@ -20,6 +20,7 @@ import numpy as np
 
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
+from core.engine.latency import LatencyTarget
 from core.engine.messages import Add
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
@@ -53,7 +54,9 @@ class Engine:
         self.hasher = BlockHasher(BLOCK)
         cache = PrefixCache(BlockPool(rows * MAX_LEN // BLOCK + 2), self.hasher, enabled=prefix)
         limits = Limits(rows, 2 * rows + 2048, 2048, MAX_LEN)
-        self.scheduler = Scheduler(limits, RowTable(rows, MAX_LEN, BLOCK), cache, ArrivalOrder())
+        self.latency = LatencyTarget(0.2, BLOCK, 1)
+        self.scheduler = Scheduler(limits, RowTable(rows, MAX_LEN, BLOCK), cache, ArrivalOrder(), latency=self.latency)
+        self.scheduler.spread = True  # as in a server
         self.settler = Settler(self.scheduler)
         self._added = 0
 
@@ -74,6 +77,7 @@ class Engine:
             raise RuntimeError("nothing to schedule")
         result = StepResult(step.plan.number, np.full(int(step.plan.samples.sum()), TOKEN, np.int32))
         launched = time.perf_counter()
+        self.latency.note(step.plan, result, 0.02)
         self.settler.settle(step, result)
         return scheduled - begin, time.perf_counter() - launched
 

@@ -152,7 +152,11 @@ _COMPILE = (
     _one("--compilation-config -cc", _GRAPHS),
     _one("--optimization-level -O", _GRAPHS),
     _one("--max-seq-len-to-capture", _GRAPHS),
-    _one("--performance-mode", "--max-num-seqs and --max-num-batched-tokens trade latency for throughput.", "balanced"),
+    _one(
+        "--performance-mode",
+        "--max-itl-ms, --max-num-seqs and --max-num-batched-tokens trade latency for throughput.",
+        "balanced",
+    ),
 )
 _SPECULATION = (
     _one("--speculative-config -sc", _DRAFTS),

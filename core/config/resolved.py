@@ -141,6 +141,13 @@ class SchedulerOptions(_Section):
         None, ge=1, description="Token budget of a step; default: the platform's."
     )
     max_chunk: int | None = Field(None, ge=1, description="Most prompt tokens of one request in a step.")
+    max_itl_ms: float = Field(
+        200.0,
+        ge=0,
+        le=60000,
+        description="Milliseconds that a step may take while requests are being answered; prompts run in chunks that "
+        "fit. 0: any. Off in `LLM` and, unless set, in `core run-batch`.",
+    )
     overlap_depth: int = Field(1, ge=0, le=4, description="Steps launched ahead of the one being settled.")
     max_waiting: int = Field(4096, ge=1, description="Requests that may wait; more are refused with 503.")
 

@@ -20,6 +20,7 @@ from core.engine.compiling.setup import structured_participant
 from core.engine.environment import apply_environment
 from core.engine.hashing import BlockHasher, stable_key
 from core.engine.inbound import possible
+from core.engine.latency import LatencyTarget
 from core.engine.loop import EngineLoop
 from core.engine.managers import KVManagers, managers_for
 from core.engine.messages import (
@@ -81,6 +82,7 @@ class EngineCore:
             self._policy(),
             [*self._connectors(), *_structured(config, active)],
             _managers(config, info, active),
+            _latency(config),
         )
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
@@ -342,6 +344,13 @@ def _limits(config: EngineConfig) -> Limits:
         max_model_len=config.max_model_len,
         advised=advised,
     )
+
+
+def _latency(config: EngineConfig) -> LatencyTarget | None:
+    options = config.options.scheduler
+    if not options.max_itl_ms or config.pooling is not None:  # who is pooled decodes nothing
+        return None
+    return LatencyTarget(options.max_itl_ms / 1000, config.block_size, options.overlap_depth)
 
 
 def _structured(config: EngineConfig, active: ActivePlugins) -> list[StageParticipant]:

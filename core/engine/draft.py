@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.engine.latency import Allowance
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.step import BlockUpdate, NewRow, StepPlan
@@ -38,12 +39,14 @@ class PlanDraft:
         budget: Tokens that may still be handed out.
         prompts: Tokens of prompts that were.
         share: Tokens of prompts after which no further one begins; None: as long as the budget lasts.
+        allowance: What prompts may take beside decoding rows; None: whatever the budget holds.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.prompts = 0
         self.share: int | None = None
+        self.allowance: Allowance | None = None
         self._rows: list[np.ndarray] = []
         self._counts: list[np.ndarray] = []
         self._new: list[NewRow] = []

@@ -148,8 +148,10 @@ class EngineLoop:
             return self._step_failed(step, error)
         self.working = False
         ended = self._clock()
-        self._times.note(step.plan.num_tokens, ended - self._began)
-        self._began = ended
+        seconds, self._began = ended - self._began, ended
+        self._times.note(step.plan.num_tokens, seconds)
+        if (latency := self.scheduler.latency) is not None:
+            latency.note(step.plan, result, seconds)
         return self._account(step, result)
 
     def _step_failed(self, step: Step, error: Exception) -> Outputs:

@@ -97,7 +97,12 @@ class Request:
         self.needs = NOTHING
         self.stranded = self.retold = False
         every = self.pooling is not None and self.pooling.method != "last"
-        self.reusable = self.params.prompt_logprobs is None and not every
+        self.reusable = not self.scored and not every
+
+    @property
+    def scored(self) -> bool:
+        """Whether log-probabilities of its prompt are wanted."""
+        return self.params.prompt_logprobs is not None
 
     @property
     def num_prompt(self) -> int:

@@ -16,6 +16,7 @@ from core.api.connectors import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
 from core.engine.draft import PlanDraft
+from core.engine.latency import Allowance, LatencyTarget
 from core.engine.managers import KVManagers
 from core.engine.participants import StageParticipant
 from core.engine.prefix import PrefixCache
@@ -52,8 +53,8 @@ class Scheduler:
         blocks_freed_early: Blocks that running requests gave back because nothing reads them any more, in total.
         first_scheduled: Requests that ran for the first time since the list was last taken.
         refused: Requests that a participant refused since the list was last taken, and why.
-        spread: Somebody waits for every first token: prompts that come together are spread over a few steps, where
-            the budget is advice.
+        spread: Somebody waits for every token: prompts that come together are spread over a few steps, where the
+            budget is advice, and `latency` is kept to.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Scheduler:
         policy: SchedulerPolicy,
         participants: Sequence[StageParticipant] = (),
         managers: KVManagers | None = None,
+        latency: LatencyTarget | None = None,
     ) -> None:
         self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
         self.pool = cache.pool
@@ -77,6 +79,7 @@ class Scheduler:
         self.first_scheduled: list[Request] = []
         self.refused: list[Refusal] = []
         self.spread = False
+        self._latency = latency
         self._number = 0
         self._running_rows = np.zeros(0, np.int64)  # the row of each of `running`, but for what follows
         self._left: list[int] = []
@@ -210,6 +213,11 @@ class Scheduler:
         """Whether a step could be scheduled now or once steps in flight have settled."""
         return bool(self.running or len(self.waiting))
 
+    @property
+    def latency(self) -> LatencyTarget | None:
+        """What keeps steps with decoding rows short, if anybody waits for their end."""
+        return self._latency if self.spread else None
+
     # -- one step ------------------------------------------------------------------------------------------------
 
     def schedule(self) -> Step | None:
@@ -244,10 +252,15 @@ class Scheduler:
         known = table.known[rows]
         need = np.minimum(known - table.computed[rows], self.limits.max_chunk)
         need[known >= table.limit[rows]] = 0  # its last token is being sampled already
+        waits = False
         if self._any_lockstep:
-            need[table.lockstep[rows] & (known > table.settled[rows])] = 0
+            held = table.lockstep[rows] & (known > table.settled[rows])
+            waits, need[held] = bool(need[held].any()), 0
         if self.limits.advised:
             draft.budget += int(np.count_nonzero(need == 1))
+        draft.allowance = self._allowance(rows, need, waits)
+        if draft.allowance is not None:
+            self._shorten(rows, need, draft.allowance)
         if self._chunk is not None:
             self._cut(rows, need, draft.budget, self._chunk)
         prompts = need > 1
@@ -260,6 +273,30 @@ class Scheduler:
             return rows, need
         some = need > 0
         return rows[some], need[some]
+
+    def _allowance(self, rows: np.ndarray, need: np.ndarray, waits: bool) -> Allowance | None:
+        """Return what prompts may take of this step, if there are any and somebody is being answered.
+
+        Args:
+            waits: A row that decodes skips this step.
+        """
+        latency = self.latency
+        if latency is None or not (len(self.waiting) or (need > 1).any()):
+            return None
+        decodes = rows[need == 1]
+        if not len(decodes) and not waits:
+            return None
+        lockstep = waits or (self._any_lockstep and bool(self.rows.lockstep[decodes].any()))
+        return latency.allowance(len(decodes), int(self.rows.computed[decodes].sum()), lockstep=lockstep)
+
+    def _shorten(self, rows: np.ndarray, need: np.ndarray, allowance: Allowance) -> None:
+        """Shorten the prompts' chunks, in place, to what the allowance holds for one after the other."""
+        for i in np.flatnonzero(need > 1).tolist():
+            request = self.rows.requests[int(rows[i])]
+            if request is not None:
+                start = int(self.rows.computed[rows[i]])
+                need[i] = allowance.fits(start, int(need[i]), scored=request.scored)
+                allowance.spend(start, int(need[i]), scored=request.scored)
 
     def _cut(self, rows: np.ndarray, need: np.ndarray, budget: int, chunk: Callable[[Request, int], int]) -> None:
         """Let the policy shorten the prompts' chunks, in place; decoding rows are not asked for."""
@@ -379,7 +416,7 @@ class Scheduler:
         supplier, supplied = self._best_supply(request, hashes, len(shared))
         size = self.rows.block_size
         cached = (len(shared) + supplied) * size
-        count = self._first_chunk(request, length - cached, cached, draft.budget)
+        count = self._first_chunk(request, length - cached, cached, draft)
         fresh = -(-(cached + count) // size) - len(shared)
         revived = sum(1 for block in shared if self.pool.is_free(block))
         headroom = self._headroom if self.running else 0
@@ -395,8 +432,9 @@ class Scheduler:
         if supplier is not None and not self._order(supplier, request, blocks, len(shared), supplied):
             supplied, cached = 0, len(shared) * size
             # It keeps its blocks: whatever half an order brings is overwritten by what it computes.
-            count = min(self._first_chunk(request, length - cached, cached, draft.budget), len(blocks) * size - cached)
-            count = count or length - cached  # a prompt that is pooled runs in one step
+            rest = length - cached
+            again = rest if request.pooling is not None else self._first_chunk(request, rest, cached, draft)
+            count = min(again or count, len(blocks) * size - cached)
         self._enter(draft, request, cached)
         draft.blocks(request.row, 0, blocks)
         self.rows.append_blocks(request.row, blocks)
@@ -404,6 +442,8 @@ class Scheduler:
         self.rows.published[request.row] = len(shared) + supplied
         draft.add(np.array([request.row]), np.array([count]))
         draft.prompts += count
+        if draft.allowance is not None:
+            draft.allowance.spend(cached, count, scored=request.scored)
         self._publish_one(request, cached + count)
         return True
 
@@ -418,13 +458,15 @@ class Scheduler:
         self._promises.order(request, self._number, refs)
         return True
 
-    def _first_chunk(self, request: Request, rest: int, cached: int, budget: int) -> int:
+    def _first_chunk(self, request: Request, rest: int, cached: int, draft: PlanDraft) -> int:
         """Return how many of the `rest` tokens run in this step; 0 if the request has to wait for another one."""
         if request.pooling is not None:
-            return rest if rest <= budget else 0
+            return rest if rest <= draft.budget else 0
         count = min(rest, self.limits.max_chunk)
-        if count > budget + self.limits.slack:
-            count = budget
+        if count > draft.budget + self.limits.slack:
+            count = draft.budget
+        if draft.allowance is not None:
+            count = draft.allowance.fits(cached, count, scored=request.scored)
         if self._chunk is None or count <= 1:
             return count
         request.num_computed = cached

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from core.cli.run_batch.requests import BadLine, Request
     from core.cli.run_batch.sender import Sender
     from core.config.load import LoadedOptions
+    from core.config.resolved import Options
 
 _CONCURRENCY = 64
 _SHOWN = 10
@@ -120,7 +121,7 @@ def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) ->
     if _is_local(args):
         from core.cli.local import URL, LocalServer
 
-        server = LocalServer(loaded.options)
+        server = LocalServer(_without_readers(loaded))
         held.callback(server.close)
         root, socket = URL, server.path
     else:
@@ -134,6 +135,14 @@ def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) ->
         timeout=args.timeout,
         verify=trust(args.ca),
     )
+
+
+def _without_readers(loaded: LoadedOptions) -> Options:
+    """Return the options of a server whose answers nobody reads along: no step is kept short, unless the user says."""
+    if loaded.sources["scheduler.max_itl_ms"] != "default":
+        return loaded.options
+    scheduler = loaded.options.scheduler.model_copy(update={"max_itl_ms": 0.0})
+    return loaded.options.model_copy(update={"scheduler": scheduler})
 
 
 def _finish(requests: list[Request], left: list[Request], bad: list[BadLine], outbox: Outbox) -> int:

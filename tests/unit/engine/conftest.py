@@ -10,6 +10,7 @@ import pytest
 
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
+from core.engine.latency import LatencyTarget
 from core.engine.loop import EngineLoop
 from core.engine.messages import Add
 from core.engine.participants import ConnectorParticipant
@@ -154,6 +155,7 @@ class Harness:
     spread: bool = False
     shelved: bool = False
     lenient: bool = False  # the connector is never switched off
+    latency: float = 0.0
 
     def __post_init__(self):
         self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
@@ -175,6 +177,7 @@ class Harness:
             self.cache,
             self.policy,
             self.participants,
+            latency=LatencyTarget(self.latency, self.block_size, self.depth) if self.latency else None,
         )
         self.scheduler.spread = self.spread
         self.executor = ArithmeticExecutor(self.worker, self.blocks)

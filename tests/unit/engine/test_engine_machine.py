@@ -119,6 +119,12 @@ class AdvisedMachine(EngineMachine):
     more: ClassVar[dict] = {"advised": True, "spread": True, "max_chunk": 48}
 
 
+class HurriedMachine(AdvisedMachine):
+    """The same with steps kept short beside decoding rows: all of them, as no step is ever short enough."""
+
+    more: ClassVar[dict] = {**AdvisedMachine.more, "latency": 1e-9}
+
+
 class ShelvedMachine(EngineMachine):
     """The same with a connector that keeps every block and supplies what the prefix cache has lost."""
 
@@ -150,7 +156,8 @@ class LosingMachine(ShelvedMachine):
 
 @pytest.mark.covers("ENG-01")
 @pytest.mark.parametrize(
-    ("machine", "examples"), [(EngineMachine, 120), (AdvisedMachine, 50), (ShelvedMachine, 80), (LosingMachine, 100)]
+    ("machine", "examples"),
+    [(EngineMachine, 120), (AdvisedMachine, 50), (HurriedMachine, 50), (ShelvedMachine, 80), (LosingMachine, 100)],
 )
 def test_the_books_balance_in_every_order(harness, machine, examples):
     machine.make = staticmethod(harness)

@@ -203,9 +203,10 @@ request_specs = st.lists(
     st.booleans(),
     st.integers(1, 5),
     st.sampled_from([(False, False), (True, False), (True, True)]),
+    st.sampled_from([0.0, 1e-9, 0.01]),
 )
-def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budget, prefix, seqs, advised):
-    """Random prompts that share prefixes, arrivals in any turn, aborts, few blocks, small budgets."""
+def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budget, prefix, seqs, advised, latency):
+    """Random prompts that share prefixes, arrivals in any turn, aborts, few blocks, small budgets, short steps."""
     engine = harness(
         blocks=blocks,
         depth=depth,
@@ -215,6 +216,7 @@ def test_any_traffic_gives_the_right_tokens(harness, specs, blocks, depth, budge
         max_len=44,
         advised=advised[0],
         spread=advised[1],
+        latency=latency,
     )
     pending = sorted(enumerate(specs), key=lambda item: item[1][2])
     aborted = set()
