@@ -13,7 +13,8 @@ from core.api.attention import AttentionPlan, BatchView
 from core.api.facets import Forward, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
-from core_plugin_cpu.native.program import Inputs, NotReplayableError, Program, record
+from core_plugin_cpu.native.partial import NotReplayableError
+from core_plugin_cpu.native.program import Inputs, Program, record
 
 CAPACITIES = (2048, 8192)
 """Tokens that programs are recorded with. The first is what hardly any step exceeds, so that the program recorded while
@@ -81,6 +82,7 @@ class ProgramGraph:
                 "seq_lens": batch.seq_lens,
                 "table": batch.table,
                 "table_stride": batch.table_stride,
+                "table_width": batch.table_width,
             }
         )
         self._program.run()
