@@ -68,8 +68,8 @@ def _check_heads(site: AttentionSite, *, whole_vectors: bool) -> None:
     """Hold a layer of the model against what the kernels' scratch memory is made for; its shape may have said else."""
     dim, groups = site.head_dim, site.num_kv_heads > 0 and site.num_heads % site.num_kv_heads == 0
     if not groups or not 0 < dim <= MOST_HEAD_DIM or (whole_vectors and dim % 16):
-        heads = f"{site.num_heads} heads of {dim} over {site.num_kv_heads} kv heads"
-        raise ValueError(f"attention layer {site.layer}: {heads}; heads of 16 to {MOST_HEAD_DIM} in whole groups expected")
+        heads = f"layer {site.layer} has {site.num_heads} heads of {dim} over {site.num_kv_heads} kv heads"
+        raise ValueError(f"{heads}; whole groups of heads of up to {MOST_HEAD_DIM}, a multiple of 16, expected")
 
 
 class NativeAttentionLayer:

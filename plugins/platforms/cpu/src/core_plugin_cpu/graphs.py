@@ -71,6 +71,9 @@ class ProgramGraph:
         if not isinstance(batch, Batch):
             raise TypeError(f"recorded with native attention, replayed with a {type(batch).__name__}")
         tokens = len(step.token_ids)
+        if tokens != batch.tokens or tokens != len(step.positions) or tokens > len(self._out):
+            counts = f"{tokens} token ids, {len(step.positions)} positions and {batch.tokens} slots"
+            raise ValueError(f"a program of {len(self._out)} tokens cannot run {counts}")
         self._program.set(
             {
                 "tokens": tokens,
@@ -126,6 +129,8 @@ class ProgramGraphs:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)
             return EagerGraph(forward)
+        if len(out) != len(padded.token_ids):
+            raise ValueError(f"the forward pass gave {len(out)} rows for {len(padded.token_ids)} tokens")
         return ProgramGraph(program, out)
 
 

@@ -90,7 +90,7 @@ class Batch:
 
     @staticmethod
     def of(view: BatchView) -> Batch:
-        """Take the pointers of a batch on the host. Raises `ValueError` for arrays of other dtypes, layouts or lengths."""
+        """Take the pointers of a batch on the host. Raises `ValueError` for arrays of other dtypes or lengths."""
         table, slots, starts, lengths = view.block_tables, view.slots, view.query_starts, view.seq_lens
         rows, tokens = len(lengths), len(slots)
         for one, dtype in ((starts, np.int32), (lengths, np.int32)):

@@ -39,7 +39,8 @@ def encode(q: Tensor, k: Tensor, v: Tensor, batch: Batch, site: AttentionSite, s
     """
     queries = (batch.tokens, site.num_heads, site.head_dim)
     keys = (batch.tokens, site.num_kv_heads, site.head_dim)
-    if q.shape != queries or k.shape != keys or v.shape != keys or not (q.dtype is k.dtype is v.dtype):
+    sized = q.shape == queries and k.shape == keys and v.shape == keys
+    if not sized or not (q.dtype is k.dtype is v.dtype) or not (k.is_cpu and v.is_cpu):
         raise unfit(f"queries of {queries}, keys and values of {keys} and", q=q, k=k, v=v)
     dtype = code(q, "encode")
     batch.compare(0, 1)

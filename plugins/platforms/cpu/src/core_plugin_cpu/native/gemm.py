@@ -135,7 +135,8 @@ def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None, y: Tensor | Non
     if x.dim() != 2 or x.shape[1] != weight.k:
         raise ValueError(f"x of shape {tuple(x.shape)} does not fit a packed weight of {weight.k} inputs")
     if weight.data.nbytes < packed_bytes(weight.format, weight.n, weight.k) or not weight.data.is_contiguous():
-        raise ValueError(f"{weight.format.name} ({weight.n}, {weight.k}) does not lie in a weight of {shown(weight.data)}")
+        wanted = f"{weight.format.name} ({weight.n}, {weight.k})"
+        raise ValueError(f"a packed weight {wanted} does not lie in {shown(weight.data)}")
     if weight.order is not None and (weight.order.dtype is not torch.int32 or weight.order.shape != (weight.k,)):
         raise ValueError(f"an order of {shown(weight.order)} is none of {weight.k} inputs")
     if y is not None and (y.shape != (x.shape[0], weight.n) or y.stride(1) != 1 or y.dtype not in CODES):

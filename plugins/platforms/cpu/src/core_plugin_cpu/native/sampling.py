@@ -40,8 +40,9 @@ def draw(logits: Tensor, rows: Tensor | None, numbers: Tensor, *, truncated: boo
     """
     logits, numbers = _plain(logits), numbers.contiguous()
     count, size = numbers.shape[1], logits.shape[1]
-    if numbers.shape != (5, count) or numbers.dtype is not torch.float64 or count != len(logits if rows is None else rows):
-        raise ValueError(f"draw: numbers of {shown(numbers)} are not for logits of {shown(logits)} and rows of {shown(rows)}")
+    wanted = len(logits if rows is None else rows)
+    if numbers.shape != (5, wanted) or numbers.dtype is not torch.float64 or not numbers.is_cpu:
+        raise ValueError(f"draw: numbers (5, {wanted}) float64 expected, got {shown(numbers)}")
     if rows is not None:
         rows = rows.contiguous()
         check_places(TOKEN_IDS, rows, len(logits), "draw")
