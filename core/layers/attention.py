@@ -40,7 +40,7 @@ class _Heads:
             and v.dtype is dtype
         )
 
-    def fail(self, given: tuple[object, ...], step: object, out: object, cause: Exception | None = None) -> NoReturn:
+    def fail(self, given: tuple[object, ...], step: object, out: object, cause: Exception | None) -> NoReturn:
         """Say why a call with `given` queries, keys and values failed; see `Place.fail`."""
         tokens = rows_of(getattr(step, "token_ids", None))
         sizes = ((tokens, *self.queries), (tokens, *self.keys), (tokens, *self.keys))
@@ -91,6 +91,7 @@ class AttentionModule(Parameterised):
                 backend gave the wrong thing, or raised.
         """
         out: Any = MISSING
+        cause: Exception | None = None
         try:
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
@@ -100,8 +101,8 @@ class AttentionModule(Parameterised):
                 if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:
                     return out  # type: ignore[no-any-return]
         except Exception as error:
-            self._heads.fail((q, k, v), step, out, error)
-        self._heads.fail((q, k, v), step, out)
+            cause = error
+        return self._heads.fail((q, k, v), step, out, cause)
 
 
 class EncoderModule:
@@ -119,6 +120,7 @@ class EncoderModule:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
         """Return `(tokens, heads * head_dim)`; arguments and errors as those of `AttentionModule`."""
         out: Any = MISSING
+        cause: Exception | None = None
         try:
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
@@ -126,5 +128,5 @@ class EncoderModule:
                 if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:
                     return out  # type: ignore[no-any-return]
         except Exception as error:
-            self._heads.fail((q, k, v), step, out, error)
-        self._heads.fail((q, k, v), step, out)
+            cause = error
+        return self._heads.fail((q, k, v), step, out, cause)

@@ -9,13 +9,14 @@ from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.quantization import LayerSite
 from core.layers.attention import AttentionModule, EncoderModule
-from core.layers.guard import LayerContext, Owners
+from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, QuantLayer
 from core.layers.norm import LayerNorm, Norm, RMSNorm, norm_group
 from core.layers.params import ParamGroup
 from core.layers.rope import RotaryEmbedding
 from core.ops import relu, silu
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, QUANT_LAYER, Handed
 
 if TYPE_CHECKING:
     import torch
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
     from core.api.quantization import LayerQuant, QuantScheme
     from core.api.rotary import RopeConfig
+    from core.plugins.contracts import Contract
 
 T = TypeVar("T")
+S = TypeVar("S", LayerSite, AttentionSite)
 N = TypeVar("N", bound=Norm)
 
+_HOOKS = "hook plugins"
 _GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_pytorch_tanh": "gelu_tanh_and_mul"}
 _PLAIN: Mapping[str, api.Activation | str] = {
     "relu": relu,
@@ -79,6 +83,7 @@ class Builder:
         self._max_positions = max_positions
         self._kernels = kernels or KernelTable(device.type, str(dtype).removeprefix("torch."))
         self._wrap = wrap
+        self._handed = {owner: Handed(owner) for owner in (*self._context.owners, _HOOKS)}
 
     def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
         """Return the token embedding."""
@@ -94,7 +99,7 @@ class Builder:
         self.tied.add(f"{prefix}.weight")
         # The site carries the embedding's prefix: that is where the weights are in the checkpoint.
         site = LayerSite("lm_head", tied_to.group.prefix, hidden_size, parts)
-        return Linear(site, self._wrapped(site, self._scheme.for_site(site)), tied_to.group, self._context)
+        return Linear(site, self._quant(site), tied_to.group, self._context)
 
     def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
         """Return a linear layer filled from `<prefix>.weight` (and `.bias`)."""
@@ -149,7 +154,8 @@ class Builder:
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`."""
         site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap)
-        module = AttentionModule(site, self._wrapped(site, self._backend.layer(site)), self._context)
+        backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
+        module = AttentionModule(site, backed, self._context)
         self.attentions.append(module)
         return module
 
@@ -178,7 +184,8 @@ class Builder:
                 f"the model needs bidirectional attention, which {kind} lacks.",
                 hint="The model's shape must name 'bidirectional' among its features.",
             )
-        return EncoderModule(site, self._wrapped(site, encoder(site)), self._context)
+        backed = self._ask(self._context.owners.attention, "encoder()", ENCODER_LAYER, encoder, site)
+        return EncoderModule(site, backed, self._context)
 
     def _store(
         self,
@@ -189,9 +196,10 @@ class Builder:
         bias: bool = False,
     ) -> tuple[LayerSite, LayerQuant, ParamGroup, LayerContext]:
         site = LayerSite(kind, prefix, in_features, parts, bias)
-        quant = self._wrapped(site, self._scheme.for_site(site))
+        quant = self._quant(site)
         group = ParamGroup(prefix, quant.decode)
-        quant.declare(group)
+        with blamed(self._context.owners.quantization, f"declare() of {kind} '{prefix}'"):
+            quant.declare(group)
         self.groups.append(group)
         return site, quant, group, self._context
 
@@ -202,12 +210,16 @@ class Builder:
         self.groups.append(norm_group(layer, size, prefix, self._context.dtype, bias=bias))
         return layer
 
-    def _wrapped(self, site: LayerSite | AttentionSite, layer: T) -> T:
-        """Return `layer`, or what a plugin makes of it."""
+    def _quant(self, site: LayerSite) -> LayerQuant:
+        return self._ask(self._context.owners.quantization, "for_site()", QUANT_LAYER, self._scheme.for_site, site)
+
+    def _ask(self, owner: str, what: str, contract: Contract, function: Callable[[S], T], site: S) -> T:
+        """Return what a plugin hands out for a place, or what hooks make of it; both fit the contract."""
+        layer = self._handed[owner].ask(what, contract, function, site)
         if self._wrap is None:
             return layer
         wrapped: T = self._wrap(site, layer)
-        return wrapped
+        return self._handed[_HOOKS].fit("core_layer", wrapped, contract)
 
 
 def _named(known: Mapping[str, T], kind: str, name: str) -> T:

@@ -1,12 +1,13 @@
 """What layers are called with, and what plugins return, is compared with what the layers were built for.
 
-The comparison comes before a plugin's code: a native kernel trusts the sizes that it is told. It is a few comparisons of
-numbers that are known; what is wrong is worked out only once something is.
+The comparison comes before a plugin's code: a native kernel trusts the sizes that it is told. It compares a few known
+numbers; what is wrong is worked out only once something is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
@@ -33,6 +34,7 @@ class Owners(NamedTuple):
     model: str = "the model"
     attention: str = "the attention backend"
     quantization: str = "the quantization method"
+    platform: str = "the platform"
 
 
 class Operand(NamedTuple):
@@ -75,9 +77,7 @@ class Place(NamedTuple):
     model: str
     device: torch.device
 
-    def fail(
-        self, call: str, operands: Iterable[Operand], result: Operand, cause: Exception | None = None
-    ) -> NoReturn:
+    def fail(self, call: str, operands: Iterable[Operand], result: Operand, cause: Exception | None) -> NoReturn:
         """Say why a call of the layer failed.
 
         Args:
@@ -87,18 +87,19 @@ class Place(NamedTuple):
             cause: What was raised, by the method or while the operands were looked at.
 
         Raises:
-            PluginError: CORE-P170, an operand does not fit; CORE-P171, the result does not; CORE-P108, the method raised.
+            PluginError: CORE-P170, an operand does not fit; CORE-P171, the result does not; CORE-P108, it raised.
         """
         if isinstance(cause, PASSED):
             raise cause
         found = [problem for operand in operands if (problem := operand.problem(self.device)) is not None]
         if found:
             raise PluginError("CORE-P170", f"{self.model} called {self.layer}: {'; '.join(found)}.", hint=_REPORT)
+        where = f"{self.plugin}, {self.layer} of {self.model}: {call}"
         wrong = None if result.given is MISSING else result.problem(self.device)
         if wrong is not None:
-            raise PluginError("CORE-P171", f"{self.plugin}, {self.layer}: {call} failed: {wrong}.", hint=_REPORT)
-        text = f"{self.plugin}, {self.layer}: {call} raised {'nothing' if cause is None else describe(cause)}."
-        raise PluginError("CORE-P108", text) from cause
+            raise PluginError("CORE-P171", f"{where}: {wrong}.", hint=_REPORT)
+        how = "failed" if cause is None else f"raised {describe(cause)}"
+        raise PluginError("CORE-P108", f"{where} {how}.") from cause
 
 
 class LayerContext(NamedTuple):
@@ -119,6 +120,17 @@ class LayerContext(NamedTuple):
     def place(self, layer: str, plugin: str) -> Place:
         """Return the place of a layer that a plugin implements."""
         return Place(layer, plugin, self.owners.model, self.device)
+
+
+@contextmanager
+def blamed(owner: str, what: str) -> Iterator[None]:
+    """Attribute an exception without a code in a plugin's code: CORE-P108."""
+    try:
+        yield
+    except PASSED:
+        raise
+    except Exception as error:
+        raise PluginError("CORE-P108", f"{owner}: {what} raised {describe(error)}.") from error
 
 
 def rows_of(given: object) -> int | str:

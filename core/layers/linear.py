@@ -39,16 +39,17 @@ class QuantLayer(Parameterised):
             PluginError: CORE-P170, `x` does not fit; CORE-P171, CORE-P108: the method gave the wrong thing, or raised.
         """
         y: Any = MISSING
+        cause: Exception | None = None
         try:
             if x.dtype is self._dtype and x.shape[1:] == self._inputs:
                 y = self._apply(x, self.params)
                 if y.shape == (x.shape[0], self._width):
                     return y  # type: ignore[no-any-return]
         except Exception as error:
-            self._fail(x, y, error)
-        self._fail(x, y)
+            cause = error
+        return self._fail(x, y, cause)
 
-    def _fail(self, x: object, y: object, cause: Exception | None = None) -> NoReturn:
+    def _fail(self, x: object, y: object, cause: Exception | None) -> NoReturn:
         operand = Operand("its input", x, ("tokens", *self._inputs), self._dtype)
         self._place.fail("apply()", [operand], Operand("its result", y, (rows_of(x), self._width), None), cause)
 

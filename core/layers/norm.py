@@ -37,18 +37,20 @@ class Norm(Parameterised):
     def __call__(self, x: Tensor) -> Tensor:
         """Return the normalised `x`. Raises `PluginError` as `QuantLayer` does."""
         normed: Any = MISSING
+        cause: Exception | None = None
         try:
             if x.dtype is self._dtype and x.shape[-1] == self._size:
                 normed = self._norm(x, *self._weights, self._eps)
                 if normed.shape == x.shape:
                     return normed  # type: ignore[no-any-return]
         except Exception as error:
-            self._fail((x,), normed, error)
-        self._fail((x,), normed)
+            cause = error
+        return self._fail((x,), normed, cause)
 
     def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """Return `(norm(x + residual), x + residual)`. Raises `PluginError` as `QuantLayer` does."""
         normed: Any = MISSING
+        cause: Exception | None = None
         try:
             shape, dtype = x.shape, self._dtype
             if x.dtype is dtype and residual.dtype is dtype and shape[-1] == self._size and residual.shape == shape:
@@ -56,10 +58,10 @@ class Norm(Parameterised):
                 if normed.shape == shape and total.shape == shape:
                     return normed, total
         except Exception as error:
-            self._fail((x, residual), normed, error)
-        self._fail((x, residual), normed)
+            cause = error
+        return self._fail((x, residual), normed, cause)
 
-    def _fail(self, given: tuple[object, ...], result: object, cause: Exception | None = None) -> NoReturn:
+    def _fail(self, given: tuple[object, ...], result: object, cause: Exception | None) -> NoReturn:
         rows = given[0].shape[:-1] if isinstance(given[0], torch.Tensor) else ("tokens",)
         shape = (*rows, self._size)
         named = zip(("its input", "the residual"), given, strict=False)
@@ -85,9 +87,7 @@ class LayerNorm(Norm):
         self._weights = params["weight"], params.get("bias")
 
 
-def norm_group(
-    layer: Norm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False
-) -> ParamGroup:
+def norm_group(layer: Norm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False) -> ParamGroup:
     """Return the parameters of a norm layer: one vector or two, never quantized."""
 
     def decode(param: str, tensor: WeightTensor) -> Tensor:

@@ -53,14 +53,15 @@ class RotaryEmbedding:
             PluginError: As `QuantLayer` does.
         """
         rotated: Any = MISSING
+        cause: Exception | None = None
         try:
             if self._fits(positions, q, k):
                 rotated, keys = self._rotate(positions, q, k, self._table)
                 if rotated.shape == q.shape and keys.shape == k.shape:
                     return rotated, keys
         except Exception as error:
-            self._fail(positions, q, k, rotated, error)
-        self._fail(positions, q, k, rotated)
+            cause = error
+        return self._fail(positions, q, k, rotated, cause)
 
     def _fits(self, positions: Tensor, q: Tensor, k: Tensor) -> bool:
         tokens, _, size = q.shape
@@ -74,7 +75,7 @@ class RotaryEmbedding:
             and k.dtype is self._dtype
         )
 
-    def _fail(self, positions: object, q: object, k: object, result: object, cause: Exception | None = None) -> NoReturn:
+    def _fail(self, positions: object, q: object, k: object, result: object, cause: Exception | None) -> NoReturn:
         tokens, size = rows_of(positions), self._config.head_dim
         operands = [
             Operand("positions", positions, ("tokens",), torch.int64),

@@ -119,9 +119,7 @@ def check_object(entry: Entry, what: str, value: object, contract: Contract) -> 
         wrong += _against("__init__", _without_self(_constructor(protocol)), _signature(value))
     if isinstance(value, type) or not makes:
         wrong += _methods(protocol, value, contract.may_lack)
-    for name in contract.optional:
-        optional = _protocol(name)
-        wrong += _methods(optional, value, frozenset(methods_of(optional)))
+    wrong += _optional(contract, value)
     _refuse(entry, what, protocol.__name__, wrong)
 
 
@@ -139,6 +137,17 @@ def methods_of(protocol: type) -> dict[str, Any]:
 def misfits(protocol: type, value: object) -> list[str]:
     """Return what keeps a class or an object from being one of `protocol`, in words; empty if nothing does."""
     return list(_methods(protocol, value, frozenset()))
+
+
+def misfits_of(contract: Contract, value: object) -> list[str]:
+    """Return what keeps an object from fitting a contract, in words, its optional parts included."""
+    return [*_methods(_protocol(contract.protocol), value, contract.may_lack), *_optional(contract, value)]
+
+
+def _optional(contract: Contract, value: object) -> Iterator[str]:
+    for name in contract.optional:
+        protocol = _protocol(name)
+        yield from _methods(protocol, value, frozenset(methods_of(protocol)))
 
 
 def _methods(protocol: type, value: object, may_lack: frozenset[str]) -> Iterator[str]:

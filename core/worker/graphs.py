@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from core.api.errors import PluginError
 from core.api.facets import Forward, Graph, GraphFacet, StepShape
+from core.layers.guard import PASSED, shown
+from core.plugins.drivers import describe
+from core.plugins.handed import GRAPH, Handed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from core.layers.guard import Owners
     from core.worker.inputs import StepInputs
 
 
@@ -18,14 +23,38 @@ class GraphedForward:
 
     Args:
         forward: The model's own forward pass.
+        owners: Whose the platform and the model are, for errors.
     """
 
-    def __init__(self, facet: GraphFacet, forward: Forward) -> None:
-        self._facet, self._forward = facet, forward
+    def __init__(self, facet: GraphFacet, forward: Forward, owners: Owners) -> None:
+        self._facet, self._forward, self._owners = facet, forward, owners
+        self._handed = Handed(owners.platform)
         self._graphs: dict[Hashable, Graph] = {}
 
     def __call__(self, step: StepInputs) -> Tensor:
-        """Return the final hidden states, `(tokens, hidden)`."""
+        """Return the final hidden states, `(tokens, hidden)`.
+
+        Raises:
+            PluginError: CORE-P108, the facet raised; CORE-P171, what it gave is not of the step's size.
+        """
+        hidden: Any = None
+        try:
+            hidden = self._run(step)
+            if hidden.shape[0] == len(step.token_ids):
+                return cast("Tensor", hidden)
+        except PASSED:
+            raise
+        except Exception as error:
+            text = f"{self._owners.platform}: the graph of {self._owners.model} raised {describe(error)}."
+            raise PluginError("CORE-P108", text) from error
+        text = f"{self._owners.platform}: the graph of {self._owners.model} gave {shown(hidden)}"
+        raise PluginError("CORE-P171", f"{text}; expected ({len(step.token_ids)}, hidden).")
+
+    def forget(self) -> None:
+        """Drop all graphs: they read weights that are no longer the model's."""
+        self._graphs.clear()
+
+    def _run(self, step: StepInputs) -> Tensor:
         batch = step.batch
         shape = StepShape(len(step.token_ids), len(batch.seq_lens), batch.max_query_len, batch.max_seq_len)
         key = self._facet.key(shape)
@@ -33,9 +62,6 @@ class GraphedForward:
             return self._forward(step)
         graph = self._graphs.get(key)
         if graph is None:
-            graph = self._graphs[key] = self._facet.capture(self._forward, step)
+            captured = self._facet.capture(self._forward, step)
+            graph = self._graphs[key] = self._handed.fit("capture()", captured, GRAPH)
         return graph.replay(step)
-
-    def forget(self) -> None:
-        """Drop all graphs: they read weights that are no longer the model's."""
-        self._graphs.clear()

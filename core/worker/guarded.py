@@ -32,40 +32,42 @@ class GuardedModel:
             PluginError: CORE-P170, the model returned the wrong thing; CORE-P108, it raised.
         """
         hidden: Any = None
+        cause: Exception | None = None
         try:
             hidden = self._model.forward(step)
             if hidden.dim() == 2 and hidden.shape[0] == step.token_ids.shape[0]:
                 return cast("Tensor", hidden)
         except Exception as error:
-            self._failed("forward()", error)
-        self._wrong("forward()", hidden, f"({len(step.token_ids)}, hidden)")
+            cause = error
+        return self._fail("forward()", hidden, f"({len(step.token_ids)}, hidden)", cause)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Project `(rows, hidden)` to `(rows, vocab)`. Raises as `forward` does."""
         logits: Any = None
+        cause: Exception | None = None
         try:
             logits = self._model.logits(hidden)
             if logits.shape == (hidden.shape[0], self._vocab_size) and logits.is_floating_point():
                 return cast("Tensor", logits)
         except Exception as error:
-            self._failed("logits()", error)
-        self._wrong("logits()", logits, f"({len(hidden)}, {self._vocab_size}) of a float dtype")
+            cause = error
+        return self._fail("logits()", logits, f"({len(hidden)}, {self._vocab_size}) of a float dtype", cause)
 
     def classify(self, pooled: Tensor) -> Tensor:
         """Project `(rows, hidden)` to `(rows, labels)`. Raises as `forward` does."""
         scores: Any = None
+        cause: Exception | None = None
         try:
             scores = cast("Classifies", self._model).classify(pooled)
             if scores.dim() == 2 and scores.shape[0] == pooled.shape[0]:
                 return cast("Tensor", scores)
         except Exception as error:
-            self._failed("classify()", error)
-        self._wrong("classify()", scores, f"({len(pooled)}, labels)")
+            cause = error
+        return self._fail("classify()", scores, f"({len(pooled)}, labels)", cause)
 
-    def _failed(self, method: str, error: Exception) -> NoReturn:
-        if isinstance(error, PASSED):
-            raise error
-        raise PluginError("CORE-P108", f"{self._owner}: {method} raised {describe(error)}.") from error
-
-    def _wrong(self, method: str, result: object, wanted: str) -> NoReturn:
+    def _fail(self, method: str, result: object, wanted: str, cause: Exception | None) -> NoReturn:
+        if isinstance(cause, PASSED):
+            raise cause
+        if cause is not None:
+            raise PluginError("CORE-P108", f"{self._owner}: {method} raised {describe(cause)}.") from cause
         raise PluginError("CORE-P170", f"{self._owner}: {method} returned {shown(result)}; expected {wanted}.")

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from core.api.attention import AttentionContext
+from core.api.attention import AttentionContext, KVLayout
 from core.api.errors import CheckpointError, ConfigError
 from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
-from core.layers.guard import Owners
+from core.layers.guard import Owners, blamed
 from core.layers.kernels import KernelTable, PlannedKernel
+from core.plugins.handed import WEIGHT_TENSOR, Handed
 from core.plugins.kinds import kind_of
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend, AttentionSite, KVLayout
+    from core.api.attention import AttentionBackend, AttentionSite
     from core.api.descriptors import KernelSpec
     from core.api.models import Model
     from core.api.weights import CheckpointReader, WeightTensor
@@ -105,7 +106,14 @@ class LoadedModel:
 def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVLayout]]:
     """Return the attention layers, by layer, each with the layout of its KV blocks."""
     attentions = sorted(loaded.attentions, key=lambda attention: attention.site.layer)
-    return [(attention, loaded.backend.kv_layout(attention.site)) for attention in attentions]
+    with blamed(loaded.owners.attention, "kv_layout()"):
+        return [(attention, _layout(loaded.backend.kv_layout(attention.site))) for attention in attentions]
+
+
+def _layout(found: object) -> KVLayout:
+    if not isinstance(found, KVLayout):
+        raise TypeError(f"a {type(found).__name__} is no KVLayout")
+    return found
 
 
 def load_model(
@@ -131,16 +139,21 @@ def load_model(
         if check is not None:
             check(loaded)
         meter = _Meter(config.checkpoint.num_bytes, progress)
-        loaded.reload(_tensors(active, Path(path), meter.add))
+        owner = _owner(config.plan, _LOADERS)
+        loaded.reload(_tensors(active, owner, Path(path), meter.add))
     except CheckpointError as error:  # layers do not know from which files they are filled
         raise error.within(path) from error
     return loaded
 
 
-def _tensors(active: ActivePlugins, path: Path, report: Callable[[int], None]) -> Iterator[WeightTensor]:
-    """Yield the checkpoint's tensors. Raises `PluginError` CORE-P108: the weight loader raised."""
+def _tensors(
+    active: ActivePlugins, owner: str, path: Path, report: Callable[[int], None]
+) -> Iterator[WeightTensor]:
+    """Yield the checkpoint's tensors. Raises `PluginError`: CORE-P108, the weight loader raised; CORE-P160."""
     reader: CheckpointReader = active.make_one(_LOADERS)
-    yield from active.guard_items(active.planned(_LOADERS), "tensors()", reader.tensors, path, report)
+    handed = Handed(owner)
+    for tensor in active.guard_items(active.planned(_LOADERS), "tensors()", reader.tensors, path, report):
+        yield handed.fit("tensors()", tensor, WEIGHT_TENSOR)
 
 
 def build_model(config: EngineConfig, active: ActivePlugins, device: torch.device) -> LoadedModel:
@@ -166,8 +179,11 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     model_class = active.impl("core.models")
     # Formats without a config.json know the architecture, but keep it out of the configuration.
     settings = {"architectures": [checkpoint.architecture], **checkpoint.config}
-    model = model_class(settings, builder)
-    rules, attentions = model_class.weight_rules(settings), sorted(builder.attentions, key=lambda one: one.site.layer)
+    with blamed(owners.model, "its constructor"):
+        model = model_class(settings, builder)
+    with blamed(owners.model, "weight_rules()"):
+        rules = model_class.weight_rules(settings)
+    attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
     for group in builder.groups:
         group.owner = owners.quantization
@@ -188,10 +204,14 @@ def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) 
 
 
 def _owners(plan: PluginPlan) -> Owners:
-    """Return whose the parts of a forward pass are; what the plan does not name keeps its common name."""
-    groups = Owners("core.models", "core.attention_backends", "core.quantization")
-    named = zip(Owners(), map(plan.one, groups), groups, strict=True)
-    return Owners(*(common if one is None else f"{kind_of(group).label} {one.owner}" for common, one, group in named))
+    """Return whose the parts of a forward pass are."""
+    groups = ("core.models", "core.attention_backends", "core.quantization", "core.platforms")
+    return Owners(*(_owner(plan, group) for group in groups))
+
+
+def _owner(plan: PluginPlan, group: str) -> str:
+    label, planned = kind_of(group).label, plan.one(group)
+    return f"the {label}" if planned is None else f"{label} {planned.owner}"
 
 
 def _default_spec(site: AttentionSite) -> KVSpec:

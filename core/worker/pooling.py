@@ -19,8 +19,8 @@ from core.worker.runner import StepRunner
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
-    from core.api.facets import GraphFacet
     from core.api.models import Classifies, Model, PoolingShape
+    from core.worker.graphs import GraphedForward
     from core.worker.guarded import GuardedModel
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
@@ -36,7 +36,7 @@ class PoolingRunner(StepRunner):
     Args:
         shape: What requests get that do not say otherwise.
         dense: The layers behind pooling.
-        graphs: The platform's graph facet, if it has one.
+        graphed: The forward pass by the platform's graphs, if it has some.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PoolingRunner(StepRunner):
         rows: RowTable,
         shape: PoolingShape,
         dense: Callable[[Tensor], Tensor] = _same,
-        graphs: GraphFacet | None = None,
+        graphed: GraphedForward | None = None,
     ) -> None:
         self._dense = dense
         self._default = Pooling(shape.method)
@@ -55,7 +55,7 @@ class PoolingRunner(StepRunner):
         self._arrays: dict[int, dict[str, Tensor]] = {}
         self._seconds = np.zeros(len(rows.block_tables), dtype=np.int64)
         self._head = cast("Classifies", model).classify if shape.task == "classify" else None
-        super().__init__(model, backend, caches, rows, graphs)
+        super().__init__(model, backend, caches, rows, graphed)
 
     def time(self, timer: Timer) -> None:
         """Have the phases of every step timed, or no longer (`untimed`)."""

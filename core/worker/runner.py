@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionBackend
-from core.api.facets import GraphFacet
 from core.api.models import Model
 from core.engine.profile import Timer, untimed
 from core.engine.step import NewRow, StepPlan, StepResult, TokenMasks
@@ -32,7 +31,7 @@ class StepRunner(ABC):
 
     Args:
         caches: KV cache of each layer, `(num_blocks, ...)`.
-        graphs: The platform's graph facet, if it has one.
+        graphed: The forward pass by the platform's graphs, if it has some.
 
     Attributes:
         participants: Take part in every step, in order.
@@ -44,10 +43,10 @@ class StepRunner(ABC):
         backend: AttentionBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
-        graphs: GraphFacet | None = None,
+        graphed: GraphedForward | None = None,
     ) -> None:
         self._model = model
-        self._graphed = GraphedForward(graphs, model.forward) if graphs is not None else None
+        self._graphed = graphed
         self._inputs = InputBuilder(rows, backend)
         self._rows = rows
         self._tainted = TaintedBlocks(caches, rows.block_size)
@@ -140,11 +139,11 @@ class Runner(StepRunner):
         caches: Sequence[Tensor],
         rows: RowTable,
         sampler: Sampler,
-        graphs: GraphFacet | None = None,
+        graphed: GraphedForward | None = None,
     ) -> None:
         self._sampler = sampler
         self._scorer = PromptScorer(model.logits, rows, sampler.params)
-        super().__init__(model, backend, caches, rows, graphs)
+        super().__init__(model, backend, caches, rows, graphed)
 
     def time(self, timer: Timer) -> None:
         """Have the phases of every step timed, or no longer (`untimed`)."""

@@ -22,9 +22,11 @@ from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
 from core.plugins.drivers import describe
+from core.plugins.handed import STREAM, Handed
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
+from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedModel
 from core.worker.loader import LoadedModel, kv_layouts, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
@@ -123,7 +125,7 @@ class Worker:
 
     def stream(self) -> Stream:
         """Return a stream of the platform on which to execute steps."""
-        return self._platform.stream()
+        return Handed(self._loaded.owners.platform).ask("stream()", STREAM, self._platform.stream)
 
     @torch.inference_mode()
     def call(self, method: str, *args: Any) -> Any:
@@ -206,16 +208,17 @@ class Worker:
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
-        graphs, loaded = getattr(self._platform, "graphs", None), self._loaded
+        loaded, facet = self._loaded, getattr(self._platform, "graphs", None)
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
+        graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
         if config.pooling is not None:
             reader = self._active.make_one("core.weight_loaders")
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
-            return PoolingRunner(model, loaded.backend, caches, rows, config.pooling, dense, graphs)
+            return PoolingRunner(model, loaded.backend, caches, rows, config.pooling, dense, graphed)
         plugged = list(self._logits_processors(rows, max_rows))
         pick = loaded.kernels.pick
         sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)
-        return Runner(model, loaded.backend, caches, rows, sampler, graphs)
+        return Runner(model, loaded.backend, caches, rows, sampler, graphed)
 
     def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
         """Yield the plan's logits processors, in its order."""

@@ -18,11 +18,14 @@ from typing import BinaryIO, Literal, cast
 import msgspec
 
 from core.api.descriptors import StructuredOutputSpec
+from core.api.errors import PluginError
 from core.api.structured import CompiledGrammar, PortableGrammar, StructuredContext, StructuredOutputBackend
 from core.config.resolved import EngineConfig
 from core.engine.compiling.memory import footprint, virtual_size
 from core.engine.compiling.trial import begin
 from core.plugins.boot import enter
+from core.plugins.handed import Handed
+from core.plugins.kinds import kind_of
 
 HEAD = struct.Struct(">I")
 GROUP = "core.structured_output"
@@ -101,10 +104,11 @@ def open_backend(order: Order) -> tuple[Callable[[str, str], CompiledGrammar], b
     context = StructuredContext(config.shape.vocab_size, lambda: tokenizer, active.options(GROUP))
     backend: StructuredOutputBackend = active.impl(GROUP)(context)
     travels = cast(StructuredOutputSpec, active.spec(GROUP)).isolate
+    handed = Handed(next(f"{kind_of(GROUP).label} {one.owner}" for one in needed if one.group == GROUP))
 
     def compile(kind: str, value: str) -> CompiledGrammar:
         compiled = backend.compile(kind, value)
-        begin(compiled, config.shape.vocab_size)
+        begin(compiled, config.shape.vocab_size, handed)
         return compiled
 
     return compile, travels
@@ -128,7 +132,7 @@ def answer(compile: Callable[[str, str], CompiledGrammar], task: Task, *, travel
         compiled = compile(task.kind, task.value)
         size = footprint().since(before)
         return Answer("compiled", cast(PortableGrammar, compiled).dump() if travels else b"", size=size)
-    except ValueError as error:
+    except (ValueError, PluginError) as error:
         return Answer("refused", text=str(error))
     except MemoryError:
         return Answer("exhausted")

@@ -21,6 +21,8 @@ from core.engine.compiling.remote import IsolatedCompiler
 from core.engine.compiling.trial import begin
 from core.engine.structured import StructuredParticipant
 from core.plugins.boot import ActivePlugins
+from core.plugins.handed import Handed
+from core.plugins.kinds import kind_of
 
 
 def structured_participant(config: EngineConfig, active: ActivePlugins) -> StructuredParticipant | None:
@@ -45,8 +47,9 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
     for planned, descriptor, make in active.impls(GROUP):
         spec = cast(StructuredOutputSpec, descriptor)
         backend: StructuredOutputBackend = make(StructuredContext(vocab_size, tokenizer, planned.options))
+        handed = Handed(f"{kind_of(GROUP).label} {planned.owner}")
         order = Order(config.model_dump_json(), planned.name, limits.seconds, memory=limits.memory_bytes)
-        apart = IsolatedCompiler(order, partial(_bring, backend, spec.isolate, vocab_size))
+        apart = IsolatedCompiler(order, partial(_bring, backend, spec.isolate, vocab_size, handed))
         isolated.append(apart)
         compilers.append(Compiler(planned.name, spec.grammars, apart.compile))
     read = partial(compiled_value, additional_properties=options.additional_properties)
@@ -55,11 +58,17 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
 
 
 def _bring(
-    backend: StructuredOutputBackend, travels: bool, vocab_size: int, kind: str, value: str, data: bytes
+    backend: StructuredOutputBackend,
+    travels: bool,
+    vocab_size: int,
+    handed: Handed,
+    kind: str,
+    value: str,
+    data: bytes,
 ) -> CompiledGrammar:
     """Return in this process a grammar that a child has compiled and tried, so that its effort is known and bounded."""
     compiled = cast(LoadsGrammars, backend).load(data) if travels else backend.compile(kind, value)
-    begin(compiled, vocab_size)  # the first mask, which may take long, is not made in a step
+    begin(compiled, vocab_size, handed)  # the first mask, which may take long, is not made in a step
     return compiled
 
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from core.api.structured import CompiledGrammar, GrammarMatcher
+from core.plugins.handed import COMPILED_GRAMMAR, GRAMMAR_MATCHER, Handed
 
 WORD = 32
 """Tokens per element of a mask."""
 
 
-def begin(compiled: CompiledGrammar, vocab_size: int) -> None:
+def begin(compiled: CompiledGrammar, vocab_size: int, handed: Handed) -> None:
     """Write one token, so that limits which any text would meet are met: a request that cannot succeed does not run.
+
+    Args:
+        handed: Knows the backend, and which of its objects fit.
 
     Raises:
         ValueError: The library cannot follow the grammar, or no text fits it.
+        PluginError: CORE-P160, the grammar or its matcher is not what the engine calls.
     """
+    handed.fit("compile() or load()", compiled, COMPILED_GRAMMAR)
     try:
-        _write(compiled.matcher(), np.zeros(-(-vocab_size // WORD), np.int32))
+        matcher = handed.fit("matcher()", compiled.matcher(), GRAMMAR_MATCHER)
+        _write(matcher, np.zeros(-(-vocab_size // WORD), np.int32))
     except RuntimeError as error:
         raise ValueError(str(error)) from error
 

@@ -14,6 +14,7 @@ from core.frontend.answering.marked import Factory, Marking
 from core.frontend.answering.plain_calls import plain_calls
 from core.frontend.answering.staged import REASONING, TOOLS, reading, staged
 from core.plugins.boot import ActivePlugins
+from core.plugins.handed import OUTPUT_PARSER, Handed
 
 TOOL_PARSERS = "core.tool_parsers"
 
@@ -118,40 +119,47 @@ class CallRules:
 def chosen_parser(active: ActivePlugins, tool_parser: str | None) -> AnswerParser | None:
     """Return what reads the answers, of the parsers that a plan chose. Arguments and result as `answer_parser`."""
     chosen = active.impls(TOOL_PARSERS)
-    found = answer_parser([(cast(ToolParserSpec, spec), make) for _, spec, make in chosen], tool_parser)
-    return found and replace(found, owner=f"tool parser {' or '.join(planned.owner for planned, _, _ in chosen)}")
+    owner = f"tool parser {' or '.join(planned.owner for planned, _, _ in chosen)}"
+    return answer_parser([(cast(ToolParserSpec, spec), make) for _, spec, make in chosen], tool_parser, owner)
 
 
-def answer_parser(chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser: str | None) -> AnswerParser | None:
+def answer_parser(
+    chosen: Sequence[tuple[ToolParserSpec, Factory]], tool_parser: str | None, owner: str = "the parser"
+) -> AnswerParser | None:
     """Return what reads the answers; None if no parser was chosen.
 
     Args:
         chosen: Descriptor and implementation of the tool parser, if there is one, and of the reasoning parser.
         tool_parser: What the user asked for; without it, the only parser there is reads reasoning alone.
+        owner: Whose they are, for errors.
     """
     if not chosen:
         return None
     special = any(spec.special_tokens for spec, _ in chosen)
     marking, (spec, first), reasoning = Marking(), chosen[0], chosen[-1][1]
+    handed = Handed(owner)
+
+    def held(make: Factory) -> Factory:
+        return lambda ctx: handed.ask("making the parser of an answer", OUTPUT_PARSER, make, ctx)
 
     def around(make: Factory) -> Factory:
         return marking.around(make) if special else make
 
     def whole(make: Factory, closed: bool = False) -> Factory:
-        return around(staged(make, reasoning, closed=closed) if len(chosen) == 2 else make)
+        return around(staged(held(make), held(reasoning), closed=closed) if len(chosen) == 2 else held(make))
 
     def behind(make: Factory, closed: bool) -> Factory:
-        return around(staged(make, reasoning, closed=closed) if knows else make)
+        return around(staged(held(make), held(reasoning), closed=closed) if knows else held(make))
 
     knows = getattr(reasoning, "thinking", None)  # an optional part: see `core.api.KnowsThinking`
     # Without a word on where the thinking ends, a grammar begins at once, and there is none to be read.
     plain = CallRules(None, behind, knows)
     if not tool_parser:
-        return AnswerParser(whole(reading(first, REASONING)), special, spec.call_id, knows, plain)
+        return AnswerParser(whole(reading(first, REASONING)), special, spec.call_id, knows, plain, owner)
     if not hasattr(first, "forced"):  # an optional part: see `core.api.EnforcesCalls`
-        return AnswerParser(whole(first), special, spec.call_id, knows, plain)
+        return AnswerParser(whole(first), special, spec.call_id, knows, plain, owner)
     instead = knows if len(chosen) == 2 else None
-    return AnswerParser(whole(first), special, spec.call_id, knows, CallRules(first, whole, instead))
+    return AnswerParser(whole(first), special, spec.call_id, knows, CallRules(first, whole, instead), owner)
 
 
 def calls_before(messages: Sequence[Mapping[str, Any]]) -> int:

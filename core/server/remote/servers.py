@@ -11,6 +11,7 @@ from core.api.errors import ConfigError
 from core.api.tool_servers import ToolServerClient
 from core.config.resolved import ToolOptions
 from core.plugins.boot import ActivePlugins
+from core.plugins.handed import Handed
 from core.server.remote.urls import AddressPattern, read_address, read_pattern
 
 GROUP = "core.tool_servers"
@@ -45,6 +46,7 @@ class RemoteServers:
         timeout: Seconds that a list or a call may take.
         result_chars: Longest result of a tool.
         rounds: How often a model may call in one answer.
+        handed: Knows whose the client is, and which of its sessions fit.
     """
 
     client: ToolServerClient
@@ -53,6 +55,7 @@ class RemoteServers:
     timeout: float = 60.0
     result_chars: int = 32768
     rounds: int = 16
+    handed: Handed = field(default_factory=lambda: Handed("the tool-server client"))
 
     def endpoint(self, label: str, url: str | None, headers: Mapping[str, str]) -> Endpoint:
         """Return where a request's server is. Raises `ValueError` with the reason if it must not be spoken to."""
@@ -86,13 +89,15 @@ def remote_servers(active: ActivePlugins, options: ToolOptions) -> RemoteServers
     own = dict(_own(options))
     if unknown := sorted(options.mcp_headers.keys() - own.keys()):
         raise _wrong(f"--mcp-headers names '{unknown[0]}'", "there is no --mcp-server of that label")
+    client, owner = _client(active)
     return RemoteServers(
-        _client(active),
+        client,
         own,
         tuple(_pattern(text) for text in options.allow_mcp_url),
         timeout=options.mcp_timeout,
         result_chars=options.mcp_result_chars,
         rounds=options.mcp_rounds,
+        handed=Handed(owner),
     )
 
 
@@ -110,10 +115,11 @@ def check_headers(given: Any) -> dict[str, str]:
     return dict(given)
 
 
-def _client(active: ActivePlugins) -> ToolServerClient:
+def _client(active: ActivePlugins) -> tuple[ToolServerClient, str]:
+    """Return the client, and whose it is."""
     ((planned, _),) = active.specs(GROUP)
     client: ToolServerClient = active.make(planned, planned.options)
-    return client
+    return client, f"tool-server client {planned.owner}"
 
 
 def _own(options: ToolOptions) -> Iterator[tuple[str, Endpoint]]:

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import orjson
 
+from core.api.errors import PluginError
 from core.api.tool_servers import RemoteTool, ToolResult, ToolServerError, ToolSession
+from core.plugins.handed import TOOL_SESSION
 from core.server.remote.servers import Endpoint, RemoteServers
 
 logger = logging.getLogger(__name__)
@@ -73,7 +75,8 @@ class RemoteSessions:
         async with self._locks[label]:
             if label not in self._open:
                 endpoint = self._endpoints[label]
-                self._open[label] = await self._servers.client.open(endpoint.url, endpoint.headers)
+                opened = await self._servers.client.open(endpoint.url, endpoint.headers)
+                self._open[label] = self._servers.handed.fit("open()", opened, TOOL_SESSION)
             return self._open[label]
 
     async def _bounded(self, label: str, work: Coroutine[Any, Any, T]) -> T:
@@ -85,6 +88,9 @@ class RemoteSessions:
             raise ToolServerError(message, code=TIMED_OUT) from None
         except ToolServerError as error:
             raise ToolServerError(clean(error.message)[:1000], kind=error.kind, code=error.code) from None
+        except PluginError as error:
+            logger.error("tool server '%s': %s", label, error)
+            raise ToolServerError("The connection to the server failed.") from None
         except Exception as error:  # a client that breaks its promise; what it says may hold an address or a header
             logger.warning("tool server '%s': %s", label, type(error).__name__)
             raise ToolServerError("The connection to the server failed.") from None

@@ -5,6 +5,7 @@
 
 #include "common/parallel.h"
 #include "gemm/gemm.h"
+#include "program/checks.h"
 
 namespace {
 
@@ -38,19 +39,36 @@ int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
+template <typename Args>
+bool is_check(const core_op& op, int64_t (*check)(const Args*)) {
+  return reinterpret_cast<void (*)()>(op.function) == reinterpret_cast<void (*)()>(check);
+}
+
+// Runs an operation; false if it is a check that found something.
+bool sound(const core_op& op) {
+  if (is_check(op, core_cpu_range)) return core_cpu_range(static_cast<const core_range_args*>(op.args)) == 0;
+  if (is_check(op, core_cpu_batch)) return core_cpu_batch(static_cast<const core_batch_args*>(op.args)) == 0;
+  op.function(op.args);
+  return true;
+}
+
 struct Run {
   core_program_args program;
-  int64_t* times;  // or null
+  int64_t* times;   // or null
+  int64_t refused;  // the check that ended it, or -1
 };
 
 void run_all(void* self) {
-  const Run& run = *static_cast<const Run*>(self);
+  Run& run = *static_cast<Run*>(self);
   core::expect(next_weights(run.program, 0));
   int64_t before = run.times == nullptr ? 0 : now();
   for (int64_t i = 0; i < run.program.count; ++i) {
     const core_op& op = run.program.ops[i];
     if (is_product(op)) core::expect(next_weights(run.program, i + 1));
-    op.function(op.args);
+    if (!sound(op)) {
+      run.refused = i;
+      return;
+    }
     if (run.times == nullptr) continue;
     int64_t after = now();
     run.times[i] += after - before;
@@ -58,16 +76,21 @@ void run_all(void* self) {
   }
 }
 
+int64_t run_crew(Run& run) {
+  int64_t shared = core::with_crew(run.program.threads, run_all, &run);
+  return run.refused < 0 ? shared : -1 - run.refused;
+}
+
 }  // namespace
 
 CORE_API int64_t core_cpu_run(const core_program_args* args) {
-  Run run{*args, nullptr};
-  return core::with_crew(args->threads, run_all, &run);
+  Run run{*args, nullptr, -1};
+  return run_crew(run);
 }
 
 CORE_API int64_t core_cpu_run_timed(const core_timed_args* args) {
-  Run run{{args->ops, args->count, args->threads}, args->times};
-  return core::with_crew(args->threads, run_all, &run);
+  Run run{{args->ops, args->count, args->threads}, args->times, -1};
+  return run_crew(run);
 }
 
 // Does nothing: what a call costs is measured with it.

@@ -18,7 +18,8 @@ struct core_program_args {
 };
 
 // Runs the operations in order, all in one parallel region; see common/parallel.h. Returns how many bodies the team
-// shared: each costs a hand-over and a join.
+// shared: each costs a hand-over and a join. A check (checks.h) that finds something ends the run: what is returned is
+// then -1 - its place among the operations.
 int64_t core_cpu_run(const core_program_args* args);
 
 // The same, and adds the nanoseconds of each operation to `times[operation]`.

@@ -37,7 +37,7 @@ class FakePlatform:
         return MemorySnapshot(2**30, 2**28)
 
     def stream(self):
-        return "stream"
+        return STREAM
 
     def describe(self):
         return {"device": "abacus"}
@@ -46,6 +46,7 @@ class FakePlatform:
         LOG.append(("close",))
 
 
+STREAM = SimpleNamespace(submit=lambda work: work(), close=lambda: None)
 FAKE = SimpleNamespace(name="fake", owner="'fake' (acme 1.0)", options={})
 ENTRY = Entry("core.weight_transfer", "fake", "acme", "1.0", "")
 
@@ -197,7 +198,7 @@ def test_start_reports_what_the_engine_needs(make_worker):
     assert info.facts["device"] == "abacus" and info.facts["attention"] == "fake"
     assert info.facts["checkpoint"] == "0.50 GiB" and "40 blocks, 156 tokens" in info.facts["kv cache"]
     assert LOG == [("open", None, 0), ("progress", 5, 10), ("context", 48)]
-    assert worker.stream() == "stream"
+    assert worker.stream() is STREAM
 
 
 @pytest.mark.parametrize("pooling", [None, SimpleNamespace(method="last")])

@@ -12,6 +12,7 @@ from core.engine.compiling.trial import begin
 from core.engine.grammars import Grammar
 from core.engine.loop import EngineLoop
 from core.engine.structured import StructuredParticipant
+from core.plugins.handed import Handed
 
 VOCAB = 97
 
@@ -277,8 +278,8 @@ def test_a_grammar_that_fails_at_its_first_token_is_no_grammar():
 
     for matcher, said in ((Nothing([]), "no text fits it"), (Doomed([]), "too many items")):
         with pytest.raises(ValueError, match=said):
-            begin(Compiled(matcher), VOCAB)
-    begin(Compiled(AnyToken([])), VOCAB)
+            begin(Compiled(matcher), VOCAB, Handed("odd"))
+    begin(Compiled(AnyToken([])), VOCAB, Handed("odd"))
 
 
 class Doomed(AnyToken):

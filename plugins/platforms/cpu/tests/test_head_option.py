@@ -77,7 +77,9 @@ def test_linears_of_plain_weights_and_heads_of_other_formats_stay(caplog):
 @pytest.mark.parametrize("rows", [50, 2048 + 17])
 def test_a_rounded_head_is_off_by_its_blocks_rounding_and_takes_updates(rows):
     site = LayerSite("lm_head", "head", 64, (("", rows),))
-    _, layer = make_layer(DenseScheme(QuantContext(torch.device("cpu"), torch.bfloat16, {}, {"head": "int8"})), site, dtype=torch.bfloat16)
+    _, layer = make_layer(
+        DenseScheme(QuantContext(torch.device("cpu"), torch.bfloat16, {}, {"head": "int8"})), site, dtype=torch.bfloat16
+    )
     x = torch.randn(3, 64).bfloat16()
     for _ in range(2):
         weight = torch.randn(rows, 64).half()

@@ -11,7 +11,8 @@ import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.graphs import CAPACITIES, EagerGraph, PaddedStep, ProgramGraph, ProgramGraphs
 from core_plugin_cpu.native import elementwise, library
-from core_plugin_cpu.native.program import NotReplayableError, record
+from core_plugin_cpu.native.partial import NotReplayableError
+from core_plugin_cpu.native.program import record
 
 from core.api import RopeConfig
 from core.api.attention import AttentionContext, AttentionSite, BatchView
@@ -94,17 +95,18 @@ def test_a_program_is_one_call_per_operation():
     model = ToyModel(layers=2)
     step = decode_step(model, [3, 9], 0)
     program, _ = record(lambda: model.forward(step))
-    assert program.count == 2 + 2 * 10
+    assert program.count == 2 + 2 * 10 + 3, "the calls, and each check once"
     assert {slot: len(places) for slot, places in program.slots.items()} == {
-        "tokens": 2 + 2 * 9,
-        "rows": 2,
-        "token_ids": 5,
-        "positions": 2,
-        "slots": 2,
-        "query_starts": 2,
-        "seq_lens": 2,
-        "table": 2,
-        "table_stride": 2,
+        "tokens": 2 + 2 * 9 + 3,
+        "rows": 2 + 1,
+        "token_ids": 5 + 1,
+        "positions": 2 + 1,
+        "slots": 2 + 1,
+        "query_starts": 2 + 1,
+        "seq_lens": 2 + 1,
+        "table": 2 + 1,
+        "table_stride": 2 + 1,
+        "table_width": 1,
     }
 
 
@@ -227,7 +229,7 @@ def test_recording_for_later_computes_nothing():
     step = decode_step(model, [3, 9], 0)
     before = [cache.clone() for cache in model.caches]
     program, _ = record(lambda: model.forward(step), run=False)
-    assert program.count == 2 + 2 * 10
+    assert program.count == 2 + 2 * 10 + 3
     assert all(torch.equal(now, then) for now, then in zip(model.caches, before))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
 from core_plugin_cpu.native import attention as kernels
 from core_plugin_cpu.native import encoder
+from core_plugin_cpu.native.refine import MOST_HEAD_DIM
 
 
 class NativeAttentionBackend:
@@ -27,11 +28,13 @@ class NativeAttentionBackend:
         return kernels.Batch.of(batch)
 
     def layer(self, site: AttentionSite) -> NativeAttentionLayer:
-        """Return the attention of one layer."""
+        """Return the attention of one layer. Raises `ValueError` for a geometry that the kernels do not have."""
+        _check_heads(site, whole_vectors=True)
         return NativeAttentionLayer(site, self)
 
     def encoder(self, site: AttentionSite) -> NativeEncoderLayer:
-        """Return attention within the prompts of a step."""
+        """Return attention within the prompts of a step. Raises `ValueError` as `layer` does."""
+        _check_heads(site, whole_vectors=False)
         return NativeEncoderLayer(site, self)
 
     def encoder_scratch(self, site: AttentionSite) -> Tensor:
@@ -56,8 +59,17 @@ class NativeAttentionBackend:
         if found is None:
             ctx = self._ctx
             scratch = self._attention_scratch(site, threads)
-            found = self._caches[key] = kernels.Cache(ctx.block_size, ctx.kv_dtype, scratch, scales)
+            found = kernels.Cache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch, scales)
+            self._caches[key] = found
         return found
+
+
+def _check_heads(site: AttentionSite, *, whole_vectors: bool) -> None:
+    """Hold a layer of the model against what the kernels' scratch memory is made for; its shape may have said else."""
+    dim, groups = site.head_dim, site.num_kv_heads > 0 and site.num_heads % site.num_kv_heads == 0
+    if not groups or not 0 < dim <= MOST_HEAD_DIM or (whole_vectors and dim % 16):
+        heads = f"layer {site.layer} has {site.num_heads} heads of {dim} over {site.num_kv_heads} kv heads"
+        raise ValueError(f"{heads}; whole groups of heads of up to {MOST_HEAD_DIM}, a multiple of 16, expected")
 
 
 class NativeAttentionLayer:

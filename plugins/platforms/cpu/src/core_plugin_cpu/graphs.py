@@ -13,7 +13,8 @@ from core.api.attention import AttentionPlan, BatchView
 from core.api.facets import Forward, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
-from core_plugin_cpu.native.program import Inputs, NotReplayableError, Program, record
+from core_plugin_cpu.native.partial import NotReplayableError
+from core_plugin_cpu.native.program import Inputs, Program, record
 
 CAPACITIES = (2048, 8192)
 """Tokens that programs are recorded with. The first is what hardly any step exceeds, so that the program recorded while
@@ -70,6 +71,9 @@ class ProgramGraph:
         if not isinstance(batch, Batch):
             raise TypeError(f"recorded with native attention, replayed with a {type(batch).__name__}")
         tokens = len(step.token_ids)
+        if tokens != batch.tokens or tokens != len(step.positions) or tokens > len(self._out):
+            counts = f"{tokens} token ids, {len(step.positions)} positions and {batch.tokens} slots"
+            raise ValueError(f"a program of {len(self._out)} tokens cannot run {counts}")
         self._program.set(
             {
                 "tokens": tokens,
@@ -81,6 +85,7 @@ class ProgramGraph:
                 "seq_lens": batch.seq_lens,
                 "table": batch.table,
                 "table_stride": batch.table_stride,
+                "table_width": batch.table_width,
             }
         )
         self._program.run()
@@ -124,6 +129,8 @@ class ProgramGraphs:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)
             return EagerGraph(forward)
+        if len(out) != len(padded.token_ids):
+            raise ValueError(f"the forward pass gave {len(out)} rows for {len(padded.token_ids)} tokens")
         return ProgramGraph(program, out)
 
 

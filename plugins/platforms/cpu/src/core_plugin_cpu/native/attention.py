@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from core.api.attention import AttentionSite, BatchView, KVLayout
-from core_plugin_cpu.native.elementwise import CODES, ROPE_KV, packed_heads
+from core_plugin_cpu.native.checks import BATCH, CODES, explain, recording, unfit
+from core_plugin_cpu.native.elementwise import ROPE_KV, packed_heads
 from core_plugin_cpu.native.entry import FLOAT8_E4M3, FLOAT8_E5M2, FLOAT16, INT8, Entry
 from core_plugin_cpu.native.library import library
 
@@ -69,26 +71,51 @@ def aligned(size: int, alignment: int = 64) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A step as the kernels read it. The tensors and arrays behind the pointers live as long as `keep`."""
+    """A step as the kernels read it. The tensors and arrays behind the pointers live as long as `keep`.
+
+    Attributes:
+        seen: Blocks and block sizes of the caches that it was compared with.
+    """
 
     query_starts: int
     seq_lens: int
     table: int
     table_stride: int
+    table_width: int
     rows: int
+    tokens: int
     slots: int
     keep: BatchView
+    seen: list[tuple[int, int]] = field(default_factory=list)
 
     @staticmethod
     def of(view: BatchView) -> Batch:
-        """Take the pointers of a batch on the host."""
-        table = view.block_tables
-        if table.stride(1) != 1 and table.shape[1] > 1:
-            raise ValueError("the block table's rows must be contiguous")
-        starts, lengths = view.query_starts.ctypes.data, view.seq_lens.ctypes.data
-        return Batch(
-            starts, lengths, table.data_ptr(), table.stride(0), len(view.seq_lens), view.slots.data_ptr(), view
-        )
+        """Take the pointers of a batch on the host. Raises `ValueError` for arrays of other dtypes or lengths."""
+        table, slots, starts, lengths = view.block_tables, view.slots, view.query_starts, view.seq_lens
+        rows, tokens = len(lengths), len(slots)
+        for one, dtype in ((starts, np.int32), (lengths, np.int32)):
+            if one.dtype != dtype or not one.flags.c_contiguous:
+                raise ValueError(f"the batch's rows must be contiguous int32, got {one.dtype}")
+        if table.dtype is not torch.int32 or not table.is_cpu or (table.stride(1) != 1 and table.shape[1] > 1):
+            raise ValueError("the block table's rows must be contiguous int32 numbers on the CPU")
+        if len(starts) != rows + 1 or len(table) < rows or slots.dtype is not torch.int64 or not slots.is_contiguous():
+            raise unfit(f"a batch of {rows} rows and {len(starts)} offsets", block_tables=table, slots=slots)
+        pointers = (starts.ctypes.data, lengths.ctypes.data, table.data_ptr())
+        return Batch(*pointers, table.stride(0), table.shape[1], rows, tokens, slots.data_ptr(), view)
+
+    def compare(self, blocks: int, block_size: int) -> None:
+        """Refuse places outside a cache of so many blocks, once for all layers of a step; 0 blocks: there is no cache.
+
+        Raises:
+            IndexError: A row, block or slot is none of the step's or the cache's.
+        """
+        if (blocks, block_size) in self.seen and not recording():
+            return
+        pointers = (self.query_starts, self.seq_lens, self.table, self.slots)
+        arguments = (*pointers, self.rows, self.tokens, self.table_stride, self.table_width, block_size, blocks)
+        if BATCH(*arguments):
+            raise IndexError(explain(BATCH, dict(zip(BATCH.fields, arguments))))
+        self.seen.append((blocks, block_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +123,40 @@ class Cache:
     """How a layer's cache is to be read, and the scratch memory for it.
 
     Attributes:
+        site: A layer of this geometry.
+        dtype: Of queries, keys and values.
         scratch: From `scratch_for` with at least as many threads as torch uses.
         scales: What keys and values are divided by before they are rounded, float8 only.
     """
 
+    site: AttentionSite
+    dtype: torch.dtype
     block_size: int
     kv_dtype: torch.dtype
     scratch: Tensor
     scales: tuple[float, float] = (1.0, 1.0)
+    layout: KVLayout = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", kv_layout(self.site, self.block_size, self.kv_dtype))
+
+    def compare(self, kv: Tensor, batch: Batch) -> None:
+        """Refuse a cache tensor of another layout, and a step with places outside of it.
+
+        Raises:
+            ValueError, IndexError: As `Batch.compare`.
+        """
+        if kv.shape[1:] != self.layout.block_shape or kv.dtype is not self.layout.dtype or not kv.is_contiguous():
+            raise unfit(f"blocks of {self.layout.block_shape} {self.layout.dtype} and", cache=kv)
+        batch.compare(kv.shape[0], self.block_size)
 
 
 def write_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, cache: Cache) -> None:
     """Store `k, v (tokens, kv_heads, head_dim)` at the batch's slots of a layer's cache."""
+    wanted, dtype = (batch.tokens, cache.site.num_kv_heads, cache.site.head_dim), cache.dtype
+    if k.shape != wanted or v.shape != wanted or not (k.dtype is v.dtype is dtype) or not (k.is_cpu and v.is_cpu):
+        raise unfit(f"keys and values of {wanted} {dtype} and", k=k, v=v)
+    cache.compare(kv, batch)
     if k.dtype == cache.kv_dtype:
         _copy_kv(k, v, kv, batch, cache.block_size)
         return
@@ -130,6 +179,9 @@ def _copy_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) ->
 
 def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cache) -> Tensor:
     """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
+    if q.shape != (batch.tokens, site.num_heads, site.head_dim) or q.dtype is not cache.dtype or not q.is_cpu:
+        raise unfit(f"queries of {(batch.tokens, site.num_heads, site.head_dim)} {cache.dtype} and", q=q)
+    cache.compare(kv, batch)
     q = packed_heads(q)
     tokens, heads, head_dim = q.shape
     out = torch.empty(tokens, heads * head_dim, dtype=q.dtype)

@@ -1,6 +1,7 @@
 """Norms, gated activations, rotary embedding and embedding lookup by native kernels; forms as in `core.ops`.
 
-Every function takes contiguous last dimensions and float32 or bfloat16, and computes in float32.
+Every function takes contiguous last dimensions and float32 or bfloat16, and computes in float32. It raises `ValueError`
+for tensors that do not belong together, and `IndexError` for numbers that are no places.
 """
 
 from __future__ import annotations
@@ -8,10 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native.entry import BFLOAT16, FLOAT32, Entry
-
-CODES = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
-"""Dtypes that the kernels compute with."""
+from core_plugin_cpu.native.checks import POSITIONS, TOKEN_IDS, check_places, code, unfit
+from core_plugin_cpu.native.entry import Entry
 
 ACTIVATIONS = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2}
 
@@ -65,33 +64,38 @@ ROPE_KV = Entry(
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Return the RMS norm of `x (..., size)` over the last dimension; up to two leading ones may be strided."""
-    size = x.shape[-1]
+    size, dtype = x.shape[-1], code(x, "rms_norm")
+    _check_weights("rms_norm", x, weight)
     x = _plain(x)
     outer, inner, outer_stride, inner_stride = _leading(x)
     out = torch.empty(x.shape, dtype=x.dtype)
     pointers = (x.data_ptr(), 0, weight.data_ptr(), 0, out.data_ptr())
-    RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, CODES[x.dtype], torch.get_num_threads(), eps)
+    RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, dtype, torch.get_num_threads(), eps)
     return out
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return `(rms_norm(x + residual), x + residual)`, the sum rounded to the dtype before it is normalised."""
-    size = x.shape[-1]
+    size, dtype = x.shape[-1], code(x, "add_rms_norm")
+    _check_weights("add_rms_norm", x, weight)
+    _check_same("add_rms_norm", x, residual)
     x, residual = _plain(x), residual.contiguous()
     outer, inner, outer_stride, inner_stride = _leading(x)
     out, total = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.shape, dtype=x.dtype)
     pointers = (x.data_ptr(), residual.data_ptr(), weight.data_ptr(), total.data_ptr(), out.data_ptr())
-    RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, CODES[x.dtype], torch.get_num_threads(), eps)
+    RMS_NORM(*pointers, outer, inner, size, outer_stride, inner_stride, dtype, torch.get_num_threads(), eps)
     return out, total
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
     """Return the layer norm of `x (..., size)` over the last dimension."""
+    dtype = code(x, "layer_norm")
+    _check_weights("layer_norm", x, weight, bias)
     rows = _rows(x)
     out = torch.empty(x.shape, dtype=x.dtype)
     pointers = (rows.data_ptr(), 0, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), 0, out.data_ptr())
     threads = torch.get_num_threads()
-    LAYER_NORM(*pointers, rows.shape[0], rows.shape[1], rows.stride(0), 0, CODES[x.dtype], threads, eps)
+    LAYER_NORM(*pointers, rows.shape[0], rows.shape[1], rows.stride(0), 0, dtype, threads, eps)
     return out
 
 
@@ -99,37 +103,45 @@ def add_layer_norm(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor]:
     """Return `(layer_norm(x + residual), x + residual)`, the sum rounded to the dtype before it is normalised."""
+    dtype = code(x, "add_layer_norm")
+    _check_weights("add_layer_norm", x, weight, bias)
+    _check_same("add_layer_norm", x, residual)
     rows, others = _rows(x), _rows(residual)
     out, total = torch.empty(x.shape, dtype=x.dtype), torch.empty(x.shape, dtype=x.dtype)
     parameters = (weight.data_ptr(), 0 if bias is None else bias.data_ptr())
     pointers = (rows.data_ptr(), others.data_ptr(), *parameters, total.data_ptr(), out.data_ptr())
-    sizes = (*rows.shape, rows.stride(0), others.stride(0), CODES[x.dtype], torch.get_num_threads())
+    sizes = (*rows.shape, rows.stride(0), others.stride(0), dtype, torch.get_num_threads())
     LAYER_NORM(*pointers, *sizes, eps)
     return out, total
 
 
 def activate(x: Tensor, activation: str) -> Tensor:
     """Return `act(x)` of every element; `activation` is a key of `ACTIVATIONS`."""
+    kind, dtype = ACTIVATIONS[activation], code(x, activation)
     rows = _rows(x)
     out = torch.empty(x.shape, dtype=x.dtype)
     count, size = rows.shape
-    kind, dtype = ACTIVATIONS[activation], CODES[x.dtype]
     ACTIVATE(rows.data_ptr(), out.data_ptr(), count, size, rows.stride(0), size, kind, dtype, torch.get_num_threads())
     return out
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
     """Return `x + y`, both `(rows, size)` of one dtype; `y` may be one row for all."""
+    dtype = code(x, "add")
+    if x.dim() != 2 or y.dtype is not x.dtype or y.shape not in (x.shape, (1, x.shape[1])) or not y.is_cpu:
+        raise unfit("add", x=x, y=y)
     x, y = _rows(x), _rows(y)
     out = torch.empty(x.shape, dtype=x.dtype)
     pointers = (x.data_ptr(), y.data_ptr(), out.data_ptr())
     apart = y.stride(0) if y.shape[0] == x.shape[0] else 0
-    ADD(*pointers, *x.shape, x.stride(0), apart, x.shape[1], CODES[x.dtype], torch.get_num_threads())
+    ADD(*pointers, *x.shape, x.stride(0), apart, x.shape[1], dtype, torch.get_num_threads())
     return out
 
 
 def shift(x: Tensor, amount: int) -> Tensor:
     """Return `x + amount` of a contiguous `x (count,)` int64."""
+    if x.dtype is not torch.int64 or x.dim() != 1 or not x.is_cpu or not x.is_contiguous():
+        raise unfit("shift", x=x)
     out = torch.empty(x.shape, dtype=x.dtype)
     SHIFT(x.data_ptr(), out.data_ptr(), len(x), amount)
     return out
@@ -137,17 +149,22 @@ def shift(x: Tensor, amount: int) -> Tensor:
 
 def gated(x: Tensor, activation: str) -> Tensor:
     """Return `act(gate) * up` of `x (..., 2 * size)` as `[gate, up]`; `activation` is a key of `ACTIVATIONS`."""
+    kind, dtype = ACTIVATIONS[activation], code(x, f"gated {activation}")
+    if x.shape[-1] < 2 or x.shape[-1] % 2:
+        raise unfit(f"gated {activation}: the two halves of", x=x)
     x = x.contiguous()
     size = x.shape[-1] // 2
     out = torch.empty(*x.shape[:-1], size, dtype=x.dtype)
     rows = out.numel() // size
-    kind, dtype = ACTIVATIONS[activation], CODES[x.dtype]
     GATED(x.data_ptr(), out.data_ptr(), rows, size, 2 * size, size, kind, dtype, torch.get_num_threads())
     return out
 
 
 def gather(table: Tensor, ids: Tensor) -> Tensor:
-    """Return the rows `ids (count,) int64` of a contiguous `table (rows, size)` of any dtype. Ids are not checked."""
+    """Return the rows `ids (count,) int64` of a contiguous `table (rows, size)` of any dtype."""
+    if table.dim() != 2 or not table.is_cpu or not table.is_contiguous():
+        raise unfit("gather", table=table)
+    check_places(TOKEN_IDS, ids, table.shape[0], "gather")
     out = torch.empty(len(ids), table.shape[1], dtype=table.dtype)
     row_bytes = table.shape[1] * table.element_size()
     GATHER(table.data_ptr(), ids.data_ptr(), out.data_ptr(), len(ids), row_bytes, torch.get_num_threads())
@@ -162,17 +179,36 @@ def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tens
         table: `(positions, 2 * rotary_dim)`, made by `core.ops.rotary_table`: cos twice, then -sin, sin.
     """
     tokens, heads, head_dim = q.shape
-    kv_heads = k.shape[1]
+    kv_heads, dims, dtype = k.shape[1], table.shape[1] // 2, code(q, "rotary")
+    if k.shape != (tokens, kv_heads, head_dim) or k.dtype is not q.dtype or not k.is_cpu or len(positions) != tokens:
+        raise unfit("rotary", positions=positions, q=q, k=k)
+    if dims > head_dim or dims % 2 or table.shape[1] % 2 or not table.is_contiguous():
+        raise unfit("rotary", q=q, table=table)
+    check_places(POSITIONS, positions, table.shape[0], "rotary")
     q, k = packed_heads(q), packed_heads(k)
     q_out, k_out = torch.empty(q.shape, dtype=q.dtype), torch.empty(k.shape, dtype=k.dtype)
-    dims = table.shape[1] // 2
     cos = table.data_ptr()
     sin = cos + (dims + dims // 2) * table.element_size()
     pointers = (q.data_ptr(), k.data_ptr(), 0, q_out.data_ptr(), k_out.data_ptr(), 0, positions.data_ptr(), 0, cos, sin)
     strides = (q.stride(0), k.stride(0), 0, heads * head_dim, kv_heads * head_dim, table.stride(0))
     shape = (tokens, heads, kv_heads, head_dim, dims)
-    ROPE_KV(*pointers, *shape, *strides, 1, 0, CODES[q.dtype], CODES[table.dtype], torch.get_num_threads())
+    ROPE_KV(*pointers, *shape, *strides, 1, 0, dtype, code(table, "rotary"), torch.get_num_threads())
     return q_out, k_out
+
+
+def _check_weights(what: str, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+    """Refuse weights that are not `(size,)` of the dtype of `x (..., size)`."""
+    for one in (weight, bias):
+        if one is not None and (
+            one.shape != x.shape[-1:] or one.dtype is not x.dtype or not one.is_cpu or not one.is_contiguous()
+        ):
+            raise unfit(what, x=x, weights=one)
+
+
+def _check_same(what: str, x: Tensor, residual: Tensor) -> None:
+    """Refuse a residual that is not what `x` is."""
+    if residual.shape != x.shape or residual.dtype is not x.dtype or not residual.is_cpu:
+        raise unfit(what, x=x, residual=residual)
 
 
 def _rows(x: Tensor) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from core.api.attention import AttentionSite
 from core_plugin_cpu.native.attention import Batch, aligned
-from core_plugin_cpu.native.elementwise import CODES, packed_heads
+from core_plugin_cpu.native.checks import code, unfit
+from core_plugin_cpu.native.elementwise import packed_heads
 from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.library import library
 
@@ -36,11 +37,18 @@ def encode(q: Tensor, k: Tensor, v: Tensor, batch: Batch, site: AttentionSite, s
     Args:
         scratch: From `scratch_for` with at least as many threads as torch uses.
     """
+    queries = (batch.tokens, site.num_heads, site.head_dim)
+    keys = (batch.tokens, site.num_kv_heads, site.head_dim)
+    sized = q.shape == queries and k.shape == keys and v.shape == keys
+    if not sized or not (q.dtype is k.dtype is v.dtype) or not (k.is_cpu and v.is_cpu):
+        raise unfit(f"queries of {queries}, keys and values of {keys} and", q=q, k=k, v=v)
+    dtype = code(q, "encode")
+    batch.compare(0, 1)
     q, k, v = packed_heads(q), packed_heads(k), packed_heads(v)
     tokens, heads, head_dim = q.shape
     out = torch.empty(tokens, heads * head_dim, dtype=q.dtype)
     pointers = (q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), batch.query_starts, scratch.data_ptr())
     reach = -1 if site.window is None else site.window // 2
     sizes = (batch.rows, heads, site.num_kv_heads, head_dim, q.stride(0), k.stride(0), v.stride(0), heads * head_dim)
-    ENCODE(*pointers, *sizes, reach, CODES[q.dtype], torch.get_num_threads(), site.scale)
+    ENCODE(*pointers, *sizes, reach, dtype, torch.get_num_threads(), site.scale)
     return out

@@ -10,9 +10,10 @@ import ctypes
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native.entry import BFLOAT16, FLOAT32, Entry
+from core_plugin_cpu.native.checks import CODES, TOKEN_IDS, check_places, code, shown
+from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.library import library
-from core_plugin_cpu.native.packed import Format, PackedWeight, pack, pack_blocks, pack_groups, pack_int8
+from core_plugin_cpu.native.packed import Format, PackedWeight, pack, pack_blocks, pack_groups, pack_int8, packed_bytes
 
 __all__ = [
     "CODES",
@@ -31,9 +32,6 @@ __all__ = [
     "pack_int8",
     "workspace_bytes",
 ]
-
-CODES = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16}
-"""Dtypes of activations and results."""
 
 GEMM = Entry(
     "gemm",
@@ -98,8 +96,9 @@ def apply(
     """
     if x.stride(-1) != 1 and x.numel() > 0:
         x = x.contiguous()
+    x_code = code(x, "a packed product")
     _check(x, weight, bias, y)
-    x_code, y_code = CODES[x.dtype], CODES[(x.dtype if dtype is None else dtype) if y is None else y.dtype]
+    y_code = CODES[(x.dtype if dtype is None else dtype) if y is None else y.dtype]
     strides = (x.stride(0), 0 if y is None else y.stride(0))
     sizes = (x.shape[0], weight.n, weight.k, *strides, x_code, y_code, weight.code, torch.get_num_threads())
     if workspace is None:
@@ -122,8 +121,10 @@ def workspace_bytes(sizes: tuple[int, ...], *, ordered: bool = False) -> int:
 def lookup(weight: PackedWeight, ids: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the rows `ids (count,) int64` of a packed weight, decoded: `(count, k)` float32 or bfloat16.
 
-    Ids are not checked.
+    Raises:
+        ValueError, IndexError: As `checks.check_places`.
     """
+    check_places(TOKEN_IDS, ids, weight.n, "lookup")
     out = torch.empty(len(ids), weight.k, dtype=dtype)
     sizes = (len(ids), weight.k, CODES[dtype], weight.code, torch.get_num_threads())
     LOOKUP(weight.data.data_ptr(), ids.data_ptr(), out.data_ptr(), *sizes)
@@ -131,12 +132,14 @@ def lookup(weight: PackedWeight, ids: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _check(x: Tensor, weight: PackedWeight, bias: Tensor | None, y: Tensor | None) -> None:
-    for tensor in (x, y):
-        if tensor is not None and tensor.dtype not in CODES:
-            raise ValueError(f"packed products take float32 and bfloat16, not {tensor.dtype}")
     if x.dim() != 2 or x.shape[1] != weight.k:
         raise ValueError(f"x of shape {tuple(x.shape)} does not fit a packed weight of {weight.k} inputs")
-    if y is not None and (y.shape != (x.shape[0], weight.n) or y.stride(1) != 1):
+    if weight.data.nbytes < packed_bytes(weight.format, weight.n, weight.k) or not weight.data.is_contiguous():
+        wanted = f"{weight.format.name} ({weight.n}, {weight.k})"
+        raise ValueError(f"a packed weight {wanted} does not lie in {shown(weight.data)}")
+    if weight.order is not None and (weight.order.dtype is not torch.int32 or weight.order.shape != (weight.k,)):
+        raise ValueError(f"an order of {shown(weight.order)} is none of {weight.k} inputs")
+    if y is not None and (y.shape != (x.shape[0], weight.n) or y.stride(1) != 1 or y.dtype not in CODES):
         raise ValueError(f"y of shape {tuple(y.shape)} is no place for ({x.shape[0]}, {weight.n})")
     if bias is not None and (bias.dtype != torch.float32 or bias.shape != (weight.n,) or not bias.is_contiguous()):
         raise ValueError(f"bias must be ({weight.n},) float32 and contiguous")

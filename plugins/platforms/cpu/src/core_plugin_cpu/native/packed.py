@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -72,6 +73,7 @@ class PackedWeight:
         return self.data.nbytes
 
 
+@cache
 def panel_bytes(kind: Format, k: int) -> int:
     """Return the bytes of 16 channels with `k` inputs."""
     function = library().core_cpu_gemm_panel

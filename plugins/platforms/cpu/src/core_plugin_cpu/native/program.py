@@ -3,8 +3,8 @@
 A program owns the memory that its calls read and write. Calls that follow each other may have become one
 (`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to
 step goes through *slots*: `tokens` and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`,
-`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride`). Each struct field that may take one says so in its
-`Entry`, and `Inputs` which of them do; to change a slot writes one word per call that has it.
+`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride` and `table_width`). Each struct field that may take
+one says so in its `Entry`, and `Inputs` which of them do; to change a slot writes one word per call that has it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from core_plugin_cpu.native.arena import Need, lay_out, reserve
+from core_plugin_cpu.native.checks import CHECKS, explain
 from core_plugin_cpu.native.entry import WORD, Entry, recorder
 from core_plugin_cpu.native.fusion import fuse
+from core_plugin_cpu.native.partial import NotReplayableError, refuse_partial
 from core_plugin_cpu.native.rewrite import rewritten
 from core_plugin_cpu.native.uses import Call, Homes
 
@@ -32,10 +34,6 @@ RUN_TIMED = Entry("run_timed", pointers="ops times", sizes="count threads", resu
 
 _CONSTANTS = frozenset({"new_zeros", "zeros"})
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-
-
-class NotReplayableError(Exception):
-    """Something other than native calls took part in what was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +99,32 @@ class Program:
         self._words[self._places] = self._values
 
     def run(self) -> int:
-        """Make the calls in order. Returns how often threads were handed work: what a step pays for being shared."""
-        return RUN(self._ops.ctypes.data, self.count, self.threads) or 0
+        """Make the calls in order. Returns how often threads were handed work: what a step pays for being shared.
+
+        Raises:
+            IndexError: The step's inputs name places that are not there; nothing was read or written by them.
+        """
+        shared = RUN(self._ops.ctypes.data, self.count, self.threads) or 0
+        if shared < 0:
+            raise self._refused(-1 - shared)
+        return shared
 
     def time(self) -> np.ndarray:
-        """Make the calls in order; return the nanoseconds of each, `(count,)` int64."""
+        """Make the calls in order; return the nanoseconds of each, `(count,)` int64. Raises as `run` does."""
         times = np.zeros(self.count, dtype=np.int64)
-        RUN_TIMED(self._ops.ctypes.data, times.ctypes.data, self.count, self.threads)
+        shared = RUN_TIMED(self._ops.ctypes.data, times.ctypes.data, self.count, self.threads) or 0
+        if shared < 0:
+            raise self._refused(-1 - shared)
         return times
 
     def argument(self, call: int, field: str) -> int:
         """Return what a call has in one of its entry's fields."""
         return int(self._words[self._starts[call] + self.entries[call].fields[field]])
+
+    def _refused(self, call: int) -> IndexError:
+        """Return the error of a step whose inputs a check refused."""
+        entry = self.entries[call]
+        return IndexError(explain(entry, {field: self.argument(call, field) for field in entry.fields}))
 
     def _find_slots(self, calls: list[Call], starts: list[int]) -> Mapping[str, np.ndarray]:
         places = defaultdict(list)
@@ -140,6 +152,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     made: list[Tensor] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
     running: bool = True
+    refusal: NotReplayableError | None = None
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -168,7 +181,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name in _CONSTANTS:
             self.constants.append(result)
         elif not (func.is_view and _share_memory(result, args)):
-            raise NotReplayableError(f"{func} is no native call")
+            self.refusal = NotReplayableError(f"{func} is no native call")
+            raise self.refusal
         return result
 
 
@@ -210,14 +224,42 @@ def record(
         run: Whether the calls are made while they are recorded; if not, what they write holds anything until a replay.
 
     Raises:
-        NotReplayableError: The work computes with torch too, so that its native calls alone would not repeat it.
+        NotReplayableError: The work computes with torch too, so that its native calls alone would not repeat it; or a
+            call takes other rows than all of the step's.
     """
     with _recording(run) as found:
-        out = work()
+        out = _done(work, found)
+    once = _checked_once(found.calls)
+    if step is not None:
+        refuse_partial(once, Homes(once, found.made), step.size, step.places)
     home = out.untyped_storage().data_ptr()
     private = [one for one in found.made if one.untyped_storage().data_ptr() != home]
-    calls, memory = _move(fuse(found.calls, Homes(found.calls, private)), private)
+    calls, memory = _move(fuse(once, Homes(once, private)), private)
     return Program(calls, [memory, *found.constants, *inputs, out, work], step), out
+
+
+def _done(work: Callable[[], Tensor], found: _Recorder) -> Tensor:
+    """Do the work; what cannot be recorded is told as that, whatever the work made of it."""
+    try:
+        out = work()
+    except Exception as error:
+        if found.refusal is None:
+            raise
+        raise found.refusal from error
+    if found.refusal is not None:
+        raise found.refusal
+    return out
+
+
+def _checked_once(calls: list[Call]) -> list[Call]:
+    """Return the calls with the first of several equal checks: nothing of what they look at changes in between."""
+    seen: set[Call] = set()
+    kept: list[Call] = []
+    for call in calls:
+        if call[0] not in CHECKS or call not in seen:
+            kept.append(call)
+            seen.add(call)
+    return kept
 
 
 def _move(calls: list[Call], private: list[Tensor]) -> tuple[list[Call], Tensor]:

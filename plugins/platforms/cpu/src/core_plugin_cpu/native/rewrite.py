@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native.elementwise import CODES, add, shift
+from core_plugin_cpu.native.checks import CODES
+from core_plugin_cpu.native.elementwise import add, shift
 
 
 def rewritten(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Tensor | None:

@@ -1,0 +1,272 @@
+"""Calls that native kernels must not follow, one after the other: run by `test_native_misuse` in a process of its own.
+
+Each prints one line when it is over, so that a crash is seen by the lines that are missing. What a kernel would have
+written to is looked at afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from core_plugin_cpu.attention import NativeAttentionBackend
+from core_plugin_cpu.graphs import ProgramGraphs
+from core_plugin_cpu.native import elementwise, gemm, sampling
+
+from core.api import RopeConfig
+from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.ops import rotary_table
+
+CPU = torch.device("cpu")
+HEADS, KV_HEADS, DIM, BLOCK, BLOCKS, TOKENS = 4, 2, 16, 16, 6, 3
+SITE = AttentionSite(3, HEADS, KV_HEADS, DIM, 0.25)
+BACKEND = NativeAttentionBackend(AttentionContext(CPU, torch.float32, torch.float32, BLOCK))
+LAYER, ENCODER = BACKEND.layer(SITE), BACKEND.encoder(SITE)
+KV = torch.zeros(BLOCKS, *BACKEND.kv_layout(SITE).block_shape)
+TABLE = rotary_table(RopeConfig(head_dim=DIM, rotary_dim=DIM), 40)
+WEIGHT = gemm.pack(torch.randn(32, 64))
+
+Call = Callable[[], object]
+
+
+def batch(**changes: object) -> BatchView:
+    """Three rows that decode, each with 20 tokens in two blocks."""
+    ramp = np.arange(TOKENS + 1, dtype=np.int32)
+    table = torch.arange(2 * TOKENS, dtype=torch.int32).view(TOKENS, 2)
+    whole = BatchView(ramp, np.full(TOKENS, 20, np.int32), table, torch.arange(TOKENS) * 32 + 19, 1, 20)
+    return replace(whole, **changes)
+
+
+def heads(tokens: int = TOKENS, count: int = HEADS, dim: int = DIM, **kind: object) -> torch.Tensor:
+    return torch.randn(tokens, count, dim, dtype=torch.float32).to(**kind) if kind else torch.randn(tokens, count, dim)
+
+
+def attend(q: object = None, view: BatchView | None = None, kv: torch.Tensor = KV) -> Call:
+    return lambda: LAYER.forward(heads() if q is None else q, kv, BACKEND.plan(view or batch()))
+
+
+def store(k: object = None, v: object = None, view: BatchView | None = None, kv: torch.Tensor = KV) -> Call:
+    def call() -> None:
+        keys, values = (heads(count=KV_HEADS) if one is None else one for one in (k, v))
+        LAYER.write_kv(keys, values, kv, BACKEND.plan(view or batch()))
+
+    return call
+
+
+def encode(q: object = None, k: object = None, view: BatchView | None = None) -> Call:
+    def call() -> object:
+        keys = heads(count=KV_HEADS)
+        return ENCODER.forward(
+            heads() if q is None else q, keys if k is None else k, keys, BACKEND.plan(view or batch())
+        )
+
+    return call
+
+
+def rotate(positions: object = None, q: object = None, k: object = None, table: torch.Tensor = TABLE) -> Call:
+    def call() -> object:
+        places = torch.arange(TOKENS) if positions is None else positions
+        keys = heads(count=KV_HEADS) if k is None else k
+        return elementwise.rotary(places, heads() if q is None else q, keys, table)
+
+    return call
+
+
+def flawed_attention() -> Iterator[tuple[str, Call]]:
+    """Yield misuse of paged and of encoder attention."""
+    shapes = {
+        "too few rows": heads(TOKENS - 1),
+        "too many rows": heads(TOKENS + 2),
+        "wrong head count": heads(count=HEADS + 1),
+        "wrong head size": heads(dim=DIM * 2),
+        "wrong dtype": heads(dtype=torch.float16),
+        "other dtype": heads(dtype=torch.bfloat16),
+        "wrong device": torch.empty(TOKENS, HEADS, DIM, device="meta"),
+        "two dimensions": torch.randn(TOKENS, HEADS * DIM),
+    }
+    for name, q in shapes.items():
+        yield f"attend: {name}", attend(q)
+        yield f"encode: {name}", encode(q)
+    keys = {
+        "too few rows": heads(TOKENS - 1, KV_HEADS),
+        "too many rows": heads(TOKENS + 2, KV_HEADS),
+        "wrong head count": heads(count=KV_HEADS + 1),
+        "wrong head size": heads(count=KV_HEADS, dim=DIM // 2),
+        "wrong dtype": heads(count=KV_HEADS, dtype=torch.bfloat16),
+        "wrong device": torch.empty(TOKENS, KV_HEADS, DIM, device="meta"),
+    }
+    for name, k in keys.items():
+        yield f"store: keys, {name}", store(k)
+        yield f"store: values, {name}", store(v=k)
+        yield f"encode: keys, {name}", encode(k=k)
+    steps = {
+        "block out of range": batch(block_tables=torch.tensor([[0, 1], [2, BLOCKS], [4, 5]], dtype=torch.int32)),
+        "negative block": batch(block_tables=torch.tensor([[0, 1], [2, -1], [4, 5]], dtype=torch.int32)),
+        "narrow block table": batch(block_tables=torch.zeros(TOKENS, 1, dtype=torch.int32)),
+        "short block table": batch(block_tables=torch.zeros(TOKENS - 1, 2, dtype=torch.int32)),
+        "block table of another dtype": batch(block_tables=torch.zeros(TOKENS, 2, dtype=torch.int64)),
+        "slot out of range": batch(slots=torch.tensor([3, BLOCKS * BLOCK, 5])),
+        "negative slot": batch(slots=torch.tensor([3, -1, 5])),
+        "slots of another dtype": batch(slots=torch.zeros(TOKENS, dtype=torch.int32)),
+        "too few slots": batch(slots=torch.zeros(TOKENS - 1, dtype=torch.int64)),
+        "too many slots": batch(slots=torch.zeros(TOKENS + 1, dtype=torch.int64)),
+        "offsets that fall": batch(query_starts=np.array([0, 2, 1, 3], np.int32)),
+        "offsets beyond the tokens": batch(query_starts=np.array([0, 1, 2, 900], np.int32)),
+        "too few offsets": batch(query_starts=np.arange(TOKENS, dtype=np.int32)),
+        "more queries than tokens": batch(seq_lens=np.zeros(TOKENS, np.int32)),
+    }
+    for name, view in steps.items():
+        yield f"attend: {name}", attend(view=view)
+        yield f"store: {name}", store(view=view)
+        if "offsets" in name:
+            yield f"encode: {name}", encode(view=view)
+    yield "attend: cache of another layout", attend(kv=torch.zeros(BLOCKS, 2, KV_HEADS, BLOCK))
+    yield "store: cache of another layout", store(kv=torch.zeros(BLOCKS, 2, KV_HEADS, BLOCK))
+    yield "layer: heads that are no groups", lambda: BACKEND.layer(replace(SITE, num_kv_heads=3))
+    yield "layer: heads too large", lambda: BACKEND.layer(replace(SITE, head_dim=512))
+    yield "encoder: heads too large", lambda: BACKEND.encoder(replace(SITE, head_dim=512))
+
+
+def flawed_operations() -> Iterator[tuple[str, Call]]:
+    """Yield misuse of norms, activations, rotary embeddings and lookups."""
+    x, half, meta = torch.randn(3, 64), torch.randn(3, 64).half(), torch.empty(3, 64, device="meta")
+    weights = {"short": torch.rand(63), "wide": torch.rand(65), "of another dtype": torch.rand(64).bfloat16()}
+    for name, weight in weights.items():
+        yield f"rms_norm: weights {name}", lambda weight=weight: elementwise.rms_norm(x, weight, 1e-5)
+        yield f"layer_norm: weights {name}", lambda weight=weight: elementwise.layer_norm(x, weight, None, 1e-5)
+        yield f"layer_norm: bias {name}", lambda weight=weight: elementwise.layer_norm(x, torch.rand(64), weight, 1e-5)
+    for name, wrong in {"float16": half, "meta": meta}.items():
+        yield f"rms_norm: {name}", lambda wrong=wrong: elementwise.rms_norm(wrong, torch.rand(64), 1e-5)
+        yield f"layer_norm: {name}", lambda wrong=wrong: elementwise.layer_norm(wrong, torch.rand(64), None, 1e-5)
+        yield f"gelu: {name}", lambda wrong=wrong: elementwise.activate(wrong, "gelu")
+        yield f"silu_and_mul: {name}", lambda wrong=wrong: elementwise.gated(wrong, "silu")
+        yield f"linear: {name}", lambda wrong=wrong: gemm.linear(wrong, WEIGHT)
+    for name, residual in {"narrow": torch.randn(3, 32), "short": torch.randn(2, 64), "float16": half}.items():
+        yield f"add_rms_norm: residual {name}", lambda r=residual: elementwise.add_rms_norm(x, r, torch.rand(64), 1e-5)
+        yield (
+            f"add_layer_norm: residual {name}",
+            lambda r=residual: elementwise.add_layer_norm(x, r, torch.rand(64), None, 1e-5),
+        )
+    yield "silu_and_mul: odd width", lambda: elementwise.gated(torch.randn(3, 7), "silu")
+    yield "rotary: position out of range", rotate(torch.tensor([0, 40, 1]))
+    yield "rotary: negative position", rotate(torch.tensor([0, -1, 1]))
+    yield "rotary: positions of another dtype", rotate(torch.zeros(TOKENS, dtype=torch.int32))
+    yield "rotary: too few positions", rotate(torch.zeros(TOKENS - 1, dtype=torch.int64))
+    yield "rotary: too few keys", rotate(k=heads(TOKENS - 1, KV_HEADS))
+    yield "rotary: keys of another size", rotate(k=heads(count=KV_HEADS, dim=8))
+    yield "rotary: small heads", rotate(q=heads(dim=8), k=heads(count=KV_HEADS, dim=8))
+    yield "lookup: id out of range", lambda: gemm.lookup(WEIGHT, torch.tensor([0, 32]), torch.float32)
+    yield "lookup: negative id", lambda: gemm.lookup(WEIGHT, torch.tensor([-1]), torch.float32)
+    yield "lookup: ids of another dtype", lambda: gemm.lookup(WEIGHT, torch.zeros(2, dtype=torch.int32), torch.float32)
+    yield "gather: id out of range", lambda: elementwise.gather(x, torch.tensor([3]))
+
+
+def flawed_products() -> Iterator[tuple[str, Call]]:
+    """Yield misuse of products and of sampling."""
+    x, y = torch.randn(3, 64), torch.empty(3, 32)
+    short = replace(WEIGHT, data=WEIGHT.data[:-64])
+    yield "linear: wrong width", lambda: gemm.linear(torch.randn(3, 65), WEIGHT)
+    yield "linear: weight too short", lambda: gemm.linear(x, short)
+    yield "linear: weight says more rows", lambda: gemm.linear(x, replace(WEIGHT, n=64))
+    yield "linear: bias too short", lambda: gemm.linear(x, WEIGHT, torch.zeros(31))
+    yield "linear: order too short", lambda: gemm.linear(x, replace(WEIGHT, order=torch.zeros(63, dtype=torch.int32)))
+    yield "linear: place too small", lambda: gemm.apply(x, WEIGHT, None, y[:2])
+    logits, numbers = torch.randn(3, 50), torch.ones(5, 3, dtype=torch.float64)
+    draw = sampling.draw
+    yield "argmax: one dimension", lambda: sampling.argmax(logits[0])
+    yield "draw: numbers for fewer rows", lambda: draw(logits, None, numbers[:, :2], truncated=False)
+    yield "draw: numbers of four kinds", lambda: draw(logits, None, numbers[:4], truncated=False)
+    yield "draw: numbers of another dtype", lambda: draw(logits, None, numbers.float(), truncated=False)
+    yield "draw: row out of range", lambda: draw(logits, torch.tensor([0, 3, 1]), numbers, truncated=False)
+
+
+class Step:
+    """A step of three rows that decode, as the graph facet sees one."""
+
+    def __init__(self, view: BatchView, **changes: torch.Tensor) -> None:
+        given = {"token_ids": torch.arange(TOKENS), "positions": torch.full((TOKENS,), 19), **changes}
+        self.token_ids, self.positions, self.plan = given["token_ids"], given["positions"], BACKEND.plan(view)
+
+
+EMBEDDING = torch.randn(50, (HEADS + 2 * KV_HEADS) * DIM)
+
+
+def forward(step: Step, rows: slice = slice(None), shift: int = 0) -> torch.Tensor:
+    """Embed, rotate, store and attend."""
+    embedded = elementwise.gather(EMBEDDING, step.token_ids).view(-1, HEADS + 2 * KV_HEADS, DIM)
+    q, k, v = embedded[rows].split_with_sizes([HEADS, KV_HEADS, KV_HEADS], dim=1)
+    places = step.positions + shift if shift else step.positions
+    q, k = elementwise.rotary(places[rows], q, k, TABLE)
+    LAYER.write_kv(k, v, KV, step.plan)
+    return LAYER.forward(q, KV, step.plan)
+
+
+def replayed(step: Callable[[], Step], shift: int = 0) -> Call:
+    def call() -> object:
+        graph = ProgramGraphs().capture(lambda inputs: forward(inputs, shift=shift), Step(batch()))
+        return graph.replay(step())
+
+    return call
+
+
+def partial() -> object:
+    """Normalise every second row only: replayed for fewer tokens it would read what is left of earlier steps."""
+    facet = ProgramGraphs()
+    facet.capture(lambda step: elementwise.gather(EMBEDDING, step.token_ids[: len(step.token_ids) // 2]), Step(batch()))
+    raise ValueError(facet.refused)
+
+
+def flawed_programs() -> Iterator[tuple[str, Call]]:
+    """Yield misuse while a program is recorded, and steps that a program must not run."""
+    captured = ProgramGraphs().capture
+    yield (
+        "record: too few rows",
+        lambda: captured(lambda step: forward(step, slice(0, len(step.token_ids) - 1)), Step(batch())),
+    )
+    yield "record: result of other rows", lambda: captured(lambda step: forward(step)[:-1], Step(batch()))
+    yield "record: some of the rows", partial
+    yield "replay: token id out of range", replayed(lambda: Step(batch(), token_ids=torch.tensor([0, 50, 1])))
+    yield "replay: position out of range", replayed(lambda: Step(batch(), positions=torch.tensor([0, 40, 1])))
+    yield "replay: shifted position out of range", replayed(lambda: Step(batch()), shift=21)
+    yield "replay: slot out of range", replayed(lambda: Step(batch(slots=torch.tensor([0, BLOCKS * BLOCK, 1]))))
+    yield (
+        "replay: block out of range",
+        replayed(lambda: Step(batch(block_tables=torch.full((TOKENS, 2), BLOCKS, dtype=torch.int32)))),
+    )
+    yield "replay: narrow block table", replayed(lambda: Step(batch(block_tables=torch.zeros(3, 1, dtype=torch.int32))))
+    yield "replay: fewer token ids", replayed(lambda: Step(batch(), token_ids=torch.arange(TOKENS - 1)))
+
+
+def cases() -> Iterator[tuple[str, Call]]:
+    """Yield every misuse with its name."""
+    for part in (flawed_attention, flawed_operations, flawed_products, flawed_programs):
+        yield from part()
+
+
+def outcome(call: Call) -> str:
+    """Return what a call raises, or an empty text."""
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def main() -> None:
+    """Try every misuse, then what is right."""
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        before = KV.clone()
+        for name, call in cases():
+            said = outcome(call)
+            print(json.dumps([name, said, torch.equal(KV, before)]), flush=True)
+        fits = [attend(), store(), encode(), rotate(), replayed(lambda: Step(batch()))]
+        print(json.dumps(["what is right", " ".join(map(outcome, fits)), True]), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
