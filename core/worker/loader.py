@@ -146,9 +146,7 @@ def load_model(
     return loaded
 
 
-def _tensors(
-    active: ActivePlugins, owner: str, path: Path, report: Callable[[int], None]
-) -> Iterator[WeightTensor]:
+def _tensors(active: ActivePlugins, owner: str, path: Path, report: Callable[[int], None]) -> Iterator[WeightTensor]:
     """Yield the checkpoint's tensors. Raises `PluginError`: CORE-P108, the weight loader raised; CORE-P160."""
     reader: CheckpointReader = active.make_one(_LOADERS)
     handed = Handed(owner)

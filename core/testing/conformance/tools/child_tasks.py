@@ -112,11 +112,13 @@ def _bound_time(processor: float, real: float) -> None:
 def _compile_and_begin(backend: Any, kind: str, value: str, vocab_size: int, *, isolate: bool) -> str:
     """Compile a grammar, bring it in as the engine does, and make its first masks; return what is wrong with that."""
     from core.engine.compiling.trial import begin
+    from core.plugins.handed import Handed
 
+    handed = Handed("the backend")
     try:
         compiled = backend.compile(kind, value)
-        begin(compiled, vocab_size)
-        begin(backend.load(compiled.dump()) if isolate else backend.compile(kind, value), vocab_size)
+        begin(compiled, vocab_size, handed)
+        begin(backend.load(compiled.dump()) if isolate else backend.compile(kind, value), vocab_size, handed)
     except (ValueError, MemoryError):
         return ""
     except Exception as error:
