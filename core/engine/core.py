@@ -238,7 +238,7 @@ class EngineCore:
     def _policy(self) -> GuardedPolicy:
         """Return the plan's scheduling policy."""
         ((planned, _, _),) = self.active.impls(_SCHEDULERS)
-        return GuardedPolicy(self.active.make(planned), self._faults(planned, "first come, first served instead"))
+        return GuardedPolicy(self.active.new(planned), self._faults(planned, "first come, first served instead"))
 
     def _connectors(self) -> list[StageParticipant]:
         """Return the engine halves of the plan's KV connectors."""

@@ -9,7 +9,7 @@ from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract
-from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl
+from core.plugins.drivers import Candidate, guarded, load_descriptors, load_impl, own_arguments
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -25,7 +25,11 @@ def enter(plan: PluginPlan, *, catalogue: Catalogue | None = None) -> ActivePlug
     """
     here = reopen_files(plan, Catalogue.scan() if catalogue is None else catalogue)
     drivers = [(planned, _load(planned, _same(planned, here))) for planned in plan.drivers]
-    hooks = Hooks([_same(planned, here) for planned in plan.hooks])
+    settled = {(planned.name, planned.dist): planned.options for planned in plan.hooks}
+    hooks = Hooks(
+        [_same(planned, here) for planned in plan.hooks],
+        options=lambda entry, path: settled[entry.name, entry.dist],
+    )
     for failure in hooks.failures:
         raise failure.error("the plugin plan")
     return ActivePlugins(plan, drivers, hooks)
@@ -81,6 +85,15 @@ class ActivePlugins:
         return guarded(
             candidate.entry, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
         )
+
+    def new(self, planned: PlannedPlugin) -> Any:
+        """Return an object of a kind that is made with nothing but its options. Raises as `make`."""
+        descriptor = next(one.descriptor for mine, one in self._drivers if mine == planned)
+        return self.make(planned, *own_arguments(descriptor, planned.options))
+
+    def new_of(self, group: str) -> Any:
+        """Return `new` of a group's driver. Raises as `make`, and CORE-P301 if the plan has none."""
+        return self.new(self._one(group)[0])
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -21,13 +21,14 @@ from core.worker.loading.scales import aliases, scale_groups
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend, AttentionSite, KVLayout
-    from core.api.descriptors import KernelSpec
+    from core.api.descriptors import Descriptor, KernelSpec
     from core.api.models import Model
     from core.api.weights import WeightTensor
     from core.config.resolved import EngineConfig
     from core.layers.attention import AttentionModule
     from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
+    from core.plugins.plan import PlannedPlugin
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _KV_DTYPES = _DTYPES | {
@@ -122,7 +123,7 @@ def load_model(
         loaded = build_model(config, active, device)
         if check is not None:
             check(loaded)
-        reader = active.impl("core.weight_loaders")()
+        reader = active.new_of("core.weight_loaders")
         meter = _Meter(config.checkpoint.num_bytes, progress)
         loaded.reload(reader.tensors(Path(path), meter.add))
     except CheckpointError as error:  # layers do not know from which files they are filled
@@ -133,7 +134,8 @@ def load_model(
 def build_model(config: EngineConfig, active: ActivePlugins, device: torch.device) -> LoadedModel:
     """Build the model without weights: nothing can be run before the first `reload`."""
     dtype = torch_dtype(config.dtype)
-    context = AttentionContext(device, dtype, kv_torch_dtype(config.kv_dtype), config.block_size)
+    own = active.options("core.attention_backends")
+    context = AttentionContext(device, dtype, kv_torch_dtype(config.kv_dtype), config.block_size, own)
     backend = active.impl("core.attention_backends")(context)
     checkpoint = config.checkpoint
     planned = config.plan.one("core.quantization")
@@ -148,6 +150,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         max_positions=config.max_model_len,
         kernels=kernels,
         wrap=active.hooks.layer if active.hooks.has("core_layer") else None,
+        options=active.options("core.models"),
     )
     model_class = active.impl("core.models")
     # Formats without a config.json know the architecture, but keep it out of the configuration.
@@ -163,11 +166,16 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes])
 
 
+def _form(active: ActivePlugins, planned: PlannedPlugin, spec: Descriptor) -> Any:
+    """Return a kernel's form of its operation: its implementation, or what that makes of the plugin's options."""
+    return active.load(planned, spec.impl) if spec.options is None else active.new(planned)
+
+
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:
     """Return the plan's kernels, which are imported when a layer asks for what they do."""
     group = "core.kernels"
     planned = [
-        PlannedKernel(cast("KernelSpec", spec), f"{one.dist} {one.version}", partial(active.load, one, spec.impl))
+        PlannedKernel(cast("KernelSpec", spec), f"{one.dist} {one.version}", cache(partial(_form, active, one, spec)))
         for one, spec in active.specs(group)
     ]
     commanded = [ask.partition("=")[0] for ask in config.options.select.kernel]

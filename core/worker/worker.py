@@ -60,7 +60,7 @@ class Worker:
         self._active = active
         self._on_progress = on_progress
         self._timeline: list[tuple[str, float]] = []
-        self._platform: Platform = active.impl("core.platforms")()
+        self._platform: Platform = active.new_of("core.platforms")
         self._loaded: LoadedModel
         self._runner: StepRunner
         self._budget: KVBudget
@@ -198,7 +198,7 @@ class Worker:
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
         graphs = getattr(self._platform, "graphs", None)
         if config.pooling is not None:
-            reader = self._active.impl("core.weight_loaders")()
+            reader = self._active.new_of("core.weight_loaders")
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
             return PoolingRunner(self._loaded.model, self._loaded.backend, caches, rows, config.pooling, dense, graphs)
         plugged = list(self._logits_processors(rows, max_rows))
