@@ -49,7 +49,7 @@ from core.plugins.kinds import (
 from core.plugins.known import platform_advice
 from core.plugins.kv_dtype import demanded_kv_dtype
 from core.plugins.lock import differences, read_lock
-from core.plugins.options import checked_options, given_options, unused_options
+from core.plugins.options import checked_options, given_options, settled_options, unused_options
 from core.plugins.overrides import described, doubts, overridden
 from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
@@ -127,9 +127,13 @@ class Resolver:
         self.options, self.progress, self.prepare = options, progress, prepare
         self.shortened = {FITTING, None} if shortens else {FITTING}
         self.catalogue, self.files = open_scope(options.select, catalogue)
-        self.hooks = Hooks(self.catalogue.entries(HOOKS_GROUP))
-        self.selector = Selector(self.catalogue, self.hooks)
+        self.hooks = Hooks(self.catalogue.entries(HOOKS_GROUP), options=self._hook_options)
+        self.selector = Selector(self.catalogue, self.hooks, options=options.runtime.plugin_options)
         self.warnings: list[Problem] = []
+
+    def _hook_options(self, entry: Entry, path: str | None) -> dict[str, Any]:
+        """Return the options of a hook module. Raises `ConfigError` CORE-C111."""
+        return settled_options(entry, path, given_options(entry, self.options.runtime.plugin_options))
 
     @property
     def reports(self) -> list[SelectionReport]:
@@ -302,7 +306,7 @@ class Resolver:
                 _planned(one.entry, one.descriptor.api, checked_options(one, given_options(one.entry, given)))
                 for one in drivers
             ),
-            hooks=tuple(_planned(entry, HOOKS_API, given_options(entry, given)) for entry in self.hooks.entries),
+            hooks=tuple(_planned(entry, HOOKS_API, self.hooks.options(entry)) for entry in self.hooks.entries),
             files=tuple(self.files),
         )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import torch
@@ -25,12 +25,14 @@ class AttentionContext:
         kv_dtype: Dtype that keys and values are rounded to. For int8 and float8 the backend decides how blocks store
             them, scales included.
         block_size: Tokens per KV block.
+        options: The plugin's own options.
     """
 
     device: torch.device
     dtype: torch.dtype
     kv_dtype: torch.dtype
     block_size: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Command(Protocol):
-    """Runtime of a `CommandSpec`: `core NAME ...`. Made without arguments when its name is typed."""
+    """Runtime of a `CommandSpec`: `core NAME ...`. Made when its name is typed."""
 
     def register(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's own arguments to its parser."""

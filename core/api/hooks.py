@@ -2,6 +2,9 @@
 
 A hook plugin is a module (entry-point group `core.plugins`) with functions marked `@hookimpl`. An implementation
 may name any subset of a hook's parameters. No hook runs per layer or per token.
+
+Every hook's `options` are the plugin's own, as the pydantic model says that the module names in `__core_options__`
+(`package.module:Model`); a hook wrapper sees those of the plugin that it wraps.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ RENAMED_HOOKS: Mapping[str, Renamed] = types.MappingProxyType({})
 
 
 @hookspec
-def core_configure(config: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterable[ConfigPatch]:  # type: ignore[empty-body]
+def core_configure(  # type: ignore[empty-body]
+    config: Mapping[str, Any], facts: Mapping[str, Any], options: Mapping[str, Any]
+) -> Iterable[ConfigPatch]:
     """Propose changes to the configuration, after flags, environment and file were read.
 
     Args:
@@ -41,12 +46,14 @@ def core_configure(config: Mapping[str, Any], facts: Mapping[str, Any]) -> Itera
 
 
 @hookspec
-def core_validate(config: Mapping[str, Any]) -> Iterable[Problem]:  # type: ignore[empty-body]
+def core_validate(config: Mapping[str, Any], options: Mapping[str, Any]) -> Iterable[Problem]:  # type: ignore[empty-body]
     """Report problems of the final configuration; an error stops the start."""
 
 
 @hookspec(firstresult=True)
-def core_select(group: str, candidates: Sequence[str], request: Mapping[str, Any]) -> str | None:
+def core_select(
+    group: str, candidates: Sequence[str], request: Mapping[str, Any], options: Mapping[str, Any]
+) -> str | None:
     """Choose one of the `candidates` (names that passed every check, best score first), or None for core's choice.
 
     Never asked when the user chose explicitly.
@@ -54,18 +61,18 @@ def core_select(group: str, candidates: Sequence[str], request: Mapping[str, Any
 
 
 @hookspec
-def core_engine_event(event: str, details: Mapping[str, Any]) -> None:
+def core_engine_event(event: str, details: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Observe `started`, `ready`, `draining`, `stopped`, `failed`, `weights_updated`. Errors are logged, not raised."""
 
 
 @hookspec(firstresult=True)
-def core_waive(problem: Problem) -> Waiver | None:
+def core_waive(problem: Problem, options: Mapping[str, Any]) -> Waiver | None:
     """Downgrade an error of the configuration that this plugin can handle; the reason is shown at every start."""
 
 
 @hookspec
 def core_layer(
-    site: LayerSite | AttentionSite, layer: LayerQuant | AttentionLayer
+    site: LayerSite | AttentionSite, layer: LayerQuant | AttentionLayer, options: Mapping[str, Any]
 ) -> LayerQuant | AttentionLayer | None:
     """Wrap or replace what the layer builder hands out for one place of the model; None leaves it as it is.
 
@@ -75,7 +82,7 @@ def core_layer(
 
 
 @hookspec
-def core_model_loaded(model: Model, info: Mapping[str, Any]) -> None:
+def core_model_loaded(model: Model, info: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """The model's weights are in place, in the worker: at the start, and again after every update.
 
     Args:
@@ -84,7 +91,7 @@ def core_model_loaded(model: Model, info: Mapping[str, Any]) -> None:
 
 
 @hookspec
-def core_request(request: RequestDraft) -> RequestPatch | Reject | None:
+def core_request(request: RequestDraft, options: Mapping[str, Any]) -> RequestPatch | Reject | None:
     """Change or refuse a request in the front end, before the engine sees it. Asked once per request.
 
     Several plugins may change a request; each sees the changes of the one before. A refusal ends the asking.
@@ -92,5 +99,5 @@ def core_request(request: RequestDraft) -> RequestPatch | Reject | None:
 
 
 @hookspec
-def core_doctor() -> Iterable[Finding]:  # type: ignore[empty-body]
+def core_doctor(options: Mapping[str, Any]) -> Iterable[Finding]:  # type: ignore[empty-body]
     """Report what is right and wrong with this machine, when the user asks for it."""

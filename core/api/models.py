@@ -5,7 +5,7 @@ A model asks a `LayerBuilder` for layers by role; core decides quantization, sha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -199,7 +199,13 @@ class LayerBuilder(Protocol):
 
     Every `prefix` is the module path in the Hugging Face checkpoint, so that a tensor
     `<prefix>.weight` lands in the layer without a rule.
+
+    Attributes:
+        options: The model plugin's own options.
     """
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
 
     def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
         """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`."""

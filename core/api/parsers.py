@@ -5,7 +5,7 @@ A whole text is parsed as `feed(all) + finish()`, so streaming and non-streaming
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class ParserContext:
         reads: What of `tools` and `reasoning` is to be read; the rest, tags included, is text.
         tokenizer: The model's; None for a text that no model has just written.
         response_template: How the checkpoint itself describes the format of messages, if it does.
+        options: The plugin's own options.
         prompt_ids: The prompt, whose end is the beginning of the message where templates write a part of it.
     """
 
@@ -99,6 +100,7 @@ class ParserContext:
     tokenizer: Tokenizer | None = None
     response_template: Mapping[str, Any] | None = None
     prompt_ids: Sequence[int] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class OutputParser(Protocol):

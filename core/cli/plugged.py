@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any
 
 from core.api.errors import CoreError, PluginError, RequestError
@@ -20,14 +21,17 @@ def register(name: str, subparsers: Any) -> None:
     Raises:
         PluginError: CORE-P102, two distributions provide it; why it cannot be loaded; CORE-P108, it raised.
     """
+    from core.config.load import load_options
     from core.plugins.drivers import guarded, instantiate, load_descriptors
+    from core.plugins.options import checked_options, given_options
 
     entry = Catalogue.scan().find(COMMAND.group, name)
     candidates, failures = load_descriptors([entry])
     for failure in failures:
         raise failure.error(f"`core {name}`")
     descriptor = candidates[0].descriptor
-    command = instantiate(descriptor.impl, entry)
+    given = load_options(Namespace()).options.runtime.plugin_options if descriptor.options else {}
+    command = instantiate(candidates[0], checked_options(candidates[0], given_options(entry, given)))
     parser = subparsers.add_parser(name, help=descriptor.summary, description=descriptor.summary)
     guarded(entry, "register()", command.register, parser)
 

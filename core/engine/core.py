@@ -106,7 +106,7 @@ class EngineCore:
         active.bind(*_BOUND)  # a mistake in one of them is told before the weights are read
         report = on_progress or (lambda progress: None)
         told = lambda done, total: report(Progress(done, total))  # noqa: E731 - given to the executor as it is
-        executor: Executor = active.make_one("core.executors", config, on_progress=told)
+        executor: Executor = active.make(active.planned("core.executors"), config, on_progress=told)
         try:
             info = executor.start()
             core = EngineCore(config, executor, info, active)
@@ -262,7 +262,7 @@ class EngineCore:
     def _policy(self) -> GuardedPolicy:
         """Return the plan's scheduling policy."""
         ((planned, _, _),) = self.active.impls(_SCHEDULERS)
-        return GuardedPolicy(self.active.make(planned), self._faults(planned, "first come, first served instead"))
+        return GuardedPolicy(self.active.new(planned), self._faults(planned, "first come, first served instead"))
 
     def _connectors(self) -> list[StageParticipant]:
         """Return the engine halves of the plan's KV connectors."""

@@ -51,6 +51,7 @@ class Builder:
         scheme: The quantization method, which decides how linears and embeddings are stored.
         max_positions: Longest context that will be used, in tokens; None leaves it to each model's own.
         kernels: Chooses the forms of operations; None takes the reference forms.
+        options: The model plugin's own.
         wrap: `(site, layer) -> layer`, lets plugins wrap what is handed out for a place; None if no plugin does.
         owners: Whose the model, the backend and the scheme are, for errors.
 
@@ -72,7 +73,9 @@ class Builder:
         kernels: KernelTable | None = None,
         wrap: Callable[[Any, Any], Any] | None = None,
         owners: Owners | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
+        self.options = options or {}
         self.attentions: list[AttentionModule] = []
         self.groups: list[ParamGroup] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []

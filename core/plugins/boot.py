@@ -9,7 +9,7 @@ from core.api.descriptors import Descriptor
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import check_contract
-from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl
+from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl, own_arguments
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -27,7 +27,11 @@ def enter(plan: PluginPlan, *, catalogue: Catalogue | None = None) -> ActivePlug
     """
     here = reopen_files(plan, Catalogue.scan() if catalogue is None else catalogue)
     drivers = [(planned, _load(planned, _same(planned, here))) for planned in plan.drivers]
-    hooks = Hooks([_same(planned, here) for planned in plan.hooks])
+    settled = {(planned.name, planned.dist): planned.options for planned in plan.hooks}
+    hooks = Hooks(
+        [_same(planned, here) for planned in plan.hooks],
+        options=lambda entry, path: settled[entry.name, entry.dist],
+    )
     for failure in hooks.failures:
         raise failure.error("the plugin plan")
     return ActivePlugins(plan, drivers, hooks)
@@ -88,10 +92,6 @@ class ActivePlugins:
             planned, "its constructor", self._load(candidate, candidate.descriptor.impl), *arguments, **named
         )
 
-    def make_one(self, group: str, *arguments: Any, **named: Any) -> Any:
-        """Return an object of the implementation of a group's driver. Raises `PluginError` as `make`."""
-        return self.make(self.planned(group), *arguments, **named)
-
     def guard(self, planned: PlannedPlugin, what: str, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call a function of a planned plugin.
 
@@ -106,6 +106,14 @@ class ActivePlugins:
     ) -> Iterator[T]:
         """Yield what a function of a planned plugin gives one after the other. Raises `PluginError` as `guard`."""
         return guarded_items(self._candidate(planned).entry, what, function, *arguments)
+
+    def new(self, planned: PlannedPlugin) -> Any:
+        """Return an object of a kind that is made with nothing but its options. Raises as `make`."""
+        return self.make(planned, *own_arguments(self._candidate(planned).descriptor, planned.options))
+
+    def new_of(self, group: str) -> Any:
+        """Return `new` of a group's driver. Raises as `make`, and CORE-P301 if the plan has none."""
+        return self.new(self.planned(group))
 
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""

@@ -12,7 +12,7 @@ from core.api.sources import Access, ReachesOut
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles, ModelSource
 from core.plugins.catalog import Entry
-from core.plugins.drivers import Candidate, guarded, instantiate, load_impl, typed
+from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.kinds import LOADER, MODEL, SOURCE
 from core.plugins.known import Table
 from core.plugins.report import SelectionReport
@@ -52,7 +52,7 @@ def find_files(
     report.rows = contest.listing()
     try:
         order = _in_order(contest, reference) if ask is None else list(contest.asked(names_in(ask)))
-        found = _first_claim(contest, order, reference, revision, access)
+        found = _first_claim(selector, contest, order, reference, revision, access)
     except CoreError as error:
         report.error = error
         raise
@@ -62,22 +62,27 @@ def find_files(
     return found
 
 
-def opened(candidate: Candidate, access: Access) -> ModelSource:
-    """Return a model source that knows how it may reach its models. Raises `PluginError`."""
-    source: ModelSource = instantiate(candidate.descriptor.impl, candidate.entry)
+def opened(selector: Selector, candidate: Candidate, access: Access) -> ModelSource:
+    """Return a model source that knows how it may reach its models. Raises `PluginError`, `ConfigError`."""
+    source: ModelSource = selector.made(candidate)
     if isinstance(source, ReachesOut):
         guarded(candidate.entry, "use()", source.use, access)
     return source
 
 
 def _first_claim(
-    contest: Contest, order: list[Candidate], reference: str | None, revision: str | None, access: Access
+    selector: Selector,
+    contest: Contest,
+    order: list[Candidate],
+    reference: str | None,
+    revision: str | None,
+    access: Access,
 ) -> tuple[Candidate, ModelFiles]:
     asked = []
     for candidate in order:
         entry, row = candidate.entry, contest.rows[candidate.entry]
         try:
-            source = opened(candidate, access)
+            source = opened(selector, candidate, access)
         except PluginError as error:
             row.fail(error)
             continue
@@ -145,7 +150,7 @@ def find_reader(selector: Selector, ask: str | None, files: ModelFiles) -> tuple
         patterns = candidate.spec(WeightLoaderSpec).patterns
         if not any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
             return Verdict.of(f"no file named {' or '.join(patterns)}")
-        reader = readers[candidate.entry] = instantiate(candidate.descriptor.impl, candidate.entry)
+        reader = readers[candidate.entry] = selector.made(candidate)
         known = guarded(candidate.entry, "recognises()", reader.recognises, path)
         return Verdict.of(None if known else f"does not recognise {path.name}")
 

@@ -94,20 +94,27 @@ def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: obje
     elif path in getattr(descriptor, "kv_managers", {}).values():
         check_object(entry, path, loaded, _KV_MANAGER)
     elif descriptor.impl == path:
-        check_impl(entry, path, loaded)
+        check_impl(entry, path, loaded, options=descriptor.options is not None)
 
 
-def check_impl(entry: Entry, path: str, loaded: object) -> None:
-    """Hold the implementation of a plugin against the contract of its kind. Raises `PluginError` CORE-P160."""
+def check_impl(entry: Entry, path: str, loaded: object, *, options: bool = False) -> None:
+    """Hold the implementation of a plugin against the contract of its kind. Raises `PluginError` CORE-P160.
+
+    Args:
+        options: Its descriptor names an options model.
+    """
     contract = IMPLEMENTATIONS.get(entry.group)
     if contract is not None:
-        check_object(entry, path, loaded, contract)
+        check_object(entry, path, loaded, contract, options=options)
 
 
-def check_object(entry: Entry, what: str, value: object, contract: Contract) -> None:
+def check_object(entry: Entry, what: str, value: object, contract: Contract, *, options: bool = False) -> None:
     """Hold a class, a function that makes such objects, or an object against a contract.
 
     Of what only makes the objects, the arguments and the optional parts are looked at.
+
+    Args:
+        options: Where the protocol says nothing of its constructor, it is called with the plugin's options.
 
     Raises:
         PluginError: CORE-P160.
@@ -116,11 +123,17 @@ def check_object(entry: Entry, what: str, value: object, contract: Contract) -> 
     wrong: list[str] = []
     makes = isinstance(value, type) or (callable(value) and "__init__" in vars(protocol) and _maker(value, protocol))
     if makes:
-        wrong += _against("__init__", _without_self(_constructor(protocol)), _signature(value))
+        wrong += _against("__init__", _without_self(_constructor(protocol, options)), _signature(value))
     if isinstance(value, type) or not makes:
         wrong += _methods(protocol, value, contract.may_lack)
     wrong += _optional(contract, value)
     _refuse(entry, what, protocol.__name__, wrong)
+
+
+def takes_options_alone(group: str) -> bool:
+    """Whether the implementation of a kind is called with nothing but its plugin's options, if there are any."""
+    contract = IMPLEMENTATIONS.get(group)
+    return contract is None or len(_constructor(_protocol(contract.protocol), False).parameters) == 1
 
 
 def methods_of(protocol: type) -> dict[str, Any]:
@@ -206,11 +219,12 @@ def _protocol(name: str) -> type:
     return found
 
 
-def _constructor(protocol: type) -> inspect.Signature:
-    """Return the signature of a protocol's constructor; one that says nothing of it is made without arguments."""
+def _constructor(protocol: type, options: bool) -> inspect.Signature:
+    """Return the signature of a protocol's constructor; one that says nothing of it takes the options, if any."""
     own = vars(protocol).get("__init__")
     if own is None or own.__module__ != protocol.__module__:
-        return inspect.Signature([Parameter("self", Parameter.POSITIONAL_ONLY)])
+        names = ("self", "options") if options else ("self",)
+        return inspect.Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])
     return inspect.signature(own)
 
 

@@ -17,7 +17,7 @@ from core.api.descriptors import DESCRIPTORS, Descriptor
 from core.api.errors import CoreError, PluginError
 from core.api.versions import API_VERSIONS, WINDOW, accepts
 from core.plugins.catalog import Entry, duplicate
-from core.plugins.contracts import check_impl
+from core.plugins.contracts import check_contract
 from core.plugins.kinds import kind_of
 from core.signals import SignalExit
 
@@ -92,15 +92,21 @@ def objects_of(descriptor: Descriptor) -> list[str]:
     return [path for path in (*named, *managers.values()) if isinstance(path, str)]
 
 
-def instantiate(path: str, entry: Entry) -> Any:
-    """Import an implementation and make an object of it without arguments.
+def instantiate(candidate: Candidate, options: Mapping[str, Any]) -> Any:
+    """Import the implementation of a kind that is made with nothing but its options, and make an object of it.
 
     Raises:
         PluginError: As `load_impl`; CORE-P160 when it is not what its kind needs; CORE-P108 when it cannot be made.
     """
-    loaded = load_impl(path, entry)
-    check_impl(entry, path, loaded)
-    return guarded(entry, path, loaded)
+    descriptor, entry = candidate.descriptor, candidate.entry
+    loaded = load_impl(descriptor.impl, entry)
+    check_contract(entry, descriptor, descriptor.impl, loaded)
+    return guarded(entry, descriptor.impl, loaded, *own_arguments(descriptor, options))
+
+
+def own_arguments(descriptor: Descriptor, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return what an object is made with that nothing but its plugin's options are given to: them, if it has any."""
+    return () if descriptor.options is None else (dict(options),)
 
 
 def raised(entry: Entry, what: str, error: BaseException) -> PluginError:

@@ -28,6 +28,12 @@ from core.signals import SignalExit
 log = logging.getLogger(__name__)
 
 
+OPTIONS_MODEL = "__core_options__"
+"""Attribute of a hook module: dotted path of the pydantic model of its options."""
+
+OptionsOf = Callable[[Entry, str | None], Mapping[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A configuration patch and the plugin that wants it."""
@@ -58,14 +64,21 @@ class Hooks:
 
     Args:
         renamed: Old names of hooks.
+        options: Returns the options of a plugin, given the path of its options model if it names one.
     """
 
     def __init__(
-        self, entries: Iterable[Entry] = (), *, renamed: Mapping[str, Renamed] = specifications.RENAMED_HOOKS
+        self,
+        entries: Iterable[Entry] = (),
+        *,
+        options: OptionsOf = lambda entry, path: {},
+        renamed: Mapping[str, Renamed] = specifications.RENAMED_HOOKS,
     ) -> None:
         self.entries: list[Entry] = []
         self.failures: list[LoadFailure] = []
         self._plugins: dict[str, tuple[Entry, object]] = {}
+        self._options: dict[str, Mapping[str, Any]] = {}
+        self._options_of = options
         self._callers: dict[tuple[str, str], Callable[..., Any]] = {}
         self._manager = _Manager(renamed)
         self._manager.add_hookspecs(specifications)
@@ -205,6 +218,11 @@ class Hooks:
         else:
             self.entries.append(entry)
             self._plugins[name] = (entry, plugin)
+            self._options[name] = self._options_of(entry, getattr(plugin, OPTIONS_MODEL, None))
+
+    def options(self, entry: Entry) -> dict[str, Any]:
+        """Return the options of a registered plugin."""
+        return dict(self._options[f"{entry.dist}:{entry.name}"])
 
     def _forget(self, name: str) -> None:
         if self._manager.has_plugin(name):
@@ -220,7 +238,7 @@ class Hooks:
     def _call(self, hook: str, name: str, arguments: Mapping[str, Any]) -> Any:
         """Call one plugin's implementation, inside every wrapper, so that its answer has a known author."""
         try:
-            answer = self._caller(hook, name)(**arguments)
+            answer = self._caller(hook, name)(**arguments, options=self._options[name])
         except SignalExit:
             raise
         except (Exception, SystemExit) as error:

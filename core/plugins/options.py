@@ -21,7 +21,11 @@ def checked_options(candidate: Candidate, given: Mapping[str, Any]) -> dict[str,
         ConfigError: CORE-C111 naming the plugin and every option that is wrong.
         PluginError: Its options model cannot be imported, or raises something else.
     """
-    path, entry = candidate.descriptor.options, candidate.entry
+    return settled_options(candidate.entry, candidate.descriptor.options, given)
+
+
+def settled_options(entry: Entry, path: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plugin's options, given the dotted path of its options model, if it names one. Raises as above."""
     if path is None:
         return dict(given)
     found = guarded(entry, path, _validated, load_impl(path, entry), given)

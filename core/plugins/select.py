@@ -12,10 +12,11 @@ from typing import Any
 from core.api.errors import CoreError, PluginError
 from core.api.verdict import Verdict
 from core.plugins.catalog import LEFT_OUT, Catalogue, Entry
-from core.plugins.drivers import Candidate, LoadFailure, load_descriptors, typed
+from core.plugins.drivers import Candidate, LoadFailure, instantiate, load_descriptors, typed
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import Kind, kind_of
 from core.plugins.known import Table
+from core.plugins.options import checked_options, given_options
 from core.plugins.report import Row, SelectionReport
 from core.suggest import FEW, shortened
 
@@ -42,12 +43,23 @@ class Selector:
     Attributes:
         preferences: The platform's score adjustments, `"<group>:<name>" -> points`.
         reports: One report per selection so far, the failed one included.
+        options: What the user gives plugins, by their names.
     """
 
     catalogue: Catalogue
     hooks: Hooks
     preferences: Mapping[str, int] = field(default_factory=dict)
     reports: list[SelectionReport] = field(default_factory=list)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def made(self, candidate: Candidate) -> Any:
+        """Return an object of a kind that is made with nothing but its options.
+
+        Raises:
+            ConfigError: CORE-C111, the user gives options that it does not take.
+            PluginError: As `instantiate`.
+        """
+        return instantiate(candidate, checked_options(candidate, given_options(candidate.entry, self.options)))
 
     def choose(
         self,

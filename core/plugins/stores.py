@@ -9,10 +9,11 @@ from typing import Any
 from core.api.errors import CoreError
 from core.api.sources import Access, KeepsModels, RemovesModels, StoredModel
 from core.config.resolved import HubOptions
-from core.plugins.catalog import Catalogue, Entry
+from core.plugins.catalog import Entry
 from core.plugins.checkpoints import opened
 from core.plugins.drivers import guarded, load_descriptors, typed
 from core.plugins.kinds import SOURCE
+from core.plugins.select import Selector
 
 _TOKENS: dict[str, bool] = {"true": True, "false": False}
 
@@ -45,19 +46,19 @@ class Kept:
         return int(guarded(self.entry, "remove()", self.source.remove, self.model))
 
 
-def kept_models(catalogue: Catalogue, access: Access, failed: Callable[[CoreError], None]) -> Iterator[Kept]:
+def kept_models(selector: Selector, access: Access, failed: Callable[[CoreError], None]) -> Iterator[Kept]:
     """Yield what every model source has on this machine.
 
     Args:
         failed: Told why a source cannot say; the others are asked all the same.
     """
-    candidates, failures = load_descriptors(catalogue.entries(SOURCE.group))
+    candidates, failures = load_descriptors(selector.catalogue.entries(SOURCE.group))
     for failure in failures:
         failed(failure.error())
     for candidate in candidates:
         entry = candidate.entry
         try:
-            source = opened(candidate, access)
+            source = opened(selector, candidate, access)
             for model in guarded(entry, "stored()", _listed, source):
                 yield Kept(entry, source, typed(entry, "stored()", model, StoredModel))
         except CoreError as error:

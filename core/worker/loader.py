@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -24,14 +24,14 @@ from core.worker.loading.scales import aliases, scale_groups
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend, AttentionSite
-    from core.api.descriptors import KernelSpec
+    from core.api.descriptors import Descriptor, KernelSpec
     from core.api.models import Model
     from core.api.weights import CheckpointReader, WeightTensor
     from core.config.resolved import EngineConfig
     from core.layers.attention import AttentionModule
     from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
-    from core.plugins.plan import PluginPlan
+    from core.plugins.plan import PlannedPlugin, PluginPlan
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _KV_DTYPES = _DTYPES | {
@@ -148,7 +148,7 @@ def load_model(
 
 def _tensors(active: ActivePlugins, owner: str, path: Path, report: Callable[[int], None]) -> Iterator[WeightTensor]:
     """Yield the checkpoint's tensors. Raises `PluginError`: CORE-P108, the weight loader raised; CORE-P160."""
-    reader: CheckpointReader = active.make_one(_LOADERS)
+    reader: CheckpointReader = active.new_of(_LOADERS)
     handed = Handed(owner)
     for tensor in active.guard_items(active.planned(_LOADERS), "tensors()", reader.tensors, path, report):
         yield handed.fit("tensors()", tensor, WEIGHT_TENSOR)
@@ -157,7 +157,8 @@ def _tensors(active: ActivePlugins, owner: str, path: Path, report: Callable[[in
 def build_model(config: EngineConfig, active: ActivePlugins, device: torch.device) -> LoadedModel:
     """Build the model without weights: nothing can be run before the first `reload`."""
     dtype = torch_dtype(config.dtype)
-    context = AttentionContext(device, dtype, kv_torch_dtype(config.kv_dtype), config.block_size)
+    own = active.options("core.attention_backends")
+    context = AttentionContext(device, dtype, kv_torch_dtype(config.kv_dtype), config.block_size, own)
     backend = active.impl("core.attention_backends")(context)
     checkpoint = config.checkpoint
     planned = config.plan.one("core.quantization")
@@ -172,6 +173,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         max_positions=config.max_model_len,
         kernels=kernels,
         wrap=active.hooks.layer if active.hooks.has("core_layer") else None,
+        options=active.options("core.models"),
         owners=(owners := _owners(config.plan)),
     )
     model_class = active.impl("core.models")
@@ -190,11 +192,16 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)
 
 
+def _form(active: ActivePlugins, planned: PlannedPlugin, spec: Descriptor) -> Any:
+    """Return a kernel's form of its operation: its implementation, or what that makes of the plugin's options."""
+    return active.load(planned, spec.impl) if spec.options is None else active.new(planned)
+
+
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:
     """Return the plan's kernels, which are imported when a layer asks for what they do."""
     group = "core.kernels"
     planned = [
-        PlannedKernel(cast("KernelSpec", spec), f"{one.dist} {one.version}", partial(active.load, one, spec.impl))
+        PlannedKernel(cast("KernelSpec", spec), f"{one.dist} {one.version}", cache(partial(_form, active, one, spec)))
         for one, spec in active.specs(group)
     ]
     commanded = [ask.partition("=")[0] for ask in config.options.select.kernel]

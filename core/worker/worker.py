@@ -64,7 +64,7 @@ class Worker:
         self._active = active
         self._on_progress = on_progress
         self._timeline: list[tuple[str, float]] = []
-        self._platform: Platform = active.make_one("core.platforms")
+        self._platform: Platform = active.new_of("core.platforms")
         self._loaded: LoadedModel
         self._runner: StepRunner
         self._budget: KVBudget
@@ -212,7 +212,7 @@ class Worker:
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
         if config.pooling is not None:
-            reader = self._active.make_one("core.weight_loaders")
+            reader = self._active.new_of("core.weight_loaders")
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
             return PoolingRunner(model, loaded.backend, caches, rows, config.pooling, dense, graphed)
         plugged = list(self._logits_processors(rows, max_rows))

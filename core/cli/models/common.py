@@ -36,7 +36,7 @@ def opened(args: argparse.Namespace) -> tuple[Options, Selector]:
     from core.plugins.select import Selector
 
     options = load_options(args).options
-    return options, Selector(open_scope(options.select)[0], Hooks())
+    return options, Selector(open_scope(options.select)[0], Hooks(), options=options.runtime.plugin_options)
 
 
 def tell(error: CoreError) -> None:

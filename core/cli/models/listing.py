@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from core.plugins.stores import access_of, kept_models
 
     options, selector = opened(args)
-    models = sorted(kept_models(selector.catalogue, access_of(options.hub), tell), key=_order)
+    models = sorted(kept_models(selector, access_of(options.hub), tell), key=_order)
     if args.json:
         print(json.dumps([_plain(kept) for kept in models], indent=2))
         return 0

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from core.plugins.stores import access_of, kept_models
 
     options, selector = opened(args)
-    every = list(kept_models(selector.catalogue, access_of(options.hub), tell))
+    every = list(kept_models(selector, access_of(options.hub), tell))
     chosen: list[Kept] = []
     for name in args.models:
         chosen += [kept for kept in _meant(every, name, options, selector) if kept not in chosen]

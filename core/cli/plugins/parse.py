@@ -17,6 +17,7 @@ from core.cli.plugins.scope import scope_flags, visible
 if TYPE_CHECKING:
     from core.api.parsers import OutputParser, ParseEvent, ParserContext
     from core.frontend.answering.parsing import AnswerParser
+    from core.plugins.drivers import Candidate
 
 _MOST_PIECE = 12
 """Characters of the longest piece of a split text, about what a few tokens bring."""
@@ -75,10 +76,11 @@ def message_of(events: Sequence[ParseEvent]) -> dict[str, Any]:
 def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
     """Choose as `serve` does, and load what was chosen."""
     from core.api.descriptors import ToolParserSpec
+    from core.config.load import load_options
     from core.frontend.answering.parsing import answer_parser
-    from core.plugins.drivers import load_impl
     from core.plugins.hooks import Hooks
     from core.plugins.kinds import HOOKS_GROUP
+    from core.plugins.options import given_options
     from core.plugins.parsers import FormatFacts, choose_parsers
     from core.plugins.select import Selector
 
@@ -88,13 +90,23 @@ def _parser(args: argparse.Namespace, ctx: ParserContext) -> OutputParser:
             "there is nothing to parse with: neither a tool parser nor a reasoning parser was named.",
             hint="Say which one: core plugins parse hermes < output.txt",
         )
-    catalogue = visible(args)
+    catalogue, given = visible(args), load_options(args).options.runtime.plugin_options
     selector = Selector(catalogue, Hooks(catalogue.entries(HOOKS_GROUP)))
     facts = FormatFacts.of(args.model) if args.model else FormatFacts()
     found = choose_parsers(selector, args.name, args.reasoning, facts)
-    chosen = [(one.spec(ToolParserSpec), load_impl(one.descriptor.impl, one.entry)) for one in found]
+    chosen = [(one.spec(ToolParserSpec), _maker(one, given_options(one.entry, given))) for one in found]
     made = cast("AnswerParser", answer_parser(chosen, args.name))
     return made.make(ctx)
+
+
+def _maker(candidate: Candidate, given: Mapping[str, Any]) -> Any:
+    """Return what makes a plugin's parsers."""
+    from core.frontend.answering.parsing import Given
+    from core.plugins.drivers import load_impl
+    from core.plugins.options import checked_options
+
+    make, options = load_impl(candidate.descriptor.impl, candidate.entry), checked_options(candidate, given)
+    return Given(make, options) if options else make
 
 
 def _response_template(folder: Path) -> Mapping[str, Any] | None:

@@ -99,7 +99,7 @@ def open_backend(order: Order) -> tuple[Callable[[str, str], CompiledGrammar], b
         if one.group == "core.weight_loaders" or (one.group, one.name) == (GROUP, order.name)
     )
     active = enter(config.plan.model_copy(update={"drivers": needed, "hooks": ()}))
-    path, reader = Path(config.checkpoint.path), active.impl("core.weight_loaders")()
+    path, reader = Path(config.checkpoint.path), active.new_of("core.weight_loaders")
     tokenizer = reader.tokenizer(path)
     context = StructuredContext(config.shape.vocab_size, lambda: tokenizer, active.options(GROUP))
     backend: StructuredOutputBackend = active.impl(GROUP)(context)

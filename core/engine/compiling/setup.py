@@ -41,7 +41,7 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
         options.grammar_memory_mib * mib,
     )
     path = Path(config.checkpoint.path)
-    tokenizer = cache(lambda: active.make_one("core.weight_loaders").tokenizer(path))
+    tokenizer = cache(lambda: active.new_of("core.weight_loaders").tokenizer(path))
     vocab_size = config.shape.vocab_size
     compilers, isolated = [], []
     for planned, descriptor, make in active.impls(GROUP):

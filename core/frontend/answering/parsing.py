@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from core.api.descriptors import ToolParserSpec
-from core.api.parsers import CallGrammar, ParserContext, ThinkingTags
+from core.api.parsers import CallGrammar, OutputParser, ParserContext, ThinkingTags
 from core.api.tokenizer import Tokenizer
 from core.frontend.answering.marked import Factory, Marking
 from core.frontend.answering.plain_calls import plain_calls
@@ -116,11 +116,39 @@ class CallRules:
         return replace(found, make=self.whole(found.make, closed), thinking=thinking)
 
 
+class Given:
+    """A plugin's parser with its own options in every context, those of its optional parts (`forced`, ...) included."""
+
+    def __init__(self, make: Any, options: Mapping[str, Any]) -> None:
+        self._make, self._options = make, options
+
+    def __call__(self, ctx: ParserContext) -> OutputParser:
+        """Return a parser for one message."""
+        parser: OutputParser = self._make(self._with(ctx))
+        return parser
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        part = getattr(self._make, name)
+
+        def asked(ctx: ParserContext, *arguments: Any, **named: Any) -> Any:
+            found = part(self._with(ctx), *arguments, **named)
+            return replace(found, make=Given(found.make, self._options)) if isinstance(found, CallGrammar) else found
+
+        return asked
+
+    def _with(self, ctx: ParserContext) -> ParserContext:
+        return replace(ctx, options=self._options)
+
+
 def chosen_parser(active: ActivePlugins, tool_parser: str | None) -> AnswerParser | None:
     """Return what reads the answers, of the parsers that a plan chose. Arguments and result as `answer_parser`."""
     chosen = active.impls(TOOL_PARSERS)
     owner = f"tool parser {' or '.join(planned.owner for planned, _, _ in chosen)}"
-    return answer_parser([(cast(ToolParserSpec, spec), make) for _, spec, make in chosen], tool_parser, owner)
+    parsers = [
+        (cast(ToolParserSpec, spec), Given(make, planned.options) if planned.options else make)
+        for planned, spec, make in chosen
+    ]
+    return answer_parser(parsers, tool_parser, owner)
 
 
 def answer_parser(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from core.plugins.drivers import LoadFailure, load_descriptors, load_impl, objec
 from core.plugins.files import open_files
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import HOOKS_GROUP
+from core.plugins.options import settled_options
 
 if TYPE_CHECKING:
     from core.plugins.doctor.child import Glance
@@ -57,7 +59,7 @@ def _file(path: str) -> Report:
 
 def _hooks(entry: Entry, report: Report) -> None:
     """Register the hook module and let it check this machine."""
-    hooks = Hooks([entry])
+    hooks = Hooks([entry], options=partial(settled_options, given={}))
     report.faults += [_fault(failure) for failure in hooks.failures]
     report.told = [finding for _, finding in hooks.doctor()]
 

@@ -8,12 +8,14 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from core.api.descriptors import DESCRIPTORS, Descriptor
+from core.api.descriptors import DESCRIPTORS, Descriptor, KernelSpec
 from core.plugins.catalog import Catalogue, Entry
+from core.plugins.contracts import takes_options_alone
 from core.plugins.drivers import describe, load_impl
 from core.plugins.kinds import HOOKS_GROUP
 from core.testing.conformance.outcome import Failed, Unavailable
@@ -91,8 +93,14 @@ class Subject:
         return cast(D, self.descriptor)
 
     def impl(self) -> Any:
-        """Import the implementation."""
-        return self.load(self.descriptor.impl)
+        """Import the implementation; what core would call with nothing but its options has been given some."""
+        from core.testing.conformance.tools.options import some_options
+
+        loaded, descriptor = self.load(self.descriptor.impl), self.descriptor
+        if descriptor.options is None or not takes_options_alone(descriptor.group):
+            return loaded
+        given = some_options(self)
+        return loaded(given) if descriptor.group == KernelSpec.group else partial(loaded, given)
 
     def load(self, path: str) -> Any:
         """Import `package.module:Attribute`. Raises `PluginError` with the cause."""

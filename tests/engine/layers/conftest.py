@@ -86,7 +86,7 @@ class Active:
     def impl(self, group):
         return self._impls[group]
 
-    def make_one(self, group, *arguments):
+    def new_of(self, group, *arguments):
         return self._impls[group](*arguments)
 
     def guard_items(self, planned, what, function, *arguments):

@@ -100,7 +100,7 @@ class FakePlugins:
         self._groups = groups
         self.hooks = Hooks()
 
-    def make_one(self, group):
+    def new_of(self, group):
         return {"core.platforms": FakePlatform}[group]()
 
     def make(self, planned, *arguments):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from core.api.connectors import KVConnector
-from core.api.descriptors import DESCRIPTORS, KVConnectorSpec, ModelSpec
+from core.api.descriptors import DESCRIPTORS, KVConnectorSpec, ModelSpec, SchedulerPolicySpec
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.contracts import IMPLEMENTATIONS, check_contract, check_impl, methods_of, misfits
-from core.plugins.drivers import instantiate, load_descriptors, load_impl, objects_of
+from core.plugins.drivers import Candidate, instantiate, load_descriptors, load_impl, objects_of
 
 POLICY = """
 class Whole:
@@ -46,6 +46,10 @@ class Open(Whole):
 """
 
 
+def candidate(entry, impl, **fields):
+    return Candidate(entry, SchedulerPolicySpec(name="a", impl=impl, api=1, summary="", **fields))
+
+
 @pytest.fixture
 def policies(site):
     site.install("acme", {}, {"acme_policies": POLICY})
@@ -69,10 +73,17 @@ def test_what_can_be_called_fits(policies, entry, name):
 )
 def test_what_cannot_be_called_is_named(policies, entry, name, told):
     with pytest.raises(PluginError) as caught:
-        instantiate(f"acme_policies:{name}", entry())
+        instantiate(candidate(entry(), f"acme_policies:{name}"), {})
     assert caught.value.code == "CORE-P160"
     for part in ("scheduling policy 'a' (acme 1.0)", f"acme_policies:{name} does not fit SchedulerPolicy", told):
         assert part in caught.value.message
+
+
+def test_a_policy_with_options_is_made_with_them(policies, entry):
+    wants = candidate(entry(), "acme_policies:Greedy", options="x:Y")
+    assert type(instantiate(wants, {"limit": 3})).__name__ == "Greedy"
+    with pytest.raises(PluginError, match=r"__init__\(options, /\) is called, but its signature is __init__\(\)"):
+        instantiate(candidate(entry(), "acme_policies:Whole", options="x:Y"), {})
 
 
 def test_every_kind_but_kernels_has_a_contract_and_every_contract_methods():

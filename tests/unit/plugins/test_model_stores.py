@@ -9,6 +9,8 @@ import pytest
 from core.api.errors import CoreError
 from core.boot import resolve
 from core.config.resolved import Options
+from core.plugins.hooks import Hooks
+from core.plugins.select import Selector
 from core.plugins.stores import access_of, kept_models
 
 TOKEN = "hf_Secret-of.the_User"
@@ -60,7 +62,7 @@ def add(world, *, use="", stored="[StoredModel(reference='stored', path=str(HERE
 def kept(world, hub=None):
     problems: list[CoreError] = []
     options = Options.model_validate({"hub": hub or {}})
-    return list(kept_models(world.catalogue(), access_of(options.hub), problems.append)), problems
+    return list(kept_models(Selector(world.catalogue(), Hooks()), access_of(options.hub), problems.append)), problems
 
 
 @pytest.mark.covers("CLI-05")

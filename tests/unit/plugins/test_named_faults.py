@@ -59,8 +59,9 @@ def named(group, what):
 
 @pytest.mark.parametrize("group", KINDS)
 def test_a_constructor_is_named(group):
+    plugins = active(group, fail)
     with pytest.raises(PluginError, match=named(group, "its constructor")):
-        active(group, fail).make_one(group)
+        plugins.make(plugins.planned(group))
 
 
 @pytest.mark.parametrize("group", KINDS)
@@ -77,8 +78,9 @@ def test_an_error_with_a_code_is_its_own():
     def refuse(*given, **named):
         raise EngineError("ACME-1", "no card")
 
+    plugins = active("core.executors", refuse)
     with pytest.raises(EngineError, match="ACME-1 no card"):
-        active("core.executors", refuse).make_one("core.executors")
+        plugins.make(plugins.planned("core.executors"))
 
 
 def starts_an_engine(plugins, monkeypatch):

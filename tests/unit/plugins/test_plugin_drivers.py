@@ -5,10 +5,11 @@ import sys
 
 import pytest
 
+from core.api.descriptors import SchedulerPolicySpec
 from core.api.errors import PluginError
 from core.api.versions import API_VERSIONS
 from core.plugins.catalog import Catalogue
-from core.plugins.drivers import _manager, describe, guarded, instantiate, load_descriptors, load_impl, unmet
+from core.plugins.drivers import Candidate, _manager, describe, guarded, instantiate, load_descriptors, load_impl, unmet
 from core.signals import SignalExit
 
 GROUP = "core.schedulers"
@@ -157,7 +158,7 @@ class A:
 def test_instantiate_attributes_a_constructor_that_raises(site, entry):
     site.install("x", {}, {"ctor_mod": FITTING})
     with pytest.raises(PluginError, match="ctor_mod:A raised KeyError: 'k'") as caught:
-        instantiate("ctor_mod:A", entry())
+        instantiate(Candidate(entry(), SchedulerPolicySpec(name="a", impl="ctor_mod:A", api=1, summary="")), {})
     assert caught.value.code == "CORE-P108"
 
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from core.api.attention import AttentionSite
@@ -18,6 +19,7 @@ from core.config.fields import without_secrets
 from core.config.resolved import Options
 from core.engine.sampling import SamplingParams
 from core.plugins.hooks import Hooks
+from core.plugins.options import settled_options
 from core.testing.conformance.outcome import Failed, Level, checks, require
 from core.testing.conformance.subject import Subject
 
@@ -41,7 +43,7 @@ _PROBLEM = Problem(level="error", code="KIT-1", message="made up by the kit")
 
 def hooks_fit_the_specifications(subject: Subject) -> None:
     """Every hook that is marked exists, and asks for parameters that it has."""
-    failures = Hooks([subject.entry]).failures
+    failures = Hooks([subject.entry], options=partial(settled_options, given={})).failures
     require(not failures, "; ".join(failure.reason for failure in failures))
 
 
@@ -122,7 +124,7 @@ def _patched(draft: RequestDraft, patch: RequestPatch) -> RequestDraft:
 
 
 def _hooks(subject: Subject) -> Hooks:
-    hooks = Hooks([subject.entry])
+    hooks = Hooks([subject.entry], options=partial(settled_options, given={}))
     for failure in hooks.failures:
         raise Failed(failure.reason)
     return hooks

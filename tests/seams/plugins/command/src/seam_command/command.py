@@ -2,6 +2,9 @@ from core.api import PluginError
 
 
 class Greet:
+    def __init__(self, options):
+        self.word = options["word"]
+
     def register(self, parser):
         parser.add_argument("name")
         parser.add_argument("--times", type=int, default=1)
@@ -12,5 +15,5 @@ class Greet:
         if args.name == "error":
             raise KeyError("oops")
         for _ in range(args.times):
-            print(f"hello {args.name}")
+            print(f"{self.word} {args.name}")
         return 0 if args.times else 3

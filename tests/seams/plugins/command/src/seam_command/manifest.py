@@ -1,3 +1,9 @@
 from core.api import CommandSpec
 
-GREET = CommandSpec(name="greet", impl="seam_command.command:Greet", api=1, summary="Say hello")
+GREET = CommandSpec(
+    name="greet",
+    impl="seam_command.command:Greet",
+    api=1,
+    summary="Say hello",
+    options="seam_command.options:GreetOptions",
+)
