@@ -18,14 +18,6 @@ def blocks():
     return FENCE.findall(GUIDE.read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory, fresh_environment, wheels):
-    """What a plugin's author has: core and its plugins, none of the examples."""
-    made = fresh_environment.create(tmp_path_factory.mktemp("guide") / "environment")
-    made.install([wheel for project, wheel in wheels.items() if "examples" not in project.relative_to(ROOT).parts])
-    return made
-
-
 def command(environment, line):
     """The words to run; the guide's commands are of these three kinds only."""
     words = shlex.split(line)
