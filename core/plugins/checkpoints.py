@@ -194,7 +194,9 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
         installed = f"Installed: {' · '.join(rows)}." if rows else "No model implementation is installed."
         known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)
         hint = known or f"Install a model plugin that implements {architecture}; `core plugins new` begins one."
-        return CheckpointError("CORE-M103", f"no plugin implements architecture {architecture}. {installed}", hint=hint)
+        where = f"'architectures' of {checkpoint.config_file or checkpoint.path}"
+        text = f"no plugin implements architecture {architecture} ({where}). {installed}"
+        return CheckpointError("CORE-M103", text, hint=hint)
 
     request = {"architecture": architecture, "quantization": checkpoint.quantization}
     chosen = selector.choose(MODEL, ask, check=check, subject=architecture, request=request, none=none)

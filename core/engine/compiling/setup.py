@@ -46,7 +46,7 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
         spec = cast(StructuredOutputSpec, descriptor)
         backend: StructuredOutputBackend = make(StructuredContext(vocab_size, tokenizer, planned.options))
         order = Order(config.model_dump_json(), planned.name, limits.seconds, memory=limits.memory_bytes)
-        apart = IsolatedCompiler(order, partial(_bring, backend, spec.isolate, vocab_size))
+        apart = IsolatedCompiler(order, partial(_bring, backend, spec.isolate, vocab_size), tokenizer)
         isolated.append(apart)
         compilers.append(Compiler(planned.name, spec.grammars, apart.compile))
     read = partial(compiled_value, additional_properties=options.additional_properties)
