@@ -214,7 +214,8 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
     def none(report: SelectionReport) -> CoreError:
         if refusals:
             return refusals[0]
-        text = f"no plugin implements architecture {architecture}."
+        where = f"'architectures' of {checkpoint.config_file or checkpoint.path}"
+        text = f"no plugin implements architecture {architecture} ({where})."
         if not report.rows:
             text += " No model implementation is installed."
         elif close := closest(architecture, architectures, NEAR):

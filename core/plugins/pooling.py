@@ -10,6 +10,10 @@ from core.api.models import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo
 from core.config.resolved import ModelOptions
 
+MOST_TOKENS = 2**17
+"""Tokens of a prompt for a model that pools, unless `--max-model-len` says more. Tables of positions are made for all
+of them, and the KV cache, which bounds a context as well, may be small per token."""
+
 _METHODS = ("mean", "max", "cls", "last")
 _MADE = ("method", "normalize", "dense", "prompts", "default_prompt")
 
@@ -78,6 +82,11 @@ def _cannot(text: str, hint: str) -> ConfigError:
 
 
 def longest_prompt(checkpoint: CheckpointInfo, shape: ModelShape) -> int:
-    """Return the tokens that a prompt may have by default; sentence-transformers' files may allow fewer."""
+    """Return the tokens that a prompt may have by default, at most `MOST_TOKENS`.
+
+    Sentence-transformers' files may allow fewer than the model's positions.
+    """
     length = checkpoint.pooling.get("max_length")
-    return min(shape.max_positions, length) if isinstance(length, int) and length > 0 else shape.default_positions
+    if isinstance(length, int) and length > 0:
+        return min(shape.max_positions, length, MOST_TOKENS)
+    return min(shape.default_positions, MOST_TOKENS)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from core.testing.tinyencoders import tiny_encoder
 from core.testing.tinymodels import tiny_llama
 
 SIZES = {"num_hidden_layers": 2, "max_position_embeddings": 64}
@@ -37,7 +38,18 @@ QUANTIZED = {
         "ignore": ["lm_head"],
     },
 }
+ENCODERS = {
+    "bert": "BertModel",
+    "roberta": "RobertaForSequenceClassification",
+    "distilbert": "DistilBertModel",
+    "mpnet": "MPNetModel",
+    "modernbert": "ModernBertModel",
+    "nomic": "NomicBertModel",
+    "colbert": "BertModel",
+}
+"""Family -> architecture; all of them pool."""
 FORMATS = ("safetensors", "sharded", "gguf", *QUANTIZED)
+"""Of a model that generates."""
 
 
 def write(form: str, folder: Path) -> Path:
@@ -46,6 +58,8 @@ def write(form: str, folder: Path) -> Path:
         return _gguf(folder, tiny_llama(folder.with_name("plain"), **SIZES))
     if form == "sharded":
         return tiny_llama(folder, shard_size="200KB", **SIZES)
+    if form in ENCODERS:
+        return _encoder(folder, form)
     path = tiny_llama(folder, **SIZES)
     if form in QUANTIZED:
         _quantize(path, form)
@@ -80,6 +94,18 @@ def _codes(method: str, rows: int, columns: int) -> dict[str, torch.Tensor]:
         zeros = words(columns // GROUP, rows // 8)
         return {"qweight": words(columns // 8, rows), "qzeros": zeros, "scales": scales, "g_idx": order}
     return {"weight": torch.ones(rows, columns, dtype=torch.int8), "weight_scale": torch.full((rows, 1), 0.01)}
+
+
+def _encoder(folder: Path, family: str) -> Path:
+    layers = "n_layers" if family == "distilbert" else "num_hidden_layers"
+    path = tiny_encoder(folder, ENCODERS[family], **{layers: 2})
+    if family == "colbert":
+        file, config = path / "model.safetensors", json.loads((path / "config.json").read_text())
+        stored = {f"bert.{name}": tensor for name, tensor in load_file(file).items() if not name.startswith("pooler.")}
+        save_file({**stored, "linear.weight": torch.full((20, config["hidden_size"]), 0.1)}, file)
+        config |= {"architectures": ["HF_ColBERT"], "dim": 20}
+        (path / "config.json").write_text(json.dumps(config, indent=2))
+    return path
 
 
 def _gguf(folder: Path, plain: Path) -> Path:

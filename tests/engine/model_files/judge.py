@@ -1,6 +1,7 @@
 """Serve a damaged checkpoint after the other and print, as a line of JSON each, what became of it.
 
-Usage: judge.py FORMAT FOLDER COUNT. The process limits its own memory, so that nothing here can take the machine's.
+Usage: judge.py FORMAT[,FORMAT...] FOLDER COUNT. The process limits its own memory, so that nothing here can take the
+machine's.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ ROOM = 2 * 2**30
 
 
 def serve(path: Path) -> str:
-    """Start an engine in this process and generate two tokens; return the error's text if it is one of core's."""
+    """Start an engine in this process and use it for a short prompt; return the error's text if it is one of core's."""
     options: Any = {"num_blocks": 9, "block_size": 16, "threads": 1, "dtype": "float32", "max_num_seqs": 2}
     try:
         with LLM(str(path), **options) as llm:
-            llm.generate([{"prompt_token_ids": [5, 6, 7]}], SamplingParams(max_tokens=2, ignore_eos=True))
+            if llm.config.pooling is None:
+                llm.generate([{"prompt_token_ids": [5, 6, 7]}], SamplingParams(max_tokens=2, ignore_eos=True))
+            else:
+                llm.encode([{"prompt_token_ids": [5, 6, 7]}])
     except CoreError as error:
         return str(error)
     except RequestError:  # a context of two tokens has no room for the prompt
@@ -74,17 +78,18 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
 
 
-def main(form: str, folder: Path, count: int) -> None:
-    """Judge `count` mutations of a checkpoint of this format."""
+def main(forms: list[str], folder: Path, count: int) -> None:
+    """Judge `count` mutations of a checkpoint of each of these formats."""
     logging.disable(logging.CRITICAL)
-    sound = write(form, folder / "sound")
-    for _ in range(2):  # what is imported and allocated once is no mutation's
-        if error := serve(sound):
-            raise SystemExit(f"the sound checkpoint is refused: {error}")
+    sound = {form: write(form, folder / form) for form in forms}
+    for form in forms * 2:  # what is imported and allocated once is no mutation's
+        if error := serve(sound[form]):
+            raise SystemExit(f"the sound checkpoint of {form} is refused: {error}")
     _limit()
-    for mutation in mutations(form, sound, count):
-        print(json.dumps(judge(mutation, sound, folder / "damaged")), flush=True)
+    for form in forms:
+        for mutation in mutations(form, sound[form], count):
+            print(json.dumps(judge(mutation, sound[form], folder / "damaged")), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1].split(","), Path(sys.argv[2]), int(sys.argv[3]))

@@ -53,7 +53,7 @@ def _ways(form: str, path: Path) -> list[Any]:
         file = _GGUF(path)
         return [file.value, file.entry, file.start, file.flip, file.cut, file.value, file.entry]
     config = _Json(path / "config.json")
-    if form not in ("safetensors", "sharded"):
+    if "quantization_config" in config.text:
         quantization = _Json(path / "config.json", under="quantization_config")
         weights = _Safetensors(path / "model.safetensors")
         return [quantization.value, quantization.value, weights.entry, config.value]
@@ -63,7 +63,8 @@ def _ways(form: str, path: Path) -> list[Any]:
     if form == "sharded":
         index = _Json(path / "model.safetensors.index.json", under="weight_map")
         return [*ways, index.value, index.value, _Json(path / "model.safetensors.index.json").value]
-    return [*ways, _Json(path / "generation_config.json").value]
+    own = path / "generation_config.json"
+    return [*ways, _Json(own).value] if own.exists() else ways
 
 
 class _Json:

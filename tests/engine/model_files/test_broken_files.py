@@ -14,21 +14,26 @@ COUNT = 400
 SECONDS, GROWTH = 2.0, 200 * 2**20
 
 sys.path.insert(0, str(HERE))
-from checkpoints import FORMATS  # noqa: E402
+from checkpoints import ENCODERS, FORMATS  # noqa: E402
+
+FEW = 30
+EXHAUSTIVE = [pytest.param(form, COUNT, marks=pytest.mark.exhaustive) for form in ENCODERS]
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_a_damaged_checkpoint_is_served_or_refused_in_one_line(form, tmp_path):
-    command = [sys.executable, str(HERE / "judge.py"), form, str(tmp_path), str(COUNT)]
+@pytest.mark.parametrize(
+    ("form", "count"), [*((form, COUNT) for form in FORMATS), (",".join(ENCODERS), FEW), *EXHAUSTIVE]
+)
+def test_a_damaged_checkpoint_is_served_or_refused_in_one_line(form, count, tmp_path):
+    command = [sys.executable, str(HERE / "judge.py"), form, str(tmp_path), str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
     judged = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(judged) == COUNT
+    assert len(judged) == count * len(form.split(","))
     assert [one for one in judged if one["fault"]] == []
     assert [one for one in judged if one["seconds"] > SECONDS] == []
     assert sum(one["grown"] for one in judged) < GROWTH
     refused = [one for one in judged if one["error"]]
-    assert len(refused) > COUNT / 2
+    assert len(refused) > len(judged) / 2
     assert [one for one in refused if not _is_told(one, str(tmp_path / "damaged"))] == []
 
 
@@ -47,7 +52,7 @@ def _names_key(key, text):
     return key in text or "'quantization_config'" in text or any(word in text for word in _TOLD_AS.get(key, _TENSOR))
 
 
-_TENSOR = ("the checkpoint tensor '", "more weights than the")
+_TENSOR = ("the checkpoint tensor '", "more weights than the", "the model has no place for ")
 _TOLD_AS = {
     "attention_bias": ["proj.bias"],
     "mlp_bias": ["proj.bias"],

@@ -197,6 +197,19 @@ def test_a_backend_that_cannot_be_started_says_why_in_one_line(config):
         compiler.compile("regex", "a", Turn(60.0))
 
 
+def test_the_engine_prepares_itself_while_the_process_starts(config):
+    seen = []
+    compiler = IsolatedCompiler(
+        Order(config, "xgrammar", 60.0, 2**30), lambda kind, value, data: data, lambda: seen.append(len(compiler._busy))
+    )
+    try:
+        for value in ("a", "b"):
+            compiler.compile("regex", value, Turn(60.0))
+        assert seen == [0]  # once, before there was a process that is ready
+    finally:
+        compiler.close()
+
+
 def test_a_process_without_an_engine_ends(config):
     process = CompilerProcess(Order(config, "xgrammar", 60.0, 2**30))
     process._process.stdin.close()

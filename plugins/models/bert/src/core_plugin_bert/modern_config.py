@@ -145,7 +145,7 @@ def _rope(config: Mapping[str, Any], kind: str, head_dim: int) -> RopeConfig:
         raise CheckpointError("CORE-M126", f"'rope_parameters' must have an object for each of {', '.join(_THETA)}.")
     return rope_config(
         {
-            "rope_parameters": given.get(kind),
+            "rope_parameters": config_object(given, kind) or None,
             "rope_theta": config.get(key),
             "max_position_embeddings": _longest(config),
         },
