@@ -15,7 +15,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -265,7 +265,7 @@ def scripted(tmp_path_factory) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium (or Chrome), the one of this machine. Of a module: its event loop stands in the way of others."""
+    """Headless Chromium or Chrome, as this machine has it. Of a module: its event loop stands in the way of others."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"no browser is installed here that the pages could be opened in ({', '.join(BROWSERS)})")
@@ -276,6 +276,50 @@ def browser() -> Iterator[Any]:
         one = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield one
         one.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> Callable[[Any], list[str]]:
+    """`axe(page)` returns what axe-core finds wrong with a page as it is now, a line for each rule."""
+    source = Path(__file__).parents[2] / "plugins/routes/webui/web/node_modules/axe-core/axe.min.js"
+    if not source.is_file():
+        pytest.skip("axe-core is not installed here (npm brings it when the pages are built)")
+
+    def check(page: Any) -> list[str]:
+        page.evaluate(source.read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run()")["violations"]
+        return [f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']][:3]}" for one in found]
+
+    return check
+
+
+@pytest.fixture
+def tab(browser) -> Iterator[Callable[..., Any]]:
+    """`tab(url, **options)` opens a page in a profile of its own; what the console said, or asked of others, fails."""
+    contexts, heard = [], []
+
+    def tab(url: str, *, context: Any = None, **options: Any) -> Any:
+        own = context or browser.new_context(**options)
+        contexts.append(own)
+        page = own.new_page()
+        page.set_default_timeout(PATIENCE * 1000)
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("console", lambda said: heard.append(said.text) if _is_bad(said) else None)
+        page.on(
+            "request", lambda one: None if one.url.startswith((url[:16], "blob:", "data:")) else heard.append(one.url)
+        )
+        page.goto(url)
+        return page
+
+    yield tab
+    for context in contexts:
+        context.close()
+    assert heard == []
+
+
+def _is_bad(said: Any) -> bool:
+    """Whether a line of the console is an error of the page; that the server refused a key, or is gone, is none."""
+    return said.type == "error" and not said.text.startswith("Failed to load resource")
 
 
 @pytest.fixture(scope="module")

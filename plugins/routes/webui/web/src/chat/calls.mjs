@@ -33,7 +33,7 @@ export function resultForm(calls, send) {
     return send(fields.map(({ call, input }) => ({ call, content: input.value })));
   };
   const labels = fields.map(({ name, input }) => el("label", {}, `Result of ${name}`, input));
-  const sending = button("Send results", "Send the results to the model");
+  const sending = button("Send results", "Send results to the model");
   sending.type = "submit";
   return el("form", { className: "results", onsubmit: submit }, labels, sending);
 }

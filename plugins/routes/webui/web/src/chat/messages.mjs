@@ -90,10 +90,10 @@ export class Shown {
     const copying = button("Copy", "Copy this message", () => copy(message.content, copying));
     this.actions.replaceChildren(
       ...(act.versions ? versionButtons(act.versions) : []),
-      ...(act.goOn ? [button("Continue", "Go on with this answer where it ends", act.goOn)] : []),
+      ...(act.goOn ? [button("Continue", "Continue this answer where it ends", act.goOn)] : []),
       copying,
-      ...(act.again ? [button("Regenerate", "Ask for another answer", act.again)] : []),
-      ...(act.edit ? [button("Edit", "Change this message and ask again", act.edit)] : []),
+      ...(act.again ? [button("Regenerate", "Regenerate: ask for another answer", act.again)] : []),
+      ...(act.edit ? [button("Edit", "Edit this message and ask again", act.edit)] : []),
       ...(message.figures ? [el("span", { className: "figures" }, message.figures)] : []),
     );
     this.results.replaceChildren(...(act.results ? [resultForm(message.calls, act.results)] : []));

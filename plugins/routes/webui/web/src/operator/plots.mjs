@@ -58,7 +58,7 @@ class Frame {
       legend: { show: false },
       cursor: { show: false },
       scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, space: 90, values: clock }, { ...axis, size: 48 }],
+      axes: [{ ...axis, space: 90, values: clock }, { ...axis, size: 60 }],
       series: [{}, ...lines],
     }, this.data, this.canvas);
   }

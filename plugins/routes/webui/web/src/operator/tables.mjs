@@ -20,7 +20,7 @@ export function choices(selections) {
     ]);
     const said = [...(asked ? [`Asked for: ${asked}`] : []), ...notes, ...(error ? [error.message] : [])];
     return el("details", {}, el("summary", {}, title), said.map((text) => el("p", {}, text)),
-      table(["", "name", "distribution", "score", "why not"], rows, `Candidates: ${kind} ${subject}`));
+      table(["verdict", "name", "distribution", "score", "why not"], rows, `Candidates: ${kind} ${subject}`));
   });
 }
 

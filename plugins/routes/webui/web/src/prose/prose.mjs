@@ -1,5 +1,6 @@
 // A text that may still be coming, as elements of the page: block by block, so that what was drawn stays as it is.
 import DOMPurify from "dompurify";
+import { el } from "../common/dom.mjs";
 import { blocks } from "./markdown.mjs";
 
 const ALLOWED = {
@@ -74,6 +75,11 @@ function elements(html) {
   for (const link of fragment.querySelectorAll("a")) {
     link.target = "_blank";
     link.rel = "noopener noreferrer";
+  }
+  for (const table of fragment.querySelectorAll("table")) { // wide ones are scrolled, by keyboard too
+    const frame = el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Table" });
+    table.replaceWith(frame);
+    frame.append(table);
   }
   return fragment.children;
 }
