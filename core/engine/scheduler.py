@@ -489,15 +489,17 @@ class Scheduler:
             self.rows.claim(request, self.limits.max_model_len)
         self.running.append(request)
         self._came.append(request.row)
-        if first or request.retold:
-            draft.new(request)
-        if first or request in self.first_scheduled:
-            request.cached_tokens = cached
-        request.retold = False
         if first:
+            draft.new(request)
             self._first_admitted(request, cached)
+        elif request.retold:
+            draft.new(request)
+            request.retold = False
+            if request in self.first_scheduled:  # nobody was told yet
+                request.cached_tokens = cached
 
     def _first_admitted(self, request: Request, cached: int) -> None:
+        request.cached_tokens = cached
         for participant in self.participants:
             if participant.enter(request):
                 self.rows.lockstep[request.row] = self._any_lockstep = True

@@ -91,7 +91,10 @@ class Worker:
             bind = getattr(self._platform, "bind", None)
             if bind is not None:
                 bind(options.runtime.threads_bind)
-            device = self._platform.open(threads=options.runtime.threads, seed=options.model.seed)
+            planned, given = self._active.planned("core.platforms"), options.runtime
+            device = self._active.guard(
+                planned, "open()", self._platform.open, threads=given.threads, seed=options.model.seed
+            )
         with self._phase("weights"):
             self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check)
             self._device = device.type

@@ -45,7 +45,7 @@ def test_one_that_cannot_be_made_ends_the_start(plugins, llama):
     given = options(llama, TOOLS, tool_client="shelf")
     runtime = given.runtime.model_copy(update={"plugin_options": {"shelf": {"broken": True}}})
     given = given.model_copy(update={"runtime": runtime})
-    with pytest.raises(PluginError, match=r"'shelf' \(seam-tools 1.0\) cannot be made.*broken"):
+    with pytest.raises(PluginError, match=r"'shelf' \(seam-tools 1.0\): its constructor raised .*broken"):
         remote_servers(enter(resolve(given).config.plan), given.tools)
 
 

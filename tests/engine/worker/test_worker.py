@@ -122,8 +122,11 @@ class FakePlugins:
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
         return [(planned, spec, object)] if group in self._groups else []
 
-    def guard(self, planned, what, function, *arguments):
-        return guarded(ENTRY, what, function, *arguments)
+    def planned(self, group):
+        return FAKE
+
+    def guard(self, planned, what, function, *arguments, **named):
+        return guarded(ENTRY, what, function, *arguments, **named)
 
     def load(self, planned, path):
         return {"store.worker:Worker": FakeConnector}[path]
@@ -221,6 +224,15 @@ def test_a_model_without_logits_generates_nothing(make_worker, monkeypatch, pool
     if pooling is None:
         assert "CORE-P164 model implementation 'fake' (acme 1.0) has no logits(hidden)" in str(failure.value)
     assert ("progress", 5, 10) not in LOG, "no weight was read"
+
+
+def test_a_platform_that_cannot_be_opened_is_named(make_worker, monkeypatch):
+    def fail(self, **given):
+        raise OSError("no card")
+
+    monkeypatch.setattr(FakePlatform, "open", fail)
+    with pytest.raises(PluginError, match=r"CORE-P108 .*'fake' \(acme 1.0\): open\(\) raised OSError: no card"):
+        make_worker().start()
 
 
 def test_the_warm_up_leaves_no_trace(make_worker, make_bench):

@@ -44,6 +44,8 @@ plans = st.builds(
     samples=hnp.arrays(np.bool_, st.integers(0, 6)),
     output_counts=int32s,
     connector=reports,
+    loads=st.dictionaries(st.text(max_size=4), st.lists(st.integers(1, 99), max_size=4), max_size=2),
+    leaving=st.lists(st.text(max_size=4), max_size=2),
 )
 tops = st.builds(
     TopLogprobs,
@@ -59,6 +61,8 @@ results = st.builds(
     prompt_logprobs=st.dictionaries(st.integers(0, 99), tops, max_size=2),
     errors=st.dictionaries(st.integers(0, 99), st.text(max_size=9), max_size=2),
     connector=reports,
+    lost=st.lists(st.integers(1, 99), max_size=4),
+    faults=st.dictionaries(st.text(max_size=4), st.lists(st.text(max_size=9), max_size=2), max_size=2),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from core.engine import core as engine_core
 from core.frontend import plugged as frontend
 from core.plugins.boot import ActivePlugins
 from core.plugins.catalog import Entry
+from core.plugins.contracts import IMPLEMENTATIONS, check_impl, methods_of
 from core.plugins.drivers import Candidate
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import kind_of
@@ -81,6 +83,32 @@ def test_an_error_with_a_code_is_its_own():
     plugins = active("core.executors", refuse)
     with pytest.raises(EngineError, match="ACME-1 no card"):
         plugins.make(plugins.planned("core.executors"))
+
+
+def whole(group, **changes):
+    """Return a class that fits a kind, and `changes` of its methods."""
+    module, _, name = IMPLEMENTATIONS[group].protocol.partition(":")
+    protocol = getattr(import_module(f"core.api.{module}"), name)
+    methods = {**methods_of(protocol), **({"__init__": protocol.__init__} if "__init__" in vars(protocol) else {})}
+    return type("Odd", (), {name: one for name, one in {**methods, **changes}.items() if one is not None})
+
+
+def methods():
+    for group in KINDS:
+        for name in methods_of(whole(group)):
+            if name not in IMPLEMENTATIONS[group].may_lack:
+                yield group, name
+
+
+@pytest.mark.parametrize(("group", "method"), list(methods()))
+@pytest.mark.parametrize(("change", "told"), [(None, "it lacks {}("), (3, "its {} is a int, not a method")])
+def test_a_method_that_is_missing_or_none_is_named(group, method, change, told):
+    entry = Entry(group, "odd", "acme", "1.0", "m:S")
+    check_impl(entry, "m:Odd", whole(group))
+    with pytest.raises(PluginError) as caught:
+        check_impl(entry, "m:Odd", whole(group, **{method: change}))
+    assert caught.value.code == "CORE-P160" and told.format(method) in caught.value.message
+    assert f"{kind_of(group).label} 'odd' (acme 1.0): m:Odd does not fit" in caught.value.message
 
 
 def starts_an_engine(plugins, monkeypatch):
