@@ -62,12 +62,15 @@ class StepWork(NamedTuple):
     def of(plan: StepPlan, result: StepResult) -> StepWork:
         """Return the work of a step that has run."""
         prompts = np.flatnonzero(plan.counts > 1)
-        work = StepWork(1.0, len(plan.counts) - len(prompts), int(plan.starts.sum()))
-        for start, count in zip(plan.starts[prompts].tolist(), plan.counts[prompts].tolist()):
-            work = work.with_prompt(start, count, scored=False)._replace(context=work.context - start)
-        if result.prompt_logprobs:
-            work = work._replace(scores=float(sum(len(one.ranks) for one in result.prompt_logprobs.values())))
-        return work
+        starts, counts = plan.starts[prompts].tolist(), plan.counts[prompts].tolist()
+        return StepWork(
+            1.0,
+            len(plan.counts) - len(counts),
+            int(plan.starts.sum()) - sum(starts),
+            sum(counts),
+            sum(map(_pairs, starts, counts)),
+            sum(len(one.ranks) for one in result.prompt_logprobs.values()),
+        )
 
     def with_prompt(self, start: int, count: int, *, scored: bool) -> StepWork:
         """Return this and `count` tokens of a prompt from position `start` on."""
@@ -76,9 +79,14 @@ class StepWork(NamedTuple):
             self.decodes,
             self.context,
             self.tokens + count,
-            self.pairs + count * (start + (count + 1) / 2),
+            self.pairs + _pairs(start, count),
             self.scores + (count if scored else 0),
         )
+
+
+def _pairs(start: int, count: int) -> float:
+    """Return how many tokens `count` tokens from position `start` on attend to, themselves included."""
+    return count * (start + (count + 1) / 2)
 
 
 class StepCosts:
