@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ import httpx
 import numpy as np
 
 CORE = Path(sys.executable).with_name("core")
-SETTLING = 1.5
-"""Seconds that the streams run before the prompt arrives, and afterwards."""
+SETTLED = 20
+"""Tokens that every stream has before the prompt arrives."""
 
 
 class Server:
@@ -77,19 +77,19 @@ async def one_round(
     async with httpx.AsyncClient(base_url=url, timeout=600, limits=httpx.Limits(max_connections=None)) as client:
         body = {"max_tokens": arguments.prompt, "temperature": 0}
         tasks = [asyncio.create_task(_stream(client, {**body, "prompt": prompt(16)}, times)) for times in streams]
-        await asyncio.sleep(SETTLING)
+        while min(map(len, streams)) < SETTLED:
+            await asyncio.sleep(0.02)
         long = {"prompt": prompt(arguments.prompt), "max_tokens": 1, "temperature": 0}
         began = time.perf_counter()
         # Log-probabilities of a prompt are not streamed, so both kinds wait for a whole answer of one token.
         answer = await client.post("/v1/completions", json={**long, **({"prompt_logprobs": 1} if scored else {})})
         ended = time.perf_counter()
         answer.raise_for_status()
-        await asyncio.sleep(SETTLING / 3)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     gaps = [gap for times in streams for gap in _gaps(times, began, ended)]
-    before = [gap for times in streams for gap in _gaps(times, began - SETTLING / 2, began)]
+    before = [b - a for times in streams for a, b in pairwise(times[SETTLED // 2 : SETTLED])]
     return {
         "largest": max(gaps) * 1e3,
         "p99": float(np.percentile(gaps, 99)) * 1e3,
@@ -99,8 +99,8 @@ async def one_round(
 
 
 def _gaps(times: list[float], begin: float, end: float) -> list[float]:
-    """Return the gaps that lie in a span of time, at least in part."""
-    return [b - a for a, b in pairwise(times) if b > begin and a < end]
+    """Return the gaps that lie in a span of time, at least in part; the last may not have ended."""
+    return [b - a for a, b in pairwise([*times, max(end, times[-1])]) if b > begin and a < end]
 
 
 def main() -> None:
@@ -120,12 +120,12 @@ def main() -> None:
     found: dict[tuple[float, bool], list[dict[str, float]]] = {}
     with ExitStack() as held:
         servers = {itl: held.enter_context(Server(arguments.model, itl, flags)) for itl in arguments.max_itl_ms}
-        for number in range(arguments.rounds + 1):
-            for itl, server in servers.items():
-                for scored in (False, True):
-                    one = asyncio.run(one_round(server.url, arguments, rng, scored=scored))
-                    if number:  # the first round warms up
-                        found.setdefault((itl, scored), []).append(one)
+        for _ in range(arguments.rounds):
+            for scored, (itl, server) in product((False, True), servers.items()):
+                one = asyncio.run(one_round(server.url, arguments, rng, scored=scored))
+                found.setdefault((itl, scored), []).append(one)
+                figures = ", ".join(f"{name} {value:.0f}" for name, value in one.items())
+                print(f"--max-itl-ms {itl:g}{', logprobs' if scored else ''}: {figures} ms", file=sys.stderr)
     print(f"{'--max-itl-ms':>12} {'logprobs':>9} {'before':>8} {'largest':>9} {'p99':>8} {'ttft':>8}   ms, medians")
     report = []
     for (itl, scored), rounds in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):

@@ -249,8 +249,8 @@ class Scheduler:
         """Return rows that have something to compute and how many tokens each gets, within the draft's budget."""
         table = self.rows
         rows = self._current_rows()
-        known = table.known[rows]
-        need = np.minimum(known - table.computed[rows], self.limits.max_chunk)
+        known, computed = table.known[rows], table.computed[rows]
+        need = np.minimum(known - computed, self.limits.max_chunk)
         need[known >= table.limit[rows]] = 0  # its last token is being sampled already
         waits = False
         if self._any_lockstep:
@@ -258,9 +258,9 @@ class Scheduler:
             waits, need[held] = bool(need[held].any()), 0
         if self.limits.advised:
             draft.budget += int(np.count_nonzero(need == 1))
-        draft.allowance = self._allowance(rows, need, waits)
+        draft.allowance = self._allowance(rows, computed, need, waits)
         if draft.allowance is not None:
-            self._shorten(rows, need, draft.allowance)
+            self._shorten(rows, computed, need, draft.allowance)
         if self._chunk is not None:
             self._cut(rows, need, draft.budget, self._chunk)
         prompts = need > 1
@@ -274,7 +274,7 @@ class Scheduler:
         some = need > 0
         return rows[some], need[some]
 
-    def _allowance(self, rows: np.ndarray, need: np.ndarray, waits: bool) -> Allowance | None:
+    def _allowance(self, rows: np.ndarray, computed: np.ndarray, need: np.ndarray, waits: bool) -> Allowance | None:
         """Return what prompts may take of this step, if there are any and somebody is being answered.
 
         Args:
@@ -283,20 +283,21 @@ class Scheduler:
         latency = self.latency
         if latency is None or not (len(self.waiting) or (need > 1).any()):
             return None
-        decodes = rows[need == 1]
-        if not len(decodes) and not waits:
+        decoding = need == 1
+        contexts = computed[decoding]
+        if not len(contexts) and not waits:
             return None
-        lockstep = waits or (self._any_lockstep and bool(self.rows.lockstep[decodes].any()))
-        return latency.allowance(len(decodes), int(self.rows.computed[decodes].sum()), lockstep=lockstep)
+        lockstep = waits or (self._any_lockstep and bool(self.rows.lockstep[rows[decoding]].any()))
+        return latency.allowance(len(contexts), int(contexts.sum()), lockstep=lockstep)
 
-    def _shorten(self, rows: np.ndarray, need: np.ndarray, allowance: Allowance) -> None:
+    def _shorten(self, rows: np.ndarray, computed: np.ndarray, need: np.ndarray, allowance: Allowance) -> None:
         """Shorten the prompts' chunks, in place, to what the allowance holds for one after the other."""
         for i in np.flatnonzero(need > 1).tolist():
             request = self.rows.requests[int(rows[i])]
             if request is not None:
-                start = int(self.rows.computed[rows[i]])
-                need[i] = allowance.fits(start, int(need[i]), scored=request.scored)
-                allowance.spend(start, int(need[i]), scored=request.scored)
+                start, scored = int(computed[i]), request.scored
+                need[i] = count = allowance.fits(start, int(need[i]), scored=scored)
+                allowance.spend(start, count, scored=scored)
 
     def _cut(self, rows: np.ndarray, need: np.ndarray, budget: int, chunk: Callable[[Request, int], int]) -> None:
         """Let the policy shorten the prompts' chunks, in place; decoding rows are not asked for."""

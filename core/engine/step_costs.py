@@ -32,6 +32,9 @@ _UNKNOWN = 1.0
 _NOISE = 0.07
 """Relative deviation among steps of the same work."""
 
+_RESOLUTION = 1e-6
+"""Seconds of the shortest step: whatever a clock says, costs stay above zero."""
+
 _ODD = 3.0
 """Standard deviations from which on a step is an outlier, unless the one before was one in the same direction."""
 
@@ -58,16 +61,16 @@ class StepWork(NamedTuple):
     @staticmethod
     def of(plan: StepPlan, result: StepResult) -> StepWork:
         """Return the work of a step that has run."""
-        counts, starts = plan.counts, plan.starts
-        scores = sum(len(one.ranks) for one in result.prompt_logprobs.values())
-        rows, total = len(counts), int(counts.sum())
-        if total == rows:
-            return StepWork(1.0, rows, int(starts.sum()), 0.0, 0.0, scores)
-        prompts = counts > 1
-        decodes = rows - int(np.count_nonzero(prompts))
-        counts, begins = counts[prompts].astype(np.float64), starts[prompts]
-        pairs = float((counts * (begins + (counts + 1) / 2)).sum())
-        return StepWork(1.0, decodes, int(starts.sum()) - int(begins.sum()), total - decodes, pairs, scores)
+        prompts = np.flatnonzero(plan.counts > 1)
+        starts, counts = plan.starts[prompts].tolist(), plan.counts[prompts].tolist()
+        return StepWork(
+            1.0,
+            len(plan.counts) - len(counts),
+            int(plan.starts.sum()) - sum(starts),
+            sum(counts),
+            sum(map(_pairs, starts, counts)),
+            sum(len(one.ranks) for one in result.prompt_logprobs.values()),
+        )
 
     def with_prompt(self, start: int, count: int, *, scored: bool) -> StepWork:
         """Return this and `count` tokens of a prompt from position `start` on."""
@@ -76,9 +79,14 @@ class StepWork(NamedTuple):
             self.decodes,
             self.context,
             self.tokens + count,
-            self.pairs + count * (start + (count + 1) / 2),
+            self.pairs + _pairs(start, count),
             self.scores + (count if scored else 0),
         )
+
+
+def _pairs(start: int, count: int) -> float:
+    """Return how many tokens `count` tokens from position `start` on attend to, themselves included."""
+    return count * (start + (count + 1) / 2)
 
 
 class StepCosts:
@@ -97,14 +105,27 @@ class StepCosts:
         return bool(self._costs)
 
     def note(self, work: StepWork, seconds: float) -> None:
-        """A step of this work took so long."""
+        """A step of this work took so long.
+
+        An outlier is taken for as much as one may be. The second in a row is believed: the costs may be anything.
+        """
+        seconds = max(seconds, _RESOLUTION)
         if not self._costs:
             scale = seconds / _dot(_GUESS, work)
             self._costs = [scale * guess for guess in _GUESS]
         shares = self._shares(work)
         measured = [i for i in (_PROMPTS if work.tokens else _DECODING) if shares[i]]
         self._forget(measured, _DRIFT)
-        self._correct(shares, self._expected_error(shares, measured, seconds))
+        spread, noise = self._spread(shares), (_NOISE * sum(shares)) ** 2
+        error = seconds - sum(shares)
+        most = _ODD * math.sqrt(max(_dot(shares, spread), 0.0) + noise)
+        before, self._odd = self._odd, 0 if abs(error) <= most else 1 if error > 0 else -1
+        if self._odd and self._odd == before:
+            self._forget(measured, _UNKNOWN)
+            spread = self._spread(shares)
+        elif self._odd:
+            error = math.copysign(most, error)
+        self._correct(error, spread, max(_dot(shares, spread), 0.0) + noise)
         if work.tokens >= self._sized[0] / 2:
             self._sized = (work.tokens, seconds)
 
@@ -115,7 +136,7 @@ class StepCosts:
         one that had many is thought to take longer in proportion at least: more than that it never takes.
         """
         shares = self._shares(work)
-        fitted = sum(shares) + math.sqrt(_dot(shares, self._spread(shares)))
+        fitted = sum(shares) + math.sqrt(max(_dot(shares, self._spread(shares)), 0.0))
         tokens, seconds = self._sized
         return max(fitted, seconds * work.tokens / tokens) if 0 < 2 * tokens < work.tokens else fitted
 
@@ -126,31 +147,12 @@ class StepCosts:
         """Return the covariance of each cost's relative error with that of the sum of `shares`."""
         return [_dot(row, shares) for row in self._errors]
 
-    def _expected_error(self, shares: Sequence[float], measured: Iterable[int], seconds: float) -> float:
-        """Return by how much a step took longer than `shares`; if it is an outlier, by how much one may at most.
-
-        The second outlier in a row is believed, and `measured` costs may be anything.
-        """
-        expected = sum(shares)
-        error = seconds - expected
-        most = _ODD * math.sqrt(_dot(shares, self._spread(shares)) + (_NOISE * expected) ** 2)
-        before, self._odd = self._odd, 0 if abs(error) <= most else 1 if error > 0 else -1
-        if not self._odd:
-            return error
-        if self._odd == before:
-            self._forget(measured, _UNKNOWN)
-            return error
-        return math.copysign(most, error)
-
-    def _correct(self, shares: Sequence[float], error: float) -> None:
-        """Move the costs towards a step that took `error` longer than `shares`."""
-        spread = self._spread(shares)
-        total = _dot(shares, spread) + (_NOISE * sum(shares)) ** 2
-        for i, (row, one) in enumerate(zip(self._errors, spread)):
-            gain = one / total
+    def _correct(self, error: float, spread: Sequence[float], variance: float) -> None:
+        """Move the costs towards a step that took `error` longer than expected; with which variance is known."""
+        for i, one in enumerate(spread):
+            gain = one / variance
             self._costs[i] *= min(max(1 + gain * error, 0.1), 10.0)
-            for j, other in enumerate(spread):
-                row[j] -= gain * other
+            self._errors[i] = [old - gain * other for old, other in zip(self._errors[i], spread)]
 
     def _forget(self, indices: Iterable[int], variance: float) -> None:
         """Make costs less certain by a relative variance; none gets less certain than it was at first."""

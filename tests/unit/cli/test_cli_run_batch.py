@@ -257,6 +257,21 @@ def test_flags_that_contradict_each_other(batch, write, capsys, flags, needed):
     assert "CORE-C182" in err and needed in err
 
 
+@pytest.mark.parametrize(("flags", "itl"), [((), 0.0), (("--max-itl-ms", "50"), 50.0)])
+def test_a_server_of_its_own_keeps_no_step_short_for_readers(write, tmp_path, monkeypatch, flags, itl):
+    started = []
+
+    class Refused:
+        def __init__(self, options):
+            started.append(options.scheduler.max_itl_ms)
+            raise CoreError("CORE-C182", "enough seen")
+
+    monkeypatch.setattr("core.cli.local.LocalServer", Refused)
+    words = ["-i", str(write(line("a"))), "-o", str(tmp_path / "out.jsonl"), "--model", "m", *flags]
+    assert main(["run-batch", *words]) != 0
+    assert started == [itl]
+
+
 # -- files -------------------------------------------------------------------------------------------------------------
 
 

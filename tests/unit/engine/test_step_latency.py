@@ -183,6 +183,21 @@ def test_the_same_measurements_give_the_same_costs():
     assert fitted() == fitted()
 
 
+def test_costs_stay_sound_whatever_is_measured():
+    """Steps that take no time or hours, and work of every kind, in any turn."""
+    costs, chance = StepCosts(), random.Random(7)
+    work = StepWork(decodes=8, context=800).with_prompt(0, 64, scored=True)
+    for _ in range(5000):
+        count = chance.choice((0, 0, 1, 50, 8000))
+        some = StepWork(decodes=chance.choice((0, 1, 1000)), context=chance.choice((0, 10**7)))
+        some = some.with_prompt(chance.choice((0, 10**5)), count, scored=chance.random() < 0.5) if count else some
+        costs.note(some, chance.choice((0.0, 1e-5, 0.02, 0.2, 4000.0)))
+        assert 0 < costs.seconds(work) < 1e9
+    for _ in range(30):
+        costs.note(work, 0.1)
+    assert 0.09 < costs.seconds(work) < 0.13
+
+
 def test_without_anybody_decoding_steps_are_as_ever(harness):
     _, seconds, works = beside_streams(harness, MACHINES["slow processor"], streams=0)
     assert [work.tokens for work in works] == [1024] * 6 + [856]
