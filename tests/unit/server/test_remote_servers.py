@@ -110,7 +110,7 @@ class Plan:
         return self.installed
 
     def impls(self, group):
-        return [(SimpleNamespace(name="mcp", dist="d", version="1", options={"k": 1}), None, self.make)]
+        return [(SimpleNamespace(name="mcp", owner="'mcp' (d 1)", options={"k": 1}), None, self.make)]
 
     def make(self, options):
         return ("client", options)
