@@ -11,7 +11,7 @@ from core_plugin_unquantized.scheme import Plain
 from core.api import PluginError, QuantContext, RopeConfig
 from core.layers.builder import Builder
 from core.layers.guard import Owners
-from core.worker.guarded import GuardedModel
+from core.worker.guarded import GuardedBackend, GuardedModel
 
 CPU, TOKENS, HEADS, KV_HEADS, DIM, WIDTH = torch.device("cpu"), 5, 4, 2, 8, 32
 MODEL, ATTENTION = "model implementation 'm' (a 1)", "attention backend 'b' (a 2)"
@@ -197,3 +197,8 @@ def test_what_a_model_returns_is_compared_with_the_step(method, answer, told):
     with pytest.raises(PluginError, match=told) as caught:
         getattr(model, method)(given)
     assert MODEL in caught.value.message
+
+
+def test_a_plan_that_raises_is_the_backends():
+    with pytest.raises(PluginError, match=r"CORE-P108 attention backend 'b' \(a 2\): plan\(\) raised KeyError: 'boom'"):
+        GuardedBackend(SimpleNamespace(plan=boom), ATTENTION).plan(None)
