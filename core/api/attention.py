@@ -106,7 +106,7 @@ class AttentionPlan(Protocol):
 
 
 class AttentionLayer(Protocol):
-    """Attention of one layer."""
+    """Attention of one layer. Core has compared `q`, `k` and `v` with the site, the step and the compute dtype."""
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots of this layer's cache."""

@@ -165,7 +165,7 @@ class Attention(Protocol):
 
 
 class Embedding(Protocol):
-    """`(tokens,) int -> (tokens, hidden)`."""
+    """`(tokens,) int64 -> (tokens, hidden)`."""
 
     def __call__(self, token_ids: Tensor) -> Tensor: ...
 
@@ -196,6 +196,9 @@ class StepInputs(Protocol):
 
 class LayerBuilder(Protocol):
     """Hands out layers and records which checkpoint tensors fill them.
+
+    Layers compare what they are called with to the sizes they were built for, and to the compute dtype, before any
+    plugin sees it; what differs is a `PluginError` CORE-P170.
 
     Every `prefix` is the module path in the Hugging Face checkpoint, so that a tensor
     `<prefix>.weight` lands in the layer without a rule.

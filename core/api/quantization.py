@@ -113,7 +113,10 @@ class LayerQuant(Protocol):
         ...
 
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-        """`(tokens, in) -> (tokens, out)`, bias included; for an embedding `(tokens,) int -> (tokens, in)`."""
+        """`(tokens, in) -> (tokens, out)`, bias included; for an embedding `(tokens,) int64 -> (tokens, in)`.
+
+        Core has compared `x` with the site and the compute dtype.
+        """
         ...
 
 

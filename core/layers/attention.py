@@ -47,7 +47,7 @@ class _Heads:
         named = zip(("the query", "the key", "the value"), given, sizes, strict=True)
         operands = [Operand(name, one, shape, self.dtype) for name, one, shape in named]
         result = Operand("its result", out, (tokens, self.width), self.dtype)
-        self._place.fail("attention", operands, result, cause)
+        self._place.fail("forward()", operands, result, cause)
 
 
 class AttentionModule(Parameterised):

@@ -1,4 +1,4 @@
-"""A model whose failures say whose it is, and whose results are compared with the step."""
+"""A model and an attention backend that are named when they fail; what the model returns is compared with the step."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from core.plugins.drivers import describe
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from core.api.attention import AttentionBackend, AttentionPlan, BatchView
     from core.api.models import Classifies, Model, StepInputs
 
 
@@ -71,3 +72,23 @@ class GuardedModel:
         if cause is not None:
             raise PluginError("CORE-P108", f"{self._owner}: {method} raised {describe(cause)}.") from cause
         raise PluginError("CORE-P170", f"{self._owner}: {method} returned {shown(result)}; expected {wanted}.")
+
+
+class GuardedBackend:
+    """An attention backend as runners call it.
+
+    Args:
+        owner: Kind, name, distribution and version of the plugin.
+    """
+
+    def __init__(self, backend: AttentionBackend, owner: str) -> None:
+        self._backend, self._owner = backend, owner
+
+    def plan(self, batch: BatchView) -> AttentionPlan:
+        """Prepare a step. Raises `PluginError` CORE-P108 where the backend raises something without a code."""
+        try:
+            return self._backend.plan(batch)
+        except PASSED:
+            raise
+        except Exception as error:
+            raise PluginError("CORE-P108", f"{self._owner}: plan() raised {describe(error)}.") from error

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.api.attention import AttentionBackend, AttentionPlan, BatchView
 from core.engine.step import StepPlan
+from core.worker.guarded import GuardedBackend
 from core.worker.rows import RowTable
 from core.worker.stage import Stage
 from core.worker.tables import BatchTables
@@ -41,7 +42,7 @@ class StepInputs:
 class InputBuilder:
     """Makes step inputs on the host, with a handful of array operations and at most one copy whatever the batch."""
 
-    def __init__(self, rows: RowTable, backend: AttentionBackend) -> None:
+    def __init__(self, rows: RowTable, backend: AttentionBackend | GuardedBackend) -> None:
         self._rows, self._backend = rows, backend
         self._stage = Stage(rows.device)
         self._tables = BatchTables(rows)

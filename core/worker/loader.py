@@ -87,10 +87,12 @@ class LoadedModel:
             CheckpointError: `tensors` is not exactly what the model needs; the old weights stay.
         """
         self.num_parameters = self._filler.fill(tensors)
-        for attention in self.attentions:
-            attention.after_load()
+        with blamed(self.owners.attention, "after_load()"):
+            for attention in self.attentions:
+                attention.after_load()
         if self._after_load is not None:
-            self._after_load()
+            with blamed(self.owners.model, "after_load()"):
+                self._after_load()
 
     def prepare(self, max_model_len: int) -> None:
         """Make the tables that depend on the context, once it is known how much of it fits."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
     from core.api.models import Classifies, Model, PoolingShape
     from core.worker.graphs import GraphedForward
-    from core.worker.guarded import GuardedModel
+    from core.worker.guarded import GuardedBackend, GuardedModel
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
@@ -42,7 +42,7 @@ class PoolingRunner(StepRunner):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend,
+        backend: AttentionBackend | GuardedBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
         shape: PoolingShape,

@@ -14,7 +14,7 @@ from core.api.models import Model
 from core.engine.profile import Timer, untimed
 from core.engine.step import NewRow, StepPlan, StepResult, TokenMasks
 from core.worker.graphs import GraphedForward
-from core.worker.guarded import GuardedModel
+from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.inputs import InputBuilder, StepInputs
 from core.worker.participants import Participant
 from core.worker.rows import RowTable
@@ -40,7 +40,7 @@ class StepRunner(ABC):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend,
+        backend: AttentionBackend | GuardedBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
         graphed: GraphedForward | None = None,
@@ -135,7 +135,7 @@ class Runner(StepRunner):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend,
+        backend: AttentionBackend | GuardedBackend,
         caches: Sequence[Tensor],
         rows: RowTable,
         sampler: Sampler,

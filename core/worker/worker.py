@@ -27,7 +27,7 @@ from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.dense import load_dense
 from core.worker.graphs import GraphedForward
-from core.worker.guarded import GuardedModel
+from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.loader import LoadedModel, kv_layouts, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants import ConnectorParticipant
@@ -213,15 +213,16 @@ class Worker:
         rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
         loaded, facet = self._loaded, getattr(self._platform, "graphs", None)
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
+        backend = GuardedBackend(loaded.backend, loaded.owners.attention)
         graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
         if config.pooling is not None:
             reader = self._active.new_of("core.weight_loaders")
             dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
-            return PoolingRunner(model, loaded.backend, caches, rows, config.pooling, dense, graphed)
+            return PoolingRunner(model, backend, caches, rows, config.pooling, dense, graphed)
         plugged = list(self._logits_processors(rows, max_rows))
         pick = loaded.kernels.pick
         sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)
-        return Runner(model, loaded.backend, caches, rows, sampler, graphed)
+        return Runner(model, backend, caches, rows, sampler, graphed)
 
     def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
         """Yield the plan's logits processors, in its order."""

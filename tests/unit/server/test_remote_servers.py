@@ -110,7 +110,7 @@ class Plan:
         return self.installed
 
     def specs(self, group):
-        return [(SimpleNamespace(name="mcp", dist="d", version="1", options={"k": 1}), None)]
+        return [(SimpleNamespace(name="mcp", owner="'mcp' (d 1)", options={"k": 1}), None)]
 
     def make(self, planned, options):
         return ("client", options)

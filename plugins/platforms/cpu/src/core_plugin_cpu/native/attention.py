@@ -39,6 +39,8 @@ CACHE_CODES = CODES | {
 }
 """Dtypes of a cache."""
 
+_INT32 = np.dtype(np.int32)
+
 SCALE_BYTES = 4
 """An int8 cache has one float32 per token and kv head for the keys, and one for the values."""
 
@@ -69,7 +71,7 @@ def aligned(size: int, alignment: int = 64) -> Tensor:
     return whole[skip : skip + size]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """A step as the kernels read it. The tensors and arrays behind the pointers live as long as `keep`.
 
@@ -93,9 +95,8 @@ class Batch:
         """Take the pointers of a batch on the host. Raises `ValueError` for arrays of other dtypes or lengths."""
         table, slots, starts, lengths = view.block_tables, view.slots, view.query_starts, view.seq_lens
         rows, tokens = len(lengths), len(slots)
-        for one, dtype in ((starts, np.int32), (lengths, np.int32)):
-            if one.dtype != dtype or not one.flags.c_contiguous:
-                raise ValueError(f"the batch's rows must be contiguous int32, got {one.dtype}")
+        if starts.dtype != _INT32 or lengths.dtype != _INT32 or starts.strides != (4,) or lengths.strides != (4,):
+            raise ValueError(f"a batch has contiguous int32 rows, not {starts.dtype} and {lengths.dtype}")
         if table.dtype is not torch.int32 or not table.is_cpu or (table.stride(1) != 1 and table.shape[1] > 1):
             raise ValueError("the block table's rows must be contiguous int32 numbers on the CPU")
         if len(starts) != rows + 1 or len(table) < rows or slots.dtype is not torch.int64 or not slots.is_contiguous():
