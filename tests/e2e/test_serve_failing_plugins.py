@@ -58,11 +58,12 @@ class AtticWorker:
             if self.calls == 2:
                 raise OSError("the attic is locked")
         self.saves = moves["save"]
-        return [moves["load"][-1][1]] if self.calls == 4 else None
+        return [moves["load"][-1][1]] if moves["load"] and self.calls == 4 else None
     def end(self):
         for key, block in self.saves:
             self.store[key] = [cache[block].clone() for cache in self.caches]
-        return json.dumps([key for key, _ in self.saves]).encode()
+        saved, self.saves = [key for key, _ in self.saves], []
+        return json.dumps(saved).encode()
     def close(self): ...
 
 class Moody:
