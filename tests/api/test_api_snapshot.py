@@ -48,7 +48,8 @@ def test_the_snapshot_reaches_every_corner(tool):
         "core.testing.tinymodels.tiny_llama",
     ):
         assert name in names
-    assert names["hook core_waive"] == "(problem: 'Problem') -> 'Waiver | None' first result"
+    waived = "(problem: 'Problem', options: 'Mapping[str, Any]') -> 'Waiver | None' first result"
+    assert names["hook core_waive"] == waived
     assert names["core.api.Descriptor.band"] == "field Band = 2"
     assert names["core.api.Descriptor.name"] == "field str = required"
 

@@ -209,7 +209,7 @@ def echo(tmp_path_factory):
         "mcp_server": ["a=http://127.0.0.1:9"],
     }
     given = {"plugin_file": [str(folder / "echo.py")], "plugin_options": {"echo": {"first": "given"}}}
-    options = {"dtype": "float32", "num_blocks": 60, "threads": 1, **chosen, **more, **given}
+    options = {"dtype": "float32", "num_blocks": 60, "threads": 1, "grammar_timeout": 600, **chosen, **more, **given}
     with LLM(checkpoint, **options) as llm:
         llm.chat([{"role": "user", "content": "a"}], SamplingParams(max_tokens=1), tools=[TOOL])
         llm.generate(["a"], SamplingParams(max_tokens=1, grammar=Grammar(kind="regex", value="a+")))
