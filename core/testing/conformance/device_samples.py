@@ -74,14 +74,14 @@ class AttentionSample(Sample):
         feature: As in the descriptor's `features`.
         reference: What the last tokens of a sequence give, from their queries `(count, heads, head_dim)`, all keys and
             values `(length, kv_heads, head_dim)`, float32, and the site: `(count, heads, head_dim)` float32.
-        site: Makes a layer's site with the feature from a plain one, which may have a window.
-        prepare: Tells a layer what it has to know besides, once it is made.
+        site: Makes a layer's site with the feature from a plain one, which may have a window; None leaves it plain.
+        prepare: Tells a layer what it has to know besides, once it is made; None if that is nothing.
     """
 
     feature: str
     reference: Callable[[Tensor, Tensor, Tensor, AttentionSite], Tensor]
-    site: Callable[[AttentionSite], AttentionSite] = lambda site: site
-    prepare: Callable[[AttentionLayer], None] = lambda layer: None
+    site: Callable[[AttentionSite], AttentionSite] | None = None
+    prepare: Callable[[AttentionLayer], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Shelf:
         truth = {}
         for tokens in sequences:
             hashes, tokens = [], np.array(tokens, np.int32)
-            engine.hasher.extend(hashes, engine.hasher.root(None), tokens)
+            engine.hasher.extend(hashes, engine.hasher.root(), tokens)
             size = engine.block_size
             truth.update((digest, tokens[i * size : (i + 1) * size].tolist()) for i, digest in enumerate(hashes))
         assert {digest: tokens.tolist() for digest, tokens in self.kept.items()}.items() <= truth.items()

@@ -26,7 +26,7 @@ def misses(*places):
 
     def spoil(engine):
         hashes = []
-        engine.hasher.extend(hashes, engine.hasher.root(None), np.array(PREFIX, np.int32))
+        engine.hasher.extend(hashes, engine.hasher.root(), np.array(PREFIX, np.int32))
         engine.shelf.missing = {hashes[place] for place in places}
 
     return spoil
@@ -208,7 +208,7 @@ def test_what_was_computed_on_loads_is_offered_once_they_have_come(make):
     engine.shelf.check(engine, [INNOCENT + engine.outputs[9], PROMPTS[0] + engine.outputs[0]])
     text = np.array([*PROMPTS[0], *engine.outputs[0]], np.int32)
     hashes = []
-    engine.hasher.extend(hashes, engine.hasher.root(None), text)
+    engine.hasher.extend(hashes, engine.hasher.root(), text)
     assert set(hashes[10:13]) <= set(engine.shelf.kept) - kept, "its own blocks behind those that were loaded"
 
 

@@ -11,7 +11,8 @@ import torch
 from core.api.descriptors import PlatformSpec
 from core.api.platform import Platform
 from core.api.verdict import ProbeResult
-from core.testing.conformance.outcome import Unavailable
+from core.plugins.drivers import describe
+from core.testing.conformance.outcome import Failed, Unavailable
 from core.testing.conformance.subject import Subject
 
 
@@ -76,13 +77,23 @@ def _against(found: ProbeResult, needs: Set[str]) -> str:
 def _platforms(subject: Subject) -> Iterator[tuple[Subject, ProbeResult]]:
     """Yield the installed platforms of the subject's device, the best first, each with what it finds."""
     found = [replace(subject, entry=entry) for entry in subject.catalogue.entries("core.platforms")]
-    fitting = [one for one in found if one.spec(PlatformSpec).device_type == subject.device]
+    fitting = [one for one in found if _device_type(one) == subject.device]
     for one in sorted(fitting, key=lambda one: -one.descriptor.band):
         yield one, subject.shared.once(("probed", one.entry), partial(_probe, one))
 
 
+def _device_type(platform: Subject) -> str:
+    try:
+        return platform.spec(PlatformSpec).device_type
+    except Failed:  # its own checks say why
+        return ""
+
+
 def _probe(platform: Subject) -> ProbeResult:
-    found: ProbeResult = platform.load(platform.spec(PlatformSpec).probe)()
+    try:
+        found: ProbeResult = platform.load(platform.spec(PlatformSpec).probe)()
+    except Exception as error:  # a broken platform is found by its own checks
+        return ProbeResult(available=False, reason=f"it cannot be asked: {describe(error)}")
     return found
 
 

@@ -106,9 +106,11 @@ class PagedBench:
         self.stray = stray
         dtype, kv_dtype = dtype_of(geometry.dtype), dtype_of(geometry.kv_dtype)
         self.backend = subject.impl()(AttentionContext(self.device, dtype, kv_dtype, geometry.block_size))
-        self.sites = [site if feature is None else feature.site(site) for site in geometry.sites()]
+        self.sites = geometry.sites()
+        if feature is not None and feature.site is not None:
+            self.sites = [feature.site(site) for site in self.sites]
         self.layers = [self.backend.layer(site) for site in self.sites]
-        if feature is not None:
+        if feature is not None and feature.prepare is not None:
             for layer in self.layers:
                 feature.prepare(layer)
         rng = torch.Generator().manual_seed(0)
