@@ -53,11 +53,11 @@ class Allowance:
     Args:
         work: What runs in it already.
         seconds: How long it may take.
-        least: Tokens that the first prompt gets in any case.
+        block_size: Tokens of a KV block; the first prompt gets as many in any case.
     """
 
-    def __init__(self, costs: StepCosts, work: StepWork, seconds: float, least: int) -> None:
-        self._costs, self._work, self._seconds, self._least = costs, work, seconds, least
+    def __init__(self, costs: StepCosts, work: StepWork, seconds: float, block_size: int) -> None:
+        self._costs, self._work, self._seconds, self._block_size = costs, work, seconds, block_size
 
     def fits(self, start: int, rest: int, *, scored: bool) -> int:
         """Return how many of the next `rest` tokens of a prompt may run; 0 if it has to wait for another step.
@@ -71,7 +71,7 @@ class Allowance:
         most = self._most(start, rest, scored=scored)
         if rest - most <= most // COARSE:
             return rest
-        block = self._least
+        block = self._block_size
         aligned = (start + most) // block * block - start
         count = aligned if most - aligned <= most // COARSE else most // FINE * FINE
         return max(count, min(rest, block)) if not self._work.tokens else count
