@@ -53,6 +53,7 @@ CORE = Path(sys.executable).with_name("core")
 # One thread: OpenMP teams that spin for a core which somebody else has make everything ten times slower.
 DEMO_FLAGS = ("--threads", "1", "--dtype", "bfloat16", "--max-model-len", "1024", "--num-blocks", "400")
 TINY_FLAGS = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
+PAGES = Path(__file__).parents[2] / "plugins/routes/webui/src/core_plugin_webui/static/build.json"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 START_SECONDS = 90
 STOP_SECONDS = 20
@@ -266,6 +267,8 @@ def scripted(tmp_path_factory) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Headless Chromium or Chrome, as this machine has it. Of a module: its event loop stands in the way of others."""
+    if not PAGES.is_file():
+        pytest.skip("the web pages are not built here, because npm was missing")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"no browser is installed here that the pages could be opened in ({', '.join(BROWSERS)})")

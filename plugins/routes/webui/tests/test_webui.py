@@ -11,6 +11,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from core_plugin_webui import routes
@@ -39,11 +40,17 @@ def declared():
 
 @pytest.fixture(scope="module")
 def build():
-    """The module that builds, and the pages built."""
-    spec = importlib.util.spec_from_file_location("core_plugin_webui_build", WEB / "build.py")
+    """The module that builds; where npm is installed, the pages are built."""
+    module = load("build.py", WEB)
+    if shutil.which("npm"):
+        module.build()
+    return module
+
+
+def load(name, folder):
+    spec = importlib.util.spec_from_file_location(f"core_plugin_webui_{Path(name).stem}", folder / name)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.build()
     return module
 
 
@@ -58,7 +65,7 @@ def test_every_file_is_declared_and_all_together_are_small(build):
     assert assets["/ui/chat.js"][1] == "text/javascript; charset=utf-8"
     assert all(headers == {"content-security-policy": routes.POLICY} for _, _, headers in assets.values())
     assert set(WEBUI.mounts) == set(WEBUI.public) == {"/", "/ui"}
-    sizes = {path: len(content) for path, (content, _, _) in assets.items() if path != "/ui/LICENSES.txt"}
+    sizes = {path: len(content) for path, (content, _, _) in assets.items()}
     assert sum(sizes.values()) < 600_000, sizes
 
 
@@ -117,11 +124,27 @@ def test_without_npm_the_server_says_how_the_page_is_built(build, tmp_path, monk
     assert "not built" in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["editable", "standard"])
+def test_only_an_installation_from_the_checkout_goes_on_without_the_pages(tmp_path, kind):
+    pytest.importorskip("hatchling")
+    warned = []
+    (tmp_path / "web").mkdir()
+    failing = "class BuildError(Exception): ...\n\n\ndef build():\n    raise BuildError('no npm')\n"
+    (tmp_path / "web" / "build.py").write_text(failing)
+    app = SimpleNamespace(display_warning=warned.append)
+    hook = load("hatch_build.py", WEB.parent).PageHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel", app)
+    if kind == "editable":
+        hook.initialize(kind, {})
+    else:
+        with pytest.raises(Exception, match="no npm"):
+            hook.initialize(kind, {})
+    assert warned == (["no npm"] if kind == "editable" else [])
+
+
 @WITH_NPM
 def test_a_source_distribution_has_the_sources_and_builds_the_wheel_without_npm(build, tmp_path):
     script = (
-        "import os, sys; from hatchling.build import build_sdist, build_wheel\n"
-        "os.chdir(sys.argv[1]); getattr(__import__('hatchling.build').build, sys.argv[3])(sys.argv[2])"
+        "import os, sys; from hatchling import build\nos.chdir(sys.argv[1])\ngetattr(build, sys.argv[3])(sys.argv[2])"
     )
 
     def run(project, kind, **variables):
@@ -152,7 +175,7 @@ def test_scripts_make_no_markup_of_texts_and_ask_nobody_else():
         assert not re.search(r"""["'`](?:https?:)?//\w""", text), path
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="the scripts are tested by node, which is not installed here")
+@WITH_NPM
 def test_scripts(build):
     tests = sorted(str(path) for path in (WEB / "tests").glob("*.test.mjs"))
     done = subprocess.run(["node", "--test", *tests], capture_output=True, text=True, timeout=120)

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { body, figures } from "../src/chat/ask.mjs";
+import { meant } from "../src/chat/keyboard.mjs";
 import { said } from "../src/chat/sampling.mjs";
 import { conversations } from "../src/chat/records.mjs";
 import { BrokeOff, events, objects } from "../src/common/sse.mjs";
@@ -81,6 +82,16 @@ test("what is said of defaults", () => {
   assert.equal(said("top_p", { top_p: 0.9000000357 }), "server: 0.9");
   assert.equal(said("min_p", null), "");
   assert.equal(said("max_tokens", { max_tokens: 1000 }), "as many as fit");
+});
+
+test("a key is known by its letter, or else by its place", () => {
+  const press = (key, code, more = {}) => meant({ key, code, altKey: true, shiftKey: true, ...more });
+  assert.equal(press("M", "Semicolon"), "prompt"); // as on a French keyboard
+  assert.equal(press("˜", "KeyN"), "create"); // as on a Mac
+  assert.equal(press("ArrowLeft", "ArrowLeft"), "earlier");
+  assert.equal(press("?", "KeyM"), "prompt");
+  assert.equal(press("Q", "KeyA"), undefined);
+  for (const more of [{ ctrlKey: true }, { metaKey: true }, { shiftKey: false }]) assert.equal(press("N", "KeyN", more), undefined);
 });
 
 test("messages are a tree", () => {

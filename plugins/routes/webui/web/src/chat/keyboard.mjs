@@ -1,5 +1,5 @@
 // What the keyboard does. All of it needs Alt and Shift but the keys of the message field, so that nothing is typed by
-// mistake; keys are named by their place, so that layouts and what Alt writes do not matter.
+// mistake. A key is known by its letter, or where Alt writes something else, as on a Mac, by its place.
 import { copy, el } from "../common/dom.mjs";
 import { isComing } from "./answers.mjs";
 import { branch } from "./tree.mjs";
@@ -26,7 +26,8 @@ const ALWAYS = [
 /** Return which of `KEYS` an event means; undefined for any other. */
 export function meant(event) {
   if (!event.altKey || !event.shiftKey || event.ctrlKey || event.metaKey) return undefined;
-  return Object.keys(KEYS).find((name) => KEYS[name].code === event.code);
+  const letter = /^[a-z]$/i.test(event.key) ? event.key.toUpperCase() : null;
+  return Object.keys(KEYS).find((name) => (letter ? KEYS[name].name === letter : KEYS[name].code === event.code));
 }
 
 /** The keyboard of a `Page`, and the dialog that lists it. */
