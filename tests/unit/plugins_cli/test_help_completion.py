@@ -135,8 +135,9 @@ def test_hooks_show_parameters_and_implementers(core, site):
     assert one == {"name": "watch", "distribution": "acme-hooks", "version": "1.0", "wrapper": True}
     assert data["failed"][0]["code"] == "CORE-P103"
     _, out, _ = core("plugins", "hooks")
-    assert "core_validate(config, options)" in out and "  1. watch  acme-hooks 1.0" in out
-    assert "failed: CORE-P103" in out
+    assert (
+        "core_validate(config, options)" in out and "  1. watch  acme-hooks 1.0" in out and "failed: CORE-P103" in out
+    )
 
 
 def bash(script, line):
