@@ -88,3 +88,4 @@ docs: $(VENV)/.installed-test
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf plugins/routes/webui/web/node_modules plugins/routes/webui/src/core_plugin_webui/static

@@ -12,7 +12,8 @@ export function indented(text) {
 
 /** Return what shows the calls of an answer. */
 export function shownCalls(calls) {
-  return calls.map(({ name, arguments: said }) => folded(`Calls ${name || "a tool"}`, indented(said), `Arguments of ${name}`));
+  const shown = ({ name, arguments: said }) => folded(`Calls ${name || "a tool"}`, indented(said), `Arguments of ${name}`);
+  return calls.map(shown);
 }
 
 /** Return what shows a tool's result. */

@@ -94,5 +94,6 @@ export class Keyboard {
 /** Return the rows of a table of all keys. */
 function rows() {
   const mine = Object.values(KEYS).map(({ name, what }) => [`Alt + Shift + ${name}`, what]);
-  return [...ALWAYS, ...mine].map(([keys, what]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, keys)), el("td", {}, what)));
+  const named = (keys) => el("th", { scope: "row" }, el("kbd", {}, keys));
+  return [...ALWAYS, ...mine].map(([keys, what]) => el("tr", {}, named(keys), el("td", {}, what)));
 }

@@ -19,7 +19,8 @@ export function inputs() {
   return Object.entries(FIELDS).map(([name, { label, none, ...range }]) => {
     const input = el("input", { type: "number", id: name, ...range, "aria-describedby": `${name}-default` });
     const said = el("span", { id: `${name}-default`, className: "default" }, none ?? "");
-    return { name, input, said, node: el("div", { className: "field" }, el("label", { htmlFor: name }, label), input, said) };
+    const node = el("div", { className: "field" }, el("label", { htmlFor: name }, label), input, said);
+    return { name, input, said, node };
   });
 }
 

@@ -25,7 +25,8 @@ const ACTIONS = {
   },
   drain: {
     path: "drain",
-    question: "Drain and end the server? New requests are refused, what runs finishes, then the process exits. It does not start again by itself.",
+    question: "Drain and end the server? New requests are refused, what runs finishes, then the process exits. "
+      + "It does not start again by itself.",
     done: ({ in_flight, at_most_s }) => `The server ends: ${in_flight} in flight, at most ${at_most_s} s.`,
   },
 };

@@ -37,7 +37,10 @@ export const PLOTS = [
   {
     title: "Throughput",
     unit: "tokens/s",
-    series: [["generated", rate("core_generation_tokens_total")], ["prompt, computed", rate("core_prompt_tokens_computed_total")]],
+    series: [
+      ["generated", rate("core_generation_tokens_total")],
+      ["prompt, computed", rate("core_prompt_tokens_computed_total")],
+    ],
   },
   {
     title: "KV cache",

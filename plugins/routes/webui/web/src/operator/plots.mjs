@@ -44,7 +44,8 @@ class Frame {
     Object.assign(this, { title, unit, series, plot: null, data: [[], ...series.map(() => [])] });
     this.canvas = el("div", { className: "canvas", role: "img", "aria-label": title });
     this.values = series.map(() => el("span", { className: "value" }, "–"));
-    const keys = series.map(([name], index) => el("li", {}, el("span", { className: `key key${index}` }), `${name} `, this.values[index]));
+    const key = (index) => el("span", { className: `key key${index}` });
+    const keys = series.map(([name], index) => el("li", {}, key(index), `${name} `, this.values[index]));
     this.node = el("figure", {}, el("figcaption", {}, title), this.canvas, el("ul", {}, keys));
   }
 

@@ -7,7 +7,8 @@ const WORDS = { chosen: "chosen", ok: "could serve", rejected: "cannot serve", f
 function table(heads, rows, label) {
   const head = el("thead", {}, el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text))));
   const body = el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell)))));
-  return el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": label }, el("table", {}, head, body));
+  const frame = { className: "scroll", tabIndex: 0, role: "region", "aria-label": label }; // wide: scrolled by keyboard too
+  return el("div", frame, el("table", {}, head, body));
 }
 
 /** Return a folded part for each choice: what won, how, and every candidate with what speaks against it. */

@@ -163,7 +163,7 @@ export class View {
 
 /** Return seconds as a text. */
 export function duration(seconds) {
-  const [days, hours, minutes] = [Math.floor(seconds / 86400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60];
+  const whole = (unit) => Math.floor(seconds / unit), days = whole(86400), hours = whole(3600) % 24, minutes = whole(60) % 60;
   if (days) return `${days} d ${hours} h`;
   if (hours) return `${hours} h ${minutes} min`;
   return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;

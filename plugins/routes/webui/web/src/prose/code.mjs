@@ -19,6 +19,7 @@ import yaml from "highlight.js/lib/languages/yaml";
 const LANGUAGES = { bash, cpp, css, diff, go, java, javascript, json, python, rust, sql, typescript, xml, yaml };
 const ALSO = { bash: ["console", "shell", "zsh"], cpp: ["c", "h"], json: ["jsonl"] };
 const LONGEST = 50000; // characters
+const ALLOWED = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
 
 for (const [name, language] of Object.entries(LANGUAGES)) highlight.registerLanguage(name, language);
 for (const [languageName, aliases] of Object.entries(ALSO)) highlight.registerAliases(aliases, { languageName });
@@ -28,5 +29,5 @@ export function draw(node) {
   const { language } = node.dataset, text = node.textContent;
   if (!highlight.getLanguage(language) || text.length > LONGEST) return;
   const { value } = highlight.highlight(text, { language, ignoreIllegals: true });
-  node.replaceChildren(DOMPurify.sanitize(value, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true }));
+  node.replaceChildren(DOMPurify.sanitize(value, ALLOWED));
 }
