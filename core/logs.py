@@ -142,12 +142,7 @@ def in_force() -> tuple[str, str]:
 def recent(count: int = RECENT_LINES) -> list[dict[str, Any]]:
     """Return this process's last log records, the oldest first; nothing where `setup` was not called.
 
-    <<<<<<< HEAD
-        Each has `time` (seconds since 1970), `level`, `process`, `logger`, and `message`, with the traceback if there is
-        one.
-    =======
-        Each has `time` (seconds since 1970), `level`, `process`, `logger` and `message`, with a traceback if there is one.
-    >>>>>>> web
+    Each has `time` (seconds since 1970), `level`, `process`, `logger` and `message`, with a traceback if there is one.
     """
     handler = _handler()
     return [] if handler is None else list(handler.recent)[-count:]
