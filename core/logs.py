@@ -10,6 +10,7 @@ import time
 import types
 from collections import deque
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Literal, TextIO
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -145,7 +146,10 @@ def recent(count: int = RECENT_LINES) -> list[dict[str, Any]]:
     Each has `time` (seconds since 1970), `level`, `process`, `logger` and `message`, with a traceback if there is one.
     """
     handler = _handler()
-    return [] if handler is None else list(handler.recent)[-count:]
+    if handler is None:
+        return []
+    with handler.lock or nullcontext():  # which is held while a record is written
+        return list(handler.recent)[-count:]
 
 
 def use_colour(stream: TextIO) -> bool:

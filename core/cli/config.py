@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.api.errors import ConfigError
+from core.api.errors import ConfigError, CoreError
 from core.cli.help import explain, find_option
 from core.cli.ui.tables import table
 from core.config.compat import by_name, describe
@@ -25,7 +26,12 @@ Row = tuple[str, Any, str]
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("config", help="Show options, their values and where each comes from.")
+    parser = subparsers.add_parser(
+        "config",
+        help="Show options, their values and where each comes from.",
+        description="Alone: `core config show --resolved`; what is set, if nothing can be chosen for it.",
+    )
+    parser.set_defaults(run=run_alone, json=False, only_set=False, resolved=True)
     actions = parser.add_subparsers(metavar="ACTION")
     show = actions.add_parser("show", help="Print every option with its value and source.")
     show.add_argument("--json", action="store_true", help="Print JSON.")
@@ -47,6 +53,18 @@ def register(subparsers: Any) -> None:
 def _add_resolved(parser: argparse.ArgumentParser) -> None:
     text = "Choose plugins as `serve` would, and show what core and the plugins made of the options."
     parser.add_argument("--resolved", action="store_true", help=text)
+
+
+def run_alone(args: argparse.Namespace) -> int:
+    """Print the options in force; those that are set where no start is possible, with the reason."""
+    try:
+        return run_show(args)
+    except CoreError as error:
+        args.resolved = False
+        status = run_show(args)
+        sys.stdout.flush()
+        print(f"core: as set, for nothing could be chosen: {error}", file=sys.stderr)
+        return status
 
 
 def run_show(args: argparse.Namespace) -> int:

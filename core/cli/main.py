@@ -42,7 +42,10 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its status: 0, 1 for a failure, 2 for wrong usage or configuration, 130 for Ctrl-C."""
+    """Run a command and return its status: 0, 1 for a failure, 2 for wrong usage or configuration, 130 for Ctrl-C.
+
+    A command that needs a further word and has none prints its help, which is no failure.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or bool(os.environ.get("CORE_DEBUG"))
     try:
@@ -78,7 +81,7 @@ def _run(words: list[str]) -> int:
         return 0
     if not hasattr(args, "run"):
         (_parser_of(parser, command) or parser).print_help()
-        return USAGE_ERROR
+        return 0
     _set_up_logs(args)
     status: int | None = args.run(args)
     sys.stdout.flush()  # here, where a reader that went away is still handled

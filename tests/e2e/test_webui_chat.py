@@ -66,6 +66,21 @@ def ask(expect):
 
 
 @pytest.fixture
+def set_up(expect):
+    """`set_up(page, name=text)` changes settings."""
+
+    def set_up(page, **settings):
+        if not page.locator("#settings").is_visible():
+            page.click("#open-settings")
+        for name, text in settings.items():
+            page.fill(f"#{name}", text)
+        page.click("#close-settings")
+        expect(page.locator("#prompt")).to_be_focused()  # they are taken over, which is not at once
+
+    return set_up
+
+
+@pytest.fixture
 def rich(tab, url, ask, expect):
     """`rich(**options)`: a page that shows everything an answer can have."""
 
@@ -143,11 +158,9 @@ def test_branches(tab, url, ask):
     assert page.locator(".version").all_inner_texts() == ["1 of 2", "1 of 2"]
 
 
-def test_a_call_is_folded_and_its_result_is_sent(tab, url, ask, expect):
+def test_a_call_is_folded_and_its_result_is_sent(tab, url, ask, set_up, expect):
     page = tab(url)
-    page.click("#open-settings")
-    page.fill("#tools", TOOLS)
-    page.click("#close-settings")
+    set_up(page, tools=TOOLS)
     ask(page, CALL)
     call = page.locator("details.call")
     assert call.locator("summary").inner_text() == "Calls weather" and not call.locator("pre").is_visible()
@@ -158,7 +171,7 @@ def test_a_call_is_folded_and_its_result_is_sent(tab, url, ask, expect):
     assert said(page)[-1] == "It rains."
 
 
-def test_a_schema_holds_the_answer_and_a_broken_one_is_told(tab, url, ask, expect):
+def test_a_schema_holds_the_answer_and_a_broken_one_is_told(tab, url, ask, set_up, expect):
     page = tab(url)
     page.click("#open-settings")
     page.fill("#schema", "{")
@@ -171,22 +184,20 @@ def test_a_schema_holds_the_answer_and_a_broken_one_is_told(tab, url, ask, expec
         "required": ["n"],
         "additionalProperties": False,
     }
-    page.fill("#schema", json.dumps(schema))
-    page.click("#close-settings")
+    set_up(page, schema=json.dumps(schema))
     assert page.locator("#held").is_visible()
     ask(page, '{"n": 7}')
     expect(page.locator("article.assistant code .hljs-attr")).to_have_text('"n"')
     assert json.loads(page.locator("article.assistant code").inner_text()) == {"n": 7}
 
 
-def test_settings_name_the_servers_defaults(tab, url, expect):
+def test_settings_name_the_servers_defaults(tab, url, set_up, expect):
     page = tab(url)
     page.click("#open-settings")
     for name, default in (("temperature", "server: 1"), ("top_p", "server: 1"), ("max_tokens", "as many as fit")):
         expect(page.locator(f"#{name}-default")).to_have_text(default)
-    page.fill("#temperature", "0.5")
+    set_up(page, temperature="0.5")
     with page.expect_request("**/v1/chat/completions") as request:
-        page.click("#close-settings")
         page.fill("#prompt", "hi")
         page.press("#prompt", "Enter")
     assert request.value.post_data_json["temperature"] == 0.5 and "top_p" not in request.value.post_data_json
@@ -236,12 +247,13 @@ def test_everything_can_be_done_by_keyboard(tab, url, expect):
     expect(page.locator("article.assistant .content")).to_contain_text("xx")
     page.keyboard.press("Escape")
     expect(page.locator("article.assistant .note")).to_have_text("Stopped: you ended the answer here.")
-    assert page.evaluate(focused) == "prompt"
+    expect(page.locator("#prompt")).to_be_focused()
     page.keyboard.press("Alt+Shift+KeyK")
     rows = page.locator("#key-rows tr")
     assert page.locator("#keys").is_visible() and rows.count() == 12
     page.keyboard.press("Escape")
-    assert page.evaluate(focused) == "prompt" and not page.locator("#keys").is_visible()
+    expect(page.locator("#keys")).not_to_be_visible()
+    expect(page.locator("#prompt")).to_be_focused()
     page.keyboard.press("Alt+Shift+KeyE")
     assert page.input_value("#prompt") == "x" * 3000
     page.keyboard.press("Escape")
@@ -249,6 +261,7 @@ def test_everything_can_be_done_by_keyboard(tab, url, expect):
     page.keyboard.press("Alt+Shift+KeyS")
     assert page.evaluate(focused) == "model"
     page.keyboard.press("Escape")
+    expect(page.locator("#prompt")).to_be_focused()
     page.keyboard.press("Alt+Shift+KeyN")
     assert page.locator("article").count() == 0
     seen = set()

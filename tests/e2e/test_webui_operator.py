@@ -100,6 +100,7 @@ def test_the_chat_page_with_a_trained_model(tab, served, expect):
     page.fill("#temperature", "0")
     page.fill("#max_tokens", "160" if PICTURES else "40")
     page.click("#close-settings")
+    expect(page.locator("#prompt")).to_be_focused()
     page.fill("#prompt", QUESTION)
     page.press("#prompt", "Enter")
     expect(page.locator("#stop")).to_be_visible()

@@ -12,7 +12,12 @@ ACTIONS = (listing, info, why, doctor, new, conformance, install, toggle, lock, 
 
 def register(subparsers: Any) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("plugins", help="List, explain, check, make and install plugins.")
+    parser = subparsers.add_parser(
+        "plugins",
+        help="List, explain, check, make and install plugins.",
+        description="Alone: `core plugins list`.",
+    )
+    parser.set_defaults(run=listing.run_list, kind=None, json=False)
     actions = parser.add_subparsers(metavar="ACTION", parser_class=CoreParser)
     for module in ACTIONS:
         module.add(actions)

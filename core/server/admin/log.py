@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -34,7 +34,9 @@ async def _of_engine(state: ServerState, count: int) -> list[dict[str, Any]]:
         return []
 
 
-def _without(hidden: Iterable[str], text: str) -> str:
+def _without(hidden: Sequence[str], text: str) -> str:
+    """Return a message without these texts, of which the first is the longest."""
+    cut = len(text) == logs.RECENT_CHARS
     for secret in hidden:
         text = text.replace(secret, HIDDEN)
-    return text
+    return text[: -len(hidden[0])] if cut and hidden else text  # its end may be a part of one

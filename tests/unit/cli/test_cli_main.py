@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,10 +88,42 @@ def test_wrong_usage_is_one_line_and_status_two(capsys, argv, words):
         assert word in err
 
 
-@pytest.mark.parametrize("argv", [[], ["config"], ["bench"], ["--log-level", "info"]])
-def test_an_incomplete_command_prints_help(capsys, argv):
-    assert main(argv) == 2
-    assert "usage: core" in capsys.readouterr().out
+@pytest.mark.parametrize("argv", [[], ["bench"], ["--log-level", "info"]])
+def test_a_command_that_needs_a_further_word_prints_its_help(capsys, argv):
+    assert main(argv) == 0
+    out = capsys.readouterr().out
+    assert "usage: core" in out
+    assert ("core bench latency --model smollm2" in out) == (argv == ["bench"])
+
+
+def test_plugins_alone_lists_plugins(capsys):
+    assert main(["plugins"]) == 0
+    alone = capsys.readouterr().out
+    assert main(["plugins", "list"]) == 0
+    assert capsys.readouterr().out == alone != ""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_config_alone_shows_what_a_start_would_use_or_else_what_is_set(monkeypatch, capsys, fails):
+    def resolve(options):
+        if fails:
+            raise EngineError("CORE-M104", "no model is given.")
+        config = SimpleNamespace(
+            options=options,
+            plan=SimpleNamespace(one=lambda group: None),
+            files=SimpleNamespace(reference="tiny", name="tiny"),
+            **{"dtype": "float32", "max_model_len": 64, "kv_dtype": "float32", "block_size": 16},
+        )
+        return SimpleNamespace(config=config, patches=())
+
+    monkeypatch.setattr("core.boot.resolve", resolve)
+    monkeypatch.setenv("CORE_PORT", "1234")
+    assert main(["config"]) == 0
+    out, err = capsys.readouterr()
+    found = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
+    assert found["server.port"][0] == "1234"
+    assert found["model.dtype"] == (["auto", "default"] if fails else ["float32", "core"])
+    assert ("core: as set, for nothing could be chosen: CORE-M104" in err) == fails
 
 
 @pytest.mark.parametrize(

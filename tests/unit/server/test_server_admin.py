@@ -181,6 +181,10 @@ def test_the_log_of_both_processes_without_secrets(llm, build, monkeypatch):
     assert [line["message"] for line in shown["lines"]] == ["first", f"{HIDDEN} and {HIDDEN}, short", "last"]
     assert (shown["lines"][1]["process"], shown["lines"][1]["level"]) == ("api", "warning")
     assert [line["message"] for line in api.get("/server_log?lines=1").json()["lines"]] == ["last"]
+    for begun in range(1, len(KEY)):  # a key in which a long message is cut
+        said["message"] = ("x" * (logs.RECENT_CHARS - begun) + KEY)[: logs.RECENT_CHARS]
+        llm.answers["recent_log"] = [{**said, "time": now + 60}]
+        assert set(api.get("/server_log?lines=1").json()["lines"][0]["message"]) == {"x"}
     llm.answers["recent_log"] = EngineError("CORE-E181", "it is gone")
     assert len(api.get("/server_log").json()["lines"]) == 1
     llm.healthy = False

@@ -22,7 +22,8 @@ WEB = Path(__file__).resolve().parent
 STATIC = WEB.parent / "src" / "core_plugin_webui" / "static"
 INDEX = "build.json"
 _LOCKED = ("package.json", "package-lock.json")
-_INSTALL = ("ci", "--include=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
+_QUIET = ("--no-audit", "--no-fund", "--loglevel=error")
+_INSTALL = ("ci", "--include=dev", "--ignore-scripts", "--fetch-retries=1", *_QUIET)
 
 
 class BuildError(Exception):
