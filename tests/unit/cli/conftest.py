@@ -149,7 +149,7 @@ def stub():
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch):
-    """No `CORE_*` variables from outside, and the log handler of a command is removed afterwards."""
+    """No `CORE_*` variables and no width from outside; the log handler of a command is removed afterwards."""
     import logging
     import os
 
@@ -157,6 +157,7 @@ def plain_environment(monkeypatch):
 
     for name in [name for name in os.environ if name.startswith("CORE_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)
     root = logging.getLogger()
     level = root.level
     yield

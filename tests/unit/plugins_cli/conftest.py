@@ -161,13 +161,14 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch):
-    """No `CORE_*` variables from outside, and the log handler of a command is removed afterwards."""
+    """No `CORE_*` variables and no width from outside; the log handler of a command is removed afterwards."""
     import logging
 
     from core.logs import CoreHandler
 
     for name in [name for name in os.environ if name.startswith("CORE_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)
     root = logging.getLogger()
     level = root.level
     yield
