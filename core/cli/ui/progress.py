@@ -66,7 +66,9 @@ class _Shown:
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), *self._columns())
-        return Progress(*columns, console=Console(file=self._stream), transient=True)
+        # What is printed meanwhile stands above the bar, but only where standard output is that terminal, too.
+        onto = sys.stdout.isatty()
+        return Progress(*columns, console=Console(file=self._stream), transient=True, redirect_stdout=onto)
 
     def _columns(self) -> list[ProgressColumn]:
         """Return what stands behind the bar."""
@@ -129,3 +131,33 @@ class RequestProgress(_Shown):
         from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
         return [MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
+
+
+class CountProgress(_Shown):
+    """Progress of things that are counted.
+
+    Args:
+        what: What is counted, in the plural.
+        total: How many there are.
+    """
+
+    def __init__(self, what: str, total: int, stream: TextIO | None = None) -> None:
+        super().__init__(what, stream)
+        self._total, self._done, self._tenth = total, 0, 0
+
+    def __enter__(self) -> Self:
+        if self._total > 0:
+            self._show(0, self._total, "")
+        return self
+
+    def step(self, note: str = "") -> None:
+        """One more is done; `note` says something about it."""
+        self._done += 1
+        if self._done <= self._total:
+            line = f"{self._done} of {self._total} {self._what}{f': {note}' if note else ''}"
+            self._show(self._done, self._total, line, note)
+
+    def _columns(self) -> list[ProgressColumn]:
+        from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+        return [MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False)]
