@@ -54,7 +54,8 @@ def converse(args: argparse.Namespace, source: talk.Source) -> int:
             return INTERRUPTED if session.stopped else 0
         if not sys.stdin.isatty():
             return session.follow(Lines(""))
-        session.say(f"chatting with {source.model}; /help lists commands, Ctrl-D leaves.")
+        at = f" at {source.place}" if source.place else ""
+        session.say(f"chatting with {source.model}{at}; /help lists commands, Ctrl-D leaves.")
         with closing(Lines(_MARK, None if args.no_history else history_file())) as lines:
             return session.loop(lines)
 

@@ -42,6 +42,7 @@ class Client:
         api_key: Sent as a bearer token when given.
         model: Name of the model; None asks the server for its first one.
         verify: How the certificate of an https server is checked (see `trust`).
+        place: What a user is told about where the server is; default: its address.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class Client:
         model: str | None = None,
         transport: httpx.BaseTransport | None = None,
         verify: ssl.SSLContext | bool = True,
+        place: str | None = None,
     ) -> None:
-        self.url = f"{server_root(url)}/v1"
+        root = server_root(url)
+        self.url, self.place = f"{root}/v1", root if place is None else place
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(10.0, read=None)
         self._http = httpx.Client(headers=headers, timeout=timeout, transport=transport, verify=verify)
@@ -142,6 +145,21 @@ class Client:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             hint = "Give the certificate of the authority that signed the server's with --ca FILE."
         return CoreError("CORE-S190", f"no answer from {self.url}: {reason}.", hint=hint)
+
+
+SOCKET = "unix:"
+"""Begins the address of a server on a Unix socket; its path follows."""
+
+SOCKET_HOST = "http://localhost"
+"""What requests over a socket name as their host."""
+
+
+def connect(url: str, *, api_key: str | None, model: str | None, verify: ssl.SSLContext | bool) -> Client:
+    """Return a client of the server at `http://HOST:PORT`, or at `unix:PATH`. Raises as `server_root`."""
+    if not url.startswith(SOCKET):
+        return Client(url, api_key=api_key, model=model, verify=verify)
+    transport = httpx.HTTPTransport(uds=url.removeprefix(SOCKET))
+    return Client(SOCKET_HOST, api_key=api_key, model=model, transport=transport, place=url)
 
 
 def trust(ca: str | None) -> ssl.SSLContext | bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from core import __version__
-from core.cli.ui.tables import table
+from core.cli.ui.tables import room, table
 
 # Instruction sets that kernels choose between; x86 names first, then Arm's.
 _FLAGS = (
@@ -22,6 +22,8 @@ _FLAGS = (
     *("avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
     *("asimd", "asimddp", "asimdhp", "bf16", "i8mm", "sve", "sve2"),
 )
+_INDENT = 2
+_LEAST_SPACE = 16
 _EXTRA_PACKAGES = ("torch", "triton", "transformers", "safetensors", "gguf")
 _PREFIXES = ("CORE_", "OMP_", "MKL_", "KMP_", "GOMP_", "HF_", "TORCH", "PYTHON", "LD_PRELOAD", "MALLOC_")
 _SECRET_NAME = re.compile(r"KEY(_|$)|(^|_)((TOKEN|SECRET|PASS|CREDENTIALS?|AUTH)(_|$)|PASSW)", re.IGNORECASE)
@@ -121,5 +123,11 @@ def _text(facts: dict[str, dict[str, str]]) -> str:
 
 
 def indented(rows: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the rows, indented."""
-    return [(f"  {name}", value) for name, value in rows.items()]
+    """Return the rows, indented; a value that is longer than the line goes on below: a report must have all of it."""
+    first = max((len(name) for name in rows), default=0) + 2 * _INDENT
+    space = max(_LEAST_SPACE, (room() or sys.maxsize) - first)
+    return [
+        (f"{'':{_INDENT}}{name if part == 0 else ''}", value[part : part + space])
+        for name, value in rows.items()
+        for part in range(0, max(1, len(value)), space)
+    ]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from core.cli.client import Client
+from core.cli.client import SOCKET_HOST, Client
 from core.cli.ui.progress import WeightProgress
 from core.engine.child import EngineChild
 from core.engine.folders import PrivateFolder
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from core.config.resolved import Options
     from core.server.http import HttpServer
     from core.server.listen import Listener
-
-URL = "http://localhost"
-"""What requests over the socket name as their host."""
 
 _log = logging.getLogger(__name__)
 
@@ -134,7 +131,8 @@ class LocalClient(Client):
 
     def __init__(self, options: Options) -> None:
         self._local = LocalServer(options)
-        super().__init__(URL, api_key=self._local.key, transport=httpx.HTTPTransport(uds=self._local.path))
+        transport = httpx.HTTPTransport(uds=self._local.path)
+        super().__init__(SOCKET_HOST, api_key=self._local.key, transport=transport, place="")
 
     def close(self) -> None:
         """Close the connection and end the server."""

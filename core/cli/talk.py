@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from core.cli.processes.choose import DEFAULT_URL, server_url
 from core.cli.ui.answer import View, open_view
 from core.cli.ui.echo import echo_off
 from core.cli.ui.lines import readable
@@ -18,7 +19,6 @@ from core.config.flags import Given
 if TYPE_CHECKING:
     from core.cli.client import Delta
 
-DEFAULT_URL = "http://127.0.0.1:8000/v1"
 STDIN = "-"
 INTERRUPTED = 130
 """Exit status of a command that Ctrl-C ended."""
@@ -27,10 +27,13 @@ _SAMPLING = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition
 
 
 class Source(Protocol):
-    """Where answers come from: a server, or a model in this process."""
+    """Where answers come from: a server, whose address is `place`, or a model in this process, which has none."""
 
     @property
     def model(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
 
     def chat(self, messages: list[dict[str, Any]], params: dict[str, Any]) -> Iterator[Delta]: ...
 
@@ -64,7 +67,9 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where answers come from."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--url", metavar="URL", default=DEFAULT_URL, help=f"Base URL of the server (default: {DEFAULT_URL})."
+        "--url",
+        metavar="URL",
+        help=f"Base URL of the server; default: the one that `core ps` lists, or {DEFAULT_URL}.",
     )
     where.add_argument("--local", metavar="MODEL", help="Run this model here instead of asking a server.")
     parser.add_argument("--model-name", metavar="NAME", help="Model to ask for; default: the server's first.")
@@ -113,10 +118,11 @@ def open_source(args: argparse.Namespace) -> Source:
         from core.cli.local import LocalClient
 
         return LocalClient(options_of(args.local).options)
-    from core.cli.client import Client, trust
+    from core.cli.client import connect, trust
 
     key = args.api_key or os.environ.get("CORE_API_KEY")
-    return Client(args.url, api_key=key, model=args.model_name, verify=trust(args.ca))
+    url = server_url(args.url, args.model_name, ask=args.quick is None)
+    return connect(url, api_key=key, model=args.model_name, verify=trust(args.ca))
 
 
 def open_run_source(args: argparse.Namespace) -> Source:

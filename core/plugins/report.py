@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from core.api.errors import CoreError, PluginError
 from core.plugins.catalog import Entry
 from core.plugins.drivers import Candidate
 from core.plugins.kinds import kind_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 State = Literal["chosen", "ok", "rejected", "failed"]
 MARKS: dict[State, str] = {"chosen": "✓", "ok": "·", "rejected": "✗", "failed": "!"}
@@ -44,6 +40,12 @@ class Row:
     def fail(self, error: CoreError) -> None:
         """Record that the candidate raised `error` when it was tried."""
         self.state, self.score, self.reasons, self.code = "failed", None, (error.message.rstrip("."),), error.code
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Return mark, plugin, distribution, score, and what speaks against it."""
+        why = "; ".join(self.reasons) + (f" ({self.code})" if self.code else "")
+        score = "-" if self.score is None else str(self.score)
+        return MARKS[self.state], self.name, f"{self.dist} {self.version}", score, why
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -88,6 +90,15 @@ class SelectionReport:
             raise PluginError("CORE-P203", f"no {kind_of(self.group).label} was chosen.")
         return self.chosen
 
+    @property
+    def title(self) -> str:
+        """What was chosen, and for what."""
+        return f"{kind_of(self.group).label}{f' ({self.subject})' if self.subject else ''}"
+
+    def cells(self) -> list[tuple[str, str, str, str, str]]:
+        """Return a line for each candidate: mark, plugin, distribution, score, and what speaks against it."""
+        return [row.cells() for row in self.rows]
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON."""
         return {
@@ -101,22 +112,3 @@ class SelectionReport:
             "notes": list(self.notes),
             "error": self.error.to_dict() if self.error else None,
         }
-
-
-def render(reports: Sequence[SelectionReport]) -> Table:
-    """Return one rich table of all reports, a section for each."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("", "plugin", "distribution", "score", "why", box=None, pad_edge=False)
-    for report in reports:
-        title = f"{kind_of(report.group).label}{f' ({report.subject})' if report.subject else ''}"
-        table.add_row("", f"[bold]{escape(title)}[/bold]", "", "", escape(report.how))
-        for row in report.rows:
-            why = "; ".join(row.reasons) + (f" ({row.code})" if row.code else "")
-            score = "-" if row.score is None else str(row.score)
-            table.add_row(MARKS[row.state], escape(row.name), escape(f"{row.dist} {row.version}"), score, escape(why))
-        for note in report.notes:
-            table.add_row("", "", "", "", escape(note))
-        table.add_section()
-    return table

@@ -22,10 +22,10 @@ def register(cases: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print and save."""
-    from core.cli.bench.report import number, save, show
+    from core.cli.bench.report import figure_rows, save, show
 
     result = measure(args.num_prompts, args.output_len, args.gap_ms / 1e3)
-    show("Client", [(name.replace("_", " "), number(value)) for name, value in result.items()])
+    show("Client", figure_rows(result))
     if args.output_json:
         save(args.output_json, result)
     return 0

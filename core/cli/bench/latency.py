@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from core.cli.bench import offline
+from core.cli.bench import offline, plot
 from core.cli.bench.profile import add_flag, profiled, show_profile
 from core.config.load import load_options
 
@@ -21,21 +21,34 @@ def register(cases: Any) -> None:
         "--warmup", "--num-iters-warmup", type=int, default=3, metavar="N", help="Batches run before (default: 3)."
     )
     add_flag(group)
+    plot.add_flag(group)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print and save."""
-    from core.cli.bench.report import save, show
+    from core.cli.bench.report import save, show, show_summary
 
     result = measure(args)
     rows = [("average latency", f"{result['avg_latency']:.4f} s")]
     rows += [(f"{percentile} % percentile", f"{value:.4f} s") for percentile, value in result["percentiles"].items()]
     show("Latency", rows)
     show_profile(result["profile"])
+    if args.plot:
+        plot.show_plot("Time of a batch", result["latencies"], "s")
+    show_summary(_summary(args, result))
     if args.output_json:
         save(args.output_json, result)
     return 0
+
+
+def _summary(args: argparse.Namespace, result: dict[str, Any]) -> str:
+    half, last = result["percentiles"]["50"], result["percentiles"]["99"]
+    tokens = args.batch_size * args.n * args.output_len / half
+    return (
+        f"a batch of {args.batch_size} requests of {args.input_len} tokens, {args.output_len} generated, takes "
+        f"{half:.3f} s (median of {len(result['latencies'])}; p99 {last:.3f} s): {tokens:,.1f} tokens/s"
+    )
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -44,6 +57,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     from core.cli.bench.prompts import RandomPrompts
     from core.cli.bench.stats import quantiles
+    from core.cli.ui.progress import counted
 
     loaded = load_options(args)
     rng = np.random.default_rng(loaded.options.model.seed)
@@ -52,10 +66,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         model = offline.model_name(llm)
         source = RandomPrompts(args.input_len, args.output_len, vocab_size=offline.vocab_size(llm, args))
         # New prompts every time: a prefix cache must not make later batches faster.
-        for _ in range(args.warmup):
-            offline.generate(llm, source.make(args.batch_size, rng), args)
-        with profiled(llm, args.profile) as profile:
-            for _ in range(max(1, args.num_iters)):
+        with counted("warm-up batches", args.warmup) as batches:
+            for _ in batches:
+                offline.generate(llm, source.make(args.batch_size, rng), args)
+        with counted("batches", max(1, args.num_iters)) as batches, profiled(llm, args.profile) as profile:
+            for _ in batches:
                 prompts = source.make(args.batch_size, rng)
                 started = time.perf_counter()
                 offline.generate(llm, prompts, args)

@@ -85,9 +85,15 @@ def run_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return runner.run(work())
 
 
-async def run_load(target: Target, prompts: Sequence[Prompt], pace: Pace) -> Run:
-    """Send one request per prompt, each at its time."""
-    load = _Load(target, pace)
+async def run_load(
+    target: Target, prompts: Sequence[Prompt], pace: Pace, finished: Callable[[Record], object] | None = None
+) -> Run:
+    """Send one request per prompt, each at its time.
+
+    Args:
+        finished: Called with the record of each request when its answer is complete, warm-ups apart.
+    """
+    load = _Load(target, pace, finished)
     try:
         warm = (load.gated(-1 - index, prompts[index % len(prompts)]) for index in range(pace.warmups))
         await asyncio.gather(*warm)
@@ -104,8 +110,8 @@ async def run_load(target: Target, prompts: Sequence[Prompt], pace: Pace) -> Run
 
 
 class _Load:
-    def __init__(self, target: Target, pace: Pace) -> None:
-        self._target, self._timeout = target, pace.timeout
+    def __init__(self, target: Target, pace: Pace, finished: Callable[[Record], object] | None) -> None:
+        self._target, self._timeout, self._finished = target, pace.timeout, finished
         headers = {"Content-Type": "application/json", **target.headers}
         self._http = HttpClient(target.url, headers, verify=target.verify)
         self._gate = asyncio.Semaphore(pace.max_concurrency) if pace.max_concurrency else None
@@ -117,6 +123,8 @@ class _Load:
         lag = time.perf_counter() - moment
         record = await self.gated(index, prompt)
         record.lag = lag
+        if self._finished is not None:
+            self._finished(record)
         return record
 
     async def gated(self, index: int, prompt: Prompt) -> Record:

@@ -131,13 +131,14 @@ def summarize(
         "client_cpu_share": run.client_cpu / span,
         "client_max_lag_ms": max((record.lag for record in records), default=0.0) * 1e3,
     }
-    samples = _samples(done)
+    samples = samples_of(done)
     for name in metrics:
         figures.update(describe(name, samples[name], percentiles))
     return figures
 
 
-def _samples(done: Sequence[Record]) -> dict[str, list[float]]:
+def samples_of(done: Sequence[Record]) -> dict[str, list[float]]:
+    """Return the seconds that each of `METRICS` is made of, of requests that succeeded."""
     return {
         "ttft": [record.ttft for record in done],
         "tpot": [record.tpot for record in done if record.tpot is not None],

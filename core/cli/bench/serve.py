@@ -8,14 +8,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from core.cli.bench import serve_flags
+from core.cli.bench import plot, serve_flags
 from core.cli.bench.serve_flags import bad
 
 if TYPE_CHECKING:
     import numpy as np
 
     from core.cli.bench.load import Pace, Target
-    from core.cli.bench.metrics import Run
+    from core.cli.bench.metrics import Record, Run
     from core.cli.bench.prompts import Prompt
 
 _SHOWN_ERRORS = 10
@@ -34,8 +34,6 @@ def run(args: argparse.Namespace) -> int:
     """Send the load, print the figures, and save them; 1 if no request succeeded."""
     import numpy as np
 
-    from core.cli.bench.load import run_load, run_loop
-
     serve_flags.check_pace(args)
     plan, metadata = _report_plan(args), serve_flags.pairs("--metadata", args.metadata)
     rng = np.random.default_rng(args.seed)
@@ -47,18 +45,36 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.ready_check_timeout_sec > 0:
         _await_answer(target, prompts[0], args.ready_check_timeout_sec)
-    done = run_loop(lambda: run_load(target, prompts, pace))
+    done = _measured(target, prompts, pace, progress=not args.no_progress)
     _finish(args, {**_header(args, target.models[0]), **metadata}, done, plan)
     return 0 if any(not record.error for record in done.records) else 1
 
 
+def _measured(target: Target, prompts: list[Prompt], pace: Pace, *, progress: bool) -> Run:
+    from core.cli.bench.load import run_load, run_loop
+    from core.cli.ui.progress import RequestProgress
+
+    if not progress:
+        return run_loop(lambda: run_load(target, prompts, pace))
+    with RequestProgress(len(prompts), steady=False) as shown:
+
+        def finished(record: Record) -> None:
+            shown.step(failed=bool(record.error), tokens=record.output_len)
+
+        return run_loop(lambda: run_load(target, prompts, pace, finished))
+
+
 def _finish(args: argparse.Namespace, header: dict[str, Any], done: Run, plan: dict[str, Any]) -> None:
-    from core.cli.bench.metrics import details, summarize
-    from core.cli.bench.report import append, number, save, show
+    from core.cli.bench.metrics import METRICS, details, samples_of, summarize
+    from core.cli.bench.report import append, figure_rows, save, show, show_summary
 
     figures = summarize(done, **plan)
-    rows = [(name.replace("_", " "), number(value)) for name, value in figures.items() if value is not None]
-    show("Serving benchmark", rows)
+    show("Serving benchmark", figure_rows(figures))
+    if args.plot:
+        samples = samples_of([record for record in done.records if not record.error])
+        for name in plan["metrics"]:
+            plot.show_plot(METRICS[name], [seconds * 1e3 for seconds in samples[name]], "ms")
+    show_summary(_summary(done, figures))
     for error in [record.error for record in done.records if record.error][:_SHOWN_ERRORS]:
         print(f"failed: {error}")
     if figures["client_cpu_share"] > _BUSY_CLIENT:
@@ -68,6 +84,20 @@ def _finish(args: argparse.Namespace, header: dict[str, Any], done: Run, plan: d
         append(os.path.join(args.result_dir, _filename(args, header)), result)
     elif args.save_result or args.save_detailed:
         save(os.path.join(args.result_dir, _filename(args, header)), result)
+
+
+def _summary(done: Run, figures: dict[str, Any]) -> str:
+    from core.cli.bench.stats import quantiles
+
+    text = (
+        f"{figures['completed']} of {len(done.records)} requests in {done.duration:.1f} s: "
+        f"{figures['request_throughput']:,.2f} requests/s, {figures['output_throughput']:,.1f} tokens/s generated"
+    )
+    waits = [record.ttft * 1e3 for record in done.records if not record.error]
+    if not waits:
+        return text
+    found = quantiles(waits, (50, 99))
+    return f"{text}, first token after {found['50']:.0f} ms (median; p99 {found['99']:.0f} ms)"
 
 
 def _header(args: argparse.Namespace, model: str) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from core.api.errors import ConfigError
+from core.cli.bench import plot
 
 ENDPOINTS: Mapping[str, str] = MappingProxyType(
     {"openai": "/v1/completions", "vllm": "/v1/completions", "openai-chat": "/v1/chat/completions"}
 )
 DATASETS = ("random", "prefix_repetition", "sharegpt", "custom")
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty")
-_IGNORED = ("--trust-remote-code", "--disable-tqdm", "--skip-tokenizer-init", "--no-oversample")
+_IGNORED = ("--trust-remote-code", "--skip-tokenizer-init", "--no-oversample")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +107,8 @@ def _result(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--percentile-metrics", default="ttft,tpot,itl,e2el", metavar="LIST", help="Metrics to report.")
     group.add_argument("--metric-percentiles", default="99", metavar="LIST", help="Percentiles (default: 99).")
     group.add_argument("--goodput", nargs="+", default=[], metavar="METRIC:MS", help="Objectives, as ttft:200 tpot:50.")
+    plot.add_flag(group)
+    group.add_argument("--no-progress", "--disable-tqdm", action="store_true", help="Do not show progress.")
     group.add_argument("--save-result", action="store_true", help="Write the result as JSON.")
     group.add_argument("--save-detailed", action="store_true", help="With the timelines of all requests.")
     group.add_argument("--append-result", action="store_true", help="Add it as a line to the file.")

@@ -46,6 +46,7 @@ def register(cases: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measure, print and save."""
     from core.cli.bench.report import save, show
+    from core.cli.ui.progress import counted
 
     options = load_options(args).options
     environ = {**os.environ, **({"CORE_API_KEY": options.server.api_key} if options.server.api_key else {})}
@@ -58,8 +59,10 @@ def run(args: argparse.Namespace) -> int:
     result: dict[str, Any] = {}
     if args.num_iters_cold:
         files = model_files(options)
-        result |= _figures("cold", [_cold(start, files) for _ in range(args.num_iters_cold)])
-    result |= _figures("warm", [start() for _ in range(args.warmup + max(1, args.num_iters_warm))][args.warmup :])
+        with counted("cold starts", args.num_iters_cold) as starts:
+            result |= _figures("cold", [_cold(start, files) for _ in starts])
+    with counted("starts", args.warmup + max(1, args.num_iters_warm)) as starts:
+        result |= _figures("warm", [start() for _ in starts][args.warmup :])
     show(
         "Start-up", [(name.replace("_", " "), f"{value:.3f} s") for name, value in result.items() if name[:3] == "avg"]
     )

@@ -53,18 +53,16 @@ def register(cases: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, print and save."""
-    from core.cli.bench.report import number, save, show
+    from core.cli.bench.report import figure_rows, save, show, show_summary
 
     result = measure(args)
-    show(
-        "Throughput",
-        [
-            (name.replace("_", " "), value if isinstance(value, str) else number(value))
-            for name, value in result.items()
-            if name != "profile"
-        ],
-    )
+    show("Throughput", figure_rows({name: value for name, value in result.items() if name != "profile"}))
     show_profile(result["profile"])
+    rate, generated = result["tokens_per_second"], result["output_tokens_per_second"]
+    show_summary(
+        f"{result['num_requests']} requests in {result['elapsed_time']:.2f} s: "
+        f"{rate:,.1f} tokens/s read and generated, {generated:,.1f} tokens/s generated"
+    )
     if args.output_json:
         save(args.output_json, result)
     return 0
@@ -78,6 +76,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     import numpy as np
 
     from core.cli.bench.prompts import RandomPrompts
+    from core.cli.ui.progress import counted
 
     loaded = load_options(args)
     rng = np.random.default_rng(loaded.options.model.seed)
@@ -86,10 +85,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         model = offline.model_name(llm)
         make = _source(args, llm)
         warm = RandomPrompts(args.input_len, min(4, args.output_len), vocab_size=offline.vocab_size(llm, args))
-        for _ in range(args.warmup):
-            offline.generate(llm, warm.make(min(4, args.num_prompts), rng), args)
-        with profiled(llm, args.profile) as profile:
-            for _ in range(max(1, args.num_iters)):
+        with counted("warm-up runs", args.warmup) as steps:
+            for _ in steps:
+                offline.generate(llm, warm.make(min(4, args.num_prompts), rng), args)
+        with counted("runs", max(1, args.num_iters)) as steps, profiled(llm, args.profile) as profile:
+            for _ in steps:
                 prompts = make(args.num_prompts, rng)
                 started = time.perf_counter()
                 taken, generated = offline.generate(llm, prompts, args)

@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([_plain(kept) for kept in models], indent=2))
         return 0
-    print(table(HEADER, [_row(kept) for kept in models], right=(1,)) if models else "no model is on this machine")
+    rows = [_row(kept) for kept in models]
+    print(table(HEADER, rows, right=(1,), optional=(3, 4)) if models else "no model is on this machine")
     return 0
 
 

@@ -26,7 +26,7 @@ def run_api(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    print(table(HEADER, [tuple(_shown(row[key]) for key in HEADER) for row in rows]))
+    print(table(HEADER, [tuple(_shown(row[key]) for key in HEADER) for row in rows], optional=(5, 1, 3)))
     return 0
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from core.cli.plugins.naming import named
 from core.cli.plugins.scope import scope_flags, selection
 from core.plugins.catalog import FILE_PREFIX, Catalogue, Entry
+from core.plugins.doctor.finding import LEVELS, Finding
 
 
 def add(actions: Any) -> None:
@@ -22,6 +24,9 @@ def add(actions: Any) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="Plugin, kind:plugin or distribution; default: all.")
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="X", help="Seconds for one plugin (default: 60)."
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="Examine everything; by default not what was sound and has not changed."
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     parser.fill_later(scope_flags)
@@ -40,10 +45,9 @@ def _chosen(catalogue: Catalogue, name: str | None) -> list[Entry]:
 
 
 def run_doctor(args: argparse.Namespace) -> int:
-    """Print the findings, the gravest first."""
+    """Print the findings as they come, or all of them as data, the gravest first."""
     from core.plugins.doctor.environment import examine_environment
-    from core.plugins.doctor.finding import LEVELS
-    from core.plugins.doctor.host import examine, examine_files
+    from core.plugins.doctor.host import examine_files
     from core.plugins.scope import limited
 
     select = selection(args)
@@ -54,17 +58,60 @@ def run_doctor(args: argparse.Namespace) -> int:
     keys = {(entry.group, entry.name) for entry in entries}
     rivals = [entry for group, name in keys for entry in catalogue.entries(group) if entry.name == name]
     findings += examine_environment(sorted(rivals), all_distributions=not args.name)
-    findings += examine(
-        entries, files={f"{FILE_PREFIX}{Path(path).stem}": path for path in paths}, timeout=args.timeout
-    )
-    findings.sort(key=lambda finding: LEVELS.index(finding.level))
-    counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
-    if args.json:
-        rows = [finding.to_dict() for finding in findings]
-        print(json.dumps({"plugins": len(entries), **counts, "findings": rows}, indent=2))
-    else:
-        for finding in findings:
-            print(finding)
-        told = ", ".join(f"{count} {level}{'s' if count != 1 else ''}" for level, count in counts.items())
-        print(f"{len(entries)} plugins: {told}")
-    return 1 if counts["error"] else 0
+    told = _Told(as_lines=not args.json)
+    told.add(findings)
+    files = {f"{FILE_PREFIX}{Path(path).stem}": path for path in paths}
+    before = _examine(entries, files, args, told)
+    return told.end(len(entries), before)
+
+
+def _examine(entries: Sequence[Entry], files: Mapping[str, str], args: argparse.Namespace, told: _Told) -> int:
+    """Examine plugins and tell what is found; return for how many that was known before."""
+    from core.cli.ui.progress import CountProgress
+    from core.plugins.doctor.host import examine
+    from core.plugins.doctor.remembered import Remembered, remembered_file
+
+    before = 0
+    plugins = {entry.dist for entry in Catalogue.scan().every()}
+    remembered = Remembered(remembered_file(), plugins, fresh=args.fresh)
+    try:
+        with CountProgress("plugins", len(entries)) as progress:
+            for result in examine(entries, files=files, timeout=args.timeout, remembered=remembered):
+                told.add(result.findings)
+                before += result.before
+                progress.step(f"{result.entry.group.removeprefix('core.')}:{result.entry.name}")
+    finally:
+        remembered.write()  # also of an examination that Ctrl-C ended
+    return before
+
+
+class _Told:
+    """The findings: printed at once as lines, or at the end as data."""
+
+    def __init__(self, *, as_lines: bool) -> None:
+        self._as_lines = as_lines
+        self._findings: list[Finding] = []
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Take findings that belong together; the gravest is told first."""
+        fresh = sorted(findings, key=_gravity)
+        self._findings += fresh
+        if self._as_lines and fresh:
+            print("\n".join(map(str, fresh)), flush=True)
+
+    def end(self, plugins: int, before: int) -> int:
+        """Print how many there are, and return the exit status."""
+        self._findings.sort(key=_gravity)
+        counts = {level: sum(finding.level == level for finding in self._findings) for level in LEVELS}
+        if self._as_lines:
+            told = ", ".join(f"{count} {level}{'s' if count != 1 else ''}" for level, count in counts.items())
+            again = f" ({before} as they were found before; --fresh examines them again)" if before else ""
+            print(f"{plugins} plugins: {told}{again}")
+        else:
+            rows = [finding.to_dict() for finding in self._findings]
+            print(json.dumps({"plugins": plugins, "before": before, **counts, "findings": rows}, indent=2))
+        return 1 if counts["error"] else 0
+
+
+def _gravity(finding: Finding) -> int:
+    return LEVELS.index(finding.level)

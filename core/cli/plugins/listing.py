@@ -32,7 +32,8 @@ def run_list(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    print(table(HEADER, [(*(str(row[key]) for key in HEADER[:-1]), _told(row)) for row in rows]))
+    cells = [(*(str(row[key]) for key in HEADER[:-1]), _told(row)) for row in rows]
+    print(table(HEADER, cells, optional=(5, 4, 3, 2)))
     return 0
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CoreError
 from core.cli.plugins.scope import option_flags
+from core.cli.ui.tables import clean, room, shortened, table
 
 if TYPE_CHECKING:
     from core.boot import Resolver
     from core.config.resolved import Options
+    from core.plugins.report import SelectionReport
+
+HEADER = ("", "plugin", "distribution", "score", "why")
 
 
 def add(actions: Any) -> None:
@@ -59,11 +64,18 @@ def _explained(resolver: Resolver) -> dict[str, Any]:
 
 
 def _print(resolver: Resolver) -> None:
-    from rich.console import Console
-
-    from core.plugins.report import render
-
-    # Off a terminal nobody wraps lines by hand; a table that is cut at 80 columns is of no use in a report.
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(render(resolver.reports))
+    print(choices_text(resolver.reports))
     for problem in resolver.warnings:
         print(f"warning: {problem.code} {problem.message}")
+
+
+def choices_text(reports: Sequence[SelectionReport]) -> str:
+    """Return every selection under a line with what was chosen for what, and how; columns are those of all."""
+    cells = [line for report in reports for line in report.cells()]
+    header, *lines = table(HEADER, cells, right=(3,), optional=(2, 3)).splitlines()
+    following = iter(lines[1:])
+    text = [header]
+    for report in reports:
+        title = f"{report.title}{f': {report.how}' if report.how else ''}"
+        text += [title, *islice(following, len(report.rows)), *(f"   {note}" for note in report.notes)]
+    return "\n".join(shortened(clean(line), room()) for line in text)

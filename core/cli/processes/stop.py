@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError, EngineError
+from core.cli.processes.choose import listed, several
 
 if TYPE_CHECKING:
     from core.server.registry import RunningServer
@@ -56,21 +57,17 @@ def _chosen(servers: Sequence[RunningServer], names: Sequence[str]) -> list[Runn
     if not names and len(servers) == 1:
         return list(servers)
     if not names and servers:
-        raise EngineError("CORE-S193", f"several servers are running: {_listed(servers)}.", hint="Name one, or --all.")
+        raise several(servers, "Name one, or --all.")
     found: list[RunningServer] = []
     for name in names:
         matching = [one for one in servers if name.rstrip("/") in (one.url, one.model, str(one.pid))]
         if len(matching) != 1:
             how = "no server that is running is" if not matching else "several servers that are running are"
-            text = f"{how} called '{name}'{f': {_listed(matching)}' if matching else ''}."
-            hint = "Give the URL or the process id." if matching else f"Running: {_listed(servers) or 'none'}."
+            text = f"{how} called '{name}'{f': {listed(matching)}' if matching else ''}."
+            hint = "Give the URL or the process id." if matching else f"Running: {listed(servers) or 'none'}."
             raise EngineError("CORE-S193", text, hint=hint)
         found += [one for one in matching if one not in found]
     return found
-
-
-def _listed(servers: Sequence[RunningServer]) -> str:
-    return ", ".join(f"{one.model} at {one.url} (process {one.pid})" for one in servers)
 
 
 def _end(servers: Sequence[RunningServer], seconds: float) -> None:
@@ -86,5 +83,5 @@ def _end(servers: Sequence[RunningServer], seconds: float) -> None:
         if server not in left:
             print(f"stopped {server.model} at {server.url} (process {server.pid})")
     if left:
-        text = f"{_listed(left)} did not end within {seconds:g} s."
+        text = f"{listed(left)} did not end within {seconds:g} s."
         raise EngineError("CORE-S194", text, hint="It may still finish its requests; a second `core stop` ends it now.")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import ConfigError
 from core.cli.engine_flags import add_engine_flags, engine_options
-from core.cli.talk import DEFAULT_URL, INTERRUPTED
+from core.cli.processes.choose import server_url
+from core.cli.talk import INTERRUPTED
 from core.config.flags import Given
 from core.config.parser import CoreParser
 from core.signals import run_ended_by
@@ -54,7 +55,8 @@ def _add_flags(parser: CoreParser) -> None:
     group.add_argument(
         "--url",
         metavar="URL",
-        help="Base URL of a server; default without --model: http://127.0.0.1:8000. --api-key is its key.",
+        help="Base URL of a server; default without --model: the one that `core ps` lists, or "
+        "http://127.0.0.1:8000. --api-key is its key.",
     )
     group.add_argument("--ca", metavar="FILE", help="Authority of an https server's certificate, in PEM form.")
     group.add_argument(
@@ -114,18 +116,20 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 def _sender(args: argparse.Namespace, loaded: LoadedOptions, held: ExitStack) -> Sender:
     """Return what sends to the server of `--url`, or to one of this command's own, which `held` ends."""
-    from core.cli.client import server_root, trust
+    from core.cli.client import SOCKET, SOCKET_HOST, server_root, trust
     from core.cli.run_batch.sender import Sender
 
     key, socket = loaded.options.server.api_key, None
     if _is_local(args):
-        from core.cli.local import URL, LocalServer
+        from core.cli.local import LocalServer
 
         server = LocalServer(_without_readers(loaded))
         held.callback(server.close)
-        root, socket = URL, server.path
+        root, socket = SOCKET_HOST, server.path
+    elif (url := server_url(args.url)).startswith(SOCKET):
+        root, socket = SOCKET_HOST, url.removeprefix(SOCKET)
     else:
-        root = server_root(args.url or DEFAULT_URL)
+        root = server_root(url)
     return Sender(
         root,
         key,

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from core.cli.ui.text import printable
+from core.cli.ui.waiting import REFRESHES, Waiting, spinner
 from core.logs import use_colour
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.live import Live
+    from rich.spinner import Spinner
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
-_REFRESHES = 10
-"""Per second: what comes faster is drawn together."""
 
 
 class View(Protocol):
@@ -34,22 +34,28 @@ class View(Protocol):
 
 
 def open_view(*, markdown: bool, reasoning: bool) -> View:
-    """Return the view for standard output: Markdown needs a terminal that can move its cursor."""
+    """Return the view for standard output: Markdown, and the sign of waiting, need a terminal that moves its cursor."""
     terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if markdown and terminal:
         return MarkdownView(reasoning=reasoning)
-    return PlainView(sys.stdout, reasoning=reasoning)
+    return PlainView(sys.stdout, reasoning=reasoning, waiting=Waiting(sys.stdout) if terminal else None)
 
 
 class PlainView:
-    """Prints the text as it is. What is no part of the answer, reasoning and notes, is shown on a terminal alone."""
+    """Prints the text as it is. What is no part of the answer, reasoning and notes, is shown on a terminal alone.
 
-    def __init__(self, stream: TextIO, *, reasoning: bool) -> None:
+    Args:
+        waiting: Drawn until there is something to print; None for nothing.
+    """
+
+    def __init__(self, stream: TextIO, *, reasoning: bool, waiting: Waiting | None = None) -> None:
         self._stream = stream
         self._terminal = stream.isatty()
         self._reasons = reasoning and self._terminal
         self._dim, self._reset = (_DIM, _RESET) if use_colour(stream) else ("", "")
         self._thinking = False
+        self._waiting = waiting
+        self.resume()
 
     def reasoning(self, text: str) -> None:
         """Print reasoning dimly, or not at all."""
@@ -62,12 +68,16 @@ class PlainView:
         self._write(self._end_thinking("\n\n") + printable(text))
 
     def pause(self) -> None:
-        """Leave the terminal in its own colour."""
+        """Leave the terminal in its own colour, and nothing that moves."""
+        if self._waiting is not None:
+            self._waiting.stop()
         if self._thinking:
             self._write(self._reset)
 
     def resume(self) -> None:
-        """Go on in the colour of what was written last."""
+        """Go on in the colour of what was written last, or to wait."""
+        if self._waiting is not None:
+            self._waiting.start()
         if self._thinking:
             self._write(self._dim)
 
@@ -83,6 +93,9 @@ class PlainView:
         return self._reset + gap
 
     def _write(self, text: str) -> None:
+        if self._waiting is not None:
+            self._waiting.stop()
+            self._waiting = None
         self._stream.write(text)
         self._stream.flush()
 
@@ -90,6 +103,7 @@ class PlainView:
 class MarkdownView:
     """Draws Markdown as it grows: blocks that are complete stay, the last one is drawn anew until it is complete.
 
+    Until there is something to show, a sign says that it is waited for.
     Only the end of a last block that is higher than the terminal is visible until then.
     """
 
@@ -101,6 +115,7 @@ class MarkdownView:
         self._rest = ""
         self._render: Callable[[str], RenderableType] = _markdown
         self._kept = False
+        self._waiting: Spinner | None = spinner(self._console)
         self._live = self._drawing()
         self._live.start()
 
@@ -108,6 +123,7 @@ class MarkdownView:
         """Show reasoning dimly, or not at all."""
         if not self._reasons:
             return
+        self._waiting = None
         self._switch(_thought)
         done, found, rest = (self._rest + printable(text)).rpartition("\n")
         if found:
@@ -118,6 +134,7 @@ class MarkdownView:
 
     def text(self, text: str) -> None:
         """Show a part of the answer."""
+        self._waiting = None
         self._switch(_markdown)
         self._rest += printable(text)
         if "\n" in text:  # only a new line begins a block
@@ -138,7 +155,7 @@ class MarkdownView:
         """Leave the whole answer on the terminal, with a note on how it ended."""
         from rich.text import Text
 
-        rest, self._rest = self._rest, ""
+        rest, self._rest, self._waiting = self._rest, "", None
         self._live.stop()
         for block in blocks(rest) if self._render is _markdown else [rest]:
             self._keep(block)
@@ -149,7 +166,7 @@ class MarkdownView:
         """Return what draws the last block, to be started."""
         from rich.live import Live
 
-        return Live(console=self._console, get_renderable=self._draw, refresh_per_second=_REFRESHES, transient=True)
+        return Live(console=self._console, get_renderable=self._draw, refresh_per_second=REFRESHES, transient=True)
 
     def _switch(self, render: Callable[[str], RenderableType]) -> None:
         if self._render is not render:
@@ -171,7 +188,7 @@ class MarkdownView:
             self._live.refresh()  # at once: until then what has just been left stands below a second time
 
     def _draw(self) -> RenderableType:
-        return _Part(self._render(self._rest), tail=True)
+        return self._waiting or _Part(self._render(self._rest), tail=True)
 
 
 class _Part:

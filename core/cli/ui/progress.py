@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -13,19 +15,28 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
 
+_LEAST_PAUSE = 0.2
+"""Seconds between two drawings of a bar that does not move by itself."""
+
+
 class _Shown:
     """A bar on a terminal, otherwise a plain line at most every ten percent.
 
     `close` (or leaving the context) removes a bar that did not end.
+
+    Args:
+        steady: Whether the bar moves between two updates; without, it takes no time from what is being measured.
     """
 
-    def __init__(self, what: str, stream: TextIO | None) -> None:
+    def __init__(self, what: str, stream: TextIO | None, *, steady: bool = True) -> None:
         self._what = what
         self._stream = stream or sys.stderr
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._tenth = -1
         self._started = time.perf_counter()
+        self._steady = steady
+        self._drawn = 0.0
 
     def close(self) -> None:
         """Stop drawing; safe to call twice."""
@@ -60,13 +71,20 @@ class _Shown:
             self._bar.start()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, note=note)
+            now = time.perf_counter()
+            if not self._steady and now - self._drawn > _LEAST_PAUSE:
+                self._drawn = now
+                self._bar.refresh()
 
     def _new_bar(self) -> Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), *self._columns())
-        return Progress(*columns, console=Console(file=self._stream), transient=True)
+        # What is printed meanwhile stands above the bar, but only where standard output is that terminal, too.
+        onto = sys.stdout.isatty()
+        console = Console(file=self._stream)
+        return Progress(*columns, console=console, transient=True, redirect_stdout=onto, auto_refresh=self._steady)
 
     def _columns(self) -> list[ProgressColumn]:
         """Return what stands behind the bar."""
@@ -104,10 +122,11 @@ class RequestProgress(_Shown):
 
     Args:
         total: How many there are.
+        steady: As for every bar.
     """
 
-    def __init__(self, total: int, stream: TextIO | None = None) -> None:
-        super().__init__("requests", stream)
+    def __init__(self, total: int, stream: TextIO | None = None, *, steady: bool = True) -> None:
+        super().__init__("requests", stream, steady=steady)
         self._total, self._tenth = total, 0
         self._done = self._failed = self._tokens = 0
 
@@ -129,3 +148,51 @@ class RequestProgress(_Shown):
         from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
         return [MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}")]
+
+
+class CountProgress(_Shown):
+    """Progress of things that are counted.
+
+    Args:
+        what: What is counted, in the plural.
+        total: How many there are.
+        steady: As for every bar.
+    """
+
+    def __init__(self, what: str, total: int, stream: TextIO | None = None, *, steady: bool = True) -> None:
+        super().__init__(what, stream, steady=steady)
+        self._total, self._done, self._tenth = total, 0, 0
+
+    def __enter__(self) -> Self:
+        if self._total > 0:
+            self._show(0, self._total, "")
+        return self
+
+    def step(self, note: str = "") -> None:
+        """One more is done; `note` says something about it."""
+        self._done += 1
+        if self._done <= self._total:
+            line = f"{self._done} of {self._total} {self._what}{f': {note}' if note else ''}"
+            self._show(self._done, self._total, line, note)
+
+    def _columns(self) -> list[ProgressColumn]:
+        from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+        return [MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False)]
+
+
+@contextmanager
+def counted(what: str, times: int) -> Iterator[Iterator[int]]:
+    """Yield an iterator over 0, 1, ... that shows progress after each; nothing is drawn in between.
+
+    Args:
+        what: What is counted, in the plural.
+    """
+
+    def steps() -> Iterator[int]:
+        for index in range(times):
+            yield index
+            progress.step()
+
+    with CountProgress(what, times, steady=False) as progress:
+        yield steps()

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from core.cli.processes.choose import reachable
 from core.cli.ui.tables import clean, table
 from core.plugins.kinds import KERNEL, KINDS, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE
 from core.plugins.options import shown
@@ -65,7 +66,7 @@ def ready_text(
     socket, base = ("", url.rstrip("/"))
     if url.startswith("unix:"):
         socket, base = f" --unix-socket {shlex.quote(url.removeprefix('unix:'))}", "http://localhost"
-    base = base.replace("//0.0.0.0", "//127.0.0.1").replace("//[::]", "//[::1]")
+    base = reachable(base)
     key = ' -H "Authorization: Bearer $CORE_API_KEY"' if api_key else ""
     return (
         f"ready: {clean(model_name)} at {url}\n"

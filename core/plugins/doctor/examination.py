@@ -74,6 +74,7 @@ def _driver(entry: Entry, report: Report) -> None:
     candidates, failures = load_descriptors([entry])
     report.faults += [_fault(failure) for failure in failures]
     for candidate in candidates:
+        report.elsewhere = any(_package(path) != _package(entry.value) for path in objects_of(candidate.descriptor))
         report.faults += _implementation(entry, candidate.descriptor)
 
 
@@ -97,12 +98,17 @@ def _fault(failure: LoadFailure) -> Fault:
 
 def _deprecations(entry: Entry, caught: Iterable[warnings.WarningMessage]) -> Iterable[str]:
     """Return deprecated uses in the plugin's own files: those of its libraries are not its authors' to mend."""
-    root = _root(sys.modules.get(entry.value.partition(":")[0].partition(".")[0]))
+    root = _root(sys.modules.get(_package(entry.value)))
     for warning in caught:
         if issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
             path = Path(warning.filename)
             if root is not None and (path == root or root in path.parents):
                 yield f"{warning.message} ({'/'.join(PurePath(path).parts[-2:])}:{warning.lineno})"
+
+
+def _package(path: str) -> str:
+    """Return the top-level package of an object reference."""
+    return path.partition(":")[0].partition(".")[0].strip()
 
 
 def _root(module: ModuleType | None) -> Path | None:

@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,6 +17,7 @@ from core.api.record import EMPTY
 from core.plugins.catalog import FILE_PREFIX, Entry
 from core.plugins.doctor.finding import Finding, Level
 from core.plugins.doctor.messages import Fault, Job, Report
+from core.plugins.doctor.remembered import Remembered
 from core.plugins.kinds import HOOKS_GROUP, KINDS
 
 MANIFEST_MS = 20.0
@@ -25,19 +27,51 @@ _LIBRARY = re.compile(r"(?<!\S)(\S+\.(?:so|dylib|dll)[.\d]*): cannot open shared
 _LAST_LINES = 3
 
 
+class Result(NamedTuple):
+    """What is wrong with a plugin.
+
+    Attributes:
+        before: It was found on an earlier day and holds still; nothing was imported.
+    """
+
+    entry: Entry
+    findings: list[Finding]
+    before: bool = False
+
+
 def examine(
-    entries: Sequence[Entry], *, files: Mapping[str, str] = EMPTY, timeout: float = 60.0, jobs: int | None = None
-) -> list[Finding]:
-    """Import every plugin in a process of its own and return what is wrong, in the order of `entries`.
+    entries: Sequence[Entry],
+    *,
+    files: Mapping[str, str] = EMPTY,
+    timeout: float = 60.0,
+    jobs: int | None = None,
+    remembered: Remembered | None = None,
+) -> Iterator[Result]:
+    """Import every plugin in a process of its own; yield what is wrong with each as soon as it is known.
 
     Args:
         files: The plugin files that entries come from: distribution -> path.
         timeout: Seconds that one plugin's imports may take.
         jobs: Processes at a time; default: as many as there are processors, at most 4.
+        remembered: What was found before, which is not examined again; learns what is found now.
     """
-    with ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(lambda entry: _examine(entry, files.get(entry.dist), timeout), entries))
-    return [finding for findings in results for finding in findings]
+    rest = []
+    for entry in entries:
+        known = remembered.findings(entry) if remembered and entry.dist not in files else None
+        if known is None:
+            rest.append(entry)
+        else:
+            yield Result(entry, known, before=True)
+    pool = ThreadPoolExecutor(jobs or min(4, os.cpu_count() or 1))
+    try:
+        running = {pool.submit(_examine, entry, files.get(entry.dist), timeout): entry for entry in rest}
+        for future in as_completed(running):
+            entry, (findings, lasting) = running[future], future.result()
+            if remembered and lasting:
+                remembered.keep(entry, findings)
+            yield Result(entry, findings)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def examine_files(paths: Sequence[str], *, timeout: float = 60.0) -> tuple[list[Entry], list[Finding]]:
@@ -58,18 +92,19 @@ def _of_file(path: str, code: str, cause: str, remedy: str) -> Finding:
     return Finding("error", code, cause, remedy, dist=f"{FILE_PREFIX}{Path(path).stem}")
 
 
-def _examine(entry: Entry, file: str | None, timeout: float) -> list[Finding]:
+def _examine(entry: Entry, file: str | None, timeout: float) -> tuple[list[Finding], bool]:
+    """Return the findings, and whether they hold until the code of the plugin's distribution changes."""
     if entry.group not in KINDS:
         cause = f"this core does not know the kind {entry.group}, so the plugin is never used"
-        return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")]
+        return [Finding.of(entry, "note", "CORE-P127", cause, f"Upgrade core, or uninstall {entry.dist}.")], False
     outcome = _run(Job(path=_import_path(), entry=entry, file=file), timeout)
     if isinstance(outcome, str):
         remedy = f"Import {entry.value.partition(':')[0]} by hand to see where; disable it until then."
-        return [Finding.of(entry, "error", "CORE-P126", outcome, remedy)]
+        return [Finding.of(entry, "error", "CORE-P126", outcome, remedy)], False
     findings = list(_findings(entry, outcome))
     if entry.group != HOOKS_GROUP and file is None:
         findings += _manifest_findings(entry, outcome, timeout)
-    return findings
+    return findings, file is None and not outcome.elsewhere
 
 
 def _import_path() -> list[str]:

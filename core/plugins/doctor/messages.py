@@ -40,6 +40,7 @@ class Report(BaseModel):
         deprecations: Deprecated uses in the plugin's own files, as `text (file:line)`.
         told: What the plugin's own check found.
         faults: What failed: the manifest alone, or every other object that the descriptor names.
+        elsewhere: Whether the descriptor names objects outside the top-level package of its entry point.
         offered: What a plugin file offers.
     """
 
@@ -50,4 +51,5 @@ class Report(BaseModel):
     deprecations: list[str] = []
     told: list[Finding] = []
     faults: list[Fault] = []
+    elsewhere: bool = False
     offered: list[Entry] = []

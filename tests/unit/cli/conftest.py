@@ -148,8 +148,8 @@ def stub():
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch):
-    """No `CORE_*` variables from outside, and the log handler of a command is removed afterwards."""
+def plain_environment(monkeypatch, tmp_path_factory):
+    """No `CORE_*` variables, width or servers from outside; the log handler of a command is removed afterwards."""
     import logging
     import os
 
@@ -157,6 +157,8 @@ def plain_environment(monkeypatch):
 
     for name in [name for name in os.environ if name.startswith("CORE_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     root = logging.getLogger()
     level = root.level
     yield

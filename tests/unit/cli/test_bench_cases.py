@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -8,6 +9,8 @@ import pytest
 
 from core.api.errors import EngineError
 from core.cli.bench import startup
+from core.cli.bench.plot import histogram
+from core.cli.bench.report import named
 from core.cli.main import main
 
 FAST = ["--num-prompts", "6", "--random-input-len", "5", "--random-output-len", "4"]
@@ -43,8 +46,13 @@ def test_serve(stub, tmp_path, capsys):
     body = stub.bodies[0]
     assert len(body["prompt"]) == 5 and body["max_tokens"] == 4
     assert (body["ignore_eos"], body["top_k"], body["temperature"]) == (True, 3, 0.0)
-    out = capsys.readouterr().out
-    assert "mean ttft ms" in out and "output throughput" in out
+    out, err = capsys.readouterr()
+    shown = [line.split("  ") for line in out.splitlines()]
+    units = {line[0]: line[-1].strip() for line in shown}
+    assert (units["mean ttft"], units["output throughput"], units["duration"]) == ("ms", "tokens/s", "s")
+    summary = r"summary: 6 of 6 requests in [\d.]+ s: [\d.]+ requests/s, [\d.]+ tokens/s generated, first token after "
+    assert re.fullmatch(summary + r"\d+ ms \(median; p99 \d+ ms\)", out.splitlines()[-2])
+    assert err.splitlines()[-1].startswith("6 of 6 requests")
 
 
 def test_serve_chat_without_usage(stub, tmp_path):
@@ -423,3 +431,61 @@ def test_a_server_that_never_gets_ready():
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with pytest.raises(EngineError, match="did not get ready in time"):
         startup.measure(command, {}, 0.3)
+
+
+@pytest.mark.parametrize("flag", ["--disable-tqdm", "--no-progress"])
+def test_progress_can_be_left_out(stub, tmp_path, capsys, flag):
+    bench(stub, tmp_path, flag)
+    assert capsys.readouterr().err == ""
+
+
+def test_latencies_are_drawn_on_demand(stub, tmp_path, capsys):
+    bench(stub, tmp_path, "--plot", "--percentile-metrics", "ttft,e2el")
+    out = capsys.readouterr().out
+    assert "Time to first token, ms (6 samples)" in out and "End-to-end latency, ms (6 samples)" in out
+    counts = re.findall(r"^ *[\d.]+ to [\d.]+ +(\d+)(?:  [█▏▎▍▌▋▊▉]+)?$", out, re.MULTILINE)
+    assert sum(map(int, counts)) == 2 * 6
+
+
+def test_a_batch_s_times_are_drawn_and_summed_up(llm, capsys):
+    argv = ["--model", "tiny", "--batch-size", "3", "--input-len", "5", "--output-len", "2", "--num-iters", "4"]
+    assert main(["bench", "latency", *argv, "--warmup", "1", "--plot"]) == 0
+    out, err = capsys.readouterr()
+    assert "Time of a batch, s (4 samples)" in out and "█" in out
+    assert "\nsummary: a batch of 3 requests of 5 tokens, 2 generated, takes 0." in out
+    assert err.splitlines() == ["1 of 1 warm-up batches", *(f"{done} of 4 batches" for done in (1, 2, 3, 4))]
+
+
+@pytest.mark.parametrize(
+    ("samples", "lines"),
+    [
+        ([1.0, 1.0], ["1.00 to 1.00  2  " + 40 * "█"]),
+        ([5.0], ["5.00 to 5.00  1  " + 40 * "█"]),
+    ],
+)
+def test_samples_that_are_all_the_same_are_one_bar(samples, lines):
+    assert histogram(samples).splitlines() == lines
+
+
+def test_bars_are_in_proportion_and_the_tail_is_the_last(monkeypatch):
+    samples = [float(value) for value in [1] * 100 + [2] * 50 + [3] * 25 + [4] * 25 + [100]]
+    rows = [line.split() for line in histogram(samples).splitlines()]
+    assert [row[3] for row in rows if row[3] != "0"] == ["100", "50", "25", "25", "1"]
+    assert [len(row[4]) for row in rows if len(row) > 4][:4] == [40, 20, 10, 10]
+    assert rows[-1][:3] == ["4.00", "to", "100.00"]
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, histogram(samples).splitlines())) <= 40
+
+
+@pytest.mark.parametrize(
+    ("key", "named_"),
+    [
+        ("p99.9_itl_ms", ("p99.9 itl", "ms")),
+        ("total_input_tokens", ("total input", "tokens")),
+        ("max_output_tokens_per_s", ("max output tokens per s", "tokens/s")),
+        ("client_cpu_share", ("client cpu share", "of a core")),
+        ("model_id", ("model id", "")),
+    ],
+)
+def test_figures_have_units(key, named_):
+    assert named(key) == named_

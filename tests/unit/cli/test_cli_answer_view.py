@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from core.cli.ui.answer import MarkdownView, PlainView, blocks, complete_blocks, open_view
 from core.cli.ui.progress import RequestProgress
+from core.cli.ui.waiting import spinner
 
 MARKDOWN = """# Title
 
@@ -175,6 +177,62 @@ def test_plain_reasoning_on_a_terminal_is_dim(monkeypatch):
     view.text("a")
     view.close("stopped")
     assert out.getvalue() == "\x1b[2mhm so\x1b[0m\n\na [stopped]\n"
+
+
+def frames(text):
+    """How often the sign of waiting was drawn."""
+    return text.count("waiting")
+
+
+def test_an_answer_is_waited_for_until_its_first_text():
+    target = console()
+    view = MarkdownView(reasoning=False, console=target)
+    view._live.refresh()
+    assert frames(target.file.getvalue()) > 0
+    view.reasoning("hidden")
+    before = target.file.getvalue()
+    view._live.refresh()
+    assert frames(target.file.getvalue()[len(before) :]) > 0  # nothing is to be seen yet
+    view.text("4")
+    before = target.file.getvalue()
+    view._live.refresh()
+    view.close()
+    assert frames(target.file.getvalue()[len(before) :]) == 0
+    assert shown(target) == "4"
+
+
+def test_plain_text_is_waited_for_on_a_terminal_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    screens = {}
+    for name, stream in (("terminal", Terminal()), ("pipe", io.StringIO())):
+        monkeypatch.setattr("sys.stdout", stream)
+        view = open_view(markdown=False, reasoning=True)
+        view.pause()
+        view.resume()
+        view.text("4")
+        written = len(stream.getvalue())
+        view.pause()
+        view.resume()
+        view.close()
+        assert stream.getvalue()[written:] == "\n"
+        screens[name] = stream.getvalue()
+    assert frames(screens["terminal"]) >= 2 and screens["pipe"] == "4\n"
+    assert shown(type("Screen", (), {"file": io.StringIO(screens["terminal"])})) == "4"
+
+
+def test_a_terminal_without_a_cursor_sees_nothing_that_moves(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setenv("TERM", "dumb")
+    view = open_view(markdown=True, reasoning=True)
+    view.close()
+    assert stream.getvalue() == "\n"
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("utf-8", "dots"), ("ascii", "line")])
+def test_the_sign_can_be_written(encoding, name):
+    target = SimpleNamespace(encoding=encoding)
+    assert spinner(target).name == name
 
 
 def test_which_view(monkeypatch):

@@ -112,7 +112,10 @@ def test_config_alone_shows_what_a_start_would_use_or_else_what_is_set(monkeypat
             options=options,
             plan=SimpleNamespace(one=lambda group: None),
             files=SimpleNamespace(reference="tiny", name="tiny"),
-            **{"dtype": "float32", "max_model_len": 64, "kv_dtype": "float32", "block_size": 16},
+            dtype="float32",
+            max_model_len=64,
+            kv_dtype="float32",
+            block_size=16,
         )
         return SimpleNamespace(config=config, patches=())
 

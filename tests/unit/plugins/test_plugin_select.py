@@ -7,12 +7,12 @@ import pytest
 from core.api.descriptors import ExecutorSpec
 from core.api.errors import CheckpointError, PluginError
 from core.api.verdict import Verdict
+from core.cli.plugins.why import choices_text
 from core.plugins import select as selection
 from core.plugins.catalog import Catalogue, Entry
 from core.plugins.drivers import Candidate, LoadFailure
 from core.plugins.hooks import Hooks
 from core.plugins.kinds import EXECUTOR
-from core.plugins.report import render
 from core.plugins.select import Selector
 
 GROUP = EXECUTOR.group
@@ -206,7 +206,6 @@ def test_a_hook_may_choose_among_the_usable_but_never_against_the_user(bench, si
 
 
 def test_the_report_is_plain_data_and_a_table(bench):
-    from rich.console import Console
 
     tried = bench(candidate("a"), candidate("b", band=3), candidate("c"), failure("f"))
     tried.choose(refuse={"c": ["kv dtype [fp8]"]}, subject="1 worker")
@@ -218,7 +217,5 @@ def test_the_report_is_plain_data_and_a_table(bench):
         ("c", "rejected", None),
         ("f", "failed", None),
     ]
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render(tried.selector.reports))
-    text = console.export_text()
+    text = choices_text(tried.selector.reports)
     assert "executor (1 worker)" in text and "kv dtype [fp8]" in text and "OSError: gone (CORE-P103)" in text

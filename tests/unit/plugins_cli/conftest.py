@@ -160,14 +160,16 @@ class Site:
 
 
 @pytest.fixture(autouse=True)
-def plain_environment(monkeypatch):
-    """No `CORE_*` variables from outside, and the log handler of a command is removed afterwards."""
+def plain_environment(monkeypatch, tmp_path_factory):
+    """No `CORE_*` variables, width or earlier findings from outside; a command's log handler is removed afterwards."""
     import logging
 
     from core.logs import CoreHandler
 
     for name in [name for name in os.environ if name.startswith("CORE_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     root = logging.getLogger()
     level = root.level
     yield

@@ -6,8 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
+
+from core.plugins.doctor.finding import Finding
 
 HOOK = "from core.api import hookimpl\n"
 
@@ -253,3 +257,126 @@ def test_the_repository_s_own_plugins_are_sound():
         command = [sys.executable, "-m", "core.cli", "plugins", "doctor", name]
         done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
         assert (done.returncode, "0 errors, 0 warnings" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+NOTED = "import warnings\nwarnings.warn('old way', DeprecationWarning)\n"
+
+
+class World:
+    """One distribution as a wheel would install it, whose manifest and implementation are in one package."""
+
+    def __init__(self, site, impl="", manifest=""):
+        self.package = site.root / "sound_pkg"
+        self.info = site.root / "sound-1.0.dist-info"
+        source = (
+            f"{manifest}\nfrom core.api import SchedulerPolicySpec\n"
+            "POLICY = SchedulerPolicySpec(name='p', impl='sound_pkg.impl:Policy', api=1, summary='')"
+        )
+        site.install(
+            "sound",
+            {"core.schedulers": {"p": "sound_pkg.manifest:POLICY"}},
+            {"sound_pkg.manifest": source, "sound_pkg.impl": impl + site.fitting},
+        )
+
+
+def before(core, *words):
+    """The doctor's status, and how many of its findings are those of an earlier run."""
+    status, _, data = findings(core, *words)
+    return status, data["before"], [one["code"] for one in data["findings"]]
+
+
+def test_a_sound_plugin_that_has_not_changed_is_not_examined_again(site, core, monkeypatch):
+    World(site, NOTED)
+    assert before(core, "sound") == (0, 0, ["CORE-P124"])
+    monkeypatch.setattr("core.plugins.doctor.host.subprocess.run", None)  # would fail
+    assert before(core, "sound") == (0, 1, ["CORE-P124"])
+    _, out, _ = core("plugins", "doctor", "sound")
+    assert out.splitlines()[-1] == (
+        "1 plugins: 0 errors, 0 warnings, 1 note (1 as they were found before; --fresh examines them again)"
+    )
+
+
+def edit_the_code(world, site):
+    (world.package / "impl.py").write_text("import a_library_nobody_has")
+    return 1
+
+
+def upgrade_a_library(world, site):
+    site.install("some-library", {}, version="2.0")
+    return 0
+
+
+def release_a_version(world, site):
+    text = (world.info / "METADATA").read_text()
+    (world.info / "METADATA").write_text(text.replace("1.0", "1.1"))
+    return 0
+
+
+def damage_the_file(world, site):
+    (file,) = (Path(os.environ["XDG_CACHE_HOME"]) / "core" / "doctor").iterdir()
+    file.write_text('{"core.schedulers:p@sound": [1')
+    return 0
+
+
+@pytest.mark.parametrize(
+    "change", [edit_the_code, upgrade_a_library, release_a_version, damage_the_file], ids=lambda one: one.__name__
+)
+def test_what_changes_has_it_examined_again(site, core, change):
+    world = World(site)
+    assert before(core, "sound")[:2] == (0, 0)
+    assert before(core, "sound")[:2] == (0, 1)
+    status = change(world, site)
+    assert before(core, "sound")[:2] == (status, 0)
+    assert before(core, "sound")[:2] == (status, 0 if status else 1)
+
+
+def test_on_demand_everything_is_examined(site, core):
+    World(site)
+    site.policy("other", name="lifo")
+    assert before(core, "sound")[1] == 0
+    assert before(core, "sound", "--fresh")[1] == 0
+    assert before(core, "other", "--fresh")[1] == 0
+    assert before(core, "sound")[1] == 1  # nothing of others is forgotten
+
+
+@pytest.mark.parametrize("kind", ["hooks", "elsewhere", "warned"])
+def test_what_may_change_unseen_is_always_examined(site, core, kind):
+    if kind == "hooks":
+        site.install("sound", {"core.plugins": {"p": "sound_mod"}}, {"sound_mod": HOOK})
+    elif kind == "elsewhere":  # the digest of the code is of the entry point's package alone
+        site.policy("sound")
+    else:
+        World(site, manifest="import numpy")
+    assert [before(core, "sound")[1] for _ in range(2)] == [0, 0]
+
+
+def test_a_finding_is_printed_while_other_plugins_are_examined(site, core, monkeypatch):
+    from core.cli.plugins.doctor import _Told
+    from core.plugins.doctor import host
+
+    told, real = threading.Event(), _Told.add
+
+    def add(self, findings):
+        real(self, findings)
+        if findings:
+            told.set()
+
+    def examine(entry, file, timeout):
+        cause = "in time" if entry.dist == "first" or told.wait(10) else "too late"
+        return [Finding.of(entry, "error", "CORE-P103", cause)], False
+
+    monkeypatch.setattr(_Told, "add", add)
+    monkeypatch.setattr(host, "_examine", examine)
+    site.policy("first")
+    site.policy("second", name="lifo")
+    site.only()
+    _, out, _ = core("plugins", "doctor", "--json")
+    assert [one["cause"] for one in json.loads(out)["findings"] if one["plugin"]] == ["in time", "in time"]
+
+
+def test_progress_goes_to_standard_error(site, core):
+    site.policy("sound")
+    site.only()
+    _, out, err = core("plugins", "doctor", "sound", "--json")
+    json.loads(out)
+    assert err == "1 of 1 plugins: schedulers:fifo\n"
