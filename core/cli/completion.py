@@ -11,14 +11,16 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from core import logs
 from core.cli.tree import commands
-from core.plugins.kinds import kind_chosen_by
+from core.plugins.kinds import KINDS, kind_chosen_by
 
 SHELLS = ("bash", "zsh", "fish")
 _COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
 """For a .zshrc that has not switched zsh's completion on."""
 
 _TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "doctor", "test", "enable", "disable", "uninstall"))
+_TAKE_KINDS = ("plugins list", "plugins new")
 _TAKE_MODELS = ("rm", "show")
 
 Completer = Callable[..., Iterable[str]]
@@ -83,15 +85,22 @@ def _completer(path: str, action: argparse.Action) -> Completer | None:
         return _listed(None)
     if action.dest == "model.model" or (path in _TAKE_MODELS and not action.option_strings):
         return _models
-    return _choices(action.dest) if name else None
+    choices = _choices(path, action.dest)
+    return (lambda **_: choices) if choices else None
 
 
-def _choices(path: str) -> Completer | None:
-    """Return a completer of an option's values, if they are few."""
+def _choices(path: str, name: str) -> Iterable[str]:
+    """Return the values of an argument, if they are few: an option's, those of logging, or the kinds of plugin."""
+    if name in ("log_level", "log_format"):
+        return logs.LEVELS if name == "log_level" else logs.FORMATS
+    if name == "kind" and path in _TAKE_KINDS:
+        return [group.removeprefix("core.") for group in KINDS]
+    if "." not in name:
+        return ()
     from core.config.fields import fields_by_path
 
-    field = fields_by_path().get(path)
-    return (lambda **_: field.choices) if field and field.choices else None
+    field = fields_by_path().get(name)
+    return field.choices if field else ()
 
 
 def _listed(group: str | None) -> Completer:

@@ -173,6 +173,9 @@ COMPLETED = [
         ("core show smol", ["smollm2"]),
         ("core serve smol", ["smollm2"]),
         ("core completion ba", ["bash"]),
+        ("core plugins list --kind sched", ["schedulers"]),
+        ("core serve --log-level wa", ["warning"]),
+        ("core serve --nonsense 3 --max_model_len 2 --kv-dt", ["--kv-dtype"]),
         ("core config explain --nonsense", []),
     ],
 )
