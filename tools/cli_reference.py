@@ -16,9 +16,10 @@ from itertools import islice
 from pathlib import Path
 
 from core.api.errors import PluginError
-from core.cli.completion import whole_parser
 from core.cli.help import spellings
 from core.cli.main import COMMANDS, add_common
+from core.cli.tree import commands as commands_of
+from core.cli.tree import whole_parser
 from core.config.environment import SETTINGS
 from core.config.fields import OptionField, fields_by_path, option_fields, section_help
 from core.config.flags import SCOPE
@@ -56,7 +57,7 @@ def in_repository(root: Path) -> Catalogue:
 def render(catalogue: Catalogue) -> str:
     """Return the page."""
     parser = whole_parser()
-    commands = dict(_commands(parser))
+    commands = dict(commands_of(parser))
     lines = [*HEAD.splitlines(), "", "## Every command", ""]
     common = argparse.ArgumentParser(add_help=False)
     add_common(common)
@@ -68,14 +69,6 @@ def render(catalogue: Catalogue) -> str:
     lines += ["## Options", "", f"For {', '.join(takers)}.", "", *OPTIONS.splitlines(), "", *_options(catalogue)]
     lines += [*_plugin_options(catalogue), *_plugin_commands(catalogue), *_environment()]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _commands(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, child in action.choices.items():
-                yield f"{path} {name}".strip(), child
-                yield from _commands(child, f"{path} {name}".strip())
 
 
 def _takes_options(parser: argparse.ArgumentParser) -> bool:

@@ -1,37 +1,29 @@
-"""`core completion bash | zsh | fish`: a completion script made from the commands' own parsers.
+"""`core completion bash | zsh | fish`, and the answer to a shell that completes a command line (argcomplete).
 
-The script is static but for the names of plugins, for which it asks `core completion --names KIND`.
+The script registers `core` with the shell and holds nothing else. At each Tab the shell runs `core` with `_ARGCOMPLETE`
+in the environment and the line typed so far, and `answer` says what could follow: so it is always what is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from core.config.parser import CoreParser
-from core.plugins.kinds import kind_chosen_by
+from core import logs
+from core.cli.tree import commands
+from core.plugins.kinds import KINDS, kind_chosen_by
 
 SHELLS = ("bash", "zsh", "fish")
-_ANY = "any"
-_PLUGIN_ACTIONS = ("info", "doctor", "test", "enable", "disable", "uninstall")
+_COMPINIT = "(( $+functions[compdef] )) || { autoload -U compinit && compinit }\n"
+"""For a .zshrc that has not switched zsh's completion on."""
 
+_TAKE_PLUGINS = frozenset(f"plugins {name}" for name in ("info", "doctor", "test", "enable", "disable", "uninstall"))
+_TAKE_KINDS = ("plugins list", "plugins new")
+_TAKE_MODELS = ("rm", "show")
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command line: its words so far (`plugins list`), and what may follow.
-
-    Attributes:
-        flags: Flag -> one line of help.
-        children: Sub-commands -> one line of help.
-        plugins: Flag -> group whose plugins are its values.
-    """
-
-    path: str
-    flags: dict[str, str] = field(default_factory=dict)
-    children: dict[str, str] = field(default_factory=dict)
-    plugins: dict[str, str] = field(default_factory=dict)
+Completer = Callable[..., Iterable[str]]
 
 
 def register(subparsers: Any) -> None:
@@ -43,143 +35,99 @@ def register(subparsers: Any) -> None:
         "fish: core completion fish > ~/.config/fish/completions/core.fish",
     )
     parser.add_argument("shell", nargs="?", choices=SHELLS, help="Shell to print for.")
-    parser.add_argument("--names", metavar="KIND", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the script, or the names of plugins."""
-    if args.names:
-        print("\n".join(plugin_names(args.names)))
-        return 0
+    """Print the script."""
+    from argcomplete.shell_integration import shellcode
+
     if args.shell is None:
         from core.api.errors import ConfigError
 
         raise ConfigError("CORE-C104", "core completion: name a shell.", hint=f"One of {', '.join(SHELLS)}.")
-    commands = list(walk())
-    print("\n".join(fish(commands) if args.shell == "fish" else bash(commands, zsh=args.shell == "zsh")))
+    print((_COMPINIT if args.shell == "zsh" else "") + shellcode(["core"], shell=args.shell))
     return 0
 
 
-def plugin_names(kind: str) -> list[str]:
-    """Return the installed plugins of a group, or of any; from metadata alone."""
+def answer() -> None:
+    """Tell the shell what could stand at its cursor, and end the process.
+
+    Of the command that is typed, all flags are in place; the others are names. That is what makes Tab quick.
+
+    Raises:
+        CoreError: The command is unknown, or comes from a plugin that cannot be loaded.
+    """
+    from argcomplete.finders import CompletionFinder
+    from argcomplete.lexers import split_line
+
+    from core.cli.main import command_of, parser_for
+
+    line = os.environ.get("COMP_LINE", "")
+    words = split_line(line, int(os.environ.get("COMP_POINT", len(line))))[3]
+    parser = parser_for(command_of(words[1:]), plugged=True)
+    for path, one in commands(parser):
+        for action in one._actions:
+            completer = _completer(path, action)
+            if completer is not None:
+                action.completer = completer  # type: ignore[attr-defined]
+    CompletionFinder()(parser, always_complete_options=False)
+
+
+def _completer(path: str, action: argparse.Action) -> Completer | None:
+    """Return what knows the values of an argument of the command `path`; None: argcomplete goes by its choices."""
+    section, _, name = action.dest.partition(".")
+    if section == "select" and (kind := kind_chosen_by(name)):
+        return _listed(kind.group)
+    if action.dest in ("select.disable_plugin", "select.plugins"):
+        return _listed(None)
+    if path in _TAKE_PLUGINS and not action.option_strings:
+        return _listed(None)
+    if action.dest == "model.model" or (path in _TAKE_MODELS and not action.option_strings):
+        return _models
+    choices = _choices(path, action.dest)
+    return (lambda **_: choices) if choices else None
+
+
+def _choices(path: str, name: str) -> Iterable[str]:
+    """Return the values of an argument, if they are few: an option's, those of logging, or the kinds of plugin."""
+    if name in ("log_level", "log_format"):
+        return logs.LEVELS if name == "log_level" else logs.FORMATS
+    if name == "kind" and path in _TAKE_KINDS:
+        return [group.removeprefix("core.") for group in KINDS]
+    if "." not in name:
+        return ()
+    from core.config.fields import fields_by_path
+
+    field = fields_by_path().get(name)
+    return field.choices if field else ()
+
+
+def _listed(group: str | None) -> Completer:
+    """Return a completer of a plugin's name, the last of those that a comma separates."""
+
+    def complete(prefix: str, **_: Any) -> list[str]:
+        head, comma = prefix.rpartition(",")[:2]
+        return [head + comma + name for name in plugin_names(group)]
+
+    return complete
+
+
+def plugin_names(group: str | None) -> list[str]:
+    """Return the installed plugins of a group, or of any (None); from metadata alone."""
     from core.plugins.catalog import Catalogue
 
     catalogue = Catalogue.scan()
-    return sorted({entry.name for entry in (catalogue.usable() if kind == _ANY else catalogue.entries(kind))})
+    return sorted({entry.name for entry in (catalogue.usable() if group is None else catalogue.entries(group))})
 
 
-def walk() -> Iterator[Command]:
-    """Yield every command with its flags, `core` itself first."""
-    yield from _walk(whole_parser(), "")
+def _models(prefix: str, **_: Any) -> list[str]:
+    """Return the models that are on this machine, as `core ls` lists them, and files."""
+    from argcomplete.completers import FilesCompleter
 
+    from core.cli.models.common import opened
+    from core.plugins.stores import access_of, kept_models
 
-def whole_parser() -> CoreParser:
-    """Return the parser of `core` with all of core's own commands in place, the flags of every one included."""
-    from importlib import import_module
-
-    from core.cli.main import COMMANDS
-
-    parser = CoreParser(prog="core")
-    subparsers = parser.add_subparsers(parser_class=CoreParser)
-    for module, _ in COMMANDS.values():
-        import_module(module).register(subparsers)
-    _fill(parser)
-    return parser
-
-
-def _fill(parser: argparse.ArgumentParser) -> None:
-    """Put flags in place that a parser would add when it is used."""
-    if isinstance(parser, CoreParser):
-        parser.fill()
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for child in action.choices.values():
-                _fill(child)
-
-
-def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[Command]:
-    command = Command(path, {"--debug": "Show the traceback of an error.", "--log-level": "Log level."})
-    children: Mapping[str, argparse.ArgumentParser] = {}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            children = action.choices
-            summaries = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            command.children.update({name: summaries.get(name, "") for name in children})
-        for flag in action.option_strings:
-            if flag.startswith("--") and action.help is not argparse.SUPPRESS:
-                command.flags[flag] = action.help or ""
-                section, _, name = action.dest.partition(".")
-                if section == "select" and (kind := kind_chosen_by(name)):
-                    command.plugins[flag] = kind.group
-                elif action.dest in ("select.disable_plugin", "select.plugins"):
-                    command.plugins[flag] = _ANY
-    yield command
-    for name, child in children.items():
-        yield from _walk(child, f"{path} {name}".strip())
-
-
-def bash(commands: list[Command], *, zsh: bool = False) -> Iterator[str]:
-    """Yield the lines of a bash script; zsh runs the same through its own emulation."""
-    if zsh:
-        yield "autoload -U +X compinit && compinit"
-        yield "autoload -U +X bashcompinit && bashcompinit"
-    yield "_core_complete() {"
-    yield '  local current="${COMP_WORDS[COMP_CWORD]}" before="" path="" word words=""'
-    yield '  (( COMP_CWORD > 0 )) && before="${COMP_WORDS[COMP_CWORD-1]}"'
-    yield '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
-    yield '    case "$path $word" in'
-    known = "|".join(
-        f'" {command.path}"' if " " not in command.path else f'"{command.path}"' for command in commands[1:]
-    )
-    yield f'      {known}) path="${{path:+$path }}$word";;'
-    yield "    esac"
-    yield "  done"
-    yield '  case "$path:$before" in'
-    for line in _plugin_cases(commands):
-        yield f"    {line}"
-    yield "  esac"
-    yield '  if [ -z "$words" ]; then case "$path" in'
-    for command in commands:
-        yield f'    "{command.path}") words="{" ".join((*command.children, *command.flags))}";;'
-    yield "  esac; fi"
-    yield '  COMPREPLY=($(compgen -W "$words" -- "$current"))'
-    yield "}"
-    yield "complete -o default -F _core_complete core"
-
-
-def _plugin_cases(commands: list[Command]) -> Iterator[str]:
-    """Yield the cases in which plugins' names complete a word."""
-    flags = {flag: group for command in commands for flag, group in command.plugins.items()}
-    for flag, group in flags.items():
-        yield f'*:{flag}) words="$(core completion --names {group} 2>/dev/null)";;'
-    actions = "|".join(f'"plugins {action}:{action}"' for action in _PLUGIN_ACTIONS)
-    yield f'{actions}) words="$(core completion --names {_ANY} 2>/dev/null)";;'
-
-
-def fish(commands: list[Command]) -> Iterator[str]:
-    """Yield the lines of a fish script."""
-    yield "complete -c core -e"
-    for command in commands:
-        here = _fish_condition(command)
-        for name, text in command.children.items():
-            yield f"complete -c core -f -n '{here}' -a {name} -d {_quote(text)}"
-        for flag, text in command.flags.items():
-            names = f" -x -a '(core completion --names {command.plugins[flag]})'" if flag in command.plugins else ""
-            yield f"complete -c core -n '{here}' -l {flag[2:]}{names} -d {_quote(text)}"
-        if command.path.removeprefix("plugins ") in _PLUGIN_ACTIONS:
-            yield f"complete -c core -f -n '{here}' -a '(core completion --names {_ANY})'"
-
-
-def _fish_condition(command: Command) -> str:
-    words = command.path.split()
-    if not words:
-        return "__fish_use_subcommand"
-    seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in words)
-    children = " ".join(command.children)
-    return f"{seen}; and not __fish_seen_subcommand_from {children}" if children else seen
-
-
-def _quote(text: str) -> str:
-    plain = text.replace("%%", "%").replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{plain}'"
+    options, selector = opened(argparse.Namespace())
+    kept = kept_models(selector, access_of(options.hub), lambda error: None)
+    return [*sorted({one.model.reference for one in kept}), *FilesCompleter()(prefix)]

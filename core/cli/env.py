@@ -101,7 +101,9 @@ def _memory() -> dict[str, str]:
 
 
 def _packages() -> dict[str, str]:
-    required = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in metadata.requires("core") or []]
+    from packaging.requirements import Requirement
+
+    required = [Requirement(line).name for line in metadata.requires("core") or []]
     return {name: _version(name) for name in sorted({*required, *_EXTRA_PACKAGES})}
 
 

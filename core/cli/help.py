@@ -194,7 +194,7 @@ def _plugin_options() -> Iterator[tuple[str, str, list[str]]]:
 
 def _called(entry: Entry, catalogue: Catalogue) -> str:
     """Return a plugin's name, with its distribution where another one has the name too."""
-    from core.plugins.catalog import normalise
+    from core.plugins.known import normalise
 
     owners = {normalise(one.dist) for one in catalogue.every() if one.name == entry.name}
     return f"{entry.name}@{normalise(entry.dist)}" if len(owners) > 1 else entry.name

@@ -39,6 +39,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+_COMPLETING = "_ARGCOMPLETE"
+"""Variable of the environment with which a shell asks what could stand at its cursor."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or bool(os.environ.get("CORE_DEBUG"))
     try:
-        return _run(words)
+        return _complete() if _COMPLETING in os.environ else _run(words)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -72,9 +74,16 @@ def _report(message: str, status: int) -> int:
     return status
 
 
+def _complete() -> int:
+    from core.cli.completion import answer
+
+    answer()
+    return 1  # not reached: the answer ends the process
+
+
 def _run(words: list[str]) -> int:
-    command = _command(words)
-    parser = _parser(command, plugged="--version" not in words)
+    command = command_of(words)
+    parser = parser_for(command, plugged="--version" not in words)
     args = parser.parse_args(words)
     if args.version:
         print(f"core {__version__}")
@@ -88,7 +97,7 @@ def _run(words: list[str]) -> int:
     return status or 0
 
 
-def _command(words: list[str]) -> str | None:
+def command_of(words: Sequence[str]) -> str | None:
     """Return the first word that is neither a flag nor the value of one."""
     before = ["", *words]
     return next(
@@ -101,7 +110,12 @@ def _command(words: list[str]) -> str | None:
     )
 
 
-def _parser(command: str | None, *, plugged: bool) -> CoreParser:
+def parser_for(command: str | None, *, plugged: bool) -> CoreParser:
+    """Return the parser of `core`, complete but for the commands other than `command`; they are named alone.
+
+    Args:
+        plugged: Whether plugins' commands are looked for.
+    """
     parser = CoreParser(prog="core", description="An LLM inference and serving framework whose parts are plugins.")
     parser.add_argument("--version", action="store_true", help="Print the version.")
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=CoreParser)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import logging
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from core.api.errors import PluginError
 from core.plugins.kinds import kind_of
-from core.plugins.known import Known, Table, advice
+from core.plugins.known import Known, Table, advice, normalise
 from core.signals import SignalExit
 from core.suggest import FEW, nearest
 
@@ -220,11 +219,6 @@ def _shortest(names: Collection[str], group: str) -> str:
     if len(names) <= FEW:
         return ", ".join(names)
     return f"{len(names)}, which `core plugins list --kind {group.removeprefix('core.')}` lists"
-
-
-def normalise(dist: str) -> str:
-    """Return a distribution name in its comparable form (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", dist).lower()
 
 
 def _installed() -> Iterator[Entry]:

@@ -85,7 +85,7 @@ class Table(NamedTuple):
     def named(self, group: str, name: str) -> list[Known]:
         """Return what brings the plugin `name` of a group, however its capitals, `-` and `_` are written."""
         kind = group.removeprefix("core.")
-        return [row for row in self.rows if _plain(name) in map(_plain, row.names.get(kind, ()))]
+        return [row for row in self.rows if normalise(name) in map(normalise, row.names.get(kind, ()))]
 
     def anywhere(self, name: str) -> list[Known]:
         """Return what brings a plugin `name` of any kind."""
@@ -108,7 +108,7 @@ class Table(NamedTuple):
 
     def reading(self, method: str) -> list[Known]:
         """Return what reads checkpoints whose weights are stored by `method`."""
-        return [row for row in self.rows if _plain(method) in map(_plain, row.methods)]
+        return [row for row in self.rows if normalise(method) in map(normalise, row.methods)]
 
     def implementing(self, architecture: str) -> list[Known]:
         """Return what implements an architecture."""
@@ -156,7 +156,11 @@ def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
 
 
-def _plain(name: str) -> str:
+def normalise(name: str) -> str:
+    """Return a name of a distribution or plugin in its comparable form (PEP 503).
+
+    `packaging` has the same, and takes 13 ms to be imported, which every command would pay for.
+    """
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

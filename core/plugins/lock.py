@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core import __version__
 from core.api.errors import PluginError
-from core.plugins.catalog import FILE_PREFIX, Catalogue, normalise
+from core.plugins.catalog import FILE_PREFIX, Catalogue
 from core.plugins.code import code_digest, code_digests
 from core.plugins.kinds import kind_of
+from core.plugins.known import normalise
 from core.plugins.plan import PlannedFile, PlannedPlugin, PluginPlan
 
 _SHORT = 12

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from core.api.errors import ConfigError
-from core.plugins.catalog import Catalogue, Entry, answers, normalise
+from core.plugins.catalog import Catalogue, Entry, answers
 from core.plugins.drivers import Candidate, guarded, load_impl
-from core.plugins.known import Table, advice
+from core.plugins.known import Table, advice, normalise
 from core.suggest import nearest
 
 

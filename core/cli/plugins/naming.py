@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core.api.errors import PluginError
-from core.plugins.catalog import Catalogue, Entry, answers, normalise
+from core.plugins.catalog import Catalogue, Entry, answers
 from core.plugins.kinds import KINDS
-from core.plugins.known import Table
+from core.plugins.known import Table, normalise
 from core.suggest import nearest
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import core
 from core.api.errors import PluginError
-from core.plugins.catalog import Entry, duplicate, entries_of, normalise, project_of
+from core.plugins.catalog import Entry, duplicate, entries_of, project_of
 from core.plugins.doctor.finding import Finding
+from core.plugins.known import normalise
 
 Points = dict[tuple[str, str], str]
 """`(group, name) -> object reference`."""

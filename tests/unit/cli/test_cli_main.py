@@ -171,7 +171,7 @@ def test_a_closed_pipe_is_no_error():
 def test_common_flags_may_stand_anywhere(capsys):
     for argv in (["--log-level", "error", "config", "show"], ["config", "--log-level", "error", "show"]):
         assert main(argv) == 0
-    assert cli._command(["--log-format", "json", "config"]) == "config"
+    assert cli.command_of(["--log-format", "json", "config"]) == "config"
     capsys.readouterr()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cli.completion import walk
+from core.cli.tree import commands, whole_parser
 from core.config.fields import option_fields
 from core.plugins.kinds import KINDS
 from core.testing import conformance
@@ -117,7 +117,7 @@ def test_every_module_and_class_that_is_named_exists():
 
 
 def test_every_flag_is_one():
-    known = {flag for command in walk() for flag in command.flags}
+    known = {flag for _, parser in commands(whole_parser()) for flag in parser._option_string_actions}
     known |= {name for field in option_fields() for name in field.names}
     known |= {flag.replace("--", "--no-", 1) for flag in known}
     used = {(page.name, flag) for page in WRITTEN for flag in FLAG.findall(page.read_text(encoding="utf-8"))}

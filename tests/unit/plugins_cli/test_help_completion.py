@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -140,48 +141,114 @@ def test_hooks_show_parameters_and_implementers(core, site):
     )
 
 
-def bash(script, line):
-    """Complete `line` as bash would and return what is offered."""
-    words = line.split(" ")
-    program = (
-        f'{script}\ncore() {{ {sys.executable} -m core.cli "$@"; }}\n'
-        f"COMP_WORDS=({' '.join(repr(word) for word in words)}); COMP_CWORD={len(words) - 1}\n"
-        '_core_complete; printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30)
-    assert done.stderr == ""
-    return done.stdout.split()
+def offered(line, tmp_path, **variables):
+    """Return what a shell is told at the end of `line`."""
+    told = tmp_path / "told"
+    told.write_text("")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CORE_")} | variables
+    environ |= {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(told)}
+    environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+    words = [sys.executable, "-m", "core.cli"]
+    assert subprocess.run(words, env=environ, cwd=tmp_path, stdout=subprocess.PIPE, timeout=60).stdout == b""
+    return told.read_text().split()
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_commands_flags_and_plugins(core):
-    script = core("completion", "bash")[1]
-    assert {"serve", "plugins", "config"} <= set(bash(script, "core "))
-    assert bash(script, "core plugins do") == ["doctor"]
-    assert bash(script, "core serve --attention-b") == ["--attention-backend"]
-    assert "--attention-backend" in bash(script, "core plugins why --at")
-    assert "hermes" in bash(script, "core serve --tool-parser ")
-    assert bash(script, "core plugins info herm") == ["hermes"]
-    assert bash(script, "core plugins list --k") == ["--kind"]
+COMPLETED = [
+    ("core plugins do", ["doctor"]),
+    ("core serve --attention-b", ["--attention-backend"]),
+    ("core --log-level info plugins list --ki", ["--kind"]),
+    ("core plugins info herm", ["hermes"]),
+    ("core nonsense --", []),
+]
 
 
-def test_the_other_shells(core):
-    zsh, fish = core("completion", "zsh")[1], core("completion", "fish")[1]
-    assert zsh.startswith("autoload -U +X compinit") and "complete -o default -F _core_complete core" in zsh
-    assert "complete -c core -f -n '__fish_use_subcommand' -a serve -d 'Serve a model" in fish
-    assert "-l tool-parser -x -a '(core completion --names core.tool_parsers)'" in fish
-    for shell, text in (("zsh", zsh), ("fish", fish)):
-        if shutil.which(shell):
-            assert subprocess.run([shell, "-n"], input=text, text=True, capture_output=True).returncode == 0
+@pytest.mark.covers("CLI-01")
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        *COMPLETED,
+        ("core serve --tool-parser llama3_json,herm", ["llama3_json,hermes"]),
+        ("core serve --tool-parser=herm", ["--tool-parser=hermes"]),
+        ("core serve --kv-dtype bf", ["bfloat16"]),
+        ("core serve --attention-backend=torch_sdpa --kv-dt", ["--kv-dtype"]),
+        ("core show smol", ["smollm2"]),
+        ("core serve smol", ["smollm2"]),
+        ("core completion ba", ["bash"]),
+        ("core plugins list --kind sched", ["schedulers"]),
+        ("core serve --log-level wa", ["warning"]),
+        ("core serve --nonsense 3 --max_model_len 2 --kv-dt", ["--kv-dtype"]),
+        ("core config explain --nonsense", []),
+    ],
+)
+def test_commands_flags_and_values_are_completed(tmp_path, line, found):
+    assert offered(line, tmp_path) == found
+
+
+def test_the_commands_and_files_of_the_folder(tmp_path):
+    (tmp_path / "mine.gguf").touch()
+    assert {"serve", "plugins", "config"} <= set(offered("core ", tmp_path))
+    assert offered("core serve mi", tmp_path) == ["minilm", "mine.gguf"]
+
+
+def test_names_come_from_metadata_alone(tmp_path, site):
+    site.policy("wild", name="wild", manifest="raise SystemExit(9)")
+    found = {"PYTHONPATH": str(site.root)}
+    assert offered("core serve --scheduler-policy wi", tmp_path, **found) == ["wild"]
+    assert offered("core plugins enable wi", tmp_path, **found) == ["wild"]
+
+
+def test_commands_of_plugins_are_completed_with_their_flags(tmp_path, site):
+    body = """
+        from core.api import CommandSpec
+        SPEC = CommandSpec(name="greet", impl="acme_greet:Greet", api=1, summary="Greet.")
+        class Greet:
+            def register(self, parser):
+                parser.add_argument("--whom", help="Whom.").completer = lambda **_: ["world", "you"]
+            def run(self, args): ...
+    """
+    site.install("acme-greet", {"core.commands": {"greet": "acme_greet:SPEC"}}, {"acme_greet": body})
+    found = {"PYTHONPATH": str(site.root)}
+    assert offered("core gre", tmp_path, **found) == ["greet"]
+    assert offered("core greet --wh", tmp_path, **found) == ["--whom"]
+    assert offered("core greet --whom w", tmp_path, **found) == ["world"]
+
+
+SHELLS = {
+    "bash": """
+        {script}
+        COMP_LINE={line}; COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9
+        _python_argcomplete core; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """,
+    "zsh": """
+        compdef() {{ }}
+        {script}
+        _describe() {{ print -l -- "${{(@P)2}}" }}
+        BUFFER={line}; CURSOR=${{#BUFFER}}; words=(core); _python_argcomplete
+    """,
+    "fish": "{script}\ncomplete -C {line}",
+}
+"""Programs that print what a shell offers for a line, each with its description."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_scripts_work_in_their_shells(core, tmp_path, shell):
+    script = core("completion", shell)[1]
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    program = tmp_path / "core"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m core.cli "$@"\n')
+    program.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    for line, found in COMPLETED:
+        words = [shell, "-c", SHELLS[shell].format(script=script, line=f"'{line}'")]
+        done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.stderr == ""
+        assert [re.split("[:\t]", one)[0].strip() for one in done.stdout.split("\n") if one] == found
+
+
+def test_a_shell_must_be_named(core):
     status, _, err = core("completion")
     assert status == 2 and "bash, zsh, fish" in err
-
-
-def test_names_come_from_metadata_alone(core, site):
-    site.policy("wild", name="wild", manifest="raise SystemExit(9)")
-    site.only()
-    assert core("completion", "--names", "core.schedulers")[1] == "wild\n"
-    assert core("completion", "--names", "any")[1] == "wild\n"
 
 
 @pytest.mark.parametrize("words", [["--help"], ["plugins", "list"], ["serve", "--help"], ["plugins", "api"]])
@@ -190,7 +257,8 @@ def test_they_are_quick_and_import_no_device_library(words):
         "import sys, time; began = time.process_time()\n"
         "from core.cli.main import main\n"
         f"try: main({words!r})\nexcept SystemExit: pass\n"
-        "heavy = [n for n in ('torch', 'triton', 'transformers', 'fastapi', 'numpy') if n in sys.modules]\n"
+        "libraries = ('torch', 'triton', 'transformers', 'fastapi', 'numpy', 'argcomplete')\n"
+        "heavy = [n for n in libraries if n in sys.modules]\n"
         "print('RESULT', time.process_time() - began, heavy)"
     )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CORE_")}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import from_json
 
 from core.api.parsers import ParserContext, Reasoning, Text, ThinkingTags, ToolArguments, ToolEnd, ToolStart
 from core.frontend.answering.partial_json import PartialObject
@@ -34,6 +37,38 @@ def test_an_object_of_any_grain_is_the_object_and_can_end_anywhere(text):
             assert not rest
             assert isinstance(json.loads(passed + read.closing()), dict)
         assert read.done and passed == text
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4), st.booleans(), st.sampled_from([None, 1]))
+def test_what_was_passed_on_is_what_the_library_reads_of_it(value, escaped, indent):
+    """At every letter of any object: complete, nothing is taken back, and only a word or number that grows waits."""
+    text = json.dumps(value, ensure_ascii=escaped, indent=indent)
+    read, passed = PartialObject(), ""
+    for place, letter in enumerate(text, 1):
+        passed += read.feed(letter)[0]
+        assert text.startswith(passed)
+        closed = json.loads(passed + read.closing())
+        assert closed == from_json(passed or "{", allow_partial="trailing-strings")
+        if text[place - 1] in '",:{}[]':
+            assert closed == from_json(text[:place], allow_partial="trailing-strings")
+    assert read.done and passed == text
+
+
+@pytest.mark.parametrize(("text", "library"), [('{"a": 12', {"a": 12}), ('{"a": 12.', {}), ('{"a": 12.5', {"a": 12.5})])
+def test_the_library_takes_back_what_it_read_of_a_number(text, library):
+    """Why it does not take the class's place: a client cannot be sent what is no longer there at the next letter."""
+    assert from_json(text, allow_partial="trailing-strings") == library
+    read = PartialObject()
+    passed, _ = read.feed(text)
+    assert json.loads(passed + read.closing()) == {}
 
 
 def test_what_stands_behind_the_object_is_not_its_own():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from core.cli.completion import walk
+from core.cli.tree import commands, whole_parser
 from core.config.fields import option_fields
 from core.plugins.kinds import KINDS
 
@@ -48,9 +49,10 @@ def page(checkout):
 
 @pytest.mark.covers("CLI-01")
 def test_every_command_and_every_flag_is_there(page):
-    for command in walk():
-        assert command.children or f"core {command.path}" in page
-        for flag in command.flags:
+    for path, parser in commands(whole_parser()):
+        assert parser.get_default("run") is None or f"core {path}" in page
+        shown = [action for action in parser._actions if action.help is not argparse.SUPPRESS]
+        for flag in (flag for action in shown for flag in action.option_strings if flag.startswith("--")):
             switch = f"`--[no-]{flag.removeprefix('--').removeprefix('no-')}`"
             assert f"`{flag}" in page or f", {flag}" in page or switch in page
 

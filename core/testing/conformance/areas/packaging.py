@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import core
-from core.plugins.catalog import normalise
 from core.plugins.drivers import unmet
+from core.plugins.known import normalise
 from core.testing.conformance.outcome import Level, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.sources import imported_names, python_files
