@@ -1,4 +1,4 @@
-"""Probes and self-description: /health, /ping, /ready, /load, /version, /metrics, /core/plugins."""
+"""Probes and self-description: /health, /ready, /load, /version, /metrics, /core/plugins, and other names of probes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from core.server.answers import json_answer
 from core.server.errors import ApiError
 from core.server.routes import Route
 from core.server.state import ServerState
+
+METRICS = "/metrics"
 
 
 async def health(state: ServerState, request: Request) -> Response:
@@ -70,11 +72,13 @@ def _plain(report: Any) -> Any:
 
 ROUTES = (
     Route("GET", "/health", health),
+    Route("GET", "/livez", health),
     Route("GET", "/ping", health),
     Route("POST", "/ping", health),
     Route("GET", "/ready", ready),
+    Route("GET", "/readyz", ready),
     Route("GET", "/load", load),
     Route("GET", "/version", version),
-    Route("GET", "/metrics", metrics_page),
+    Route("GET", METRICS, metrics_page),
     Route("GET", "/core/plugins", plugins),
 )

@@ -116,9 +116,9 @@ class CoreServer:
         )
 
     def gauges(self) -> dict[str, float]:
-        """The samples of /metrics that have no labels."""
+        """The samples of /metrics that have no labels but the model's name."""
         with self.http() as http:
-            lines = http.get("/metrics").text.splitlines()
+            lines = re.sub(r'\{model_name="[^"]*"\}', "", http.get("/metrics").text).splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#") and "{" not in line)
         return {name: float(value) for name, value in pairs}
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import string
 
 import pytest
@@ -13,9 +14,17 @@ from core.server import metrics
 USER = [{"role": "user", "content": "Hi"}]
 
 
-def figures(api):
-    lines = api.get("/metrics").text.splitlines()
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+MODEL = 'model_name="acme/tiny"'
+
+
+def figures(api, *, own=True):
+    """The samples by name and labels; of `own` ones without the model's name, which all of them have."""
+    lines = [line for line in api.get("/metrics").text.splitlines() if not line.startswith("#")]
+    pairs = [line.rpartition(" ")[::2] for line in lines if not own or line.startswith("core_")]
+    if own:
+        assert all(MODEL in name for name, _ in pairs)
+        pairs = [(re.sub(f"{{{MODEL}}}|,{MODEL}|{MODEL},", "", name), value) for name, value in pairs]
+    return {name: float(value) for name, value in pairs}
 
 
 @pytest.mark.covers("OBS-04")
@@ -121,9 +130,9 @@ def test_connectors_tell_their_own_figures(build, fake, monkeypatch):
     assert "# TYPE core_kv_connector_stat untyped\n" in page
     samples = [line for line in page.splitlines() if line.startswith("core_kv_connector_stat{")]
     assert samples == [
-        'core_kv_connector_stat{connector="attic",stat="kept"} 3.0',
-        'core_kv_connector_stat{connector="attic",stat="lost"} 0.0',
-        r'core_kv_connector_stat{connector="odd\"\n",stat="a b"} -1.0',
+        'core_kv_connector_stat{connector="attic",model_name="acme/tiny",stat="kept"} 3.0',
+        'core_kv_connector_stat{connector="attic",model_name="acme/tiny",stat="lost"} 0.0',
+        r'core_kv_connector_stat{connector="odd\"\n",model_name="acme/tiny",stat="a b"} -1.0',
     ]
     for silence in (EngineError("CORE-E181", "the engine died."), None):
         told.append(silence)
