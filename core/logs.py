@@ -173,9 +173,16 @@ def tell(
     out.flush()
 
 
-def relay(source: IO[bytes], process: str) -> stray.Relay:
-    """Pass on what a child process writes, as records, from a thread; the child logs as JSON (`is_json`)."""
-    relayed = stray.Relay(source, sys.stderr, JsonFormatter(process).format)
+def relay(source: IO[bytes], process: str, pid: int) -> stray.Relay:
+    """Pass on what a child process writes, as records, from a thread; the child logs as JSON (`is_json`).
+
+    Args:
+        source: Its standard output and error.
+        process, pid: Its name in the log, and its id.
+    """
+    handler = _handler()
+    sink = sys.stderr if handler is None else handler.stream
+    relayed = stray.Relay(source, sink, JsonFormatter(process).format, pid)
     relayed.start()
     return relayed
 

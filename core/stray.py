@@ -50,19 +50,26 @@ class Relay(threading.Thread):
         source: The reading end of the pipe.
         sink: Where lines go.
         render: Makes the line of a record.
+        pid: Of the child.
     """
 
-    def __init__(self, source: IO[bytes], sink: TextIO, render: Render) -> None:
+    def __init__(self, source: IO[bytes], sink: TextIO, render: Render, pid: int) -> None:
         super().__init__(name="core-relay", daemon=True)
-        self._source, self._sink, self._render = source, sink, render
+        self._source, self._sink, self._render, self._pid = source, sink, render, pid
 
     def run(self) -> None:
         """Relay until the end of the pipe."""
         with self._source:
             for text, trace in pieces(line.decode("utf-8", "replace").rstrip("\r\n") for line in self._source):
-                line = text if is_record(text) else self._render(_record(text, trace))
+                line = text if is_record(text) else self._render(self._record(text, trace))
                 self._sink.write(line + "\n")  # at once: other threads write records there too
                 self._sink.flush()
+
+    def _record(self, text: str, trace: str) -> logging.LogRecord:
+        level = logging.ERROR if trace else logging.WARNING
+        record = logging.LogRecord(LOGGER, level, __file__, 0, text, None, None)
+        record.exc_text, record.process = trace or None, self._pid
+        return record
 
 
 def is_record(line: str) -> bool:
@@ -89,13 +96,6 @@ def pieces(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
             yield line, ""
     if trace:
         yield trace[-1].strip(), "\n".join(trace)
-
-
-def _record(text: str, trace: str) -> logging.LogRecord:
-    level = logging.ERROR if trace else logging.WARNING
-    record = logging.LogRecord(LOGGER, level, __file__, 0, text, None, None)
-    record.exc_text = trace or None
-    return record
 
 
 def _warned(

@@ -74,7 +74,8 @@ class EngineChild:
         except BaseException:
             self._remove()
             raise
-        self._relay = None if self.process.stdout is None else logs.relay(self.process.stdout, "engine")
+        said = self.process.stdout
+        self._relay = None if said is None else logs.relay(said, "engine", self.process.pid)
         clear_left()  # while the child does its imports
 
     @property

@@ -163,7 +163,7 @@ def test_an_engine_that_is_being_started_again(api, llm, caplog):
         assert refused.headers["retry-after"] == "7" and "started again" in refused.json()["error"]["message"]
     assert api.get("/health").status_code == 200
     assert 'core_engine_restarts_total{model_name="acme/tiny"} 2.0\n' in api.get("/metrics").text
-    assert "core_engine_healthy 0.0\n" in api.get("/metrics").text
+    assert 'core_engine_healthy{model_name="acme/tiny"} 0.0\n' in api.get("/metrics").text
     llm.healthy, llm.retry_after = True, None
     assert api.get("/ready").status_code == 200
 
