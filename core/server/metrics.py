@@ -126,30 +126,35 @@ class Metrics:
         return generate_latest(Figures(page))
 
     def _add_times(self) -> None:
-        self.time_to_first_token = self._times("time_to_first_token", "Arrival to first token.", _TTFT)
-        self.e2e_latency = self._times("e2e_request_latency", "Arrival to last token.", _E2E)
-        self.queue_time = self._times("request_queue_time", "Arrival in the engine's queue to first step.", _PHASE)
-        self.prefill_time = self._times("request_prefill_time", "First step to first token.", _PHASE)
-        self.decode_time = self._times("request_decode_time", "First token to last token.", _PHASE)
-        self.inference_time = self._times("request_inference_time", "First step to last token.", _PHASE)
-        self.time_per_output_token = self._times(
-            "request_time_per_output_token", "Mean time of a request's tokens behind the first.", _ITL
+        self.time_to_first_token = self._histogram("core_time_to_first_token_seconds", "Arrival to first token.", _TTFT)
+        self.e2e_latency = self._histogram("core_e2e_request_latency_seconds", "Arrival to last token.", _E2E)
+        self.queue_time = self._histogram(
+            "core_request_queue_time_seconds", "Arrival in the engine's queue to first step.", _PHASE
+        )
+        self.prefill_time = self._histogram("core_request_prefill_time_seconds", "First step to first token.", _PHASE)
+        self.decode_time = self._histogram("core_request_decode_time_seconds", "First token to last token.", _PHASE)
+        self.inference_time = self._histogram(
+            "core_request_inference_time_seconds", "First step to last token.", _PHASE
+        )
+        self.time_per_output_token = self._histogram(
+            "core_request_time_per_output_token_seconds", "Mean time of a request's tokens behind the first.", _ITL
         )
 
     def _add_sizes(self, bounds: Sequence[float]) -> None:
-        self.request_prompt_tokens = self._sizes("prompt_tokens", "Prompt tokens per request.", bounds)
-        self.request_computed_tokens = self._sizes(
-            "computed_tokens", "Prompt tokens per request that were not in the prefix cache.", bounds
+        self.request_prompt_tokens = self._histogram("core_request_prompt_tokens", "Prompt tokens per request.", bounds)
+        self.request_computed_tokens = self._histogram(
+            "core_request_computed_tokens", "Prompt tokens per request that were not in the prefix cache.", bounds
         )
-        self.request_generation_tokens = self._sizes("generation_tokens", "Generated tokens per request.", bounds)
-        self.request_max_tokens = self._sizes("max_tokens", "The parameter max_tokens of requests.", bounds)
-        self.request_sequences = self._sizes("sequences", "The parameter n of requests.", _SEQUENCES)
+        self.request_generation_tokens = self._histogram(
+            "core_request_generation_tokens", "Generated tokens per request.", bounds
+        )
+        self.request_max_tokens = self._histogram(
+            "core_request_max_tokens", "The parameter max_tokens of requests.", bounds
+        )
+        self.request_sequences = self._histogram("core_request_sequences", "The parameter n of requests.", _SEQUENCES)
 
-    def _times(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
-        return Histogram(f"core_{name}_seconds", text, buckets=bounds, registry=self.registry)
-
-    def _sizes(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
-        return Histogram(f"core_request_{name}", text, buckets=bounds, registry=self.registry)
+    def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
+        return Histogram(name, text, buckets=bounds, registry=self.registry)
 
 
 class EngineStats(Collector):

@@ -87,7 +87,11 @@ class CoreServer:
 
     def wait_ready(self) -> CoreServer:
         deadline = time.monotonic() + START_SECONDS
-        while (found := re.search(r"^ready: \S+ at (https?://\S+)$", self.stdout, re.MULTILINE)) is None:
+        while (
+            found := re.search(
+                r'^(?:ready: |\{.*"message": "ready: )\S+ at (https?://[^\s"]+)(?:$|")', self.stdout, re.MULTILINE
+            )
+        ) is None:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the server did not start (status {self.process.poll()}):\n{self.stdout}\n{self.stderr}")
             time.sleep(0.05)
