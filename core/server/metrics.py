@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
@@ -16,7 +16,7 @@ from core.server.errors import ApiError
 from core.server.figures import MODEL, Collects, Figures, token_bounds
 from core.server.interface import ServedLLM
 from core.server.refusals import reason_of
-from core.server.tally import TokenTally
+from core.server.tally import Distribution, TokenTally
 from core.server.vllm_metrics import vllm_names
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -153,8 +153,10 @@ class Metrics:
         )
         self.request_sequences = self._histogram("core_request_sequences", "The parameter n of requests.", _SEQUENCES)
 
-    def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
-        return Histogram(name, text, buckets=bounds, registry=self.registry)
+    def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Distribution:
+        made = Distribution(name, text, bounds)
+        self.registry.register(made)
+        return made
 
 
 class EngineStats(Collector):
