@@ -37,7 +37,7 @@ class ApiError(Exception):
         param: Request field at fault.
         code: Short machine-readable reason.
         headers: Further response headers.
-        reason: What the refusal counts as, where its code does not say (`core.server.refusals`).
+        reason: What the refusal counts as, where its code does not say (see `core.server.refusals`).
     """
 
     def __init__(

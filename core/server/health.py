@@ -12,6 +12,7 @@ from core.api.errors import CoreError
 from core.server import metrics
 from core.server.answers import json_answer
 from core.server.errors import ApiError
+from core.server.refusals import NOTHING
 from core.server.routes import Route
 from core.server.state import ServerState
 
@@ -27,11 +28,17 @@ async def ready(state: ServerState, request: Request) -> Response:
     """Readiness: 200 while new generations are taken, else 503."""
     if state.ready:
         return json_answer({"status": "ready"})
+    why = _not_ready(state)
+    why.reason = NOTHING
+    raise why
+
+
+def _not_ready(state: ServerState) -> ApiError:
     if state.lifecycle.draining:
-        raise ApiError(503, "The server is shutting down.", code="draining")
+        return ApiError(503, "The server is shutting down.", code="draining")
     if state.llm.healthy:
-        raise ApiError(503, "The server is paused; its requests wait.", code="paused")
-    raise state.unavailable()
+        return ApiError(503, "The server is paused; its requests wait.", code="paused")
+    return state.unavailable()
 
 
 async def load(state: ServerState, request: Request) -> Response:

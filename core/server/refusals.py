@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from http import HTTPStatus
 
 from core.server.errors import ApiError
 
 GRAMMAR = "grammar"
+NOTHING = ""
+"""Reason of an answer with an error status that refuses nothing: a probe's."""
 
 _AS_THEY_ARE = (
-    *("queue_full", "draining", "paused", "engine", "missing_api_key", "invalid_api_key", "model_not_found"),
+    *("queue_full", "draining", "engine", "missing_api_key", "invalid_api_key", "model_not_found"),
     *("body_too_large", "body_too_slow", "head_too_large", "invalid_http", "invalid_json", "unsupported_media_type"),
     *("route_not_found", "method_not_allowed", "unsupported_parameter", "unknown_field", "template_timeout", "cors"),
 )
@@ -48,11 +51,11 @@ def reason_of(status: int, error: ApiError | None) -> str | None:
         status: Of the answer.
         error: What it was made of, where that is known: a route may make its own.
     """
-    if status < 400:
+    if status < HTTPStatus.BAD_REQUEST:
         return None
-    if error is not None and error.code is not None:
-        if error.code in _OF_THE_ENGINE:
+    found = None
+    if error is not None:
+        if error.reason == NOTHING or error.code in _OF_THE_ENGINE:
             return None
-        if error.reason or error.code in REASONS:
-            return error.reason or REASONS[error.code]
-    return BY_STATUS.get(status, "invalid_request" if status < 500 else "internal_error")
+        found = error.reason or REASONS.get(error.code or "")
+    return found or BY_STATUS.get(status, "invalid_request" if status < 500 else "internal_error")

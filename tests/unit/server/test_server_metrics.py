@@ -277,3 +277,5 @@ def test_probes_by_the_names_of_kubernetes(build, llm):
     api.app.state.core.lifecycle.draining = True
     assert (api.get("/livez").status_code, api.get("/readyz").status_code) == (200, 503)
     assert api.get("/readyz").json()["error"]["code"] == "draining"
+    api.headers["authorization"] = "Bearer sk"
+    assert refused(api) == {}, "a probe is no request that was refused"
