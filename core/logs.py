@@ -1,4 +1,4 @@
-"""Logging set-up: one line per record, text or JSON, on standard error."""
+"""Logging set-up: one line per record, text or JSON, on standard error, and what commands print beside."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import types
 from collections import deque
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, Literal, TextIO
+from datetime import UTC, datetime
+from typing import IO, Any, Literal, TextIO
+
+from core import stray
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 RECENT_LINES = 1000
 RECENT_CHARS = 2000
 """How many records a process remembers, and how much of each."""
+
+FIELDS = "core_fields"
+"""Key of `extra` under which a call of a logger gives further fields of its record, as plain data; text omits them."""
 
 _COLOURS: Mapping[int, str] = types.MappingProxyType(
     {logging.DEBUG: "\x1b[2m", logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
@@ -49,7 +55,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, process, pid, logger, message, and exception if there is one."""
+    """One JSON object per line: time (RFC 3339), level, process, pid, logger, message, and what belongs to the record.
+
+    That are its own fields (`FIELDS`), and `exception` if there is one.
+    """
 
     def __init__(self, process: str) -> None:
         super().__init__()
@@ -57,17 +66,19 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as one line."""
+        own: Mapping[str, Any] = getattr(record, FIELDS, {})
         fields = {
-            "time": _time(record),
+            "time": datetime.fromtimestamp(record.created, UTC).astimezone().isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "process": self._process,
             "pid": record.process,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False)
+        fields |= {name: value for name, value in own.items() if name not in fields}
+        if record.exc_info or record.exc_text:
+            fields["exception"] = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 class CoreHandler(logging.StreamHandler[TextIO]):
@@ -130,6 +141,56 @@ def setup(
     root.setLevel(logging.DEBUG if level.lower() == "debug" else logging.WARNING)
     for name in ("core", "uvicorn"):
         logging.getLogger(name).setLevel(level.upper())
+    if format == "json":
+        stray.catch()
+    else:
+        stray.release()
+
+
+def tell(
+    text: str,
+    fields: Mapping[str, Any],
+    *,
+    message: str | None = None,
+    stream: TextIO | None = None,
+    level: int = logging.INFO,
+) -> None:
+    """Print what a command has to say whatever the log level is; where logs are JSON, as a record.
+
+    Args:
+        text: What is printed, one line or several.
+        fields: Of the record, as plain data.
+        message: Of the record; None: the text.
+        stream: None: standard output.
+        level: Of the record.
+    """
+    handler = _handler()
+    if handler is not None and isinstance(handler.formatter, JsonFormatter):
+        record = logging.LogRecord("core", level, __file__, 0, text if message is None else message, None, None)
+        setattr(record, FIELDS, fields)
+        text = handler.formatter.format(record)
+    out = stream or sys.stdout
+    out.write(text + "\n")  # at once: other threads may write there too
+    out.flush()
+
+
+def relay(source: IO[bytes], process: str, pid: int) -> stray.Relay:
+    """Pass on what a child process writes, as records, from a thread; the child logs as JSON (`is_json`).
+
+    Args:
+        source: Its standard output and error.
+        process, pid: Its name in the log, and its id.
+    """
+    handler = _handler()
+    sink = sys.stderr if handler is None else handler.stream
+    relayed = stray.Relay(source, sink, JsonFormatter(process).format, pid)
+    relayed.start()
+    return relayed
+
+
+def is_json() -> bool:
+    """Whether `setup` put JSON in force."""
+    return in_force()[1] == "json"
 
 
 def in_force() -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import types
@@ -50,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words or bool(os.environ.get("CORE_DEBUG"))
+    if _last(words, "--log-format", "CORE_LOG_FORMAT") == "json":
+        logs.setup("info", "json")  # before the words are understood: what is wrong with them is a record too
     try:
         return _complete() if _COMPLETING in os.environ else _run(words)
     except KeyboardInterrupt:
@@ -61,16 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (CoreError, RequestError) as error:
         if debug:
             raise
-        return _report(str(error), USAGE_ERROR if isinstance(error, ConfigError) else 1)
+        return _report(str(error), USAGE_ERROR if isinstance(error, ConfigError) else 1, error.code)
     except Exception as error:
         if debug:
             raise
         return _report(f"internal error: {type(error).__name__}: {error} (--debug shows the traceback)", 1)
 
 
-def _report(message: str, status: int) -> int:
+def _report(message: str, status: int, code: str | None = None) -> int:
     sys.stdout.flush()
-    print(f"core: {' '.join(message.split())}", file=sys.stderr)
+    said = " ".join(message.split())
+    fields = {"event": "failed", "code": code, "status": status}
+    logs.tell(f"core: {said}", fields, message=said, stream=sys.stderr, level=logging.ERROR)
     return status
 
 
@@ -79,6 +84,15 @@ def _complete() -> int:
 
     answer()
     return 1  # not reached: the answer ends the process
+
+
+def _last(words: Sequence[str], flag: str, variable: str) -> str | None:
+    """Return the value of a flag where it stands last, else of the variable, before anything is parsed."""
+    pairs = zip(words, [*words[1:], ""])
+    found = [
+        after if word == flag else word.partition("=")[2] for word, after in pairs if word.partition("=")[0] == flag
+    ]
+    return found[-1] if found else os.environ.get(variable)
 
 
 def _run(words: list[str]) -> int:

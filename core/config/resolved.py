@@ -272,6 +272,10 @@ class ServerOptions(_Section):
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body.")
     drain_timeout: float = Field(30.0, ge=0, description="Seconds that running requests get after SIGTERM.")
     log_requests: bool = Field(False, description="Log one line per request.")
+    public_metrics: bool = Field(False, description="Show /metrics to clients without a key.")
+    metrics_compat: Literal["none", "vllm"] = Field(
+        "none", description="Show the figures of /metrics a second time, by the names of another server."
+    )
     strict_fields: bool = Field(False, description="Refuse requests with fields that would be ignored.")
     trust_request_chat_template: bool = Field(False, description="Run chat templates that requests bring along.")
     return_tokens_as_token_ids: bool = Field(False, description="Tokens of log-probabilities as token_id:N.")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 STACKS = signal.SIGUSR1
 """An engine process that gets this writes the stacks of all its threads to standard error, even if it is stuck."""
 
+RELAY_SECONDS = 2.0
+"""How long the end of the process waits for its last words to be passed on."""
+
 _DEFERRED = (signal.SIGINT, signal.SIGTERM)
 """They reach the whole process group; in the middle of its first imports the child would answer with a traceback."""
 
@@ -61,13 +64,18 @@ class EngineChild:
         self.folder = self._private.path
         self.configured = self._ended = False
         command = [sys.executable, "-P", "-m", "core.engine.process"]
+        output = subprocess.PIPE if logs.is_json() else None  # libraries write no records
         try:
             with held_back(*_DEFERRED):  # until the child can say what they mean to it
                 # A group of its own: with it end the processes that it started, however it ended.
-                self.process = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
+                self.process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=output, stderr=output and subprocess.STDOUT, process_group=0
+                )
         except BaseException:
             self._remove()
             raise
+        said = self.process.stdout
+        self._relay = None if said is None else logs.relay(said, "engine", self.process.pid)
         clear_left()  # while the child does its imports
 
     @property
@@ -121,6 +129,8 @@ class EngineChild:
         self.close_input()
         self.process.wait()
         self.poll()
+        if self._relay is not None:
+            self._relay.join(RELAY_SECONDS)
         self._remove()
 
     def __enter__(self) -> Self:

@@ -98,10 +98,16 @@ class Finished(msgspec.Struct, array_like=True):
 
 
 class Started(msgspec.Struct, array_like=True):
-    """A request was scheduled for the first time."""
+    """A request was scheduled for the first time.
+
+    Attributes:
+        cached_tokens: Prompt tokens whose KV was there already.
+        ago: Seconds between that and this message, which tells of its first step's end at the earliest.
+    """
 
     handle: Handle
     cached_tokens: Count
+    ago: Seconds = 0.0
 
 
 class Stats(msgspec.Struct, kw_only=True):

@@ -45,6 +45,7 @@ class Request:
         needs: What its blocks and its tokens in flight rest on.
         stranded: Something that it needed did not come: what the prefix cache lacks is computed from now on.
         retold: The worker is to be told of it anew when it is admitted.
+        scheduled: When it was scheduled for the first time, on the monotonic clock; 0 before.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
@@ -68,6 +69,7 @@ class Request:
         "retold",
         "reusable",
         "row",
+        "scheduled",
         "shared_in",
         "status",
         "stop_ids",
@@ -96,6 +98,7 @@ class Request:
         self.shared_in = -1
         self.needs = NOTHING
         self.stranded = self.retold = False
+        self.scheduled = 0.0
         every = self.pooling is not None and self.pooling.method != "last"
         self.reusable = not self.scored and not every
 

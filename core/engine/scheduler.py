@@ -7,6 +7,7 @@ running rows are handled at once; Python loops only run over rows that need some
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -500,7 +501,7 @@ class Scheduler:
                 request.cached_tokens = cached
 
     def _first_admitted(self, request: Request, cached: int) -> None:
-        request.cached_tokens = cached
+        request.cached_tokens, request.scheduled = cached, time.monotonic()
         for participant in self.participants:
             if participant.enter(request):
                 self.rows.lockstep[request.row] = self._any_lockstep = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -79,7 +80,9 @@ class Settler:
         """
         first = self.scheduler.first_scheduled
         self.scheduler.first_scheduled = [request for request in first if request.needs or request.retold]
-        return [Started(one.handle, one.cached_tokens) for one in first if not (one.needs or one.retold)]
+        told = [one for one in first if not (one.needs or one.retold)]
+        now = time.monotonic() if told else 0.0
+        return [Started(one.handle, one.cached_tokens, now - one.scheduled) for one in told]
 
     def take_refused(self) -> list[Finished]:
         """Return and clear the requests that a participant refused while they waited."""

@@ -191,7 +191,9 @@ class OutputProcessor:
         for started in outputs.started:
             if started.handle in self._live:
                 request, sequence = self._live[started.handle]
-                request.metrics.setdefault("first_scheduled_time", now)
+                request.metrics.setdefault(
+                    "first_scheduled_time", max(now - started.ago, request.metrics["arrival_time"])
+                )
                 if sequence.index == 0 and not sequence.started:  # the others find what the first one left
                     request.num_cached_tokens = started.cached_tokens
                 sequence.started = True

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from core import __version__
 from core.config.resolved import Options
 from core.frontend.answering.parsing import AnswerParser
+from core.server.account import note_error
 from core.server.admin import routes as admin
 from core.server.answers import JSON
 from core.server.anthropic import models as anthropic_models
@@ -21,6 +22,7 @@ from core.server.browsers import Browsers
 from core.server.edge import check_origins
 from core.server.errors import as_api_error
 from core.server.gate import Gate
+from core.server.health import METRICS
 from core.server.health import ROUTES as HEALTH
 from core.server.interface import ServedLLM
 from core.server.metrics import Metrics
@@ -94,7 +96,7 @@ def create_app(
         defaults: Sampling parameters used where a request leaves them out.
         plugged: Routes of plugins.
     """
-    state = ServerState(llm, options, Metrics(llm), parser, defaults or {}, reports)
+    state = ServerState(llm, options, Metrics(llm, options.server.metrics_compat), parser, defaults or {}, reports)
     # The interactive pages would load scripts from elsewhere; the schema itself is served (and needs the key).
     servers = [{"url": prefix}] if (prefix := options.server.root_path) else None
     app = Api(title="core", version=__version__, docs_url=None, redoc_url=None, servers=servers)
@@ -103,6 +105,8 @@ def create_app(
     state.mounted_dialects[messages.PATH] = ANTHROPIC  # also for what there is not, such as batches
     state.client_dialects[messages.VERSION_HEADER] = ANTHROPIC
     state.admin_paths |= {route.path for route in ADMIN}
+    if options.server.public_metrics:
+        state.public_paths.add(METRICS)
     pools = llm.pooling is not None
     for route in GENERATING:
         _add(app, state, route._replace(endpoint=pooling.refuse_generation) if pools else route)
@@ -163,7 +167,7 @@ def _add_plugged(app: FastAPI, state: ServerState, routes: Sequence[PluggedRoute
 def _responses(route: Route) -> dict[str, Any]:
     """Say which content types a route answers with; errors are JSON."""
     fields = {} if route.body is None else route.body.model_fields
-    types = ["text/plain"] if route.path == "/metrics" else [JSON]
+    types = ["text/plain"] if route.path == METRICS else [JSON]
     if "stream" in fields or (route.method, route.path) in STREAMED:
         types.append("text/event-stream")
     if "encoding_format" in fields:
@@ -192,4 +196,4 @@ def inline_refs(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def _render(request: Request, error: Exception) -> Response:
     state: ServerState = request.app.state.core
-    return state.dialect(request.url.path, request.scope["headers"]).response(as_api_error(error))
+    return state.dialect(request.url.path, request.scope["headers"]).response(note_error(as_api_error(error)))

@@ -12,7 +12,7 @@ from core.api.requests import key_id
 from core.config.resolved import ServerOptions
 from core.server.errors import ApiError
 
-PUBLIC_PATHS = frozenset({"/health", "/ready", "/ping"})
+PUBLIC_PATHS = frozenset({"/health", "/livez", "/ping", "/ready", "/readyz"})
 """Exact paths that probes may ask without a key."""
 
 Headers = Iterable[tuple[bytes, bytes]]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from core.server.errors import ApiError
 from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
 
@@ -32,6 +37,7 @@ class Browsers(CORSMiddleware):
             allow_credentials=server.allow_credentials,
             expose_headers=EXPOSED,
         )
+        self._metrics = state.metrics
         self._closed = state.admin_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,3 +47,10 @@ class Browsers(CORSMiddleware):
             return
         scope.setdefault(SHORT_CUT, send)
         await super().__call__(scope, receive, send)
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a preflight; a refusal is counted."""
+        response = super().preflight_response(request_headers)
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            self._metrics.unheard(ApiError(response.status_code, "This page may not do that.", code="cors"))
+        return response

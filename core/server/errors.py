@@ -37,6 +37,7 @@ class ApiError(Exception):
         param: Request field at fault.
         code: Short machine-readable reason.
         headers: Further response headers.
+        reason: What the refusal counts as, where its code does not say (see `core.server.refusals`).
     """
 
     def __init__(
@@ -47,9 +48,11 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: dict[str, str] | None = None,
+        reason: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.reason = reason
         self.message = message
         self.param = param
         self.code = code

@@ -10,16 +10,17 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from core.logs import FIELDS
+from core.server.account import Account, accounted
 from core.server.auth import KeyCheck, is_local
 from core.server.caller import authenticated
-from core.server.errors import ClientGoneError, as_api_error, log_unexpected
+from core.server.errors import ClientGoneError, as_api_error, error_type, log_unexpected
+from core.server.metrics import CLIENT_GONE, UNMATCHED
 from core.server.outlet import SHORT_CUT
 from core.server.state import ServerState
 
 logger = logging.getLogger(__name__)
 
-CLIENT_GONE = 499
-UNMATCHED = "unmatched"
 _CLIENT_ID = re.compile(rb"[!-~]{1,128}")
 _WEBSOCKET_REFUSED = {"type": "websocket.close", "code": 1008}
 
@@ -56,30 +57,44 @@ class Gate:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        answer = Answer(send, _request_id(scope))
+        answer, account = Answer(send, _request_id(scope)), Account()
         try:
             refusal = self._keys.check(scope["path"], scope["headers"], scope["method"])
             if refusal is not None:
                 raise refusal
             scope.setdefault(SHORT_CUT, send)  # a layer outside may have looked further ahead
-            with authenticated(self._keys.key_of(scope["headers"])):
+            with authenticated(self._keys.key_of(scope["headers"])), accounted(account):
                 await self._app(scope, receive, answer.send)
         except ClientGoneError:
             answer.status = answer.status or CLIENT_GONE
         except Exception as error:
             log_unexpected(error)
+            account.error = as_api_error(error)
             if answer.status is None:
                 dialect = self._state.dialect(scope["path"], scope["headers"])
-                await dialect.response(as_api_error(error))(scope, receive, answer.send)
+                await dialect.response(account.error)(scope, receive, answer.send)
         finally:
-            self._count(scope, answer, time.perf_counter() - started)
+            self._count(scope, answer, account, time.perf_counter() - started)
 
-    def _count(self, scope: Scope, answer: Answer, seconds: float) -> None:
+    def _count(self, scope: Scope, answer: Answer, account: Account, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", UNMATCHED)
         status = answer.status or CLIENT_GONE
-        self._state.metrics.http_requests.labels(route, status).inc()
+        self._state.metrics.answered(route, status, account.error)
         if self._log:
-            logger.info("%s %d %.1f ms %s", route, status, seconds * 1000, answer.request_id.decode("ascii"))
+            name, ms = answer.request_id.decode("ascii"), seconds * 1000
+            fields = {
+                "method": scope["method"],
+                "route": route,
+                "status": status,
+                "ms": round(ms, 1),
+                "request_id": name,
+                "model": self._state.llm.model_name,
+                "prompt_tokens": account.prompt_tokens,
+                "completion_tokens": account.completion_tokens,
+                "cached_tokens": account.cached_tokens,
+                "error": account.error and (account.error.code or error_type(account.error.status)),
+            }
+            logger.info("%s %d %.1f ms %s", route, status, ms, name, extra={FIELDS: fields})
 
 
 class Answer:

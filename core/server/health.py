@@ -1,4 +1,4 @@
-"""Probes and self-description: /health, /ping, /ready, /load, /version, /metrics, /core/plugins."""
+"""Probes and self-description: /health, /ready, /load, /version, /metrics, /core/plugins, and other names of probes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from core.api.errors import CoreError
 from core.server import metrics
 from core.server.answers import json_answer
 from core.server.errors import ApiError
+from core.server.refusals import NOTHING
 from core.server.routes import Route
 from core.server.state import ServerState
+
+METRICS = "/metrics"
 
 
 async def health(state: ServerState, request: Request) -> Response:
@@ -25,11 +28,17 @@ async def ready(state: ServerState, request: Request) -> Response:
     """Readiness: 200 while new generations are taken, else 503."""
     if state.ready:
         return json_answer({"status": "ready"})
+    why = _not_ready(state)
+    why.reason = NOTHING
+    raise why
+
+
+def _not_ready(state: ServerState) -> ApiError:
     if state.lifecycle.draining:
-        raise ApiError(503, "The server is shutting down.", code="draining")
+        return ApiError(503, "The server is shutting down.", code="draining")
     if state.llm.healthy:
-        raise ApiError(503, "The server is paused; its requests wait.", code="paused")
-    raise state.unavailable()
+        return ApiError(503, "The server is paused; its requests wait.", code="paused")
+    return state.unavailable()
 
 
 async def load(state: ServerState, request: Request) -> Response:
@@ -70,11 +79,13 @@ def _plain(report: Any) -> Any:
 
 ROUTES = (
     Route("GET", "/health", health),
+    Route("GET", "/livez", health),
     Route("GET", "/ping", health),
     Route("POST", "/ping", health),
     Route("GET", "/ready", ready),
+    Route("GET", "/readyz", ready),
     Route("GET", "/load", load),
     Route("GET", "/version", version),
-    Route("GET", "/metrics", metrics_page),
+    Route("GET", METRICS, metrics_page),
     Route("GET", "/core/plugins", plugins),
 )

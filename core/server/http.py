@@ -7,10 +7,13 @@ import gc
 import socket
 import ssl
 from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from core.server.errors import ApiError
 from core.server.limits import LimitedHttpProtocol
 
 KEEP_ALIVE_SECONDS = 30
@@ -35,12 +38,19 @@ class HttpServer(uvicorn.Server):
         app: What to serve.
         on_started: Called once connections are accepted.
         tls: Makes it speak https.
+        on_refused: Told of what is answered before the application is asked.
     """
 
-    def __init__(self, app: FastAPI, on_started: Callable[[], None], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        on_started: Callable[[], None],
+        tls: ssl.SSLContext | None = None,
+        on_refused: Callable[[ApiError], None] | None = None,
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http=LimitedHttpProtocol,
+            http=cast(Any, partial(LimitedHttpProtocol, on_refused=on_refused)),  # it is only called
             ws="none",
             lifespan="off",
             log_config=None,

@@ -26,6 +26,7 @@ from core.server.listen import Listener, bind
 from core.server.plugged import RouteTable
 from core.server.registry import Registration
 from core.server.remote.servers import remote_servers
+from core.server.state import ServerState
 from core.server.supervisor import Supervisor, signals_to
 from core.signals import SIGNALLED
 
@@ -64,11 +65,11 @@ def run(
     Raises:
         CoreError: The address is taken (before anything is loaded), the engine cannot start, or it died.
     """
-    from core.cli.ui.startup import choices_table
+    from core.cli.ui.startup import show_choices
 
     listener = listener or bind(options.server)
     try:
-        print(choices_table(resolution), flush=True)
+        show_choices(resolution)
         return serve(options, listener, lambda: start(resolution, options, child))
     finally:
         listener.close()
@@ -173,7 +174,7 @@ async def _main(options: Options, listener: Listener, starter: Callable[[], Awai
 
 
 async def _serve(options: Options, listener: Listener, started: Started) -> int:
-    from core.cli.ui.startup import ready_text, started_text
+    from core.cli.ui.startup import ready_text, show_ready
     from core.server.pooling.run import example_of
 
     def ready() -> None:
@@ -183,14 +184,15 @@ async def _serve(options: Options, listener: Listener, started: Started) -> int:
         more = {} if example is None else {"example": example}
         key = options.server.api_key is not None
         banner = ready_text(listener.url, started.llm.model_name, api_key=key, **more)
-        print("\n".join(filter(None, (started_text(started.facts, started.timeline), banner))), flush=True)
+        show_ready(banner, listener.url, started.llm.model_name, started.facts, started.timeline)
         registration.write()
 
     began = time.perf_counter()
     registration = Registration(listener.url, started.llm.model_name)
     tls = listener.tls
-    server = HttpServer(started.app, ready, tls.context if tls is not None else None)
-    supervisor = Supervisor(server, started.app.state.core, started.on_draining)
+    state: ServerState = started.app.state.core
+    server = HttpServer(started.app, ready, tls.context if tls is not None else None, state.metrics.unheard)
+    supervisor = Supervisor(server, state, started.on_draining)
     watches = [asyncio.create_task(supervisor.watch())]
     if tls is not None and tls.refreshed:
         watches.append(asyncio.create_task(tls.watch()))

@@ -36,10 +36,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol; refuses heads that are too large, too slow or ambiguous, and bodies that stop half-way.
 
     It answers in the API's error shape.
+
+    Args:
+        on_refused: Told of what it answers.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, on_refused: Callable[[ApiError], None] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._on_refused = on_refused
         self._in_head = False
         self._refused = False
         self._size = 0  # of what the parser has reported
@@ -140,6 +144,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _answer(self, error: ApiError, status: bytes) -> None:
         """Write an answer that no application gives."""
+        if self._on_refused is not None:
+            self._on_refused(error)
         body = bytes(OPENAI.response(error).body)
         head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, len(body)) + body)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
 from core.api.descriptors import KVConnectorSpec
 from core.api.errors import CoreError
+from core.server.errors import ApiError
+from core.server.figures import MODEL, Collects, Figures, token_bounds
 from core.server.interface import ServedLLM
-from core.server.tally import TokenTally
+from core.server.refusals import reason_of
+from core.server.tally import Distribution, TokenTally
+from core.server.vllm_metrics import vllm_names
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATIENCE = 1.0
@@ -20,17 +25,36 @@ PATIENCE = 1.0
 
 FINISH_REASONS = frozenset({"stop", "length", "abort", "error", "repetition"})
 
-_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640)
-_ITL = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10, 20, 40)
-_E2E = (0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920)
-_TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000)
+CLIENT_GONE = 499
+"""Status that requests are counted with whose client went away before the answer began."""
+
+UNMATCHED = "unmatched"
+"""Route of requests that no route was found for."""
+
+_TTFT = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640),
+    2560,
+)
+_ITL = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40),
+    80,
+)
+_E2E = (0.05, 0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
+_PHASE = (0.001, 0.0025, 0.005, 0.01, 0.025, *_E2E)
+_SEQUENCES = (1, 2, 5, 10, 20)
 
 
 class Metrics:
-    """The metrics of one server, in a registry of its own."""
+    """The metrics of one server, in a registry of its own; every name below gets the label `model_name` on the page.
 
-    def __init__(self, llm: ServedLLM) -> None:
+    Args:
+        compat: `vllm` shows what vLLM has too once more by its names; `none` does not.
+    """
+
+    def __init__(self, llm: ServedLLM, compat: str = "none") -> None:
         self.registry = registry = CollectorRegistry(auto_describe=False)
+        self._llm = llm
+        self._others = {"none": None, "vllm": vllm_names(llm)}[compat]
         self.http_requests = Counter(
             "core_http_requests", "HTTP responses by route template.", ["route", "status"], registry=registry
         )
@@ -46,30 +70,93 @@ class Metrics:
         )
         self.tokens = TokenTally(_ITL)
         registry.register(self.tokens)
-        self.time_to_first_token = Histogram(
-            "core_time_to_first_token_seconds", "Arrival to first token.", buckets=_TTFT, registry=registry
-        )
-        self.e2e_latency = Histogram(
-            "core_e2e_request_latency_seconds", "Arrival to last token.", buckets=_E2E, registry=registry
-        )
-        self.request_prompt_tokens = Histogram(
-            "core_request_prompt_tokens", "Prompt tokens per request.", buckets=_TOKENS, registry=registry
-        )
-        self.request_generation_tokens = Histogram(
-            "core_request_generation_tokens", "Generated tokens per request.", buckets=_TOKENS, registry=registry
-        )
+        self._add_times()
+        self._add_sizes(token_bounds(llm.max_model_len))
         registry.register(EngineStats(llm))
         self.connectors = ConnectorStats(llm)
         registry.register(self.connectors)
-        ProcessCollector(registry=registry)
+        self._process = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._process)
+
+    def answered(self, route: str, status: int, error: ApiError | None) -> None:
+        """Count an answer, and what it refuses.
+
+        Args:
+            route: Template of its path, or `UNMATCHED`.
+            error: What it says, where that is known.
+        """
+        self.http_requests.labels(route, status).inc()
+        reason = None if status == CLIENT_GONE else reason_of(status, error)
+        if reason is not None:
+            self.rejections.labels(reason).inc()
+
+    def unheard(self, error: ApiError) -> None:
+        """Count an answer that was given before any route was looked for."""
+        self.answered(UNMATCHED, error.status, error)
 
     def finished(self, reason: str) -> None:
         """Count the end of a sequence."""
         self.success.labels(reason if reason in FINISH_REASONS else "other").inc()
 
+    def phases(self, times: Mapping[str, Any]) -> float:
+        """Count how long a prompt's request waited, computed its prompt, and generated.
+
+        Args:
+            times: `RequestOutput.metrics` of its last output; what is not in it is not counted.
+
+        Returns:
+            Seconds from its first token to its last; 0 where there were none.
+        """
+        scheduled, first = times.get("first_scheduled_time"), times.get("first_token_time")
+        if scheduled is None:
+            return 0.0
+        self.queue_time.observe(scheduled - times["arrival_time"])
+        if first is None:
+            return 0.0
+        last = times["last_token_time"]
+        self.prefill_time.observe(first - scheduled)
+        self.decode_time.observe(last - first)
+        self.inference_time.observe(last - scheduled)
+        return float(last - first)
+
     def render(self) -> bytes:
         """Return the page."""
-        return generate_latest(self.registry)
+        own = Figures([self.registry], {MODEL: self._llm.model_name})
+        page: list[Collects] = [own, self._process] if self._others is None else [own, self._others(own), self._process]
+        return generate_latest(Figures(page))
+
+    def _add_times(self) -> None:
+        self.time_to_first_token = self._histogram("core_time_to_first_token_seconds", "Arrival to first token.", _TTFT)
+        self.e2e_latency = self._histogram("core_e2e_request_latency_seconds", "Arrival to last token.", _E2E)
+        self.queue_time = self._histogram(
+            "core_request_queue_time_seconds", "Arrival in the engine's queue to first step.", _PHASE
+        )
+        self.prefill_time = self._histogram("core_request_prefill_time_seconds", "First step to first token.", _PHASE)
+        self.decode_time = self._histogram("core_request_decode_time_seconds", "First token to last token.", _PHASE)
+        self.inference_time = self._histogram(
+            "core_request_inference_time_seconds", "First step to last token.", _PHASE
+        )
+        self.time_per_output_token = self._histogram(
+            "core_request_time_per_output_token_seconds", "Mean time of a request's tokens behind the first.", _ITL
+        )
+
+    def _add_sizes(self, bounds: Sequence[float]) -> None:
+        self.request_prompt_tokens = self._histogram("core_request_prompt_tokens", "Prompt tokens per request.", bounds)
+        self.request_computed_tokens = self._histogram(
+            "core_request_computed_tokens", "Prompt tokens per request that were not in the prefix cache.", bounds
+        )
+        self.request_generation_tokens = self._histogram(
+            "core_request_generation_tokens", "Generated tokens per request.", bounds
+        )
+        self.request_max_tokens = self._histogram(
+            "core_request_max_tokens", "The parameter max_tokens of requests.", bounds
+        )
+        self.request_sequences = self._histogram("core_request_sequences", "The parameter n of requests.", _SEQUENCES)
+
+    def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Distribution:
+        made = Distribution(name, text, bounds)
+        self.registry.register(made)
+        return made
 
 
 class EngineStats(Collector):

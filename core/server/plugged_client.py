@@ -18,6 +18,7 @@ from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
 from core.frontend.pooling.model import does_not_generate
 from core.frontend.sinks import engine_stats
+from core.server.account import note_error
 from core.server.caller import caller_of
 from core.server.errors import ApiError, as_api_error
 from core.server.openai.chat import chat_job
@@ -183,5 +184,5 @@ def _refusing(lifecycle: Lifecycle) -> Iterator[None]:
         ending = stopping()
         raise RequestError(ending.message, code=ending.code, status=ending.status) from None
     except (ApiError, ValidationError, CoreError) as error:
-        found = as_api_error(error)
+        found = note_error(as_api_error(error))
         raise RequestError(found.message, param=found.param, code=found.code, status=found.status) from error

@@ -184,13 +184,13 @@ class ServerState:
         """Refuse what cannot be taken now, before any work is done for it. Raises `ApiError` 503."""
         scheduler = self.options.scheduler
         if self.lifecycle.draining:
-            self._reject("draining", "The server is shutting down.")
+            raise ApiError(503, "The server is shutting down.", code="draining")
         if not self.llm.healthy:
-            raise self._counted("engine", self.unavailable())
+            raise self.unavailable()
         # The engine's figure lags behind a burst, so that what was handed over in between counts as well.
         full = self.llm.stats.waiting >= scheduler.max_waiting
         if full or self.pending + sequences > scheduler.max_waiting + scheduler.max_num_seqs:
-            self._reject("queue_full", "Too many requests are waiting; try again soon.")
+            raise ApiError(503, "Too many requests are waiting; try again soon.", code="queue_full")
 
     def unavailable(self) -> ApiError:
         """Return what is said while the engine does not serve: when to come back, if it is being started again."""
@@ -214,10 +214,3 @@ class ServerState:
         """Return the token ids of a text. Raises `ApiError` 503, `RequestError` for a text that could never fit."""
         with self.admitted():
             return await self.llm.tokenize(text, add_special_tokens=add_special_tokens)
-
-    def _reject(self, reason: str, message: str) -> None:
-        raise self._counted(reason, ApiError(503, message, code=reason))
-
-    def _counted(self, reason: str, refusal: ApiError) -> ApiError:
-        self.metrics.rejections.labels(reason).inc()
-        return refusal

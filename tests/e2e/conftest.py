@@ -87,7 +87,11 @@ class CoreServer:
 
     def wait_ready(self) -> CoreServer:
         deadline = time.monotonic() + START_SECONDS
-        while (found := re.search(r"^ready: \S+ at (https?://\S+)$", self.stdout, re.MULTILINE)) is None:
+        while (
+            found := re.search(
+                r'^(?:ready: |\{.*"message": "ready: )\S+ at (https?://[^\s"]+)(?:$|")', self.stdout, re.MULTILINE
+            )
+        ) is None:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the server did not start (status {self.process.poll()}):\n{self.stdout}\n{self.stderr}")
             time.sleep(0.05)
@@ -116,9 +120,9 @@ class CoreServer:
         )
 
     def gauges(self) -> dict[str, float]:
-        """The samples of /metrics that have no labels."""
+        """The samples of /metrics that have no labels but the model's name."""
         with self.http() as http:
-            lines = http.get("/metrics").text.splitlines()
+            lines = re.sub(r'\{model_name="[^"]*"\}', "", http.get("/metrics").text).splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#") and "{" not in line)
         return {name: float(value) for name, value in pairs}
 

@@ -292,7 +292,7 @@ def test_bytes_that_are_no_request(tiny_server, sent, status):
 def test_the_sweep_left_no_trace(tiny_server, http):
     """Whatever the tests above sent: no 5xx, nothing still held, no traceback in the log."""
     page = http.get("/metrics").text
-    served = re.findall(r'core_http_requests_total\{route="[^"]*",status="(\d+)"\}', page)
+    served = re.findall(r'core_http_requests_total\{model_name="[^"]*",route="[^"]*",status="(\d+)"\}', page)
     assert {"200", "400", "404"} <= set(served)
     assert not [status for status in served if status.startswith("5")]
     gauges = tiny_server.gauges()

@@ -241,7 +241,7 @@ def test_a_client_that_goes_ends_its_generations(server, http, path):
     whole, body = LEFT[path]
 
     def tokens():
-        return float(re.search(r"core_generation_tokens_total ([\d.e+]+)", http.get("/metrics").text)[1])
+        return float(re.search(r"core_generation_tokens_total\{[^}]*\} ([\d.e+]+)", http.get("/metrics").text)[1])
 
     before = tokens()
     with server.http(headers=KEY) as leaving, pytest.raises(httpx.ReadTimeout):

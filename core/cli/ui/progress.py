@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
+from core import logs
 from core.config.sizes import format_size
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _LEAST_PAUSE = 0.2
 
 
 class _Shown:
-    """A bar on a terminal, otherwise a plain line at most every ten percent.
+    """A bar on a terminal, otherwise a line (or record) at most every ten percent.
 
     `close` (or leaving the context) removes a bar that did not end.
 
@@ -59,10 +60,11 @@ class _Shown:
     def _show(self, done: int, total: int, line: str, note: str = "") -> None:
         tenth, before = min(10, done * 10 // total), self._tenth
         self._tenth = max(tenth, before)
-        if self._stream.isatty():
+        if self._stream.isatty() and not logs.is_json():
             self._draw(done, total, note, ended=before == 10)
         elif tenth > before:
-            print(line, file=self._stream, flush=True)
+            fields = {"event": "progress", "what": self._what, "done": done, "total": total}
+            logs.tell(line, fields, stream=self._stream)
 
     def _draw(self, done: int, total: int, note: str, *, ended: bool) -> None:
         if self._bar is None and not ended:

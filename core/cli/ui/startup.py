@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.cli.processes.choose import reachable
 from core.cli.ui.tables import clean, table
+from core.logs import tell
 from core.plugins.kinds import KERNEL, KINDS, LOADER, MODEL, PLATFORM, QUANTIZATION, SOURCE
 from core.plugins.options import shown
 
@@ -30,10 +31,21 @@ def choices_rows(config: EngineConfig) -> list[Row]:
     return [*_model_rows(config), *_plugin_rows(config), *_size_rows(config)]
 
 
+def all_choices(resolution: Resolution) -> list[Row]:
+    """Return the decisions, with what plugins changed of them, as rows."""
+    changes = [(patch.path, f"{patch.after} ({patch.reason})", patch.owner) for patch in resolution.patches]
+    return [*choices_rows(resolution.config), *changes]
+
+
 def choices_table(resolution: Resolution) -> str:
     """Return the one table that says what was chosen."""
-    changes = [(patch.path, f"{patch.after} ({patch.reason})", patch.owner) for patch in resolution.patches]
-    return table(("what", "chosen", "by"), [*choices_rows(resolution.config), *changes])
+    return table(("what", "chosen", "by"), all_choices(resolution))
+
+
+def show_choices(resolution: Resolution) -> None:
+    """Print what was chosen: the table, or a record."""
+    rows = [dict(zip(("what", "chosen", "by"), row, strict=True)) for row in all_choices(resolution)]
+    tell(choices_table(resolution), {"event": "choices", "choices": rows}, message="what was chosen")
 
 
 def timeline(phases: Sequence[tuple[str, float]]) -> str:
@@ -46,6 +58,17 @@ def started_text(facts: Mapping[str, str], phases: Sequence[tuple[str, float]]) 
     """Return what the worker found and allocated, and how long each phase of the start took, as far as it is known."""
     found = [table(("resource", "found"), list(facts.items()))] if facts else []
     return "\n".join([*found, *([timeline(phases)] if phases else [])])
+
+
+def show_ready(
+    banner: str, url: str, model_name: str, facts: Mapping[str, str], phases: Sequence[tuple[str, float]]
+) -> None:
+    """Print how the start went, and below it the banner of `ready_text`; or both as a record."""
+    first, _, example = banner.partition("\n")
+    seconds = {name: round(seconds, 3) for name, seconds in phases}
+    found = {"event": "ready", "url": url, "model": model_name, "resources": dict(facts), "seconds": seconds}
+    text = "\n".join(filter(None, (started_text(facts, phases), banner)))
+    tell(text, {**found, "example": example}, message=first)
 
 
 CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello!"}]})

@@ -19,8 +19,10 @@ from core.frontend.gather import gathered
 from core.frontend.output_stream import OutputStream
 from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, RequestOutput
+from core.server.account import note_tokens
 from core.server.errors import ApiError
 from core.server.interface import Prompt
+from core.server.refusals import GRAMMAR
 from core.server.state import ServerState
 
 T = TypeVar("T")
@@ -31,7 +33,8 @@ Take = Callable[[int, RequestOutput], bool]
 More = Callable[[], Awaitable[bool]]
 """Returns once there is room for the next output; False: no more is wanted."""
 
-_ASKED_TOO_MUCH = ("CORE-E122", "CORE-E162")
+GRAMMAR_TOO_BIG = "CORE-E162"
+_ASKED_TOO_MUCH = ("CORE-E122", GRAMMAR_TOO_BIG)
 """Beginnings of errors that a request brought upon itself: nothing is left to sample, its grammar is too big."""
 
 
@@ -87,6 +90,7 @@ class Generation:
     first_token: float | None = None
     _last: dict[tuple[int, int], float] = field(default_factory=dict)
     _cached: dict[int, int] = field(default_factory=dict)
+    _decoding: float = 0.0
     _complete: bool = False
 
     @property
@@ -193,6 +197,8 @@ class Generation:
         if output.num_cached_tokens > cached:
             self._cached[index] = output.num_cached_tokens
             self.usage.cached += output.num_cached_tokens - cached
+        if output.finished:
+            self._decoding += self.state.metrics.phases(output.metrics)
         for sequence in output.outputs:
             self._observe_sequence((index, sequence.index), sequence, now)
 
@@ -212,23 +218,32 @@ class Generation:
         if sequence.finish_reason is not None:
             metrics.finished(sequence.finish_reason)
             if sequence.finish_reason == "error":
-                raise _failure(sequence)
+                raise self._failure(sequence)
 
     def _close(self) -> None:
-        metrics = self.state.metrics
-        metrics.prompt_tokens.inc(self.usage.prompt)
-        metrics.cached_tokens.inc(self.usage.cached)
+        metrics, usage = self.state.metrics, self.usage
+        note_tokens(usage.prompt, usage.completion, usage.cached)
+        metrics.prompt_tokens.inc(usage.prompt)
+        metrics.cached_tokens.inc(usage.cached)
         if self._complete:
             metrics.e2e_latency.observe(time.perf_counter() - self.arrived)
-            metrics.request_prompt_tokens.observe(self.usage.prompt)
-            metrics.request_generation_tokens.observe(self.usage.completion)
+            metrics.request_prompt_tokens.observe(usage.prompt)
+            metrics.request_computed_tokens.observe(usage.prompt - usage.cached)
+            metrics.request_generation_tokens.observe(usage.completion)
+            metrics.request_sequences.observe(self.params.n)
+            if self.params.max_tokens is not None:
+                metrics.request_max_tokens.observe(self.params.max_tokens)
+            gaps = usage.completion - self.sequences
+            if gaps > 0 and self._decoding:
+                metrics.time_per_output_token.observe(self._decoding * self.params.n / gaps)
 
-
-def _failure(sequence: CompletionOutput) -> ApiError:
-    """Return the error of a request that failed: the client's mistake where what it asks for cannot be done."""
-    if sequence.error_param is not None or str(sequence.error).startswith(_ASKED_TOO_MUCH):
-        return ApiError(400, str(sequence.error), param=sequence.error_param, code="invalid_value")
-    return ApiError(500, f"The request failed in the engine: {sequence.error}", code="engine_request_error")
+    def _failure(self, sequence: CompletionOutput) -> ApiError:
+        """Return the error of a sequence that failed: the client's mistake where what it asks for cannot be done."""
+        said, param, grammar = str(sequence.error), sequence.error_param, self.params.grammar
+        if param is None and not said.startswith(_ASKED_TOO_MUCH):
+            return ApiError(500, f"The request failed in the engine: {said}", code="engine_request_error")
+        held = grammar is not None and (param == grammar.param or said.startswith(GRAMMAR_TOO_BIG))
+        return ApiError(400, said, param=param, code="invalid_value", reason=GRAMMAR if held else None)
 
 
 def new_id(prefix: str) -> str:

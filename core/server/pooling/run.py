@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from core.frontend.pooling.model import PoolingModel, Work, does_not_pool
 from core.frontend.pooling.results import PoolingRequestOutput
 from core.frontend.prompts import PromptInput
+from core.server.account import note_tokens
 from core.server.answers import JSON
 from core.server.entry import THREAD_CHARS
 from core.server.errors import invalid
@@ -115,9 +116,10 @@ def count_pooled(
         tokens: Of all its prompts.
         prompts: How many there were, where there is no result for each.
     """
-    metrics = state.metrics
+    metrics, cached = state.metrics, sum(result.num_cached_tokens for result in results)
+    note_tokens(tokens, 0, cached)
     metrics.prompt_tokens.inc(tokens)
-    metrics.cached_tokens.inc(sum(result.num_cached_tokens for result in results))
+    metrics.cached_tokens.inc(cached)
     metrics.e2e_latency.observe(seconds)
     metrics.request_prompt_tokens.observe(tokens)
     for _ in range(len(results) if prompts is None else prompts):

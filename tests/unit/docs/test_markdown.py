@@ -13,10 +13,15 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+import yaml
 
 from core.cli.tree import commands, whole_parser
 from core.config.fields import option_fields
 from core.plugins.kinds import KINDS
+from core.server.auth import PUBLIC_PATHS
+from core.server.health import METRICS
+from core.server.refusals import BY_STATUS, GRAMMAR, REASONS
+from core.server.vllm_metrics import CACHE, SERIES
 from core.testing import conformance
 
 ROOT = Path(__file__).parents[3]
@@ -171,6 +176,24 @@ def test_every_sample_of_the_kit_is_listed():
 def test_every_figure_of_the_metrics_is_documented():
     sources = [ROOT / "core" / "server" / name for name in ("metrics.py", "tally.py")]
     made = {name for source in sources for name in re.findall(r'"(core_[a-z0-9_]+)"', source.read_text())}
-    page = (ROOT / "docs" / "administration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     told = {name.removesuffix("_total") for name in re.findall(r"`(core_[a-z0-9_]+)`", page)}
     assert len(made) > 15 and told == made
+
+
+def test_every_reason_of_a_refusal_and_every_name_of_vllm_is_documented():
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    table = page.partition("### Refused requests")[2].partition("### ")[0]
+    told = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert told - {"reason"} == {GRAMMAR, *REASONS.values(), *BY_STATUS.values(), "invalid_request", "internal_error"}
+    shown = {name.removesuffix("_total") for name in re.findall(r"^\| (`vllm:.*?) \|", page, re.MULTILINE)}
+    names = {name.removesuffix("_total") for row in shown for name in re.findall(r"`(vllm:\w+)`", row)}
+    assert names == {*SERIES, CACHE}
+
+
+def test_the_snippets_of_monitoring_are_yaml():
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    probes, scrape = (yaml.safe_load(text) for kind, text in FENCE.findall(page) if kind == "yaml")
+    paths = {name: probe["httpGet"]["path"] for name, probe in probes.items() if isinstance(probe, dict)}
+    assert paths == {"startupProbe": "/readyz", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+    assert {*paths.values()} <= PUBLIC_PATHS and scrape["scrape_configs"][0]["metrics_path"] == METRICS

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import core.frontend.outputs as outputs_module
 from core.api.errors import RequestError
 from core.engine.messages import Finished, Logprobs, Outputs, Started
 from core.engine.sampling import SamplingParams
@@ -192,6 +196,18 @@ def test_children_of_n(tokenizer, prepare):
         "last_token_time",
         "finished_time",
     ]
+
+
+def test_a_request_was_scheduled_before_the_engine_said_so(tokenizer, prepare, monkeypatch):
+    now = itertools.count(100.0, 10.0)
+    monkeypatch.setattr(outputs_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    processor = OutputProcessor(tokenizer)
+    first, (a,) = processor.add(prepare())
+    second, (b,) = processor.add(prepare())
+    x = tokenizer.encode("x")[0]
+    processor.process(outputs_of([(a.handle, x)], started=[Started(a.handle, 0, 4.0), Started(b.handle, 0, 99.0)]))
+    assert (first.metrics["first_scheduled_time"], first.metrics["first_token_time"]) == (116.0, 120.0)
+    assert second.metrics["first_scheduled_time"] == second.metrics["arrival_time"] == 110.0
 
 
 def test_unseeded_children_share_their_parameters(tokenizer, prepare):

@@ -292,7 +292,7 @@ def serving(llm, **options) -> Iterator[Live]:
     listener = bind(settings.server)
     app = create_app(llm, settings)
     started = threading.Event()
-    server = HttpServer(app, started.set, listener.tls and listener.tls.context)
+    server = HttpServer(app, started.set, listener.tls and listener.tls.context, app.state.core.metrics.unheard)
     loops = []
 
     async def main():

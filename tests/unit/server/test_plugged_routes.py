@@ -309,9 +309,9 @@ def test_generations_of_plugins_count(fake, drop):
     assert asyncio.run(go()) == ((1, 1), (0, 0, 1))
     ask("POST", "/api/whole", json=HELLO)
     page = ask.state.metrics.render().decode()
-    assert 'core_request_success_total{finished_reason="stop"} 1.0' in page
-    assert "core_generation_tokens_total 4" in page
-    assert 'core_http_requests_total{route="/api/whole",status="200"} 1.0' in page
+    assert 'core_request_success_total{finished_reason="stop",model_name="acme/tiny"} 1.0' in page
+    assert 'core_generation_tokens_total{model_name="acme/tiny"} 4' in page
+    assert 'core_http_requests_total{model_name="acme/tiny",route="/api/whole",status="200"} 1.0' in page
 
 
 @pytest.mark.parametrize("path", ["/api/whole", "/api/stream"])

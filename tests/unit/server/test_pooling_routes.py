@@ -310,9 +310,9 @@ def test_what_was_served_is_counted(pooling, build):
     api = build(pooling())
     api.post("/v1/embeddings", {"input": ["abc", "d"]})
     text = api.get("/metrics").text
-    assert "core_prompt_tokens_total 6.0" in text
-    assert "core_prompt_tokens_cached_total 2.0" in text
-    assert 'core_request_success_total{finished_reason="stop"} 2.0' in text
+    assert 'core_prompt_tokens_total{model_name="acme/tiny"} 6.0' in text
+    assert 'core_prompt_tokens_cached_total{model_name="acme/tiny"} 2.0' in text
+    assert 'core_request_success_total{finished_reason="stop",model_name="acme/tiny"} 2.0' in text
 
 
 def test_a_client_that_goes_cancels_its_call(pooling, live, until):

@@ -50,7 +50,10 @@ def test_the_finish_reason_is_told_and_counted(build, fake):
     for path in (CHAT, COMPLETIONS):
         choice = api.post(path, BODIES[path]).json()["choices"][0]
         assert (choice["finish_reason"], choice["stop_reason"]) == ("repetition", "repetition_detected")
-    assert 'core_request_success_total{finished_reason="repetition"} 2.0' in api.get("/metrics").text
+    assert (
+        'core_request_success_total{finished_reason="repetition",model_name="acme/tiny"} 2.0'
+        in api.get("/metrics").text
+    )
     assert api.post("/v1/responses", BODIES["/v1/responses"]).json()["status"] == "incomplete"
 
 

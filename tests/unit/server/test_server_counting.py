@@ -55,7 +55,9 @@ def test_they_are_admitted(build, preparing, name):
     full = build(preparing(stats=Stats(waiting=64)))
     refused = post(full, name, COUNTING[name])
     assert refused.status_code == (529 if "messages/" in name else 503) and refused.headers["retry-after"]
-    assert 'core_admission_rejections_total{reason="queue_full"} 1.0' in full.get("/metrics").text
+    assert (
+        'core_admission_rejections_total{model_name="acme/tiny",reason="queue_full"} 1.0' in full.get("/metrics").text
+    )
 
 
 @pytest.mark.parametrize("name", TOO_LONG)

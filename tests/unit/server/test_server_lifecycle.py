@@ -162,8 +162,8 @@ def test_an_engine_that_is_being_started_again(api, llm, caplog):
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine")
         assert refused.headers["retry-after"] == "7" and "started again" in refused.json()["error"]["message"]
     assert api.get("/health").status_code == 200
-    assert "core_engine_restarts_total 2.0\n" in api.get("/metrics").text
-    assert "core_engine_healthy 0.0\n" in api.get("/metrics").text
+    assert 'core_engine_restarts_total{model_name="acme/tiny"} 2.0\n' in api.get("/metrics").text
+    assert 'core_engine_healthy{model_name="acme/tiny"} 0.0\n' in api.get("/metrics").text
     llm.healthy, llm.retry_after = True, None
     assert api.get("/ready").status_code == 200
 
@@ -239,7 +239,9 @@ class Process:
         return in_thread(lambda: httpx.post(f"{self.url}/v1/completions", json=STREAM, timeout=20))
 
     def wait_running(self):
-        self._wait(lambda: "core_generation_tokens_total 1.0" in httpx.get(f"{self.url}/metrics").text)
+        self._wait(
+            lambda: 'core_generation_tokens_total{model_name="acme/tiny"} 1.0' in httpx.get(f"{self.url}/metrics").text
+        )
 
     def wait_draining(self):
         self._wait(lambda: httpx.get(f"{self.url}/ready").status_code == 503)

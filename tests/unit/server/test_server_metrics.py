@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import re
+import socket
 import string
 
 import pytest
@@ -13,9 +15,17 @@ from core.server import metrics
 USER = [{"role": "user", "content": "Hi"}]
 
 
-def figures(api):
-    lines = api.get("/metrics").text.splitlines()
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+MODEL = 'model_name="acme/tiny"'
+
+
+def figures(api, *, own=True):
+    """The samples by name and labels; of `own` ones without the model's name, which all of them have."""
+    lines = [line for line in api.get("/metrics").text.splitlines() if not line.startswith("#")]
+    pairs = [line.rpartition(" ")[::2] for line in lines if not own or line.startswith("core_")]
+    if own:
+        assert all(MODEL in name for name, _ in pairs)
+        pairs = [(re.sub(f"{{{MODEL}}}|,{MODEL}|{MODEL},", "", name), value) for name, value in pairs]
+    return {name: float(value) for name, value in pairs}
 
 
 @pytest.mark.covers("OBS-04")
@@ -121,9 +131,9 @@ def test_connectors_tell_their_own_figures(build, fake, monkeypatch):
     assert "# TYPE core_kv_connector_stat untyped\n" in page
     samples = [line for line in page.splitlines() if line.startswith("core_kv_connector_stat{")]
     assert samples == [
-        'core_kv_connector_stat{connector="attic",stat="kept"} 3.0',
-        'core_kv_connector_stat{connector="attic",stat="lost"} 0.0',
-        r'core_kv_connector_stat{connector="odd\"\n",stat="a b"} -1.0',
+        'core_kv_connector_stat{connector="attic",model_name="acme/tiny",stat="kept"} 3.0',
+        'core_kv_connector_stat{connector="attic",model_name="acme/tiny",stat="lost"} 0.0',
+        r'core_kv_connector_stat{connector="odd\"\n",model_name="acme/tiny",stat="a b"} -1.0',
     ]
     for silence in (EngineError("CORE-E181", "the engine died."), None):
         told.append(silence)
@@ -137,3 +147,135 @@ def test_without_connectors_the_engine_is_not_asked(build, fake, monkeypatch, co
     monkeypatch.setattr(llm, "call", lambda *given: asked.append(given), raising=False)
     assert "core_kv_connector" not in build(llm).get("/metrics").text
     assert asked == []
+
+
+TIMES = {"arrival_time": 1.0, "first_scheduled_time": 1.5, "first_token_time": 3.5, "last_token_time": 9.5}
+PHASES = ("queue_time", "prefill_time", "decode_time", "inference_time", "time_per_output_token")
+
+
+@pytest.mark.covers("OBS-04")
+@pytest.mark.parametrize(
+    ("times", "sums"),
+    [
+        (TIMES, [0.5, 2.0, 6.0, 8.0, 1.5]),
+        ({"arrival_time": 1.0}, [None] * 5),
+        ({"arrival_time": 1.0, "first_scheduled_time": 2.0}, [1.0, None, None, None, None]),
+    ],
+)
+def test_phases_are_counted_once_a_request_by_its_own_times(build, fake, monkeypatch, times, sums):
+    llm, whole = fake(reply="abcde"), fake._outputs
+
+    async def outputs(self, *given):
+        async for output in whole(self, *given):
+            output.finished, output.metrics = output.outputs[0].finish_reason is not None, times
+            yield output
+
+    monkeypatch.setattr(fake, "_outputs", outputs)
+    api = build(llm)
+    api.post("/v1/completions", {"prompt": "x"})
+    found = figures(api)
+    for phase, seconds in zip(PHASES, sums, strict=True):
+        name = f"core_request_{phase}_seconds"
+        assert (found[f"{name}_count"], found[f"{name}_sum"]) == ((1, seconds) if seconds else (0, 0)), phase
+
+
+def lengthy(api):
+    return api.post("/v1/completions", {"prompt": "x" * 600})
+
+
+REFUSED = [
+    ("missing_api_key", lambda api: api.get("/v1/models", headers={"authorization": ""})),
+    ("invalid_api_key", lambda api: api.get("/v1/models", headers={"authorization": "Bearer no"})),
+    ("admin_key", lambda api: api.post("/pause")),
+    ("too_long", lengthy),
+    ("too_long", lambda api: api.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 600}]})),
+    ("model_not_found", lambda api: api.post("/v1/completions", {"prompt": "a", "model": "other"})),
+    ("invalid_json", lambda api: api.raw("/v1/completions", b"{")),
+    ("invalid_request", lambda api: api.post("/v1/completions", {"prompt": 1.5})),
+    ("invalid_request", lambda api: api.post("/v1/completions", {"prompt": "a", "temperature": -1})),
+    ("body_too_large", lambda api: api.raw("/v1/completions", b"x" * 300_000)),
+    ("body_too_complex", lambda api: api.raw("/v1/completions", b'{"a":' * 90 + b"1" + b"}" * 90)),
+    ("unsupported_media_type", lambda api: api.post("/v1/completions", content=b"{}")),
+    (
+        "unsupported_parameter",
+        lambda api: api.post("/v1/completions", {"prompt": "a", "response_format": {"type": "json_object"}}),
+    ),
+    ("route_not_found", lambda api: api.get("/nowhere")),
+    ("method_not_allowed", lambda api: api.get("/v1/completions")),
+]
+
+
+@pytest.mark.covers("OBS-04")
+@pytest.mark.parametrize(("reason", "ask"), REFUSED)
+def test_each_refusal_is_counted_once_by_its_reason(build, llm, reason, ask):
+    api = build(llm, api_key="sk", admin_api_key="admin")
+    api.headers["authorization"] = "Bearer sk"
+    assert api.get("/v1/models").status_code == 200
+    assert ask(api).status_code >= 400
+    assert refused(api) == {reason: 1}
+
+
+def refused(api):
+    begin = "core_admission_rejections_total{reason="
+    return {name[len(begin) + 1 : -2]: value for name, value in figures(api).items() if name.startswith(begin)}
+
+
+@pytest.mark.covers("OBS-04")
+@pytest.mark.parametrize(
+    ("reason", "states"),
+    [
+        ("draining", {"draining": True}),
+        ("engine", {"healthy": False}),
+        ("queue_full", {"waiting": 64}),
+    ],
+)
+def test_refusals_of_the_moment(build, llm, reason, states):
+    api = build(llm)
+    api.app.state.core.lifecycle.draining = states.get("draining", False)
+    llm.healthy, llm.stats.waiting = states.get("healthy", True), states.get("waiting", 0)
+    assert api.post("/v1/completions", {"prompt": "a"}).status_code == 503
+    assert api.post("/v1/chat/completions", {"messages": USER, "stream": True}).status_code == 503
+    assert refused(api) == {reason: 2}
+
+
+@pytest.mark.covers("OBS-04")
+def test_a_request_that_fails_in_the_engine_is_no_refusal_but_a_grammar_that_is_too_big_is(build, fake):
+    api = build(fake(row_error="numbers"))
+    assert api.post("/v1/completions", {"prompt": "a"}).status_code == 500
+    assert refused(api) == {}
+    assert figures(api)['core_request_success_total{finished_reason="error"}'] == 1
+    api = build(fake(row_error="CORE-E162: too big", grammars=True))
+    held = {"prompt": "a", "response_format": {"type": "json_object"}}
+    assert api.post("/v1/completions", held).status_code == 400
+    assert refused(api) == {"grammar": 1}
+
+
+@pytest.mark.covers("OBS-04")
+def test_what_is_refused_before_any_route_is_counted_too(live, fake, build):
+    with live(fake()) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"NONSENSE\r\n\r\n")
+        assert b" 400 " in client.recv(4096)
+        page = server.state.metrics.render().decode()
+    assert 'core_admission_rejections_total{model_name="acme/tiny",reason="invalid_http"} 1.0' in page
+    api = build(fake(), allowed_origins=["https://good.example"])
+    asked = {"origin": "https://bad.example", "access-control-request-method": "POST"}
+    assert api.request("OPTIONS", "/v1/completions", headers=asked).status_code == 400
+    assert refused(api) == {"cors": 1}
+
+
+@pytest.mark.covers("OBS-04")
+@pytest.mark.parametrize("public", [True, False])
+def test_the_page_is_shown_without_a_key_where_the_operator_says_so(build, llm, public):
+    api = build(llm, api_key="sk", public_metrics=public)
+    assert api.get("/metrics").status_code == (200 if public else 401)
+    assert api.post("/metrics").status_code == 401 and api.get("/load").status_code == 401
+
+
+def test_probes_by_the_names_of_kubernetes(build, llm):
+    api = build(llm, api_key="sk")
+    assert (api.get("/livez").status_code, api.get("/readyz").status_code) == (200, 200)
+    api.app.state.core.lifecycle.draining = True
+    assert (api.get("/livez").status_code, api.get("/readyz").status_code) == (200, 503)
+    assert api.get("/readyz").json()["error"]["code"] == "draining"
+    api.headers["authorization"] = "Bearer sk"
+    assert refused(api) == {}, "a probe is no request that was refused"
