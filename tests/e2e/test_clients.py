@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "clients.md"
+ROOT = HERE.parents[1]
+PAGE = ROOT / "docs" / "clients.md"
 CLIENTS, JS = HERE / "clients", HERE / "js"
 # Those that exclude the versions of others are in an environment that `make test-all` makes.
 APART = Path(sys.prefix) / "clients" / "bin" / "python"
@@ -80,13 +81,20 @@ def report(url, tmp_path_factory):
             folder = tmp_path_factory.mktemp("client")
             text = settings(title).replace("http://127.0.0.1:8000", url)
             command, job = in_node(title, text, folder) if title in NODE else in_python(title, text)
-            done = subprocess.run(
-                command, input=json.dumps(job), capture_output=True, text=True, timeout=150, env=surroundings(folder)
-            )
-            reports[title] = json.loads(done.stdout) if done.returncode == 0 else done.stderr
+            reports[title] = run_client(command, job, folder)
         return reports[title]
 
     return run
+
+
+def run_client(command, job, folder):
+    """Return the report, or as a text why there is none."""
+    options = {"capture_output": True, "text": True, "timeout": 120, "env": surroundings(folder)}
+    try:
+        done = subprocess.run(command, input=json.dumps(job), **options)
+    except subprocess.TimeoutExpired as late:
+        return f"{late}\n{late.stderr}"
+    return json.loads(done.stdout) if done.returncode == 0 else done.stderr
 
 
 def surroundings(folder):
@@ -151,6 +159,24 @@ def test_a_client(report, title, api, check):
     assert "failed" not in result, result["failed"]
     EXPECT[check](result["gave"])
     assert set(found["hosts"]) <= {"127.0.0.1"}  # none where an address needs no look-up
+
+
+def pinned():
+    """Return the version of each package that is run."""
+    files = (ROOT / "requirements" / "clients.txt", ROOT / "constraints.txt")
+    lines = "\n".join(file.read_text(encoding="utf-8") for file in files).splitlines()
+    python = dict(line.split("==") for line in lines if "==" in line)
+    packages = json.loads((JS / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    node = {name.removeprefix("node_modules/"): package.get("version") for name, package in packages.items()}
+    renamed = {"llama-index": python["llama-index-core"], "pydantic-ai": python["pydantic-ai-slim"]}
+    return {**python, **node, **renamed}
+
+
+def test_the_page_names_the_versions_that_are_run():
+    rows = re.findall(r"^\| \[`([^`]+)`\]\([^)]*\) \| (\d+\.\d+)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    versions = pinned()
+    assert {title for title, _ in rows} == {*SHARED, *OWN, *NODE}
+    assert dict(rows) == {title: ".".join(versions[title].split(".")[:2]) for title, _ in rows}
 
 
 def whole(pieces):

@@ -1,7 +1,7 @@
 """What clients ask, what the model answers, and the tool that is called.
 
-The model says what the last message says, or of it what is between SCRIPT and END, where a client writes words of its own
-around it. So the script of each turn is the question or the result of a tool.
+The model says what the last message says; of a message with SCRIPT in it, because the client writes words of its own
+around what it was given, what follows up to END. So the script of each turn is the question or the result of a tool.
 """
 
 from __future__ import annotations

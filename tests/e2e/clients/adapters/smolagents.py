@@ -17,7 +17,7 @@ def user(text):
 
 
 class Chat:
-    # It writes words of its own in front of tasks and results.
+    # It writes words of its own around tasks and results.
     tool = partial(
         Warmth,
         {"Oslo": SCRIPT + RESULTS["Oslo"], "Rome": RESULTS["Rome"], "Cairo": SCRIPT + FINAL % RESULTS["Cairo"] + END},
