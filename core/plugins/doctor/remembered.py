@@ -22,10 +22,11 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from core.api.errors import PluginError
-from core.plugins.catalog import Entry, normalise
+from core.plugins.catalog import Entry
 from core.plugins.code import code_digest
 from core.plugins.doctor.finding import Finding
 from core.plugins.kinds import HOOKS_GROUP, KINDS
+from core.plugins.known import normalise
 
 log = logging.getLogger(__name__)
 
