@@ -14,6 +14,7 @@ import httpx
 import psutil
 import pytest
 
+HANG_SECONDS = 6
 TINY = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
 FLAGS = (*TINY, "--tool-parser", "hermes", "--engine-restarts", "1000", "--weight-transfer", "disk")
 SAY = [{"role": "user", "content": "Say something."}]
@@ -293,7 +294,7 @@ def test_pooling_requests_go_on_and_a_restart_takes_no_longer_than_a_start(launc
 
 @pytest.mark.covers("ENG-06")
 def test_an_engine_that_is_stopped_is_ended_and_its_stream_goes_on(launch, tiny):
-    server = launch(str(tiny), *TINY, "--engine-hang-timeout", "6").wait_ready()
+    server = launch(str(tiny), *TINY, "--engine-hang-timeout", str(HANG_SECONDS)).wait_ready()
     name = "two seeded"
     whole = ask(server, name).json()
     before = server.gauges()["core_generation_tokens_total"]
@@ -312,7 +313,7 @@ def test_an_engine_that_is_stopped_is_ended_and_its_stream_goes_on(launch, tiny)
 @pytest.fixture(scope="module")
 def apart(launch, tiny):
     """A server whose worker has a process of its own."""
-    return launch(str(tiny), *TINY, "--executor", "subprocess", "--engine-hang-timeout", "6").wait_ready()
+    return launch(str(tiny), *TINY, "--executor", "subprocess", "--engine-hang-timeout", str(HANG_SECONDS)).wait_ready()
 
 
 def disturbed(server, disturb):
@@ -357,13 +358,15 @@ def test_a_worker_that_is_stopped_is_noticed_and_its_engine_is_ended(apart):
 
 @pytest.mark.covers("ENG-06")
 def test_a_worker_is_looked_after_when_nothing_is_to_be_done(apart):
-    restarts = apart.gauges()["core_engine_restarts_total"]
+    restarts, began = apart.gauges()["core_engine_restarts_total"], time.monotonic()
     worker = apart.family()[-1]
     worker.suspend()
     _until(lambda: not _ready(apart))
     worker.resume()
     _until(lambda: _ready(apart))
-    assert apart.gauges()["core_engine_restarts_total"] == restarts
+    if time.monotonic() - began < HANG_SECONDS:  # a busy machine may have let it hang for longer
+        assert apart.gauges()["core_engine_restarts_total"] == restarts
+    restarts, worker = apart.gauges()["core_engine_restarts_total"], apart.family()[-1]
     worker.kill()
     _until(lambda: apart.gauges()["core_engine_restarts_total"] == restarts + 1)
     _until(lambda: _ready(apart))

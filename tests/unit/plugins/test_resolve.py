@@ -159,7 +159,7 @@ def test_what_cannot_be_had_is_an_error_with_a_code(world, sections, code, text)
         ),
         ("demo", "CORE-M101", "no model was named"),
         ("txt", "CORE-M102", "none is installed"),
-        ("llama", "CORE-M103", "architecture LlamaForCausalLM. No model implementation is installed"),
+        ("llama", "CORE-M103", "No model implementation is installed"),
         ("inproc", "CORE-P203", "no executor is installed"),
         ("plain,quick", "CORE-P203", "no attention backend is installed"),
         ("core-plugin-world", "CORE-P202", "no platform is installed"),
