@@ -210,7 +210,10 @@ _OBSERVING = (
     _switch("--enable-log-outputs", "Answers are never logged.", "false"),
     _one("--max-log-len", "Neither prompts nor answers are logged.", "*"),
     *_many("--otlp-traces-endpoint --collect-detailed-traces", _TRACES),
-    _one("--show-hidden-metrics-for-version", "No metric is hidden: /metrics has them all, and by vLLM's names with --metrics-compat vllm."),
+    _one(
+        "--show-hidden-metrics-for-version",
+        "No metric is hidden: /metrics has them all, and by vLLM's names with --metrics-compat vllm.",
+    ),
     _one("--profiler-config", "POST /start_profile and /stop_profile time the phases of steps."),
     _one("--additional-config", "Options of plugins are --opt NAME.KEY=VALUE."),
 )
