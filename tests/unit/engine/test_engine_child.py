@@ -86,7 +86,7 @@ def test_only_the_first_configuration_counts(monkeypatch):
         def close(self):
             pass
 
-    process = SimpleNamespace(pid=2**30, stdin=Pipe(), poll=lambda: 0, wait=lambda: 0)
+    process = SimpleNamespace(pid=2**30, stdout=None, stdin=Pipe(), poll=lambda: 0, wait=lambda: 0)
     monkeypatch.setattr("core.engine.child.subprocess.Popen", lambda *args, **options: process)
     with EngineChild() as child:
         child.configure(Config(json="1"))
