@@ -13,8 +13,8 @@ EXAMPLES = """examples:
   core bench startup --model smollm2                  seconds until it is ready
   core bench client                                   cost of the load generator
 
-`core bench CASE --help` shows the flags of a case. `latency` and `serve` draw how
-their times are distributed with --plot.
+`core bench CASE --help` shows the flags of a case. With --plot, `latency` and
+`serve` draw how their times are distributed.
 """
 
 _CASES = ("latency", "throughput", "serve", "startup", "client")

@@ -1,7 +1,8 @@
 """`--plot`: how times are distributed, as bars of text.
 
 Bars need no library, no browser and no display, pass through ssh and into a log, and one look at them says what a
-percentile hides: two humps, a long tail. For other pictures the JSON of the result has every sample.
+percentile hides: two humps, a long tail. For other pictures the JSON of a result has every sample
+(`--output-json`; `--save-detailed` of `core bench serve`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from core.api.models import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
-from core.cli.ui.progress import WeightProgress
+from core.cli.ui.progress import CountProgress, WeightProgress, counted
 from core.cli.ui.startup import choices_rows, choices_table, ready_text, started_text
 from core.cli.ui.tables import table
 from core.config.resolved import EngineConfig, Options
@@ -155,3 +155,36 @@ def test_a_bar_that_never_ends_is_removed(monkeypatch):
         raise ZeroDivisionError
     assert progress._bar is None
     progress.close()
+
+
+def test_a_bar_beside_a_measurement_is_drawn_by_its_steps_alone(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("core.cli.ui.progress._LEAST_PAUSE", 0.0)
+    stream = Terminal()
+    with CountProgress("batches", 3, stream, steady=False) as progress:
+        assert not progress._bar.live.auto_refresh
+        progress.step("first")
+        drawn = stream.getvalue()
+        assert "batches" in drawn and "1/3" in drawn and "first" in drawn
+        progress.step()
+        assert "2/3" in stream.getvalue()[len(drawn) :]
+
+
+def test_a_bar_that_is_interrupted_is_gone_before_the_error_is_told(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    with pytest.raises(ZeroDivisionError), counted("batches", 2) as batches:
+        for _ in batches:
+            raise ZeroDivisionError
+    assert stream.getvalue().endswith("\x1b[2K")  # what is printed next stands on an empty line
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_what_is_printed_beside_a_bar_goes_where_it_belongs(monkeypatch, piped):
+    monkeypatch.setenv("TERM", "xterm")
+    screen, out = Terminal(), io.StringIO() if piped else Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    with CountProgress("plugins", 2, screen):
+        print("a finding")
+    assert ("a finding" in out.getvalue()) == piped and ("a finding" in screen.getvalue()) != piped
