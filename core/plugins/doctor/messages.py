@@ -35,7 +35,7 @@ class Report(BaseModel):
     Attributes:
         found: Type of the object that the entry point names; empty when it could not be imported.
         descriptor: Whether that is a descriptor (of whatever kind).
-        milliseconds: Wall time of importing the manifest, `core.api` being imported already.
+        milliseconds: Processor time of importing the manifest, `core.api` being imported already.
         heavy: Libraries that a manifest should not need, and this one imported.
         deprecations: Deprecated uses in the plugin's own files, as `text (file:line)`.
         told: What the plugin's own check found.
