@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 
 from core.engine.core import EngineCore
 from core.engine.messages import FromEngine, ToEngine
 from core.engine.runner import STALL_SECONDS
+from core.trim import trim
 
 
 class LocalEngine:
@@ -33,5 +35,7 @@ class LocalEngine:
         return messages
 
     def close(self) -> None:
-        """Stop the workers."""
+        """Stop the workers, and free what they held: this process goes on."""
         self._core.close()
+        gc.collect()  # layers and what they call refer to each other: weights would stay until the next collection
+        trim()
