@@ -27,6 +27,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Workers of pytest-xdist have a width of their own, and commands leave out what does not fit.
+os.environ.pop("COLUMNS", None)
+
 # A shell ignores Ctrl-C for what it starts in the background, and every process of a test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

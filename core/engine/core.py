@@ -173,7 +173,7 @@ class EngineCore:
 
     def probe(self) -> None:
         """Ask the workers for an answer: raises if one is gone, waits for one that is merely stuck."""
-        self.executor.call("plugin_faults")
+        self.executor.call("memory")
 
     def close(self) -> None:
         """Stop the workers."""

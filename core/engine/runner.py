@@ -75,7 +75,7 @@ class CoreRunner:
         messages = self._core.advance()
         for message in messages:
             self._emit(message)
-            self._last_beat = time.monotonic()
+            self._last_beat = self._well = time.monotonic()
         return bool(messages)
 
     def _apply_messages(self) -> None:
@@ -97,7 +97,7 @@ class CoreRunner:
         if not (due or now - self._last_beat >= HEARTBEAT_SECONDS) or not self._fit():
             return
         if self._core.healthy():
-            self._last_beat = now
+            self._last_beat = self._well = now
             self._emit(Outputs(stats=self._core.stats()))
         elif not self._core.loop.busy:
             self._calling = True

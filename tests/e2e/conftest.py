@@ -223,7 +223,8 @@ class Terminal:
 
 def _take_terminal():
     os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs tests in the background has it ignored
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # what runs in the background has them ignored
+        signal.signal(number, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
