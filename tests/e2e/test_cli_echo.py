@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+from itertools import groupby
 
 import pytest
 
@@ -141,4 +142,6 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(answering):
     assert shown.echoes
     shown.type("\n")
     assert shown.wait() == 0
-    assert screen(shown.raw)[:6] == ["suspended", "fg", "suspended", "fg", LINE, "[stopped]"]
+    # A signal in the middle of drawing on leaves the line there twice, now and then.
+    lines = [line for line, _ in groupby(screen(shown.raw))]
+    assert lines[:6] == ["suspended", "fg", "suspended", "fg", LINE, "[stopped]"]
