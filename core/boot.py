@@ -13,6 +13,7 @@ from typing import Any
 
 from core.api.descriptors import (
     KVConnectorSpec,
+    ParticipantSpec,
     PlatformSpec,
     QuantSpec,
 )
@@ -39,6 +40,7 @@ from core.plugins.kinds import (
     HOOKS_GROUP,
     KV_CONNECTOR,
     LOGITS,
+    PARTICIPANT,
     PLATFORM,
     ROUTE,
     SCHEDULER,
@@ -249,10 +251,15 @@ class Resolver:
                 "the model keeps no keys and values" if keeps_nothing else None,
             )
 
+        def runs_here(candidate: Candidate) -> Verdict:
+            return Verdict.of(device_reason(device, candidate.spec(ParticipantSpec).devices))
+
         facts = FormatFacts.of(base.checkpoint.path) if select.tool_parser or select.reasoning_parser else FormatFacts()
         chosen = choose_parsers(self.selector, select.tool_parser, select.reasoning_parser, facts)
         for name in select.kv_connector:
             chosen.append(self.selector.choose(KV_CONNECTOR, name, check=moves_blocks, subject=device))
+        for name in select.participant:
+            chosen.append(self.selector.choose(PARTICIPANT, name, check=runs_here, subject=device))
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
         if base.shape.pooling is None:

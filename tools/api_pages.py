@@ -61,6 +61,7 @@ PAGES = (
     _page("model_sources", "Model sources", "sources", names="ModelSource ModelFiles"),
     _page("structured_output", "Structured output", "structured", "CompiledGrammar GrammarMatcher PortableGrammar"),
     _page("drafters", "Drafters", "drafters"),
+    _page("participants", "Participants", "participants", "StagedRequest"),
     _page("executors", "Executors", "executors"),
     _page("schedulers", "Scheduling policies", "schedulers"),
     _page("logits", "Logits processors", "logits"),

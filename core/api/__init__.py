@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         LogitsSpec,
         ModelSourceSpec,
         ModelSpec,
+        ParticipantSpec,
         PlatformSpec,
         QuantSpec,
         RouteSpec,
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     )
     from core.api.drafters import Drafter, DrafterContext
     from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
-    from core.api.executors import Executor, TakesMasks
+    from core.api.executors import Executor
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
     from core.api.hooks import hookimpl
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
@@ -102,6 +103,18 @@ if TYPE_CHECKING:
         ToolArguments,
         ToolEnd,
         ToolStart,
+    )
+    from core.api.participants import (
+        AllowedTokens,
+        EngineSetup,
+        FrontParticipant,
+        FrontSetup,
+        Participant,
+        Parts,
+        SampledStep,
+        StagedRequest,
+        WorkerParticipant,
+        WorkerSetup,
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
@@ -169,13 +182,13 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
-            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec PlatformSpec "
-            "QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec ToolServerSpec "
-            "WeightLoaderSpec WeightTransferSpec"
+            "IOProcessorSpec KernelSpec KVConnectorSpec LogitsSpec ModelSourceSpec ModelSpec ParticipantSpec "
+            "PlatformSpec QuantSpec RouteSpec SchedulerPolicySpec StatSinkSpec StructuredOutputSpec ToolParserSpec "
+            "ToolServerSpec WeightLoaderSpec WeightTransferSpec"
         ),
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
-        "executors": "Executor TakesMasks",
+        "executors": "Executor",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
         "hooks": "hookimpl",
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
@@ -189,6 +202,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
+        ),
+        "participants": (
+            "AllowedTokens EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep StagedRequest "
+            "WorkerParticipant WorkerSetup"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
@@ -241,6 +258,17 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ParticipantSpec",
+    "WorkerSetup",
+    "WorkerParticipant",
+    "StagedRequest",
+    "SampledStep",
+    "Parts",
+    "Participant",
+    "FrontSetup",
+    "FrontParticipant",
+    "EngineSetup",
+    "AllowedTokens",
     "accepts",
     "Access",
     "AdmissionPolicy",
@@ -388,7 +416,6 @@ __all__ = [
     "StructuredContext",
     "StructuredOutputBackend",
     "StructuredOutputSpec",
-    "TakesMasks",
     "TakesScales",
     "TellsSize",
     "Text",

@@ -380,6 +380,25 @@ class DrafterSpec(Descriptor):
     max_draft: Annotated[int, Between(1, 64)] = 4
 
 
+class ParticipantSpec(Descriptor):
+    """A feature that takes part in every step. `impl` is the engine half, a `Participant` (torch-free).
+
+    Attributes:
+        worker_impl: Dotted path of the worker half, a `WorkerParticipant`; None: it has none.
+        front_impl: Dotted path of the front half, a `FrontParticipant` (torch-free); None: it has none.
+        parts: Dotted path of a `Parts`, the types of what the halves send each other, in a torch-free module; None:
+            they send nothing.
+        devices: Device types that its worker half runs on; `*` means any.
+    """
+
+    group: ClassVar[str] = "core.participants"
+
+    worker_impl: str | None = None
+    front_impl: str | None = None
+    parts: str | None = None
+    devices: frozenset[str] = frozenset({"*"})
+
+
 DESCRIPTORS: dict[str, type[Descriptor]] = {
     kind.group: kind
     for kind in (
@@ -403,6 +422,7 @@ DESCRIPTORS: dict[str, type[Descriptor]] = {
         ToolServerSpec,
         StructuredOutputSpec,
         DrafterSpec,
+        ParticipantSpec,
     )
 }
 """Descriptor type of every driver group."""

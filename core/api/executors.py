@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from core.api.platform import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, WorkerInfo
 
 
 class Executor(Protocol):
@@ -28,6 +28,14 @@ class Executor(Protocol):
         """Submit a step and return at once. Steps run in the order of their launches."""
         ...
 
+    def late(self, number: int, parts: Mapping[str, Any]) -> None:
+        """Hand the late parts, by participant, to step `number`, whose plan announced some; returns at once.
+
+        Called once for every such step, in their order, when all steps before it have settled: other steps may have
+        been launched behind it. The worker waits for them at the end of the step's forward pass.
+        """
+        ...
+
     def call(self, method: str, *args: Any) -> Any:
         """Call a named worker method between steps and return its (plain data) answer."""
         ...
@@ -43,15 +51,4 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Stop the workers and release their devices; nothing is called afterwards."""
-        ...
-
-
-class TakesMasks(Protocol):
-    """Optional part of an executor: masks that are made while the forward pass of their step runs.
-
-    Without it they are made before a step is launched.
-    """
-
-    def masks(self, masks: TokenMasks | None) -> None:
-        """Hand masks to the step launched last, whose plan says `masks_follow`; called once, right after its launch."""
         ...

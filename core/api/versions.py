@@ -22,6 +22,7 @@ API_VERSIONS: dict[str, int] = {
     "core.kernels": 1,
     "core.structured_output": 1,
     "core.drafters": 1,
+    "core.participants": 1,
     "core.logits": 1,
     "core.stat_sinks": 1,
     "core.io_processors": 1,

@@ -175,6 +175,7 @@ class SelectOptions(_Section):
         None, description="Structured-output backends in the order they are tried; auto: every one installed; or none."
     )
     drafter: str | None = Field(None, description="Source of draft tokens; none by default.")
+    participant: list[str] = Field([], description="Participants in every step, in the order they are asked.")
     logits_processor: list[str] = Field([], description="Logits processors, in the order they are applied.")
     stat_sink: list[str] = Field([], description="Receivers of the engine's figures.")
     io_processor: str | None = Field(

@@ -15,8 +15,8 @@ from core.api.descriptors import AttentionSpec
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
 from core.config.resolved import EngineConfig
+from core.engine.assembly import CONNECTORS, PARTICIPANTS, Setup, engine_stages
 from core.engine.blocks import BlockPool
-from core.engine.compiling.setup import structured_participant
 from core.engine.environment import apply_environment
 from core.engine.hashing import BlockHasher, stable_key
 from core.engine.inbound import possible
@@ -37,7 +37,6 @@ from core.engine.messages import (
     Stats,
     ToEngine,
 )
-from core.engine.participants import ConnectorParticipant, StageParticipant
 from core.engine.policy import GuardedPolicy
 from core.engine.prefix import PrefixCache
 from core.engine.profile import Profile, untimed
@@ -75,15 +74,18 @@ class EngineCore:
         # What a token's keys are depends on what follows it, if it is seen: they belong to one prompt alone.
         ahead = config.pooling is not None and config.pooling.bidirectional
         self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching and not ahead)
+        setup = Setup(config, info, active, self._faults, self.cache.cached_tokens)
+        self.stages = engine_stages(setup)
         self.scheduler = Scheduler(
             _limits(config),
             self.rows,
             self.cache,
             self._policy(),
-            [*self._connectors(), *_structured(config, active)],
+            self.stages,
             _managers(config, info, active),
             _latency(config),
         )
+        self._calls = self.stages.joined_calls(self._own_calls())
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
         self.dropped_messages = self.impossible = 0
@@ -178,7 +180,7 @@ class EngineCore:
     def close(self) -> None:
         """Stop the workers."""
         self.active.events("stopped", {})
-        for participant in self.scheduler.participants:
+        for participant in self.stages.participants:
             participant.close()
         self.executor.close()
 
@@ -193,6 +195,7 @@ class EngineCore:
             return [Outputs(finished=[Finished(message.handle, "error", None, "the request's tokens cannot be")])]
         try:
             self._check_kind(message)
+            self.stages.restore_added(message.parts)
             request = Request(message, self._arrivals, self.hasher.root(salt=message.cache_salt))
             self._arrivals += 1
             self.scheduler.add(request)
@@ -217,19 +220,33 @@ class EngineCore:
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, message: Call) -> CallResult:
-        method = _CALLS.get(message.method)
+        method = self._calls.get(message.method)
         if method is None:
-            known = ", ".join(sorted(_CALLS))
+            known = ", ".join(sorted(self._calls))
             error = EngineError("CORE-E140", f"the engine has no method '{message.method}'.", hint=f"Known: {known}.")
             return CallResult(message.number, error=error.to_dict())
         try:
-            return CallResult(message.number, method(self, *message.args))
+            return CallResult(message.number, method(*message.args))
         except CoreError as error:
             return CallResult(message.number, error=error.to_dict())
         except Exception as error:
             logger.exception("call %s failed", message.method)
             failure = EngineError("CORE-E141", f"engine method '{message.method}' failed: {error}")
             return CallResult(message.number, error=failure.to_dict())
+
+    def _own_calls(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "check": self._check,
+            "participant_stats": self.stages.stats,
+            "pause": self._pause,
+            "plugin_faults": self._plugin_faults,
+            "profile": self._time_steps,
+            "recent_log": self._recent_log,
+            "reset_prefix_cache": self._reset_prefix_cache,
+            "stats": self._stats_dict,
+            "update_weights": self._update_weights,
+            "worker": self._worker,
+        }
 
     def _reset_prefix_cache(self) -> bool:
         self.scheduler.forget_cache()
@@ -248,13 +265,6 @@ class EngineCore:
         stats = self.stats()
         return {name: getattr(stats, name) for name in stats.__struct_fields__}
 
-    def _connector_stats(self) -> dict[str, dict[str, int]]:
-        return {
-            participant.name: participant.stats()
-            for participant in self.scheduler.participants
-            if isinstance(participant, ConnectorParticipant)
-        }
-
     def _plugin_faults(self) -> list[dict[str, Any]]:
         """Return what failed in plugins' objects without ending the engine, as plain data."""
         return [one.to_dict() for one in self.faults if one.count]
@@ -264,18 +274,7 @@ class EngineCore:
         ((planned, _, _),) = self.active.impls(_SCHEDULERS)
         return GuardedPolicy(self.active.new(planned), self._faults(planned, "first come, first served instead"))
 
-    def _connectors(self) -> list[StageParticipant]:
-        """Return the engine halves of the plan's KV connectors."""
-        sizes = {"block_size": self.config.block_size, "bytes_per_block": self.info.bytes_per_block}
-        found: list[StageParticipant] = []
-        for planned, _, _ in self.active.impls(_CONNECTORS):
-            faults = self._faults(planned, "what it should have supplied is computed", optional=True)
-            found.append(
-                ConnectorParticipant(planned.name, self.active.make(planned, planned.options, **sizes), faults)
-            )
-        return found
-
-    def _faults(self, planned: PlannedPlugin, instead: str, *, optional: bool = False) -> Faults:
+    def _faults(self, planned: PlannedPlugin, instead: str, optional: bool = False) -> Faults:
         self.faults.append(Faults(planned, instead, optional=optional))
         return self.faults[-1]
 
@@ -314,22 +313,9 @@ class EngineCore:
         self.scheduler.forget_cache()
 
 
-_SCHEDULERS, _CONNECTORS = "core.schedulers", "core.kv_connectors"
-_BOUND = (_SCHEDULERS, _CONNECTORS, "core.structured_output")
+_SCHEDULERS = "core.schedulers"
+_BOUND = (_SCHEDULERS, CONNECTORS, PARTICIPANTS, "core.structured_output")
 """Kinds of which this process makes objects."""
-
-_CALLS: dict[str, Callable[..., Any]] = {
-    "check": EngineCore._check,
-    "connector_stats": EngineCore._connector_stats,
-    "pause": EngineCore._pause,
-    "plugin_faults": EngineCore._plugin_faults,
-    "profile": EngineCore._time_steps,
-    "recent_log": EngineCore._recent_log,
-    "reset_prefix_cache": EngineCore._reset_prefix_cache,
-    "stats": EngineCore._stats_dict,
-    "update_weights": EngineCore._update_weights,
-    "worker": EngineCore._worker,
-}
 
 
 def _limits(config: EngineConfig) -> Limits:
@@ -350,12 +336,7 @@ def _latency(config: EngineConfig) -> LatencyTarget | None:
     options = config.options.scheduler
     if not options.max_itl_ms or config.pooling is not None:  # who is pooled decodes nothing
         return None
-    return LatencyTarget(options.max_itl_ms / 1000, config.block_size, options.overlap_depth)
-
-
-def _structured(config: EngineConfig, active: ActivePlugins) -> list[StageParticipant]:
-    structured = structured_participant(config, active)
-    return [] if structured is None else [structured]
+    return LatencyTarget(options.max_itl_ms / 1000, config.block_size)
 
 
 def _managers(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> KVManagers:

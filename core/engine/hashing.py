@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 16
 
+NO_EXTRAS: Mapping[int, bytes] = {}
+
 
 class BlockHasher:
     """Hashes full blocks of `block_size` int32 tokens."""
@@ -42,18 +44,24 @@ class BlockHasher:
         given = {name: value for name, value in own.items() if value is not None}
         return self._digest(b"root" + json.dumps(given, sort_keys=True).encode())
 
-    def extend(self, hashes: list[bytes], root: bytes, tokens: np.ndarray) -> None:
-        """Append the hashes of the full blocks of `tokens` that `hashes` does not hold yet."""
+    def extend(
+        self, hashes: list[bytes], root: bytes, tokens: np.ndarray, extras: Mapping[int, bytes] = NO_EXTRAS
+    ) -> None:
+        """Append the hashes of the full blocks of `tokens` that `hashes` does not hold yet.
+
+        Args:
+            extras: Number of a block -> bytes that its hash covers beside its tokens.
+        """
         size = self.block_size
         if len(tokens) < (len(hashes) + 1) * size:
             return
         parent = hashes[-1] if hashes else root
         for start in range(len(hashes) * size, len(tokens) - size + 1, size):
-            parent = self._digest(parent + tokens[start : start + size].tobytes())
+            parent = self._digest(parent + tokens[start : start + size].tobytes() + extras.get(start // size, b""))
             hashes.append(parent)
 
     def append(self, hashes: list[bytes], root: bytes, tokens: bytes) -> bytes:
-        """Append the hash of the block that follows, given its tokens as they lie in memory, and return it."""
+        """Append the hash of the block that follows, given its tokens (and extra bytes) in memory, and return it."""
         parent = hashes[-1] if hashes else root
         digest = blake2b(parent + tokens, digest_size=DIGEST_BYTES, key=self._key).digest()
         hashes.append(digest)

@@ -23,28 +23,25 @@ class LatencyTarget:
     Args:
         target: Seconds.
         block_size: Tokens of a KV block.
-        depth: Steps that are launched ahead of the one being settled.
     """
 
-    def __init__(self, target: float, block_size: int, depth: int) -> None:
-        self._target, self._block_size, self._depth = target, block_size, depth
+    def __init__(self, target: float, block_size: int) -> None:
+        self._target, self._block_size = target, block_size
         self._costs = StepCosts()
 
     def note(self, plan: StepPlan, result: StepResult, seconds: float) -> None:
         """A step took so long."""
         self._costs.note(StepWork.of(plan, result), seconds)
 
-    def allowance(self, decodes: int, context: int, *, lockstep: bool) -> Allowance:
+    def allowance(self, decodes: int, context: int) -> Allowance:
         """Return what prompts may take of the next step.
 
         Args:
             decodes: Rows that decode in it.
             context: Tokens that these attend to.
-            lockstep: A row waits for its token to be settled, and so runs in one of `depth + 1` steps only.
         """
         work = StepWork(decodes=decodes, context=context)
-        seconds = AIM * self._target / (self._depth + 1 if lockstep else 1)
-        return Allowance(self._costs, work, seconds, self._block_size)
+        return Allowance(self._costs, work, AIM * self._target, self._block_size)
 
 
 class Allowance:

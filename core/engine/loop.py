@@ -25,7 +25,7 @@ from core.engine.messages import Outputs
 from core.engine.profile import Timer, untimed
 from core.engine.scheduler import Scheduler, Step
 from core.engine.settle import Settler
-from core.engine.step import StepPlan, StepResult, TokenMasks
+from core.engine.step import StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,6 @@ class EngineLoop:
         self._times = StepTimes()
         self._began = 0.0  # the oldest step in flight
         self.paused = self.working = False
-        self._send_masks: Callable[[TokenMasks | None], None] | None = getattr(executor, "masks", None)
         self.settler = Settler(scheduler)
         self._inflight: deque[tuple[Step, Pending[StepResult]]] = deque()
         self.time(untimed)
@@ -115,29 +114,30 @@ class EngineLoop:
             return False
         self.working = True
         try:
-            pending = self._start(step.plan)
+            pending = self._submit(step.plan)
         except Exception as error:
             pending = _FailedLaunch(error)
         self.working = False
-        if not self._inflight:
-            self._began = self._clock()
         self._inflight.append((step, pending))
+        if len(self._inflight) == 1:
+            self._began = self._clock()
+            self._send_late()
         return True
 
-    def _start(self, plan: StepPlan) -> Pending[StepResult]:
-        """Submit a plan; its masks are made while it runs, if the executor can take them then."""
-        if plan.masks_follow and self._send_masks is None:
-            plan.masks, plan.masks_follow = self._masks(plan), False
-        pending = self._submit(plan)
-        if plan.masks_follow and self._send_masks is not None:
-            self._send_masks(self._masks(plan))
-        return pending
-
-    def _masks(self, plan: StepPlan) -> TokenMasks | None:
-        found = (participant.masks(plan) for participant in self.scheduler.participants)
-        return next((masks for masks in found if masks is not None), None)
+    def _send_late(self) -> None:
+        """Send the oldest step in flight its late parts: all steps before it have settled."""
+        if self._inflight:
+            step, pending = self._inflight[0]
+            if step.plan.late and not isinstance(pending, _FailedLaunch):
+                alive = self.scheduler.rows.epoch[step.plan.rows] == step.epochs
+                self.executor.late(step.plan.number, self.scheduler.stages.late(step.plan, alive))
 
     def _settle(self) -> Outputs:
+        outputs = self._settle_oldest()
+        self._send_late()
+        return outputs
+
+    def _settle_oldest(self) -> Outputs:
         step, pending = self._inflight.popleft()
         self.working = True
         try:

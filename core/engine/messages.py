@@ -37,6 +37,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
         caller: Who sent it.
         generated: int32 token ids, little endian, that an engine before this one sampled for it: the request goes on
             behind them, as a preempted one does. They are not sent again.
+        parts: What participants' front halves send their engine halves, by name.
     """
 
     handle: Handle
@@ -49,6 +50,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
     pooling: Pooling | None = None
     caller: Caller = msgspec.field(default_factory=Caller)
     generated: bytes = b""
+    parts: dict[str, Any] = {}
 
 
 class Abort(msgspec.Struct, tag="abort"):
@@ -88,6 +90,7 @@ class Finished(msgspec.Struct, array_like=True):
         stop_id: The stop token id that ended it, if one did and it is not an end-of-sequence id.
         error: What went wrong, when reason is `error`.
         param: Field of the request that is at fault, when the error is the client's mistake.
+        parts: What participants' engine halves send their front halves, by name.
     """
 
     handle: Handle
@@ -95,6 +98,7 @@ class Finished(msgspec.Struct, array_like=True):
     stop_id: int | None = None
     error: str | None = None
     param: str | None = None
+    parts: dict[str, Any] = {}
 
 
 class Started(msgspec.Struct, array_like=True):

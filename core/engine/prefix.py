@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
+from core.api.participants import StagedRequest
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.request import Request
@@ -24,11 +27,12 @@ class PrefixCache:
     def extend(self, request: Request, tokens: np.ndarray) -> None:
         """Bring `request.hashes` up to the full blocks of its known `tokens`."""
         if self.enabled:
-            self.hasher.extend(request.hashes, request.hash_root, tokens)
+            self.hasher.extend(request.hashes, request.hash_root, tokens, request.extras)
 
     def complete(self, request: Request, tokens: bytes, block: int) -> None:
         """Make the request's next block findable, given its tokens as they lie in memory."""
-        self.pool.publish(block, self.hasher.append(request.hashes, request.hash_root, tokens))
+        own = request.extras.get(len(request.hashes), b"") if request.extras else b""
+        self.pool.publish(block, self.hasher.append(request.hashes, request.hash_root, tokens + own))
 
     def usable(self, request: Request, length: int) -> list[bytes]:
         """Return the hashes of the blocks a lookup may use: never the one with the last token of `length`.
@@ -38,6 +42,11 @@ class PrefixCache:
         if not (self.enabled and request.reusable):
             return []
         return request.hashes[: (length - 1) // self.hasher.block_size]
+
+    def cached_tokens(self, request: StagedRequest) -> int:
+        """Return how many leading tokens of a request that waits for its first run are cached now."""
+        own = cast(Request, request)
+        return len(self.match(self.usable(own, own.num_given))) * self.hasher.block_size
 
     def match(self, hashes: list[bytes]) -> list[int]:
         """Return the blocks of the longest cached prefix."""

@@ -46,6 +46,9 @@ class Request:
         stranded: Something that it needed did not come: what the prefix cache lacks is computed from now on.
         retold: The worker is to be told of it anew when it is admitted.
         scheduled: When it was scheduled for the first time, on the monotonic clock; 0 before.
+        parts: What participants' front halves sent with it, by name.
+        extras: Number of a block -> bytes that the hash of that block covers beside its tokens.
+        first: No other request that waits has been held back by a participant for so long.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
     """
 
@@ -54,6 +57,8 @@ class Request:
         "cache_salt",
         "cached_tokens",
         "caller",
+        "extras",
+        "first",
         "generated",
         "handle",
         "hash_root",
@@ -62,6 +67,7 @@ class Request:
         "needs",
         "num_computed",
         "params",
+        "parts",
         "pooling",
         "preemptions",
         "priority",
@@ -97,7 +103,9 @@ class Request:
         self.preemptions = 0
         self.shared_in = -1
         self.needs = NOTHING
-        self.stranded = self.retold = False
+        self.stranded = self.retold = self.first = False
+        self.parts = message.parts
+        self.extras: dict[int, bytes] = {}
         self.scheduled = 0.0
         every = self.pooling is not None and self.pooling.method != "last"
         self.reusable = not self.scored and not every

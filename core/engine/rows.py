@@ -6,8 +6,6 @@ A request owns one row from its first admission to its end, through preemptions.
     prompt <= settled <= known    tokens whose ids the engine has seen
     known <= limit                settled tokens plus those being sampled by steps in flight
     dead <= published <= owned    leading blocks given back, blocks with content that is final, blocks in the table
-
-A row in `lockstep` samples a token only when all tokens before it are settled.
 """
 
 from __future__ import annotations
@@ -42,11 +40,9 @@ class RowTable:
         self.settled = np.zeros(capacity, np.int32)
         self.known = np.zeros(capacity, np.int32)
         self.limit = np.zeros(capacity, np.int32)
-        self.min_len = np.zeros(capacity, np.int32)
         self.owned = np.zeros(capacity, np.int32)
         self.published = np.zeros(capacity, np.int32)
         self.dead = np.zeros(capacity, np.int32)
-        self.lockstep = np.zeros(capacity, bool)
         self.stop_ids = np.full((capacity, STOP_WIDTH), -1, np.int32)
         self.many_stops: dict[int, frozenset[int]] = {}
         self.requests: list[Request | None] = [None] * capacity
@@ -60,7 +56,7 @@ class RowTable:
     def claim(self, request: Request, max_model_len: int) -> int:
         """Give `request` a row and fill it. Raises `IndexError` when none is free."""
         row = self._free.pop()
-        length, given, params = request.num_prompt, request.num_given, request.params
+        length, given = request.num_prompt, request.num_given
         request.row = row
         self.requests[row] = request
         self.handle[row] = request.handle
@@ -69,9 +65,7 @@ class RowTable:
         self.prompt[row] = length
         self.settled[row] = self.known[row] = given
         self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = 0
-        self.lockstep[row] = False
         self.limit[row] = request.max_tokens(max_model_len)
-        self.min_len[row] = length + params.min_tokens
         self._set_stops(row, request.stop_ids)
         return row
 

@@ -16,10 +16,10 @@ import numpy as np
 from core.api.connectors import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
-from core.engine.draft import PlanDraft
 from core.engine.latency import Allowance, LatencyTarget
 from core.engine.managers import KVManagers
-from core.engine.participants import StageParticipant
+from core.engine.participants.stages import Stages
+from core.engine.plan_builder import PlanBuilder
 from core.engine.prefix import PrefixCache
 from core.engine.promises import Promises
 from core.engine.request import Request, Status
@@ -27,6 +27,8 @@ from core.engine.rows import RowTable
 from core.engine.step import StepPlan
 from core.engine.step_budget import Limits, shared_out
 from core.engine.waiting import WaitingQueue
+
+Place = Callable[[Request, Sequence[BlockRef]], bool]
 
 
 @dataclass(slots=True)
@@ -64,13 +66,13 @@ class Scheduler:
         rows: RowTable,
         cache: PrefixCache,
         policy: SchedulerPolicy,
-        participants: Sequence[StageParticipant] = (),
+        stages: Stages | None = None,
         managers: KVManagers | None = None,
         latency: LatencyTarget | None = None,
     ) -> None:
         self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
         self.pool = cache.pool
-        self.participants = list(participants)
+        self.stages = stages or Stages()
         self._promises = Promises(self.pool)
         self.waiting = WaitingQueue(policy)
         self.running: list[Request] = []
@@ -90,7 +92,7 @@ class Scheduler:
         self._managers = managers if managers is not None and managers.frees else None
         self._may_admit: Callable[[Request, SchedulerState], bool] | None = getattr(policy, "may_admit", None)
         self._chunk: Callable[[Request, int], int] | None = getattr(policy, "chunk", None)
-        self._any_lockstep = False
+        self._held: dict[int, Request] = {}  # by handle: held back by participants, the longest first
 
     # -- requests come and go ------------------------------------------------------------------------------------
 
@@ -106,8 +108,8 @@ class Scheduler:
             raise ValueError(f"{len(request.generated)} tokens were generated before; no further one is possible")
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
-        for participant in self.participants:
-            participant.arrive(request)
+        for arrive in self.stages.arrive:
+            arrive(request)
         if request.reusable:
             self.cache.extend(request, self._known_tokens(request))
         self.requests[request.handle] = request
@@ -120,17 +122,13 @@ class Scheduler:
         else:
             self.waiting.discard(request)
         request.status = Status.FINISHED
+        self._not_held(request)
         del self.requests[request.handle]
         if request.row >= 0:
             self.pool.release(self.rows.clear_blocks(request.row))
             self.rows.retire(request)
-        for participant in self.participants:
-            participant.finish(request)
-
-    def pace(self, row: int, lockstep: bool) -> None:
-        """Put a row into lockstep, or let it be scheduled ahead again; what is in flight is not touched."""
-        self.rows.lockstep[row] = lockstep
-        self._any_lockstep |= lockstep
+        for finish in self.stages.finish:
+            finish(request)
 
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it keeps its row and tokens and will be computed again."""
@@ -161,6 +159,8 @@ class Scheduler:
         request.status = Status.WAITING
         request.num_computed = 0
         self.waiting.push(request)
+        for leave in self.stages.leave:
+            leave(request)
 
     def sharing_since(self, number: int) -> list[Request]:
         """Return the admitted requests that took blocks of the prefix cache in a step after `number`."""
@@ -182,8 +182,8 @@ class Scheduler:
     def forget_cache(self) -> None:
         """Drop all cached content, on the device and in every participant. Running requests keep their blocks."""
         self.pool.forget_all()
-        for participant in self.participants:
-            participant.reset()
+        for reset in self.stages.reset:
+            reset()
 
     def _known_tokens(self, request: Request) -> np.ndarray:
         """Return the ids of a request's tokens as far as the engine has seen them."""
@@ -212,7 +212,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a step could be scheduled now or once steps in flight have settled."""
-        return bool(self.running or len(self.waiting))
+        return bool(self.running or len(self.waiting)) or self._pending()
 
     @property
     def latency(self) -> LatencyTarget | None:
@@ -226,70 +226,62 @@ class Scheduler:
 
         Counters advance at once, so that a further step can be scheduled before this one's results exist.
         """
-        draft = PlanDraft(self.limits.max_num_batched_tokens)
-        preempted = self._schedule_running(draft)
+        builder = PlanBuilder(self.limits.max_num_batched_tokens)
+        preempted = self._schedule_running(builder)
         if not preempted:
-            self._admit_waiting(draft)
-        return None if draft.empty else self._seal(draft)
+            self._admit_waiting(builder)
+        return None if builder.empty and not self._pending() else self._seal(builder)
 
-    def _schedule_running(self, draft: PlanDraft) -> bool:
+    def _pending(self) -> bool:
+        """Whether a participant needs a step, even one without rows."""
+        return any(pending() for pending in self.stages.pending)
+
+    def _schedule_running(self, builder: PlanBuilder) -> bool:
         """Give running rows their tokens, decodes before prompts; return whether anyone was preempted."""
         if not self.running:
             return False
-        rows, counts = self._running_demand(draft)
+        rows, counts = self._running_demand(builder)
         if self._managers is not None:
-            self._drop_dead(draft, self._managers, rows)
+            self._drop_dead(builder, self._managers, rows)
         growth = self._growth(rows, counts)
         if int(growth.sum()) <= self.pool.free:
-            self._grow(draft, rows, growth)
-            draft.add(rows, counts)
+            self._grow(builder, rows, growth)
+            builder.add(rows, counts)
             return False
-        return self._schedule_scarce(draft, rows.tolist(), counts.tolist())
+        return self._schedule_scarce(builder, rows.tolist(), counts.tolist())
 
-    def _running_demand(self, draft: PlanDraft) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows that have something to compute and how many tokens each gets, within the draft's budget."""
+    def _running_demand(self, builder: PlanBuilder) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows that have something to compute and how many tokens each gets, within the builder's budget."""
         table = self.rows
         rows = self._current_rows()
         known, computed = table.known[rows], table.computed[rows]
         need = np.minimum(known - computed, self.limits.max_chunk)
         need[known >= table.limit[rows]] = 0  # its last token is being sampled already
-        waits = False
-        if self._any_lockstep:
-            held = table.lockstep[rows] & (known > table.settled[rows])
-            waits, need[held] = bool(need[held].any()), 0
         if self.limits.advised:
-            draft.budget += int(np.count_nonzero(need == 1))
-        draft.allowance = self._allowance(rows, computed, need, waits)
-        if draft.allowance is not None:
-            self._shorten(rows, computed, need, draft.allowance)
+            builder.budget += int(np.count_nonzero(need == 1))
+        builder.allowance = self._allowance(computed, need)
+        if builder.allowance is not None:
+            self._shorten(rows, computed, need, builder.allowance)
         if self._chunk is not None:
-            self._cut(rows, need, draft.budget, self._chunk)
+            self._cut(rows, need, builder.budget, self._chunk)
         prompts = need > 1
-        if len(rows) > draft.budget or prompts.any():
+        if len(rows) > builder.budget or prompts.any():
             order = np.argsort(prompts, kind="stable")
             rows, need = rows[order], need[order]
-            need = shared_out(need, draft.budget, self.limits.slack)
-            draft.prompts = int(need[need > 1].sum())
+            need = shared_out(need, builder.budget, self.limits.slack)
+            builder.prompts = int(need[need > 1].sum())
         if need.all():
             return rows, need
         some = need > 0
         return rows[some], need[some]
 
-    def _allowance(self, rows: np.ndarray, computed: np.ndarray, need: np.ndarray, waits: bool) -> Allowance | None:
-        """Return what prompts may take of this step, if there are any and somebody is being answered.
-
-        Args:
-            waits: A row that decodes skips this step.
-        """
+    def _allowance(self, computed: np.ndarray, need: np.ndarray) -> Allowance | None:
+        """Return what prompts may take of this step, if there are any and somebody is being answered."""
         latency = self.latency
         if latency is None or not (len(self.waiting) or (need > 1).any()):
             return None
-        decoding = need == 1
-        contexts = computed[decoding]
-        if not len(contexts) and not waits:
-            return None
-        lockstep = waits or (self._any_lockstep and bool(self.rows.lockstep[rows[decoding]].any()))
-        return latency.allowance(len(contexts), int(contexts.sum()), lockstep=lockstep)
+        contexts = computed[need == 1]
+        return latency.allowance(len(contexts), int(contexts.sum())) if len(contexts) else None
 
     def _shorten(self, rows: np.ndarray, computed: np.ndarray, need: np.ndarray, allowance: Allowance) -> None:
         """Shorten the prompts' chunks, in place, to what the allowance holds for one after the other."""
@@ -308,7 +300,7 @@ class Scheduler:
                 request.num_computed = int(self.rows.computed[rows[i]])
                 need[i] = _clamped(chunk(request, min(int(need[i]), budget)), int(need[i]))
 
-    def _drop_dead(self, draft: PlanDraft, managers: KVManagers, rows: np.ndarray) -> None:
+    def _drop_dead(self, builder: PlanBuilder, managers: KVManagers, rows: np.ndarray) -> None:
         """Give back blocks that no later query sees. Steps in flight run before whoever gets them writes to them.
 
         Only of `rows` that this step runs: the worker must learn of it before anybody else gets the blocks.
@@ -318,7 +310,7 @@ class Scheduler:
         dead = np.minimum(managers.dead_blocks(table.computed[rows]), table.published[rows])
         due = np.flatnonzero(dead > table.dead[rows])
         for row, upto in zip(rows[due].tolist(), dead[due].tolist(), strict=True):
-            draft.blocks(row, int(table.dead[row]), [NULL_BLOCK] * (upto - int(table.dead[row])))
+            builder.blocks(row, int(table.dead[row]), [NULL_BLOCK] * (upto - int(table.dead[row])))
             blocks = table.drop_blocks(row, upto)
             self.pool.release(blocks)
             self.blocks_freed_early += len(blocks)
@@ -330,7 +322,7 @@ class Scheduler:
         growth: np.ndarray = np.maximum(wanted - self.rows.owned[rows], 0)
         return growth
 
-    def _schedule_scarce(self, draft: PlanDraft, rows: list[int], counts: list[int]) -> bool:
+    def _schedule_scarce(self, builder: PlanBuilder, rows: list[int], counts: list[int]) -> bool:
         """Serve rows one by one when blocks are short, preempting the policy's victims; return whether it did."""
         before = self.preemptions
         for row, count in zip(rows, counts, strict=True):
@@ -338,91 +330,111 @@ class Scheduler:
             if request is None or request.status is not Status.RUNNING:
                 continue  # became a victim of an earlier row
             needed = int(self._growth(np.array([row]), np.array([count]))[0])
-            if self._make_room(draft, request, needed):
-                self._grow(draft, np.array([row]), np.array([needed]))
-                draft.add(np.array([row]), np.array([count]))
+            if self._make_room(builder, request, needed):
+                self._grow(builder, np.array([row]), np.array([needed]))
+                builder.add(np.array([row]), np.array([count]))
         return self.preemptions > before
 
-    def _make_room(self, draft: PlanDraft, request: Request, needed: int) -> bool:
+    def _make_room(self, builder: PlanBuilder, request: Request, needed: int) -> bool:
         """Preempt until `needed` blocks are free; False if `request` itself had to go."""
         while self.pool.free < needed:
             for candidate in self.running:
                 candidate.num_computed = int(self.rows.computed[candidate.row])
             victim = self.running[self.policy.victim(self.running)]
-            draft.remove(victim.row)
+            builder.remove(victim.row)
             self.preempt(victim)
             if victim is request:
                 return False
         return True
 
-    def _grow(self, draft: PlanDraft, rows: np.ndarray, counts: np.ndarray) -> None:
+    def _grow(self, builder: PlanBuilder, rows: np.ndarray, counts: np.ndarray) -> None:
         """Give each row as many further blocks."""
         due = np.flatnonzero(counts)
         if len(due):
             rows, counts = rows[due], counts[due]
             blocks = np.array(self.pool.allocate(int(counts.sum())), np.int32)
-            draft.grow(rows, self.rows.owned[rows], counts, blocks)
+            builder.grow(rows, self.rows.owned[rows], counts, blocks)
             self.rows.grow(rows, counts, blocks)
 
     # -- admission -----------------------------------------------------------------------------------------------
 
-    def _admit_waiting(self, draft: PlanDraft) -> None:
+    def _admit_waiting(self, builder: PlanBuilder) -> None:
         """Admit from the head of the queue while rows, blocks and budget last.
 
         Nobody overtakes but those behind a request that a participant is not ready for.
         """
         self.waiting.resume()
         if self.spread and self.limits.advised:
-            draft.share = self.limits.share(draft.prompts + self.waiting.tokens)
-        while draft.budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            builder.share = self.limits.share(builder.prompts + self.waiting.tokens)
+        while builder.budget > 0 and len(self.running) < self.limits.max_num_seqs:
             request = self.waiting.peek()
             if request is None or not self._may_enter(request):
                 return
-            if self._may_admit is not None and not self._may_admit(request, self._state(draft)):
+            if self._may_admit is not None and not self._may_admit(request, self._state(builder)):
                 return
             try:
-                admitted = all(participant.admit(request) for participant in self.participants)
+                admitted = self._agreed(request)
             except ValueError as error:
                 self.finish(request)
                 self.refused.append(Refusal(request.handle, str(error), getattr(error, "param", None)))
                 continue
             if not admitted:
                 self.waiting.hold()
-                continue
-            if not self._admit(draft, request):
+            elif not self._admit(builder, request):
                 return
 
-    def _state(self, draft: PlanDraft) -> SchedulerState:
+    def _agreed(self, request: Request) -> bool:
+        """Ask every participant whether `request` may run. Raises `ValueError` if one refuses it."""
+        if not self.stages.admit:
+            return True
+        answers = [admit(request) for admit in self.stages.admit]  # all of them: what they wait for comes side by side
+        if all(answers):
+            return True
+        self._held.setdefault(request.handle, request)
+        self._name_first()
+        return False
+
+    def _not_held(self, request: Request) -> None:
+        """`request` waits for no participant any more."""
+        if self._held.pop(request.handle, None) is not None:
+            request.first = False
+            self._name_first()
+
+    def _name_first(self) -> None:
+        """Let the request that has been held back longest know: it alone may hold something while it waits."""
+        longest = next(iter(self._held.values()), None)
+        if longest is not None:
+            longest.first = True
+
+    def _state(self, builder: PlanBuilder) -> SchedulerState:
         return SchedulerState(
             running=len(self.running),
             waiting=len(self.waiting),
             blocks_free=self.pool.free,
             blocks_total=self.pool.total,
-            budget=draft.budget,
+            budget=builder.budget,
         )
 
     def _may_enter(self, request: Request) -> bool:
         """Whether a row is there for a new request, or a preempted one has anything left to compute."""
         if request.row < 0:
             return self.rows.free > 0
-        # At its limit, or in lockstep, it only waits for a token that a step in flight is sampling.
-        row, table = request.row, self.rows
-        waits = table.lockstep[row] and table.known[row] > table.settled[row]
-        return bool(table.known[row] < table.limit[row] and not waits)
+        # At its limit it only waits for a token that a step in flight is sampling.
+        return bool(self.rows.known[request.row] < self.rows.limit[request.row])
 
-    def _admit(self, draft: PlanDraft, request: Request) -> bool:
+    def _admit(self, builder: PlanBuilder, request: Request) -> bool:
         """Give `request` its blocks and first chunk; False (without side effects) if blocks are short."""
         length = int(self.rows.known[request.row]) if request.row >= 0 else request.num_given
         hashes = self.cache.usable(request, length)
         shared = self.cache.match(hashes)
-        supplier, supplied = self._best_supply(request, hashes, len(shared))
+        place, supplied = self._best_supply(request, hashes, len(shared))
         size = self.rows.block_size
         cached = (len(shared) + supplied) * size
-        count = self._first_chunk(request, length - cached, cached, draft)
+        count = self._first_chunk(request, length - cached, cached, builder)
         fresh = -(-(cached + count) // size) - len(shared)
         revived = sum(1 for block in shared if self.pool.is_free(block))
         headroom = self._headroom if self.running else 0
-        if not count or not draft.takes(count) or fresh + revived + headroom > self.pool.free:
+        if not count or not builder.takes(count) or fresh + revived + headroom > self.pool.free:
             return False
 
         self.waiting.pop()
@@ -431,59 +443,57 @@ class Scheduler:
             self._promises.share(request, hashes, shared)
         self.pool.share(shared)
         blocks = shared + self.pool.allocate(fresh)
-        if supplier is not None and not self._order(supplier, request, blocks, len(shared), supplied):
+        if place is not None and not self._order(place, request, blocks, len(shared), supplied):
             supplied, cached = 0, len(shared) * size
             # It keeps its blocks: whatever half an order brings is overwritten by what it computes.
             rest = length - cached
-            again = rest if request.pooling is not None else self._first_chunk(request, rest, cached, draft)
+            again = rest if request.pooling is not None else self._first_chunk(request, rest, cached, builder)
             count = min(again or count, len(blocks) * size - cached)
-        self._enter(draft, request, cached)
-        draft.blocks(request.row, 0, blocks)
+        self._enter(builder, request, cached)
+        builder.blocks(request.row, 0, blocks)
         self.rows.append_blocks(request.row, blocks)
         self.rows.computed[request.row] = cached
         self.rows.published[request.row] = len(shared) + supplied
-        draft.add(np.array([request.row]), np.array([count]))
-        draft.prompts += count
-        if draft.allowance is not None:
-            draft.allowance.spend(cached, count, scored=request.scored)
+        builder.add(np.array([request.row]), np.array([count]))
+        builder.prompts += count
+        if builder.allowance is not None:
+            builder.allowance.spend(cached, count, scored=request.scored)
         self._publish_one(request, cached + count)
         return True
 
-    def _order(
-        self, supplier: StageParticipant, request: Request, blocks: Sequence[int], first: int, count: int
-    ) -> bool:
+    def _order(self, place: Place, request: Request, blocks: Sequence[int], first: int, count: int) -> bool:
         """Have `count` of a request's `blocks` from `first` on filled before this step reads anything."""
         refs = [BlockRef(i, request.hashes[i], blocks[i]) for i in range(first, first + count)]
-        if not supplier.place(request, refs):
+        if not place(request, refs):
             return False
         self.cache.publish(request, [ref.block for ref in refs], first)
         self._promises.order(request, self._number, refs)
         return True
 
-    def _first_chunk(self, request: Request, rest: int, cached: int, draft: PlanDraft) -> int:
+    def _first_chunk(self, request: Request, rest: int, cached: int, builder: PlanBuilder) -> int:
         """Return how many of the `rest` tokens run in this step; 0 if the request has to wait for another one."""
         if request.pooling is not None:
-            return rest if rest <= draft.budget else 0
+            return rest if rest <= builder.budget else 0
         count = min(rest, self.limits.max_chunk)
-        if count > draft.budget + self.limits.slack:
-            count = draft.budget
-        if draft.allowance is not None:
-            count = draft.allowance.fits(cached, count, scored=request.scored)
+        if count > builder.budget + self.limits.slack:
+            count = builder.budget
+        if builder.allowance is not None:
+            count = builder.allowance.fits(cached, count, scored=request.scored)
         if self._chunk is None or count <= 1:
             return count
         request.num_computed = cached
         return _clamped(self._chunk(request, count), count)
 
-    def _best_supply(self, request: Request, hashes: list[bytes], local: int) -> tuple[StageParticipant | None, int]:
-        """Return the first participant that can supply blocks behind the local prefix, and how many."""
+    def _best_supply(self, request: Request, hashes: list[bytes], local: int) -> tuple[Place | None, int]:
+        """Return how to order blocks behind the local prefix from the first participant that has some, and how many."""
         if local < len(hashes) and not request.stranded:
-            for participant in self.participants:
-                count = participant.supply(request, hashes, local)
+            for supply, place in self.stages.supply:
+                count = supply(request, hashes, local)
                 if count > 0:
-                    return participant, min(count, len(hashes) - local)
+                    return place, min(count, len(hashes) - local)
         return None, 0
 
-    def _enter(self, draft: PlanDraft, request: Request, cached: int) -> None:
+    def _enter(self, builder: PlanBuilder, request: Request, cached: int) -> None:
         """Make a request running; at its first admission it gets its row and its cached tokens are counted."""
         request.status = Status.RUNNING
         first = request.row < 0
@@ -491,30 +501,30 @@ class Scheduler:
             self.rows.claim(request, self.limits.max_model_len)
         self.running.append(request)
         self._came.append(request.row)
+        self._not_held(request)
+        for run in self.stages.run:
+            run(request)
         if first:
-            draft.new(request)
+            builder.new(request)
             self._first_admitted(request, cached)
         elif request.retold:
-            draft.new(request)
+            builder.new(request)
             request.retold = False
             if request in self.first_scheduled:  # nobody was told yet
                 request.cached_tokens = cached
 
     def _first_admitted(self, request: Request, cached: int) -> None:
         request.cached_tokens, request.scheduled = cached, time.monotonic()
-        for participant in self.participants:
-            if participant.enter(request):
-                self.rows.lockstep[request.row] = self._any_lockstep = True
         self.first_scheduled.append(request)
         if request.reusable and self.cache.enabled:
             self.cache.count(request.num_given, cached)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------
 
-    def _seal(self, draft: PlanDraft) -> Step:
-        """Turn the draft into a plan and advance every counter as if it had run."""
+    def _seal(self, builder: PlanBuilder) -> Step:
+        """Turn the builder into a plan and advance every counter as if it had run."""
         table = self.rows
-        plan = draft.plan(self._number, table)
+        plan = builder.plan(self._number, table)
         self._number += 1
         rows = plan.rows
         table.computed[rows] += plan.counts
@@ -523,8 +533,8 @@ class Scheduler:
         kept = self._promises.take_kept()
         if kept:
             self._publish_to_participants(kept)
-        for participant in self.participants:
-            participant.plan(plan)
+        for add_to in self.stages.plan:
+            add_to(plan)
         return Step(plan, table.epoch[rows])
 
     def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
@@ -559,7 +569,7 @@ class Scheduler:
         self.cache.extend(request, table.tokens[row, : table.settled[row]])
         blocks = table.tables[row, first:full].tolist()
         self.cache.publish(request, blocks, first)
-        if self.participants:
+        if self.stages.publish:
             self._offer(request, blocks, first)
 
     def _share(self, rows: np.ndarray, first: np.ndarray, full: np.ndarray) -> None:
@@ -575,7 +585,7 @@ class Scheduler:
                 continue  # final, although nobody may share it
             if end == begin + 1 == len(request.hashes) + 1:
                 self.cache.complete(request, tokens[i * width : (i + 1) * width], blocks[i])
-                if self.participants:
+                if self.stages.publish:
                     self._offer(request, [blocks[i]], begin)
             else:
                 self._share_all(request, begin, end)
@@ -589,8 +599,8 @@ class Scheduler:
             self._publish_to_participants(refs)
 
     def _publish_to_participants(self, refs: Sequence[BlockRef]) -> None:
-        for participant in self.participants:
-            participant.publish(refs)
+        for publish in self.stages.publish:
+            publish(refs)
 
     def check(self) -> None:
         """Verify blocks, rows and queues against each other. Raises `RuntimeError` naming what is broken."""

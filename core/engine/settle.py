@@ -41,8 +41,7 @@ class Settler:
         launching ahead, one wasted token per stop that could not be foreseen. So is a row that needed a block that was
         not filled: it runs again.
         """
-        for participant in self.scheduler.participants:
-            participant.collect(result)
+        self.scheduler.stages.collect(step.plan, result)
         self.scheduler.settle_loads(step.plan.number, result.lost)
         alive = self._alive(step)
         self._count(step, alive)
@@ -142,7 +141,7 @@ class Settler:
         settled = table.settled[rows]
         table.tokens[rows, settled] = tokens
         table.settled[rows] = settled + 1
-        refused = self._tell(rows, tokens) if self.scheduler.participants else {}
+        refused = self._tell(rows, tokens) if self.scheduler.stages.settle else {}
         outputs.handles = table.handle[rows].tobytes()
         outputs.tokens = tokens.astype(np.int32, copy=False).tobytes()
         if result.logprobs:
@@ -158,17 +157,15 @@ class Settler:
         """Tell participants of settled tokens; return row -> error of those that must end."""
         requests = [self.scheduler.rows.requests[row] for row in rows.tolist()]
         refused: dict[int, str] = {}
-        for participant in self.scheduler.participants:
-            for index, error in participant.settle(requests, tokens).items():
+        for settle in self.scheduler.stages.settle:
+            for index, error in settle(requests, tokens).items():
                 refused.setdefault(int(rows[index]), error)
-            for row, lockstep in participant.paces().items():
-                self.scheduler.pace(row, lockstep)
         return refused
 
     def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, settled: np.ndarray, outputs: Outputs) -> None:
         table = self.scheduler.rows
-        # Below its minimum a constrained row is given a stop token only where its grammar allows nothing else.
-        stopped = table.stopped(rows, tokens) & ((settled > table.min_len[rows]) | table.lockstep[rows])
+        # The sampler holds stop ids back below a row's minimum, unless nothing else may follow.
+        stopped = table.stopped(rows, tokens)
         for i in np.flatnonzero(stopped | (settled >= table.limit[rows])).tolist():
             request = table.requests[rows[i]]
             token = int(tokens[i])
@@ -184,7 +181,8 @@ class Settler:
         request: Request | None = self.scheduler.rows.requests[row]
         if request is None:
             return
-        outputs.finished.append(Finished(request.handle, reason, stop_id, error))
+        parts = {name: part for name, made in self.scheduler.stages.finished if (part := made(request)) is not None}
+        outputs.finished.append(Finished(request.handle, reason, stop_id, error, parts=parts))
         self.totals.finished[reason] += 1
         self.scheduler.finish(request)
 

@@ -7,6 +7,7 @@ already computed. All arrays are numpy, so a plan is encoded without a copy when
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -51,19 +52,6 @@ class BlockUpdate:
 
 
 @dataclass(slots=True)
-class TokenMasks:
-    """Which tokens may be sampled, for the rows that are constrained in this step.
-
-    Attributes:
-        rows: `(m,)` int32, rows.
-        bits: `(m, ceil(vocab / 32))` int32; bit `t % 32` of `bits[i, t // 32]` allows token t for row `rows[i]`.
-    """
-
-    rows: np.ndarray
-    bits: np.ndarray
-
-
-@dataclass(slots=True)
 class StepPlan:
     """One step's work. Entry `i` of every array is the i-th scheduled request.
 
@@ -76,11 +64,10 @@ class StepPlan:
         counts: `(n,)` int32, how many tokens it runs.
         samples: `(n,)` bool, whether its last token is the last known one, so that a token is sampled from it.
         output_counts: `(n,)` int32, output tokens it has before this step, placeholders included.
-        connector: Messages for the worker side of each KV connector, by name.
-        loads: KV blocks that each participant's worker side fills before the forward pass, by its name.
-        leaving: Names of participants whose worker side is closed before this step: they take part no more.
-        masks: Tokens that may be sampled, for the rows that a participant constrains; None if there is none.
-        masks_follow: `masks` is empty and comes on its own while the forward pass runs.
+        parts: What participants' engine halves send their worker halves, by name.
+        loads: KV blocks that each participant's worker half fills before the forward pass, by its name.
+        leaving: Names of participants whose worker half is closed before this step: they take part no more.
+        late: Names of participants whose late parts follow while the forward pass runs (`Executor.late`).
     """
 
     number: int
@@ -91,11 +78,10 @@ class StepPlan:
     counts: np.ndarray
     samples: np.ndarray
     output_counts: np.ndarray
-    connector: dict[str, bytes] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
     loads: dict[str, list[int]] = field(default_factory=dict)
     leaving: list[str] = field(default_factory=list)
-    masks: TokenMasks | None = None
-    masks_follow: bool = False
+    late: list[str] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -129,9 +115,9 @@ class StepResult:
         prompt_logprobs: Index into the plan's rows -> log-probabilities of the prompt positions this step scored
             (position p's entry scores token p + 1), for the rows that asked.
         errors: Index into the plan's rows -> what went wrong with this row alone; its token is -1.
-        connector: Reports of the worker side of each KV connector, by name.
+        parts: What participants' worker halves send their engine halves, by name.
         lost: Blocks of the plan's `loads` that were not filled. What was computed on them means nothing.
-        faults: What went wrong in the worker side of participants, by name.
+        faults: What went wrong in the worker half of participants, by name.
         vectors: Index into the plan's rows -> float32 array, in an engine that pools; `tokens` is then empty.
     """
 
@@ -140,7 +126,7 @@ class StepResult:
     logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
     prompt_logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
-    connector: dict[str, bytes] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     faults: dict[str, list[str]] = field(default_factory=dict)
     vectors: dict[int, np.ndarray] | None = None

@@ -51,7 +51,7 @@ class Decoder(Generic[T]):
     """Decodes messages of one type, for example `Decoder(StepPlan)`."""
 
     def __init__(self, kind: Any) -> None:
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=_unpack)
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind, dec_hook=unpack_array)
         self._name = getattr(kind, "__name__", str(kind))
 
     def decode(self, data: bytes | memoryview) -> T:
@@ -78,7 +78,7 @@ def _pack(value: Any) -> tuple[str, tuple[int, ...], memoryview]:
     return value.dtype.str, value.shape, np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 
-def _unpack(kind: type, packed: Any) -> np.ndarray:
+def unpack_array(kind: type, packed: Any) -> np.ndarray:
     """Rebuild an array, holding every claim of the message against the bytes that came."""
     if kind is not np.ndarray or not isinstance(packed, list) or len(packed) != 3:
         raise ValueError("expected an array as (dtype, shape, bytes)")

@@ -9,8 +9,8 @@ import numpy as np
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
 from core.engine.grammars import Thinking
+from core.engine.participants.thinking import last_place
 from core.engine.sampling import SamplingParams
-from core.engine.thinking import last_place
 
 _START, _END = "<think>", "</think>"
 _PARAM = "thinking_token_budget"

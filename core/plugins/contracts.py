@@ -27,11 +27,14 @@ class Contract(NamedTuple):
         protocol: Its protocol, as `module:Class` of `core.api`.
         optional: Protocols of optional parts: of them, the methods that it has must fit.
         may_lack: Methods of `protocol` that not every implementation needs.
+        closed: `protocol` is a base class, and its methods are all that there are: a public method of another name is
+            a misspelt one.
     """
 
     protocol: str
     optional: tuple[str, ...] = ()
     may_lack: frozenset[str] = frozenset()
+    closed: bool = False
 
 
 IMPLEMENTATIONS = MappingProxyType(
@@ -50,12 +53,13 @@ IMPLEMENTATIONS = MappingProxyType(
         "core.tool_parsers": Contract("parsers:OutputParser", ("parsers:KnowsThinking", "parsers:EnforcesCalls")),
         "core.kv_connectors": Contract("connectors:KVConnector"),
         "core.weight_transfer": Contract("weights:WeightReceiver"),
-        "core.executors": Contract("executors:Executor", ("executors:TakesMasks",)),
+        "core.executors": Contract("executors:Executor"),
         "core.schedulers": Contract(
             "schedulers:SchedulerPolicy", ("schedulers:AdmissionPolicy", "schedulers:ChunkPolicy")
         ),
         "core.structured_output": Contract("structured:StructuredOutputBackend", ("structured:LoadsGrammars",)),
         "core.drafters": Contract("drafters:Drafter"),
+        "core.participants": Contract("participants:Participant", closed=True),
         "core.logits": Contract("logits:LogitsProcessor"),
         "core.stat_sinks": Contract("sinks:StatSink"),
         "core.io_processors": Contract("io_processors:IOProcessor"),
@@ -66,7 +70,15 @@ IMPLEMENTATIONS = MappingProxyType(
 )
 """The contract of a descriptor's `impl`, by kind. Kernels have none here: each has the signature of its operation."""
 
-_WORKER_HALF, _KV_MANAGER = Contract("connectors:KVConnectorWorker"), Contract("kvspecs:KVManager")
+_KV_MANAGER = Contract("kvspecs:KVManager")
+_FURTHER_HALVES = MappingProxyType(
+    {
+        ("core.kv_connectors", "worker_impl"): Contract("connectors:KVConnectorWorker"),
+        ("core.participants", "worker_impl"): Contract("participants:WorkerParticipant", closed=True),
+        ("core.participants", "front_impl"): Contract("participants:FrontParticipant", closed=True),
+    }
+)
+"""The contracts of what a descriptor names beside its `impl`, by kind and field."""
 _ARGUMENTS = MappingProxyType(
     {
         "probe": (),
@@ -89,8 +101,13 @@ def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: obje
         if getattr(descriptor, field, None) == path:
             wanted = inspect.Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in arguments])
             _refuse(entry, path, "its descriptor", list(_against(field, wanted, _signature(loaded))))
-    if getattr(descriptor, "worker_impl", None) == path:
-        check_object(entry, path, loaded, _WORKER_HALF)
+    further = [
+        contract
+        for (group, field), contract in _FURTHER_HALVES.items()
+        if group == entry.group and getattr(descriptor, field, None) == path
+    ]
+    if further:
+        check_object(entry, path, loaded, further[0])
     elif path in getattr(descriptor, "kv_managers", {}).values():
         check_object(entry, path, loaded, _KV_MANAGER)
     elif descriptor.impl == path:
@@ -127,6 +144,8 @@ def check_object(entry: Entry, what: str, value: object, contract: Contract, *, 
     if isinstance(value, type) or not makes:
         wrong += _methods(protocol, value, contract.may_lack)
     wrong += _optional(contract, value)
+    if contract.closed:
+        wrong += _beyond(protocol, value)
     _refuse(entry, what, protocol.__name__, wrong)
 
 
@@ -178,6 +197,18 @@ def _methods(protocol: type, value: object, may_lack: frozenset[str]) -> Iterato
             plain = plain and not isinstance(member, classmethod)
             signature = _signature(found)
             yield from _against(name, wanted, _without_self(signature) if plain and signature else signature)
+
+
+def _beyond(base: type, value: object) -> Iterator[str]:
+    """Yield what a class has that its base class, which says all that is called, has not."""
+    if not isinstance(value, type) or not issubclass(value, base):
+        yield f"it is no subclass of core.api.{base.__name__}"
+        return
+    own = {name for kind in value.__mro__ if kind not in base.__mro__ for name in vars(kind)}
+    odd = sorted(name for name in own - set(dir(base)) if not name.startswith("_") and callable(getattr(value, name)))
+    if odd:
+        known = ", ".join(sorted(methods_of(base)))
+        yield f"it has {', '.join(odd)}, which nobody calls; methods are {known}, and helpers begin with _"
 
 
 def _comes_later(value: object, name: str) -> bool:

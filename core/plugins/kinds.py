@@ -58,6 +58,7 @@ COMMAND = Kind("core.commands", "command")
 TOOL_SERVER = Kind("core.tool_servers", "tool-server client", "tool_client")
 STRUCTURED_OUTPUT = Kind("core.structured_output", "structured-output backend", "structured_output")
 DRAFTER = Kind("core.drafters", "drafter", "drafter", unused="this core has no speculative decoding yet")
+PARTICIPANT = Kind("core.participants", "participant", "participant")
 HOOKS = Kind(HOOKS_GROUP, "hook plugin")
 
 KINDS: dict[str, Kind] = {
@@ -83,6 +84,7 @@ KINDS: dict[str, Kind] = {
         TOOL_SERVER,
         STRUCTURED_OUTPUT,
         DRAFTER,
+        PARTICIPANT,
         HOOKS,
     )
 }

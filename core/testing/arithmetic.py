@@ -7,19 +7,31 @@ milliseconds and without torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from core.api.participants import AllowedTokens
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 
+NO_TOKEN = -1
 
-def next_token(context: np.ndarray, vocab_size: int) -> int:
-    """Return the token that follows `context` (int32 ids)."""
+
+def any_token(token: int) -> bool:
+    """Allow every token."""
+    return True
+
+
+def next_token(context: np.ndarray, vocab_size: int, allowed: Callable[[int], bool] = any_token) -> int:
+    """Return the token that follows `context` (int32 ids); in place of one that is not allowed, the next that is.
+
+    -1 if none is.
+    """
     digest = blake2b(np.ascontiguousarray(context, dtype=np.int32).tobytes(), digest_size=4).digest()
-    return int.from_bytes(digest, "little") % vocab_size
+    token = int.from_bytes(digest, "little") % vocab_size
+    return next((t for i in range(vocab_size) if allowed(t := (token + i) % vocab_size)), NO_TOKEN)
 
 
 def generate(prompt: list[int], count: int, vocab_size: int) -> list[int]:
@@ -39,11 +51,20 @@ class ArithmeticWorker:
         self.pool = np.full((max_rows, max_len + 1), -1, np.int32)
         self.tables = np.zeros((max_rows, -(-max_len // block_size)), np.int32)
         self.computed_tokens = 0
+        self._allowed: dict[int, np.ndarray] = {}
+        self._minima: dict[int, tuple[int, tuple[int, ...]]] = {}  # row -> shortest text, ids that are held back below
 
-    def execute(self, plan: StepPlan) -> StepResult:
-        """Run one step."""
+    def execute(self, plan: StepPlan, late: Mapping[str, Any] | None = None) -> StepResult:
+        """Run one step, whose late parts may allow some tokens only."""
+        self._allowed = {
+            row: np.unpackbits(bits.view(np.uint8), bitorder="little")
+            for part in (late or {}).values()
+            if isinstance(part, AllowedTokens)
+            for row, bits in zip(part.rows.tolist(), part.bits, strict=True)
+        }
         for new in plan.new_rows:
             self.pool[new.row] = -1
+            self._minima[new.row] = (len(new.prompt) + new.params.min_tokens, new.stop_ids)
             given = np.concatenate([new.prompt, new.generated])
             self.pool[new.row, : len(given)] = given
         for i, (row, start) in enumerate(zip(plan.blocks.rows, plan.blocks.starts, strict=True)):
@@ -53,11 +74,18 @@ class ArithmeticWorker:
         for row, start, count in work:  # every row writes before any row reads, as in a real layer
             self.cache[self._slots(row, start, start + count)] = self.pool[row, start : start + count]
             self.computed_tokens += count
-        sampled = [self._sample(row, start + count) for (row, start, count), s in zip(work, plan.samples) if s]
-        return StepResult(plan.number, np.array(sampled, np.int32))
+        places = np.flatnonzero(plan.samples).tolist()
+        sampled = [self._sample(work[i][0], work[i][1] + work[i][2]) for i in places]
+        errors = {i: "no token is left" for i, token in zip(places, sampled, strict=True) if token == NO_TOKEN}
+        return StepResult(plan.number, np.array(sampled, np.int32), errors=errors)
 
     def _sample(self, row: int, length: int) -> int:
-        token = next_token(self.cache[self._slots(row, 0, length)], self.vocab_size)
+        shortest, stop_ids = self._minima[row]
+        held, bits = stop_ids if length < shortest else (), self._allowed.get(row)
+        context = self.cache[self._slots(row, 0, length)]
+        token = next_token(
+            context, self.vocab_size, lambda token: token not in held and (bits is None or bool(bits[token]))
+        )
         self.pool[row, length] = token
         return token
 
@@ -89,6 +117,7 @@ class ArithmeticExecutor:
     def __init__(self, worker: ArithmeticWorker, num_blocks: int) -> None:
         self.worker, self._num_blocks = worker, num_blocks
         self.launched = 0
+        self.late_parts: dict[int, Mapping[str, Any]] = {}
 
     def start(self) -> WorkerInfo:
         """Report the worker's size."""
@@ -97,7 +126,13 @@ class ArithmeticExecutor:
     def launch(self, plan: StepPlan) -> _Lazy:
         """Queue a step."""
         self.launched += 1
-        return _Lazy(lambda: self.worker.execute(plan))
+        if not plan.late:
+            return _Lazy(lambda: self.worker.execute(plan))
+        return _Lazy(lambda: self.worker.execute(plan, self.late_parts.pop(plan.number)))
+
+    def late(self, number: int, parts: Mapping[str, Any]) -> None:
+        """Hand a step its late parts."""
+        self.late_parts[number] = parts
 
     def call(self, method: str, *args: Any) -> Any:
         """No worker methods exist."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from core.api.attention import AttentionBackend
 from core.api.models import Model
+from core.api.participants import SampledStep
 from core.engine.profile import Timer, untimed
-from core.engine.step import NewRow, StepPlan, StepResult, TokenMasks
+from core.engine.step import NewRow, StepPlan, StepResult
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.inputs import InputBuilder, StepInputs
-from core.worker.participants import Participant
+from core.worker.participants.stages import Late, WorkerStages
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.prompt import PromptScorer
@@ -34,7 +35,7 @@ class StepRunner(ABC):
         graphed: The forward pass by the platform's graphs, if it has some.
 
     Attributes:
-        participants: Take part in every step, in order.
+        stages: Who takes part in every step.
     """
 
     def __init__(
@@ -50,31 +51,35 @@ class StepRunner(ABC):
         self._inputs = InputBuilder(rows, backend)
         self._rows = rows
         self._tainted = TaintedBlocks(caches, rows.block_size)
-        self.participants: list[Participant] = []
-        self._masks: Callable[[], TokenMasks | None] | None = None
+        self.stages = WorkerStages()
+        self._late: Late | None = None
         self.time(untimed)
+
+    @property
+    def tokens(self) -> Tensor:
+        """The tokens of every row, `(max_rows, tokens)` int32."""
+        return self._rows.tokens
 
     def time(self, timer: Timer) -> None:
         """Have the phases of every step timed, or no longer (`untimed`)."""
         self._step = timer("step", self._execute)
-        self._build = timer("build inputs", self._inputs.build)
+        self._build = timer("build inputs", self._step_inputs)
         self._forward = timer("forward", self._graphed or self._plain)
 
     @torch.inference_mode()
-    def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult:
+    def execute(self, plan: StepPlan, late: Late | None = None) -> StepResult:
         """Run one step. A row that fails numerically is reported in `errors`; the others are not touched by it.
 
         Args:
-            masks: Waits for the masks of a plan whose `masks_follow`; called when everything else is done.
+            late: Waits for the late parts of a plan that announces some; called when everything else is done.
         """
-        self._masks = masks
+        self._late = late
         return self._step(plan)
 
     def _execute(self, plan: StepPlan) -> StepResult:
         self._apply(plan)
         result = StepResult(plan.number, np.zeros(0, dtype=np.int32))
-        for participant in self.participants:
-            result.lost += participant.begin(plan)
+        result.lost = self.stages.begin(plan)
         if result.lost:
             self._tainted.empty(result.lost)
         if len(plan.rows):
@@ -83,19 +88,18 @@ class StepRunner(ABC):
             except Exception:
                 self._taint(plan, range(len(plan.rows)))  # whoever gets their blocks must not read what was left there
                 raise
-        for participant in self.participants:
-            participant.end(result)
+        self.stages.end(plan, result)
         return result
 
     def close(self) -> None:
         """Close the participants. Harmless twice."""
-        while self.participants:
-            self.participants.pop().close()
+        self.stages.close()
 
     def weights_replaced(self) -> None:
         """Drop what was derived from the old weights."""
         if self._graphed is not None:
             self._graphed.forget()
+        self.stages.weights_replaced()
 
     def _apply(self, plan: StepPlan) -> None:
         if plan.new_rows:
@@ -104,13 +108,10 @@ class StepRunner(ABC):
         self._tainted.clean(plan)
         self._rows.update_blocks(plan.blocks)
         if plan.leaving:
-            self._dismiss(plan.leaving)
+            self.stages.dismiss(plan.leaving)
 
-    def _dismiss(self, names: Sequence[str]) -> None:
-        """Close the participants of these names; they take part no more."""
-        for participant in [one for one in self.participants if one.name in names]:
-            self.participants.remove(participant)
-            participant.close()
+    def _step_inputs(self, plan: StepPlan) -> StepInputs:
+        return self.stages.inputs(plan, self._inputs.build(plan))
 
     @abstractmethod
     def _admit(self, new_rows: Sequence[NewRow]) -> None:
@@ -173,13 +174,15 @@ class Runner(StepRunner):
         logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
         rows, known = plan.rows[sampling].astype(np.int64), inputs.batch.seq_lens[sampling].astype(np.int64)
         flags, outputs = self._sampler.params.flags[rows], plan.output_counts[sampling].astype(np.int64)
-        given = self._masks() if plan.masks_follow and self._masks is not None else plan.masks
-        masks = {} if given is None else _masks(given, rows, flags)
-        sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens, masks))
+        allowed = self.stages.allowed(plan, self._late) if plan.late else {}
+        if allowed:
+            flags[np.isin(rows, list(allowed))] |= Feature.CONSTRAINED
+        sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens, allowed))
         self._rows.write_tokens(rows, known, sampled.tokens)
         result.tokens = sampled.tokens.cpu().numpy().astype(np.int32)
         if sampled.logprobs or sampled.errors or result.errors:
             _report(sampled, sampling, result)
+        self.stages.sampled(lambda: SampledStep(rows, known, result.tokens, self._rows.tokens))
 
 
 def _report(sampled: Sampled, sampling: np.ndarray, result: StepResult) -> None:
@@ -189,10 +192,3 @@ def _report(sampled: Sampled, sampling: np.ndarray, result: StepResult) -> None:
     failed = np.isin(sampling, list(result.errors))
     result.tokens[failed] = NO_TOKEN
     result.logprobs = {index: entry for index, entry in sampled.logprobs.items() if not failed[index]}
-
-
-def _masks(masks: TokenMasks, rows: np.ndarray, flags: np.ndarray) -> dict[int, np.ndarray]:
-    """Return each masked row's bits, and mark these rows in `flags`, in place."""
-    found = dict(zip(masks.rows.tolist(), masks.bits))
-    flags[np.isin(rows, masks.rows)] |= Feature.MASKED
-    return found

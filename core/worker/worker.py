@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,17 +20,18 @@ from core.api.platform import Platform, Stream
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
-from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.plugins.drivers import describe
 from core.plugins.handed import STREAM, Handed
 from core.trim import trim
 from core.worker.allocate import zeros
+from core.worker.assembly import bind_worker_halves, joined_calls, worker_stages
 from core.worker.dense import load_dense
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.loader import LoadedModel, kv_layouts, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
-from core.worker.participants import ConnectorParticipant
+from core.worker.participants.stages import Late
 from core.worker.pooling import PoolingRunner
 from core.worker.rows import RowTable
 from core.worker.runner import Runner, StepRunner
@@ -40,7 +41,6 @@ from core.worker.warmup import DECODE_STEPS, warm_up
 
 if TYPE_CHECKING:
     from core.api.attention import KVLayout
-    from core.api.descriptors import KVConnectorSpec
     from core.api.weights import WeightReceiver
     from core.layers.attention import AttentionModule
     from core.plugins.boot import ActivePlugins
@@ -111,8 +111,8 @@ class Worker:
                 max_model_len=self._config.max_model_len,
                 decodes=DECODE_STEPS if self._config.pooling is None else 0,
             )
-        with self._phase("connectors"):
-            self._runner.participants.extend(self._connectors(caches))
+        with self._phase("participants"):
+            self._join(caches)
         return WorkerInfo(
             self._budget.num_blocks,
             self._budget.bytes_per_block,
@@ -122,9 +122,9 @@ class Worker:
             self._config.max_model_len,
         )
 
-    def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult:
-        """Run one step; `masks` waits for the masks of a plan whose `masks_follow`."""
-        return self._runner.execute(plan, masks)
+    def execute(self, plan: StepPlan, late: Late | None = None) -> StepResult:
+        """Run one step; `late` waits for the late parts of a plan that announces some."""
+        return self._runner.execute(plan, late)
 
     def stream(self) -> Stream:
         """Return a stream of the platform on which to execute steps."""
@@ -139,7 +139,8 @@ class Worker:
         """
         known = self._methods.get(method)
         if known is None:
-            raise EngineError("CORE-E124", f"A worker has no method {method!r}; it has {', '.join(self._methods)}.")
+            have = ", ".join(sorted(self._methods))
+            raise EngineError("CORE-E124", f"A worker has no method {method!r}; it has {have}.")
         return known(*args)
 
     def close(self) -> None:
@@ -152,8 +153,7 @@ class Worker:
     def _bind_plugins(self) -> None:
         """Import what is made into objects late, so that a mistake in one is told before the weights are read."""
         self._active.bind("core.logits", "core.weight_transfer")
-        for planned, spec in self._active.specs("core.kv_connectors"):
-            self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl)
+        bind_worker_halves(self._active)
 
     def _check(self, loaded: LoadedModel) -> None:
         """Refuse, before any weight is read, what cannot work.
@@ -241,12 +241,11 @@ class Worker:
         }
         self._active.hooks.model_loaded(self._loaded.model, info)
 
-    def _connectors(self, caches: list[Tensor]) -> Iterator[ConnectorParticipant]:
-        for planned, spec, _ in self._active.impls("core.kv_connectors"):
-            half, guard = self._active.load(planned, cast("KVConnectorSpec", spec).worker_impl), self._active.guard
-            worker = guard(planned, "the constructor of its worker half", half, planned.options)
-            guard(planned, "bind()", worker.bind, caches)
-            yield ConnectorParticipant(planned.name, worker, f"KV connector {planned.owner}")
+    def _join(self, caches: list[Tensor]) -> None:
+        """Let the plan's participants take part from now on, and offer their calls."""
+        stages = worker_stages(self._active, caches, self._runner.tokens, self._config.shape.vocab_size)
+        self._methods = joined_calls(self._methods, stages)
+        self._runner.stages = stages
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")

@@ -29,6 +29,7 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core.logits": ("logits",),
         "core.structured_output": ("grammars",),
         "core.drafters": ("drafters",),
+        "core.participants": ("participants",),
         "core.stat_sinks": ("sinks",),
         "core.io_processors": ("io_processors",),
         "core.routes": ("routes",),

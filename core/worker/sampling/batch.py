@@ -22,11 +22,11 @@ class Feature:
     MIN_TOKENS = 1 << 7
     BIAS = 1 << 8
     PENALTIES = 1 << 9
-    MASKED = 1 << 10
+    CONSTRAINED = 1 << 10
     PLUGGED = 1 << 11
     PLUGGED_DRAW = 1 << 12
 
-    LOGITS = ALLOWED | BAD_WORDS | MIN_TOKENS | BIAS | PENALTIES | MASKED | PLUGGED
+    LOGITS = ALLOWED | BAD_WORDS | MIN_TOKENS | BIAS | PENALTIES | CONSTRAINED | PLUGGED
     WORKED_ON = LOGITS | LOGPROBS | PLUGGED_DRAW
 
 
@@ -40,7 +40,7 @@ class SampleBatch:
         output_counts: `(n,)` output tokens before this one.
         known: `(n,)` prompt and output tokens before this one.
         pool: The token pool, `(max_rows, tokens)` int32.
-        masks: Row -> bits of the tokens that it may take, for rows with the feature MASKED.
+        allowed: Row -> bits of the tokens that it may take, for rows with the feature CONSTRAINED.
     """
 
     rows: np.ndarray
@@ -48,7 +48,7 @@ class SampleBatch:
     output_counts: np.ndarray
     known: np.ndarray
     pool: Tensor
-    masks: Mapping[int, np.ndarray] = field(default_factory=dict)
+    allowed: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def features(self) -> int:
@@ -62,4 +62,4 @@ class SampleBatch:
     def take(self, part: slice | np.ndarray) -> SampleBatch:
         """Return some of the rows, in the order of `part`."""
         arrays = (self.rows[part], self.flags[part], self.output_counts[part], self.known[part])
-        return SampleBatch(*arrays, self.pool, self.masks)
+        return SampleBatch(*arrays, self.pool, self.allowed)

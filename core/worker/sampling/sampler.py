@@ -22,8 +22,8 @@ from core.ops.registry import REGISTRY
 from core.ops.sampling import TEMPERATURE
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
+from core.worker.sampling.forbidden import AllowedTokens, BadWords, MinTokens, StepTokens
 from core.worker.sampling.logprobs import extended, split_rows, top_logprobs
-from core.worker.sampling.masks import AllowedTokens, BadWords, GrammarMask, MinTokens
 from core.worker.sampling.params import RowParams
 from core.worker.sampling.penalties import Penalties
 from core.worker.sampling.plugged import Plugged, PluggedLogits
@@ -94,7 +94,7 @@ class Sampler:
         self._part = max(1, PART_ELEMENTS // vocab_size)
         self._processors: tuple[LogitsProcessor, ...] = (
             AllowedTokens(vocab_size, device),
-            GrammarMask(vocab_size, device),
+            StepTokens(vocab_size, device),
             BadWords(vocab_size, device),
             MinTokens(vocab_size, device),
             LogitBias(vocab_size, device),

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from core.engine.compiling.memory import footprint
-from core.engine.timed import FIRST_SECONDS, TOKEN_SECONDS, TimedMatcher
+from core.engine.participants.compiling.memory import footprint
+from core.engine.participants.timed import FIRST_SECONDS, TOKEN_SECONDS, TimedMatcher
 
 MIB = 2**20
 HOSTILE = {

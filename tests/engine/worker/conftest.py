@@ -77,7 +77,7 @@ class Bench:
         self.free = self.blocks[row] + self.free
         self.blocks[row], self.computed[row] = [], 0
 
-    def plan(self, counts, connector=None):
+    def plan(self, counts, parts=None):
         """`counts` maps rows to tokens in this step; None runs all that is known."""
         rows, starts, numbers, samples, outputs = [], [], [], [], []
         updates = []
@@ -114,7 +114,7 @@ class Bench:
             np.array(numbers, int32),
             np.array(samples, bool),
             np.array(outputs, int32),
-            connector or {},
+            parts or {},
         )
 
     def step(self, counts, **options):

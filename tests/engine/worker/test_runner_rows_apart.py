@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from core.worker.participants import ConnectorParticipant
+from core.worker.participants.connectors import ConnectorParticipant
+from core.worker.participants.stages import WorkerStages
 from core.worker.sampling import prompt as prompt_module
 
 
@@ -161,7 +162,9 @@ def attached(bench, **methods):
     """Return a store with these methods that takes part in a bench's steps."""
     store = Store()
     vars(store).update(methods)
-    bench.runner.participants.append(ConnectorParticipant("disk", store, "KV connector 'disk' (acme 1.0)"))
+    bench.runner.stages = WorkerStages(
+        [ConnectorParticipant("disk", store)], {"disk": "KV connector 'disk' (acme 1.0)"}
+    )
     return store
 
 
@@ -185,7 +188,7 @@ def test_what_a_connector_does_not_load_is_told_and_holds_zeros(make_bench, prom
         cache[7:10] = float("nan")
     for one in (bench, alone):
         one.add(0, prompt(4))
-    plan = bench.plan({0: None}, connector={"disk": b"load"})
+    plan = bench.plan({0: None}, parts={"disk": b"load"})
     plan.loads = {"disk": [7, 8, 9], "elsewhere": [11]}
     result = bench.runner.execute(plan)
     assert sorted(result.lost) == lost
@@ -206,7 +209,7 @@ def test_without_a_message_nothing_is_loaded(bench, prompt):
 def test_a_step_that_could_not_begin_has_no_end(bench, prompt):
     store = attached(bench, begin=fail)
     bench.add(0, prompt(4))
-    bench.step({0: None}, connector={"disk": b"load"})
+    bench.step({0: None}, parts={"disk": b"load"})
     assert store.calls == []
     bench.step({0: None})
     assert store.calls == ["end"]
@@ -216,9 +219,9 @@ def test_a_step_that_could_not_begin_has_no_end(bench, prompt):
 def test_a_connector_that_is_dismissed_is_closed_and_takes_part_no_more(bench, prompt, caplog, method):
     store = attached(bench, **({"close": method} if method else {}))
     bench.add(0, prompt(4))
-    plan = bench.plan({0: None}, connector={"disk": b"load"})
+    plan = bench.plan({0: None}, parts={"disk": b"load"})
     plan.leaving = ["disk", "elsewhere"]
-    assert bench.runner.execute(plan).connector == {}
+    assert bench.runner.execute(plan).parts == {}
     assert store.calls == ([] if method else ["close"]) and bench.runner.participants == []
     assert ("CORE-P161 KV connector 'disk' (acme 1.0): close() raised OSError" in caplog.text) == (method is not None)
 
@@ -227,6 +230,6 @@ def test_a_connector_that_is_dismissed_is_closed_and_takes_part_no_more(bench, p
 def test_a_connector_acts_around_the_forward_pass(bench, prompt):
     store = attached(bench)
     bench.add(0, prompt(4))
-    assert bench.step({0: None}).connector == {}
-    assert bench.step({0: None}, connector={"disk": b"load", "other": b"x"}).connector == {"disk": b"saved"}
+    assert bench.step({0: None}).parts == {}
+    assert bench.step({0: None}, parts={"disk": b"load", "other": b"x"}).parts == {"disk": b"saved"}
     assert store.calls == ["end", b"load", "end"]

@@ -1,10 +1,11 @@
 """The runner over many shapes of step: what a request gets does not depend on how its work was cut."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 import torch
+
+from core.api.participants import Parts, WorkerParticipant
+from core.worker.participants.stages import WorkerStages
 
 
 def alone(make_bench, prompt, steps, **params):
@@ -130,17 +131,18 @@ def test_a_new_owner_cannot_reach_the_blocks_of_the_last(bench, prompt):
 
 
 def test_a_step_without_rows_still_serves_participants(bench):
-    class Spy:
-        seen: ClassVar = []
+    class Spy(WorkerParticipant):
+        name, parts, seen = "store", Parts(plan=bytes), []
+
+        def __init__(self): ...
 
         def begin(self, plan):
-            self.seen.append(("begin", plan.connector))
-            return []
+            self.seen.append(("begin", plan.parts))
 
-        def end(self, result):
+        def end(self, plan, result):
             self.seen.append(("end", result.number))
 
-    bench.runner.participants.append(Spy())
-    result = bench.step({}, connector={"store": b"load"})
+    bench.runner.stages = WorkerStages([Spy()])
+    result = bench.step({}, parts={"store": b"load"})
     assert Spy.seen == [("begin", {"store": b"load"}), ("end", result.number)]
     assert len(result.tokens) == 0

@@ -177,7 +177,7 @@ def make_worker(monkeypatch, make_bench):
     return make
 
 
-def plan(row=0, prompt=(1, 2, 3, 4, 5), connector=None):
+def plan(row=0, prompt=(1, 2, 3, 4, 5), parts=None):
     return StepPlan(
         0,
         [NewRow(row, np.array(prompt, np.int32), SamplingParams(temperature=0.0), ())],
@@ -187,7 +187,7 @@ def plan(row=0, prompt=(1, 2, 3, 4, 5), connector=None):
         np.array([len(prompt)], np.int32),
         np.array([True]),
         np.array([0], np.int32),
-        connector or {},
+        parts or {},
     )
 
 
@@ -196,7 +196,7 @@ def test_start_reports_what_the_engine_needs(make_worker):
     info = worker.start()
     assert info.num_blocks == 40
     assert info.bytes_per_block == 2 * (2 * 4 * 2 * 8 * 4)
-    assert [phase for phase, _ in info.timeline] == ["device", "weights", "kv cache", "warm-up", "connectors"]
+    assert [phase for phase, _ in info.timeline] == ["device", "weights", "kv cache", "warm-up", "participants"]
     assert all(seconds >= 0 for _, seconds in info.timeline)
     assert info.facts["device"] == "abacus" and info.facts["attention"] == "fake"
     assert info.facts["checkpoint"] == "0.50 GiB" and "40 blocks, 156 tokens" in info.facts["kv cache"]
@@ -254,9 +254,9 @@ def test_connectors_are_bound_and_take_part(make_worker):
     worker.start()
     assert LOG[-1] == ("bind", {"size": 3}, [(40, 2, 4, 2, 8)] * 2)
     FakeConnector.caches[0][1] = 0.0  # from a thread of its own a connector writes outside of inference mode
-    result = worker.execute(plan(connector={"store": b"load 3"}))
+    result = worker.execute(plan(parts={"store": b"load 3"}))
     assert LOG[-1] == ("begin", b"load 3")
-    assert result.connector == {"store": b"report"}
+    assert result.parts == {"store": b"report"}
     worker.close()
     worker.close()
     assert LOG[-3:] == [("close connector",), ("close",), ("close",)]

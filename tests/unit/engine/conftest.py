@@ -13,7 +13,8 @@ from core.engine.hashing import BlockHasher
 from core.engine.latency import LatencyTarget
 from core.engine.loop import EngineLoop
 from core.engine.messages import Add
-from core.engine.participants import ConnectorParticipant
+from core.engine.participants.connectors import ConnectorParticipant
+from core.engine.participants.stages import Stages
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
@@ -23,7 +24,8 @@ from core.engine.step_budget import Limits
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker
-from core.worker.participants import ConnectorParticipant as WorkerHalf
+from core.worker.participants.connectors import ConnectorParticipant as WorkerHalf
+from core.worker.participants.stages import WorkerStages
 
 VOCAB = 97
 
@@ -60,7 +62,7 @@ class Shelf:
         self.kept: dict[bytes, np.ndarray] = {}
         self._loads, self._saves = [], []
         self._saving = []
-        self._half = WorkerHalf("shelf", self, "KV connector 'shelf' (acme 1.0)")
+        self._stages = WorkerStages([WorkerHalf("shelf", self)])
         self._plain, worker.execute = worker.execute, self._execute
 
     def put(self, engine, prompt):
@@ -124,12 +126,12 @@ class Shelf:
         if plan.number in self.broken:
             raise OSError("the device is away")
         self.failing = plan.number in self.unreadable
-        lost = list(self._half.begin(plan))
+        lost = self._stages.begin(plan)
         for block in lost:
             self._slots(block)[:] = -7  # nothing that a request could go on with
         result = self._plain(plan)
         result.lost = lost
-        self._half.end(result)
+        self._stages.end(plan, result)
         return result
 
     def _slots(self, block):
@@ -151,6 +153,7 @@ class Harness:
     prefix: bool = True
     policy: object = field(default_factory=ArrivalOrder)
     participants: tuple = ()
+    participant_faults: dict = field(default_factory=dict)
     advised: bool = False
     spread: bool = False
     shelved: bool = False
@@ -176,8 +179,8 @@ class Harness:
             self.rows,
             self.cache,
             self.policy,
-            self.participants,
-            latency=LatencyTarget(self.latency, self.block_size, self.depth) if self.latency else None,
+            Stages(self.participants, self.participant_faults),
+            latency=LatencyTarget(self.latency, self.block_size) if self.latency else None,
         )
         self.scheduler.spread = self.spread
         self.executor = ArithmeticExecutor(self.worker, self.blocks)

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from core.engine.closing import close_objects, compiled_value
-from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.grammars import Grammar, structured_output
+from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 
 INTEGER = {"type": "integer"}
 SHUT = {"additionalProperties": False}

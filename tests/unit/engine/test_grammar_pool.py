@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from core.engine.compiling.effort import EASY, effort
-from core.engine.compiling.line import Line
-from core.engine.compiling.pool import EASY_SECONDS, CompilePool, Compiler, PoolLimits
-from core.engine.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError
 from core.engine.grammars import Grammar
+from core.engine.participants.compiling.effort import EASY, effort
+from core.engine.participants.compiling.line import Line
+from core.engine.participants.compiling.pool import EASY_SECONDS, CompilePool, Compiler, PoolLimits
+from core.engine.participants.compiling.turn import AbandonedError, BrokenCompilerError, OutOfTimeError
 
 KINDS = frozenset({"choice", "regex"})
 

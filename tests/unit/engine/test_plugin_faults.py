@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from core.engine.participants import MOST_STATS
+from core.engine.participants.stages import MOST_STATS
 from core.engine.policy import GuardedPolicy
 from core.plugins.faults import LIMIT
 from core.testing.arithmetic import generate

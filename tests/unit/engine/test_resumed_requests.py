@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.grammars import Grammar
-from core.engine.structured import StructuredParticipant
+from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.participants.structured import StructuredParticipant
 from core.testing.arithmetic import generate
 
 VOCAB = 97

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -126,13 +125,13 @@ def any_machine(draw):
 @given(any_machine(), st.booleans())
 def test_any_machine_is_learnt(machine, scored):
     """Costs alone, without an engine: whatever a step costs, the chunks that are chosen beside streams fit."""
-    latency, chance = LatencyTarget(TARGET, BLOCK, 1), random.Random(0)
+    latency, chance = LatencyTarget(TARGET, BLOCK), random.Random(0)
     costs = latency._costs
     for work in (StepWork(tokens=16, pairs=136), *[StepWork(decodes=8, context=8 * (16 + i)) for i in range(20)]):
         costs.note(work, machine.seconds(work, chance))
     done, late, steps, total = 0, 0, 0, 0.0
     while done < len(PROMPT):
-        allowance = latency.allowance(8, 400, lockstep=False)
+        allowance = latency.allowance(8, 400)
         count = allowance.fits(done, len(PROMPT) - done, scored=scored)
         assert count >= min(BLOCK, len(PROMPT) - done)
         work = StepWork(decodes=8, context=400).with_prompt(done, count, scored=scored)
@@ -231,33 +230,10 @@ def test_scored_positions_shorten_the_chunk(harness):
 
 
 def test_before_anything_is_measured_a_prompt_gets_a_block():
-    allowance = LatencyTarget(TARGET, BLOCK, 1).allowance(1, 5, lockstep=False)
+    allowance = LatencyTarget(TARGET, BLOCK).allowance(1, 5)
     assert allowance.fits(0, 500, scored=False) == BLOCK
     allowance.spend(0, BLOCK, scored=False)
     assert allowance.fits(0, 500, scored=False) == 0
-
-
-@pytest.mark.parametrize(("depth", "steps"), [(0, 1), (1, 2), (2, 3)])
-def test_a_row_that_skips_steps_waits_no_longer(depth, steps):
-    latency = LatencyTarget(TARGET, BLOCK, depth)
-    for tokens in (0, 32, 64, 128) * 10:
-        work = StepWork(decodes=1).with_prompt(0, tokens, scored=False)
-        latency._costs.note(work, 0.01 + 0.001 * tokens)
-    plain, lockstep = (latency.allowance(1, 0, lockstep=flag).fits(0, 4000, scored=False) for flag in (False, True))
-    assert lockstep == pytest.approx((plain + 10) / steps, rel=0.35)
-    assert 0.01 + 0.001 * lockstep <= TARGET / steps
-
-
-def test_streams_in_lockstep_keep_their_gaps(harness):
-    """At depth 1 such a row decodes in every second step; what runs in between counts for its gap."""
-    machine = MACHINES["slow processor"]
-    engine, _, _ = beside_streams(harness, machine, streams=1, prompt=PROMPT[:200])
-    engine.scheduler.pace(int(engine.scheduler.running[0].row), True)
-    begin = len(engine.executor.seconds)
-    engine.add(101, PROMPT[:3000], max_tokens=1)
-    while 101 not in engine.finished:
-        engine.advance()
-    assert max(a + b for a, b in pairwise(engine.executor.seconds[begin + 1 :])) <= TARGET
 
 
 def test_short_prompts_share_what_there_is(harness):

@@ -7,12 +7,13 @@ import threading
 import numpy as np
 import pytest
 
-from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.compiling.trial import begin
 from core.engine.grammars import Grammar
 from core.engine.loop import EngineLoop
-from core.engine.structured import StructuredParticipant
+from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.participants.compiling.trial import begin
+from core.engine.participants.structured import StructuredParticipant
 from core.plugins.handed import Handed
+from core.testing.arithmetic import generate, next_token
 
 VOCAB = 97
 
@@ -154,48 +155,130 @@ class Recorder:
         self.healthy, self.call = inner.healthy, inner.call
 
     def launch(self, plan):
-        self.log.append(("launch", plan.masks_follow, plan.masks is not None))
+        self.log.append(f"launch {plan.number}{' late' if plan.late else ''}")
         pending = self._inner.launch(plan)
 
         class Pending:
             def result(pending_self):
-                self.log.append(("result",))
+                self.log.append(f"result {plan.number}")
                 return pending.result()
 
         return Pending()
 
+    def late(self, number, parts):
+        self.log.append(f"late {number} rows {parts['structured_output'].rows.tolist()}")
+        self._inner.late(number, parts)
 
-class TakesMasks(Recorder):
-    def masks(self, masks):
-        self.log.append(("masks", masks.rows.tolist(), masks.bits.shape))
 
-
-@pytest.mark.covers("GRAM-02")
-@pytest.mark.parametrize("depth", [0, 1, 2])
-def test_masks_are_made_while_the_forward_pass_runs(harness, depth):
+def constrained_run(harness, depth, tokens):
+    """Return what the executor is told while one constrained request gets its tokens."""
     log: list = []
     gate = Gate(log)
     participant = gate.participant()
     engine = harness(participants=(participant,), depth=depth)
-    engine.loop = EngineLoop(engine.scheduler, TakesMasks(engine.executor, log), depth)
-    engine.add(1, [1, 2], max_tokens=3, grammar=Grammar("choice", "a"))
+    engine.loop = EngineLoop(engine.scheduler, Recorder(engine.executor, log), depth)
+    engine.add(1, [1, 2], max_tokens=tokens, grammar=Grammar("choice", "a"))
     gate.ready(participant, engine, "a")
     engine.run()
-    words = -(-VOCAB // 32)
-    step = [("launch", True, False), "mask", ("masks", [0], (1, words)), ("result",)]
-    assert log == step * 3
+    return log
 
 
-def test_an_executor_that_takes_no_masks_gets_them_with_the_plan(harness):
-    log: list = []
-    gate = Gate(log)
-    participant = gate.participant()
-    engine = harness(participants=(participant,))
-    engine.loop = EngineLoop(engine.scheduler, Recorder(engine.executor, log), 1)
-    engine.add(1, [1, 2], max_tokens=2, grammar=Grammar("choice", "a"))
-    gate.ready(participant, engine, "a")
+@pytest.mark.covers("GRAM-02")
+def test_masks_are_made_while_the_forward_pass_runs(harness):
+    told = [(f"launch {i} late", "mask", f"late {i} rows [0]", f"result {i}") for i in range(3)]
+    assert constrained_run(harness, 0, 3) == [line for step in told for line in step]
+
+
+@pytest.mark.covers("GRAM-02")
+def test_a_step_gets_its_masks_when_the_one_before_has_settled(harness):
+    assert constrained_run(harness, 2, 4) == [
+        *("launch 0 late", "mask", "late 0 rows [0]", "launch 1 late", "launch 2 late", "result 0"),
+        *("mask", "late 1 rows [0]", "launch 3 late", "result 1"),
+        *("mask", "late 2 rows [0]", "result 2"),
+        *("mask", "late 3 rows [0]", "result 3"),
+    ]
+
+
+class Parity:
+    """A matcher that allows even and odd tokens in turn, but after a multiple of five the next one too."""
+
+    def __init__(self):
+        self.said: list[int] = []
+
+    def allowed(self, token):
+        return (token + len(self.said)) % 2 == 0 or bool(self.said and self.said[-1] % 5 == 0)
+
+    def fill(self, mask):
+        bits = np.zeros(len(mask) * 32, np.uint8)
+        bits[[token for token in range(VOCAB) if self.allowed(token)]] = 1
+        mask[:] = np.packbits(bits, bitorder="little").view("<i4")
+
+    def accept(self, token):
+        fits = self.allowed(token)
+        self.said.append(token)
+        return fits
+
+
+def parity_text(prompt, count):
+    """Do token by token what the engine must come to."""
+    matcher, tokens = Parity(), list(prompt)
+    for _ in range(count):
+        tokens.append(next_token(np.array(tokens, np.int32), VOCAB, matcher.allowed))
+        assert matcher.accept(tokens[-1])
+    return tokens[len(prompt) :]
+
+
+class ParityGrammar:
+    def matcher(self):
+        return Parity()
+
+
+def parity_participant():
+    pool = CompilePool([Compiler("parity", frozenset({"choice"}), lambda *_: (ParityGrammar(), 0))], PoolLimits())
+    return StructuredParticipant(pool, VOCAB, tokenizer=lambda: None)
+
+
+@pytest.mark.covers("GRAM-02")
+@pytest.mark.parametrize("depth", range(5))
+def test_constrained_rows_run_as_often_as_free_ones(harness, depth):
+    """Before masks followed the settling of the step before, they got a token in every `depth + 1`-th step only."""
+    engine = harness(participants=(parity_participant(),), depth=depth)
+    engine.add(1, [1, 2, 3], max_tokens=100, grammar=Grammar("choice", "a"))
+    engine.add(2, [1, 2, 3], max_tokens=100)
+    while not engine.outputs[1]:
+        engine.advance()
+    while len(engine.outputs[2]) < 59:
+        engine.advance()
+        assert len(engine.outputs[1]) == len(engine.outputs[2])
     engine.run()
-    assert log == ["mask", ("launch", False, True), ("result",)] * 2
+    assert engine.outputs == {1: parity_text([1, 2, 3], 100), 2: generate([1, 2, 3], 100, VOCAB)}
+
+
+@pytest.mark.covers("GRAM-02")
+@pytest.mark.parametrize("depth", range(5))
+@pytest.mark.parametrize("seed", range(4))
+def test_constrained_text_is_exact_whatever_happens_to_its_request(harness, depth, seed):
+    """Preemption, chunks, shared prefixes, aborts, stop ids, requests that came with output."""
+    random = np.random.default_rng(seed)
+    engine = harness(participants=(parity_participant(),), depth=depth, blocks=12, budget=12, max_chunk=5, max_seqs=5)
+    wanted = {}
+    for handle in range(30):
+        prompt = random.integers(0, 3, int(random.integers(1, 14))).tolist()
+        count, grammar = int(random.integers(1, 16)), Grammar("choice", "a") if handle % 3 else None
+        text = parity_text(prompt, count) if grammar else generate(prompt, count, VOCAB)
+        known = int(random.integers(0, count)) if handle % 4 == 0 else 0
+        stop = text[-1] if handle % 5 == 0 else VOCAB - 1
+        ends = text.index(stop, known) + 1 if stop in text[known:] else count
+        wanted[handle] = text[known:ends]
+        engine.add(handle, prompt, max_tokens=count, grammar=grammar, stop_ids=[stop], generated=text[:known])
+        for _ in range(int(random.integers(0, 4))):
+            engine.advance()
+        if handle % 7 == 6 and handle - 1 in engine.scheduler.requests:
+            engine.abort(handle - 1)
+            del wanted[handle - 1]
+    engine.run()
+    assert {handle: engine.outputs[handle] for handle in wanted} == wanted
+    assert engine.scheduler.preemptions > 0 and not engine.executor.late_parts
 
 
 def test_a_matcher_that_breaks_ends_its_own_request(harness):

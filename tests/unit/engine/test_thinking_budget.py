@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from core.api.errors import RequestError
-from core.engine.compiling.pool import CompilePool, PoolLimits
 from core.engine.grammars import Thinking
+from core.engine.participants.compiling.pool import CompilePool, PoolLimits
+from core.engine.participants.structured import StructuredParticipant
+from core.engine.participants.thinking import ThoughtLimit, last_place
 from core.engine.sampling import SamplingParams
-from core.engine.structured import StructuredParticipant
-from core.engine.thinking import ThoughtLimit, last_place
 from core.testing.arithmetic import ArithmeticExecutor, ArithmeticWorker, generate, next_token
 
 VOCAB = 97
@@ -28,29 +28,23 @@ class Letters:
         return [int(part) for part in text.split(".") if part]
 
 
-class MaskedWorker(ArithmeticWorker):
-    """Takes the lowest allowed token where a row is masked."""
+class CountingWorker(ArithmeticWorker):
+    """Counts the rows that were constrained."""
 
-    def execute(self, plan):
-        self.masks = {} if plan.masks is None else dict(zip(plan.masks.rows.tolist(), plan.masks.bits, strict=True))
-        self.masked = getattr(self, "masked", 0) + len(self.masks)
-        return super().execute(plan)
+    masked = 0
 
-    def _sample(self, row, length):
-        token = super()._sample(row, length)
-        if row in self.masks:
-            token = int(np.flatnonzero(np.unpackbits(self.masks[row].view(np.uint8), bitorder="little"))[0])
-            self.pool[row, length] = token
-        return token
+    def execute(self, plan, late=None):
+        result = super().execute(plan, late)
+        self.masked += len(self._allowed)
+        return result
 
 
 @pytest.fixture
 def engine(harness):
     def make(**named):
-        ahead = named.get("depth", 1)
-        participant = StructuredParticipant(CompilePool([], PoolLimits()), VOCAB, Letters, ahead=ahead)
+        participant = StructuredParticipant(CompilePool([], PoolLimits()), VOCAB, Letters)
         made = harness(participants=(participant,), **named)
-        made.worker = MaskedWorker(made.blocks, made.block_size, made.max_seqs, made.max_len, VOCAB)
+        made.worker = CountingWorker(made.blocks, made.block_size, made.max_seqs, made.max_len, VOCAB)
         made.executor = ArithmeticExecutor(made.worker, made.blocks)
         made.loop.executor = made.executor
         made.loop.time(lambda name, work: work)
@@ -59,16 +53,16 @@ def engine(harness):
     return make
 
 
-def expected(prompt, count, thinking, budget, ahead=0):
+def expected(prompt, count, thinking, budget):
     """Do token by token what the engine must come to."""
-    limit, tokens = ThoughtLimit(thinking, budget, Letters(), np.array(prompt), ahead), list(prompt)
+    limit, tokens = ThoughtLimit(thinking, budget, Letters(), np.array(prompt)), list(prompt)
     for _ in range(count):
         if limit.idle:
             token = next_token(np.array(tokens, np.int32), VOCAB)
         else:
             mask = np.zeros(4, np.int32)
             limit.fill(mask)
-            token = int(np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))[0])
+            (token,) = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
         limit.accept(token)
         tokens.append(token)
     return tokens[len(prompt) :]
@@ -104,7 +98,7 @@ def test_preemption_chunks_and_many_sequences_change_nothing(engine, depth):
     made.run()
     assert made.scheduler.preemptions > 0
     for handle, (prompt, thinking, budget) in plans.items():
-        assert made.outputs[handle] == expected(prompt, 14, thinking, budget, depth), handle
+        assert made.outputs[handle] == expected(prompt, 14, thinking, budget), handle
     assert all(90 in made.outputs[handle] for handle in plans if handle != 3)  # which never thinks
 
 
@@ -114,49 +108,24 @@ def test_a_budget_counts_what_another_engine_generated(engine, open_, known):
     prompt = [7, 8, 9]
     start = f"{generate(prompt, 2, VOCAB)[1]}."  # a thought that is not open begins with the second token
     thinking = Thinking("90.91.92.", start, open=open_)
-    whole = expected(prompt, 14, thinking, 4, 1)
+    whole = expected(prompt, 14, thinking, 4)
     made = engine()
     made.add(1, prompt, max_tokens=14, thinking_token_budget=4, thinking=thinking, generated=whole[:known])
     assert made.run()[1] == whole[known:]
 
 
-def watched(made):
-    """Return a list that fills with whether any row is in lockstep when a step is chosen."""
-    waits, choose = [], made.loop._choose
-
-    def chosen():
-        waits.append(bool(made.scheduler.rows.lockstep.any()))
-        return choose()
-
-    made.loop._choose = chosen
-    return waits
-
-
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_only_the_end_of_a_budget_is_waited_for(engine, depth):
-    """The row waits while the last tokens of its budget and its end are written, and never if the budget lasts."""
-    free = engine(depth=depth)
+@pytest.mark.parametrize(
+    ("budget", "thinking"), [(12, Thinking("90.91.", "89.", open=True)), (30, Thinking("9999.", "8888."))]
+)
+def test_a_budget_costs_no_step(engine, depth, budget, thinking):
+    free, made = engine(depth=depth), engine(depth=depth)
     free.add(1, [1, 2, 3], max_tokens=40)
     free.run()
-    steps = free.loop.settler.totals.steps
-    for budget, thinking in ((12, Thinking("90.91.", "89.", open=True)), (30, Thinking("9999.", "8888."))):
-        made = engine(depth=depth)
-        made.add(1, [1, 2, 3], max_tokens=40, thinking_token_budget=budget, thinking=thinking)
-        waits = watched(made)
-        made.run()
-        assert made.outputs[1] == expected([1, 2, 3], 40, thinking, budget, depth)
-        assert 0 < sum(waits) <= 8 if thinking.open else not any(waits)
-        assert not waits[-1] and made.loop.settler.totals.steps <= steps + depth
-
-
-def test_a_thought_behind_another_one_is_as_long_as_what_is_in_flight():
-    limit = ThoughtLimit(Thinking("9.", "5."), 1, Letters(), np.array([1]), 2)
-    assert limit.tight  # the first token may begin a thought, whose second one is not free any more
-    for token, idle, tight in ((5, True, True), (1, False, True), (9, True, False), (5, True, True), (1, True, True)):
-        limit.accept(token)
-        assert (limit.idle, limit.tight) == (idle, tight), token
-    limit.accept(1)
-    assert not limit.idle
+    made.add(1, [1, 2, 3], max_tokens=40, thinking_token_budget=budget, thinking=thinking)
+    made.run()
+    assert made.outputs[1] == expected([1, 2, 3], 40, thinking, budget)
+    assert made.loop.settler.totals.steps == free.loop.settler.totals.steps
 
 
 def test_what_the_prompt_has_thought_counts():

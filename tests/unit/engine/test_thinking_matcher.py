@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.engine.grammars import Thinking
-from core.engine.thinking import ThinkingMatcher
+from core.engine.participants.thinking import ThinkingMatcher
 
 PIECES = ["<eos>", "<think>", "</think>", "a", "b", "</th", "ink>", "x"]
 EOS, START, END, A, B, HALF, REST, X = range(8)

@@ -43,7 +43,7 @@ plans = st.builds(
     counts=int32s,
     samples=hnp.arrays(np.bool_, st.integers(0, 6)),
     output_counts=int32s,
-    connector=reports,
+    parts=reports,
     loads=st.dictionaries(st.text(max_size=4), st.lists(st.integers(1, 99), max_size=4), max_size=2),
     leaving=st.lists(st.text(max_size=4), max_size=2),
 )
@@ -60,7 +60,7 @@ results = st.builds(
     logprobs=st.dictionaries(st.integers(0, 99), tops, max_size=2),
     prompt_logprobs=st.dictionaries(st.integers(0, 99), tops, max_size=2),
     errors=st.dictionaries(st.integers(0, 99), st.text(max_size=9), max_size=2),
-    connector=reports,
+    parts=reports,
     lost=st.lists(st.integers(1, 99), max_size=4),
     faults=st.dictionaries(st.text(max_size=4), st.lists(st.text(max_size=9), max_size=2), max_size=2),
 )

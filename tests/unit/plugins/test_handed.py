@@ -11,8 +11,8 @@ from core.api import ToolParserSpec
 from core.api.errors import PluginError, RequestError
 from core.api.parsers import ParserContext, Text
 from core.api.tool_servers import ToolServerError
-from core.engine.compiling.child import Task, answer
-from core.engine.compiling.trial import begin
+from core.engine.participants.compiling.child import Task, answer
+from core.engine.participants.compiling.trial import begin
 from core.frontend.answering.parsing import answer_parser
 from core.plugins import handed
 from core.plugins.contracts import Contract, methods_of, misfits_of

@@ -88,7 +88,7 @@ def compile(request: Mapping[str, Any]) -> Facts:
     """
     from core.api.structured import StructuredContext
     from core.api.tokenizer import tokenizer_from_directory
-    from core.engine.compiling.child import limit_memory
+    from core.engine.participants.compiling.child import limit_memory
 
     tokenizer = tokenizer_from_directory(request["tokenizer"])
     backend = load(request["impl"])(StructuredContext(tokenizer.vocab_size, lambda: tokenizer, request["options"]))
@@ -111,7 +111,7 @@ def _bound_time(processor: float, real: float) -> None:
 
 def _compile_and_begin(backend: Any, kind: str, value: str, vocab_size: int, *, isolate: bool) -> str:
     """Compile a grammar, bring it in as the engine does, and make its first masks; return what is wrong with that."""
-    from core.engine.compiling.trial import begin
+    from core.engine.participants.compiling.trial import begin
     from core.plugins.handed import Handed
 
     handed = Handed("the backend")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.api.descriptors import StructuredOutputSpec
-from core.engine.compiling.remote import NO_MEMORY
+from core.engine.participants.compiling.remote import NO_MEMORY
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.interpreters import run_child
 from core.testing.conformance.tools.options import some_options

@@ -38,7 +38,7 @@ class EngineDriver:
         self._hasher = BlockHasher(block_size)
         cache = PrefixCache(BlockPool(blocks), self._hasher, enabled=True)
         rows = RowTable(limits.max_num_seqs, limits.max_model_len, block_size)
-        self.scheduler = Scheduler(limits, rows, cache, policy, ())
+        self.scheduler = Scheduler(limits, rows, cache, policy)
         self._loop = EngineLoop(self.scheduler, executor, overlap)
         self.outputs: dict[int, list[int]] = {}
         self.finished: list[int] = []

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from core.api import CheckpointError, EngineError
+from core.api import AllowedTokens, CheckpointError, EngineError
+from core.engine.parts import restored
 from core.engine.step import StepResult, WorkerInfo
 
 
@@ -51,7 +52,7 @@ class FakeWorker:
     def stream(self) -> FakeStream:
         return FakeStream()
 
-    def execute(self, plan: Any, masks: Any = None) -> StepResult:
+    def execute(self, plan: Any, late: Any = None) -> StepResult:
         self.steps.append(plan.number)
         if self.mode == "sleepy":
             time.sleep(60)
@@ -59,10 +60,10 @@ class FakeWorker:
             raise EngineError("CORE-E199", "step 99 fails.")
         if plan.number == 98:
             raise KeyError("step 98")
-        if masks is not None:
-            given = masks()
+        if late is not None:
+            given = restored(late()["fence"], AllowedTokens, "fence")
             return StepResult(plan.number, np.concatenate([given.rows, given.bits.ravel()]))
-        return StepResult(plan.number, np.asarray(plan.counts * 2, np.int32), connector=dict(plan.connector))
+        return StepResult(plan.number, np.asarray(plan.counts * 2, np.int32), parts=dict(plan.parts))
 
     def call(self, method: str, *args: Any) -> Any:
         if method == "die":

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,8 @@ from core_plugin_executors.manifest import INPROC, SUBPROCESS
 from core_plugin_executors.process import SubprocessExecutor
 from core_plugin_executors.signs import SILENCE_SECONDS, SignsOfLife
 
-from core.api import CheckpointError, CoreError, EngineError
-from core.engine.step import BlockUpdate, StepPlan, TokenMasks
+from core.api import AllowedTokens, CheckpointError, CoreError, EngineError
+from core.engine.step import BlockUpdate, StepPlan
 
 BOTH = pytest.mark.parametrize("kind", [InprocExecutor, SubprocessExecutor])
 EMPTY = np.zeros(0, np.int32)
@@ -72,35 +73,49 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     return True
 
 
-def masked(number: int) -> StepPlan:
+def fenced(number: int) -> StepPlan:
     made = plan(number, 1)
-    made.masks_follow = True
+    made.late.append("fence")
     return made
 
 
-def masks(*values: int) -> TokenMasks:
-    return TokenMasks(np.array([0], np.int32), np.array([values], np.int32))
+def fence(*values: int) -> dict[str, AllowedTokens]:
+    return {"fence": AllowedTokens(np.array([0], np.int32), np.array([values], np.int32))}
 
 
 @BOTH
-def test_masks_reach_the_step_that_was_launched_before_them(kind: Any, start: Any) -> None:
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_late_parts_reach_their_step_whatever_was_launched_meanwhile(kind: Any, start: Any, ahead: int) -> None:
     executor = start(kind)
     pending = []
     for number in range(3):
-        pending.append(executor.launch(masked(number)))
-        executor.masks(masks(number, 10 * number))
+        pending.append(executor.launch(fenced(number)))
         pending.append(executor.launch(plan(10 + number, 4)))
+        if number >= ahead:
+            executor.late(number - ahead, fence(number - ahead, 10))
+    for number in range(3 - ahead, 3):
+        executor.late(number, fence(number, 10))
     tokens = [item.result().tokens.tolist() for item in pending]
-    assert tokens == [[0, 0, 0], [8], [0, 1, 10], [8], [0, 2, 20], [8]]
+    assert tokens == [[0, 0, 10], [8], [0, 1, 10], [8], [0, 2, 10], [8]]
 
 
 @BOTH
-def test_masks_of_a_step_that_failed_before_it_took_them_are_dropped(kind: Any, start: Any) -> None:
+def test_an_executor_that_is_closed_leaves_no_step_waiting_for_its_late_parts(kind: Any, start: Any) -> None:
     executor = start(kind)
-    broken = executor.launch(masked(99))
-    executor.masks(masks(7))
-    sound = executor.launch(masked(1))
-    executor.masks(masks(8))
+    pending = [executor.launch(plan(1, 1)), executor.launch(fenced(2)), executor.launch(plan(3, 1))]
+    assert pending[0].result().tokens.tolist() == [2]
+    executor.close()
+    with pytest.raises((EngineError, CancelledError)):
+        pending[1].result()
+
+
+@BOTH
+def test_late_parts_of_a_step_that_failed_before_it_took_them_are_dropped(kind: Any, start: Any) -> None:
+    executor = start(kind)
+    broken = executor.launch(fenced(99))
+    executor.late(99, fence(7))
+    sound = executor.launch(fenced(1))
+    executor.late(1, fence(8))
     with pytest.raises(EngineError, match="step 99 fails"):
         broken.result()
     assert sound.result().tokens.tolist() == [0, 8]
@@ -114,7 +129,7 @@ def test_steps_come_back_in_the_order_of_their_launches(kind: Any, start: Any) -
     results = [item.result() for item in pending]
     assert [result.number for result in results] == [0, 1, 2, 3, 4]
     assert [result.tokens.tolist() for result in results] == [[2 * number, 2] for number in range(5)]
-    assert results[0].connector == {"store": b"\x00go"}
+    assert results[0].parts == {"store": b"\x00go"}
     assert executor.call("steps") == [0, 1, 2, 3, 4]
 
 

@@ -12,8 +12,10 @@ import signal
 import sys
 import threading
 import traceback
+from collections import deque
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -23,9 +25,9 @@ from core.engine.wire import Decoder, encode
 from core_plugin_executors.messages import (
     Call,
     Failed,
+    Late,
     Launch,
     Loading,
-    Masks,
     Returned,
     Started,
     Stepped,
@@ -37,7 +39,8 @@ from core_plugin_executors.signs import give_signs
 from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
-    from core.engine.step import TokenMasks
+    from collections.abc import Mapping
+
     from core_plugin_executors.workers import Worker
 
 
@@ -48,17 +51,22 @@ class Link:
         self._socket = socket
         self._decoder: Decoder[ToChild] = Decoder(ToChild)
         self._lock = threading.Lock()
+        self._passed: deque[ToChild] = deque()  # came while a step waited for its late parts
 
     def receive(self) -> ToChild:
         """Wait for the next message."""
-        return self._decoder.decode(self._socket.recv())
+        return self._passed.popleft() if self._passed else self._decoder.decode(self._socket.recv())
 
-    def masks(self) -> TokenMasks | None:
-        """Wait for the masks of the step that runs: they are the next message."""
-        message = self.receive()
-        if not isinstance(message, Masks):
-            raise EngineError("CORE-E132", "The worker got no masks for a step that needs some.")
-        return message.masks
+    def late(self, number: int) -> Mapping[str, Any]:
+        """Wait for the late parts of step `number`, which runs; what comes before them is kept for `receive`."""
+        while True:
+            message = self._decoder.decode(self._socket.recv())
+            if not isinstance(message, Late):
+                self._passed.append(message)
+            elif message.number == number:
+                return message.parts
+            if isinstance(message, Stop):
+                raise EngineError("CORE-E133", "The worker was closed before the late parts of its step came.")
 
     def send(self, data: bytes) -> None:
         """Queue an encoded message."""
@@ -74,7 +82,7 @@ def answer(worker: Worker, message: Launch | Call, link: Link) -> bytes:
     """Do what a message asks; an error of it is the answer, not the end."""
     try:
         if isinstance(message, Launch):
-            further = (link.masks,) if message.plan.masks_follow else ()
+            further = (partial(link.late, message.plan.number),) if message.plan.late else ()
             return encode(Stepped(worker.execute(message.plan, *further)))
         return encode(Returned(worker.call(message.method, *message.args)))
     except Exception as error:
@@ -100,7 +108,7 @@ def serve(config: EngineConfig, link: Link) -> int:
             return 1
         link.send(started)
         while not isinstance(message := link.receive(), Stop):
-            if not isinstance(message, Masks):  # those of a step that failed before it asked for them
+            if not isinstance(message, Late):  # those of a step that failed before it asked for them
                 link.send(answer(worker, message, link))
     return 0
 

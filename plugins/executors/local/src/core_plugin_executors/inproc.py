@@ -10,13 +10,15 @@ from core.api import EngineError
 from core_plugin_executors.workers import make_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from core.api import Pending, Stream
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, WorkerInfo
     from core_plugin_executors.workers import Progress, Worker
 
-MASK_SECONDS = 300.0
-"""A step that waits longer for its masks fails: whoever makes them is gone."""
+LATE_SECONDS = 300.0
+"""A step that waits longer for its late parts fails: whoever makes them is gone."""
 
 
 class InprocExecutor:
@@ -31,7 +33,7 @@ class InprocExecutor:
         self._on_progress = on_progress or _ignore
         self._worker: Worker | None = None
         self._stream: Stream | None = None
-        self._awaited: Future[TokenMasks | None] = Future()
+        self._awaited: dict[int, Future[Mapping[str, Any]]] = {}  # by step
 
     def start(self) -> WorkerInfo:
         """Start the worker in the calling thread. Raises what the worker raised, after closing it."""
@@ -48,14 +50,14 @@ class InprocExecutor:
     def launch(self, plan: StepPlan) -> Pending[StepResult]:
         """Submit a step to the stream and return at once."""
         worker, stream = self._running()
-        if not plan.masks_follow:
+        if not plan.late:
             return stream.submit(partial(worker.execute, plan))
-        self._awaited = Future()
-        return stream.submit(partial(worker.execute, plan, partial(self._awaited.result, MASK_SECONDS)))
+        awaited = self._awaited[plan.number] = Future()
+        return stream.submit(partial(worker.execute, plan, partial(awaited.result, LATE_SECONDS)))
 
-    def masks(self, masks: TokenMasks | None) -> None:
-        """Give the step launched last the masks that it waits for."""
-        self._awaited.set_result(masks)
+    def late(self, number: int, parts: Mapping[str, Any]) -> None:
+        """Give a step the late parts that it waits for."""
+        self._awaited.pop(number).set_result(parts)
 
     def call(self, method: str, *args: Any) -> Any:
         """Call a worker method on the stream, after every step launched so far."""
@@ -70,6 +72,8 @@ class InprocExecutor:
         """Finish the steps on the stream, then close the worker. Closing twice is harmless."""
         stream, self._stream = self._stream, None
         worker, self._worker = self._worker, None
+        while self._awaited:  # nobody makes them any more, and the stream ends with its last step
+            self._awaited.popitem()[1].cancel()
         if stream is not None:
             stream.close()
         if worker is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from core.api import CoreError, EngineError
-from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+from core.engine.step import StepPlan, StepResult, WorkerInfo
 
 
 class Launch(msgspec.Struct, tag="launch", array_like=True):
@@ -16,10 +16,11 @@ class Launch(msgspec.Struct, tag="launch", array_like=True):
     plan: StepPlan
 
 
-class Masks(msgspec.Struct, tag="masks", array_like=True):
-    """The masks that the step launched just before waits for; answers nothing."""
+class Late(msgspec.Struct, tag="late", array_like=True):
+    """Late parts of a launched step, by participant; answers nothing."""
 
-    masks: TokenMasks | None
+    number: int
+    parts: dict[str, Any]
 
 
 class Call(msgspec.Struct, tag="call", array_like=True):
@@ -64,7 +65,7 @@ class Failed(msgspec.Struct, tag="failed", array_like=True):
     error: dict[str, str]
 
 
-ToChild = Launch | Masks | Call | Stop
+ToChild = Launch | Late | Call | Stop
 FromChild = Started | Loading | Stepped | Returned | Failed
 
 

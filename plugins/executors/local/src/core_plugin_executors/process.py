@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from core.api import CoreError, EngineError
 from core.engine.wire import Decoder, encode
 from core_plugin_executors.host import Host
-from core_plugin_executors.messages import Call, Failed, FromChild, Launch, Loading, Masks, Returned, Started, Stop
+from core_plugin_executors.messages import Call, Failed, FromChild, Late, Launch, Loading, Returned, Started, Stop
 from core_plugin_executors.options import options_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from core.api import Pending
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, WorkerInfo
     from core_plugin_executors.workers import Progress
 
 T = TypeVar("T")
@@ -84,9 +86,9 @@ class SubprocessExecutor:
         """Send a step and return at once."""
         return self._ask(Launch(plan))
 
-    def masks(self, masks: TokenMasks | None) -> None:
-        """Send the step launched last the masks that it waits for."""
-        data = encode(Masks(masks))
+    def late(self, number: int, parts: Mapping[str, Any]) -> None:
+        """Send a step the late parts that it waits for."""
+        data = encode(Late(number, dict(parts)))
         with self._lock:
             if self._host is not None:
                 self._host.send(data)

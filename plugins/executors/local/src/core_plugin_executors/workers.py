@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from core_plugin_executors.options import options_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from core.api import Stream
     from core.config.resolved import EngineConfig
-    from core.engine.step import StepPlan, StepResult, TokenMasks, WorkerInfo
+    from core.engine.step import StepPlan, StepResult, WorkerInfo
 
     Progress = Callable[[int, int], None]
 
@@ -22,7 +22,7 @@ class Worker(Protocol):
 
     def start(self) -> WorkerInfo: ...
 
-    def execute(self, plan: StepPlan, masks: Callable[[], TokenMasks | None] | None = None) -> StepResult: ...
+    def execute(self, plan: StepPlan, late: Callable[[], Mapping[str, Any]] | None = None) -> StepResult: ...
 
     def call(self, method: str, *args: Any) -> Any: ...
 

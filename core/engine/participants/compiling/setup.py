@@ -15,11 +15,11 @@ from core.api.structured import (
 )
 from core.config.resolved import EngineConfig
 from core.engine.closing import compiled_value
-from core.engine.compiling.child import GROUP, Order
-from core.engine.compiling.pool import CompilePool, Compiler, PoolLimits
-from core.engine.compiling.remote import IsolatedCompiler
-from core.engine.compiling.trial import begin
-from core.engine.structured import StructuredParticipant
+from core.engine.participants.compiling.child import GROUP, Order
+from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
+from core.engine.participants.compiling.remote import IsolatedCompiler
+from core.engine.participants.compiling.trial import begin
+from core.engine.participants.structured import StructuredParticipant
 from core.plugins.boot import ActivePlugins
 from core.plugins.handed import Handed
 from core.plugins.kinds import kind_of
@@ -54,8 +54,8 @@ def structured_participant(config: EngineConfig, active: ActivePlugins) -> Struc
         isolated.append(apart)
         compilers.append(Compiler(planned.name, spec.grammars, apart.compile))
     read = partial(compiled_value, additional_properties=options.additional_properties)
-    ahead, pool = config.options.scheduler.overlap_depth, CompilePool(compilers, limits, read=read)
-    return StructuredParticipant(pool, vocab_size, tokenizer, partial(_close, isolated), ahead)
+    pool = CompilePool(compilers, limits, read=read)
+    return StructuredParticipant(pool, vocab_size, tokenizer, partial(_close, isolated))
 
 
 def _bring(

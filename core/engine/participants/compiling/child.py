@@ -1,4 +1,4 @@
-"""A compiler's process: `python -m core.engine.compiling.child`.
+"""A compiler's process: `python -m core.engine.participants.compiling.child`.
 
 Standard input brings an `Order` and then grammars, each answered on standard output; its end means that the engine is
 gone. Messages are msgpack behind their length in four bytes.
@@ -21,8 +21,8 @@ from core.api.descriptors import StructuredOutputSpec
 from core.api.errors import PluginError
 from core.api.structured import CompiledGrammar, PortableGrammar, StructuredContext, StructuredOutputBackend
 from core.config.resolved import EngineConfig
-from core.engine.compiling.memory import footprint, virtual_size
-from core.engine.compiling.trial import begin
+from core.engine.participants.compiling.memory import footprint, virtual_size
+from core.engine.participants.compiling.trial import begin
 from core.plugins.boot import enter
 from core.plugins.handed import Handed
 from core.plugins.kinds import kind_of

@@ -106,19 +106,14 @@ class ThinkingMatcher:
 class ThoughtLimit:
     """Allows everything, as no grammar does, until the thinking has used up its budget: then it is ended.
 
-    An output may think more than once; the budget is for all of it together, but a thought behind another one has at
-    least `ahead` tokens, so that the answer between them can be scheduled ahead.
+    An output may think more than once; the budget is for all of it together.
 
     Args:
         prompt: `(prompt,)` token ids; a thought that they begin counts.
-        ahead: How many tokens may be in flight when one is settled.
     """
 
-    def __init__(
-        self, thinking: Thinking, budget: int, tokenizer: Tokenizer, prompt: np.ndarray, ahead: int = 0
-    ) -> None:
-        self._thinking, self._tokenizer, self._ahead = thinking, tokenizer, ahead
-        self._thought = False  # whether a thought has ended
+    def __init__(self, thinking: Thinking, budget: int, tokenizer: Tokenizer, prompt: np.ndarray) -> None:
+        self._thinking, self._tokenizer = thinking, tokenizer
         self._closing = _ids_of(tokenizer, thinking.end)
         start = _ids_of(tokenizer, thinking.start) if thinking.start else []
         self._inside = thinking.open
@@ -132,13 +127,6 @@ class ThoughtLimit:
     def idle(self) -> bool:
         """Whether the next token is the model's own choice."""
         return not self._inside or self._left > 0
-
-    @property
-    def tight(self) -> bool:
-        """Whether a token that is scheduled ahead now, behind those in flight, might have to be one of the end."""
-        if self._inside:
-            return self._left <= self._ahead
-        return not self._thought and self._left < self._ahead
 
     def fill(self, mask: np.ndarray) -> None:
         """Allow the next token of the end alone, or everything."""
@@ -155,12 +143,11 @@ class ThoughtLimit:
             start = self._thinking.start
             if start and start in self._tail:
                 self._inside, self._tail = True, ""
-                self._left = max(self._left, self._ahead) if self._thought else self._left
             return True
         self._left -= 1
         self._written += forced
         if self._thinking.end in self._tail or self._written == len(self._closing):
-            self._inside, self._tail, self._written, self._thought = False, "", 0, True
+            self._inside, self._tail, self._written = False, "", 0
         return True
 
 

@@ -68,9 +68,9 @@ class MinTokens:
         for i in batch.using(self.feature).tolist():
             row = int(batch.rows[i])
             minimum, ids, stops = self._rows[row]
-            mask = batch.masks.get(row)
+            mask = batch.allowed.get(row)
             if mask is not None and not (mask & ~stops).any():
-                continue  # the grammar has come to its end: nothing else may follow
+                continue  # nothing but the end may follow
             if batch.output_counts[i] < minimum:
                 logits[i, ids] = NEVER
 
@@ -129,23 +129,23 @@ class BadWords:
             logits[i].index_add_(0, words.last, torch.zeros_like(hit, dtype=logits.dtype).masked_fill_(hit, NEVER))
 
 
-class GrammarMask:
-    """Keeps the tokens that a grammar allows in this step; the masks come with the batch."""
+class StepTokens:
+    """Keeps the tokens that participants allow in this step; they come with the batch."""
 
-    feature = Feature.MASKED
+    feature = Feature.CONSTRAINED
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._vocab_size = vocab_size
         self._device = device
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
-        """Whether a row is masked is known only in each step."""
+        """Whether a row is constrained is known only in each step."""
         return False
 
     def apply(self, logits: Tensor, batch: SampleBatch) -> None:
         """Leave the allowed tokens as they are and nothing else."""
         chosen = batch.using(self.feature)
-        bits = np.stack([batch.masks[int(row)] for row in batch.rows[chosen]])
+        bits = np.stack([batch.allowed[int(row)] for row in batch.rows[chosen]])
         # Inverted while it is 32 times smaller; the bytes are then 0 or 1, as those of a bool tensor.
         bytes_ = np.unpackbits(np.invert(bits.astype("<i4", copy=False)).view(np.uint8), axis=1, bitorder="little")
         forbidden = torch.from_numpy(bytes_.view(np.bool_)[:, : self._vocab_size]).to(self._device)

@@ -7,7 +7,7 @@ import threading
 from itertools import count
 from typing import Generic, TypeVar
 
-from core.engine.compiling.effort import EASY
+from core.engine.participants.compiling.effort import EASY
 
 T = TypeVar("T")
 

@@ -10,15 +10,15 @@ import msgspec
 import numpy as np
 
 from core.api.errors import RequestError
+from core.api.participants import AllowedTokens, Participant, Parts, StagedRequest
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
-from core.engine.compiling.pool import CompilePool, Job
-from core.engine.compiling.trial import WORD
-from core.engine.participants import StageParticipant
-from core.engine.request import Request
-from core.engine.step import StepPlan, StepResult, TokenMasks
-from core.engine.thinking import ThinkingMatcher, ThoughtLimit
-from core.engine.timed import TimedMatcher
+from core.engine.participants import STRUCTURED
+from core.engine.participants.compiling.pool import CompilePool, Job
+from core.engine.participants.compiling.trial import WORD
+from core.engine.participants.thinking import ThinkingMatcher, ThoughtLimit
+from core.engine.participants.timed import TimedMatcher
+from core.engine.step import StepPlan, StepResult
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +27,19 @@ STUCK = "CORE-E162 the grammar cannot be followed any further"
 Matcher = GrammarMatcher | ThoughtLimit
 
 
-class StructuredParticipant(StageParticipant):
+class StructuredParticipant(Participant):
     """Drives the structured-output backends, and ends thoughts that have used up their budget.
 
-    A constrained row runs in lockstep: which tokens it may take next is known only when the last one is. Other rows of
-    the same steps go on being scheduled ahead, and so does one with a budget for its thinking, except where the budget
-    is about to be used up.
+    Constrained rows are scheduled ahead like all others. Which tokens a row may take is known once its last one is, so
+    a step's masks are its late part: made when the step before has settled, while the step's forward pass runs.
 
     Args:
         tokenizer: Returns the model's tokenizer, for models that think before they answer.
         close: Called when the engine stops.
-        ahead: Steps that may be in flight when one is settled.
     """
+
+    name = STRUCTURED
+    parts = Parts(late=AllowedTokens)
 
     def __init__(
         self,
@@ -46,26 +47,24 @@ class StructuredParticipant(StageParticipant):
         vocab_size: int,
         tokenizer: Callable[[], Tokenizer],
         close: Callable[[], None] = lambda: None,
-        ahead: int = 0,
     ) -> None:
-        self._pool, self._tokenizer, self._close, self._ahead = pool, tokenizer, close, ahead
+        self._pool, self._tokenizer, self._close = pool, tokenizer, close
         self._words = -(-vocab_size // WORD)
         self._jobs: dict[int, Job] = {}  # until their requests end: what is in use counts towards the memory
         self._compiling: dict[int, Job] = {}
         self._ready: dict[int, Matcher] = {}
         self._rows: dict[int, Matcher] = {}
         self._row_of: dict[int, int] = {}  # by handle: a request that has ended does not know its row any more
-        self._paces: dict[int, bool] = {}
         self._stuck: dict[int, dict[int, str]] = {}  # by step and place in it: why there is no mask
 
-    def arrive(self, request: Request) -> None:
+    def arrive(self, request: StagedRequest) -> None:
         """Start compiling the request's grammar. Raises `ValueError` for a kind that no backend knows."""
         grammar = request.params.grammar
         if grammar is not None:
             job = self._pool.submit(grammar)
             self._jobs[request.handle] = self._compiling[request.handle] = job
 
-    def admit(self, request: Request) -> bool:
+    def admit(self, request: StagedRequest) -> bool:
         """Hold the request back while its grammar is compiled. Raises `RequestError` for a grammar that is wrong.
 
         A request that came with output goes on where that ends: its matcher is told of it.
@@ -85,34 +84,35 @@ class StructuredParticipant(StageParticipant):
         del self._compiling[request.handle]
         return True
 
-    def _limit(self, request: Request) -> None:
+    def _limit(self, request: StagedRequest) -> None:
         """Bound the thinking of a new request that has a budget and no grammar."""
         budget, thinking = request.params.thinking_token_budget, request.params.thinking
         if budget is None or thinking is None or request.row >= 0 or request.handle in self._ready:
             return
         try:
-            limit = ThoughtLimit(thinking, budget, self._tokenizer(), request.prompt, self._ahead)
+            limit = ThoughtLimit(thinking, budget, self._tokenizer(), request.prompt)
         except Exception as error:
             said = f"CORE-E163 the thinking cannot be bounded: {error}"
             raise RequestError(said, param="thinking_token_budget") from error
         self._ready[request.handle] = _told(limit, request)
 
-    def enter(self, request: Request) -> bool:
-        """Give the request its matcher."""
+    def run(self, request: StagedRequest) -> None:
+        """Give the request its matcher, the first time it runs."""
         matcher = self._ready.pop(request.handle, None)
         if matcher is not None:
             self._rows[request.row] = matcher
             self._row_of[request.handle] = request.row
-        return matcher is not None and _tight(matcher)
 
     def plan(self, plan: StepPlan) -> None:
-        """Announce masks, if constrained rows sample in this step."""
-        if self._rows and self._places(plan):
-            plan.masks_follow = True
+        """Announce masks, if rows that may be constrained by then sample in this step."""
+        if self._rows and any(row in self._rows for row in plan.rows[plan.samples].tolist()):
+            plan.late.append(STRUCTURED)
 
-    def masks(self, plan: StepPlan) -> TokenMasks:
+    def late(self, plan: StepPlan, alive: np.ndarray) -> AllowedTokens | None:
         """Make the masks of the constrained rows that sample in this step."""
-        places = self._places(plan)
+        places = [i for i in np.flatnonzero(plan.samples & alive).tolist() if self._binds(int(plan.rows[i]))]
+        if not places:
+            return None
         bits = np.zeros((len(places), self._words), np.int32)
         for place, mask in zip(places, bits, strict=True):
             row = int(plan.rows[place])
@@ -122,13 +122,13 @@ class StructuredParticipant(StageParticipant):
                 _log(f"the mask of row {row} cannot be made; its request ends", error)
                 self._stuck.setdefault(plan.number, {})[place] = f"{STUCK}: {error}"
                 mask[:] = 0  # nothing may be sampled, which ends this request alone
-        return TokenMasks(plan.rows[places].astype(np.int32), bits)
+        return AllowedTokens(plan.rows[places].astype(np.int32), bits)
 
-    def collect(self, result: StepResult) -> None:
+    def collect(self, plan: StepPlan, result: StepResult) -> None:
         """Say why a row without a mask got no token."""
         result.errors.update(self._stuck.pop(result.number, {}))
 
-    def settle(self, requests: Sequence[Request | None], tokens: np.ndarray) -> Mapping[int, str]:
+    def settle(self, requests: Sequence[StagedRequest | None], tokens: np.ndarray) -> Mapping[int, str]:
         """Move the matchers on."""
         errors: dict[int, str] = {}
         if not self._rows:
@@ -137,22 +137,12 @@ class StructuredParticipant(StageParticipant):
             matcher = self._rows.get(request.row) if request is not None else None
             if matcher is None or request is None:
                 continue
-            before = _tight(matcher)
             refusal = _refusal(matcher, request, int(tokens[index]))
             if refusal is not None:
                 errors[index] = refusal
-            elif _tight(matcher) != before:
-                self._paces[request.row] = not before
         return errors
 
-    def paces(self) -> Mapping[int, bool]:
-        """Hold the rows back whose budget is about to be used up, and let those go whose thinking has ended."""
-        if not self._paces:
-            return {}
-        found, self._paces = self._paces, {}
-        return found
-
-    def finish(self, request: Request) -> None:
+    def finish(self, request: StagedRequest) -> None:
         """Forget the request."""
         self._compiling.pop(request.handle, None)
         job = self._jobs.pop(request.handle, None)
@@ -168,15 +158,12 @@ class StructuredParticipant(StageParticipant):
         self._pool.close()
         self._close()
 
-    def _places(self, plan: StepPlan) -> list[int]:
-        """Return the places of the rows whose next token is not free."""
-        return [place for place in np.flatnonzero(plan.samples).tolist() if self._binds(int(plan.rows[place]))]
-
     def _binds(self, row: int) -> bool:
+        """Whether the row's next token is not free."""
         matcher = self._rows.get(row)
         return matcher is not None and not (isinstance(matcher, ThoughtLimit) and matcher.idle)
 
-    def _matcher(self, request: Request, job: Job) -> GrammarMatcher:
+    def _matcher(self, request: StagedRequest, job: Job) -> GrammarMatcher:
         matcher, grammar = TimedMatcher(job.result().matcher()), request.params.grammar
         thinking = None if grammar is None else grammar.thinking
         if thinking is None:
@@ -189,7 +176,7 @@ class StructuredParticipant(StageParticipant):
 M = TypeVar("M", bound=Matcher)
 
 
-def _told(matcher: M, request: Request) -> M:
+def _told(matcher: M, request: StagedRequest) -> M:
     """Tell a new matcher of what was generated before. Raises `ValueError` where the grammar does not allow it."""
     for token in request.generated.tolist():
         refusal = _refusal(matcher, request, token)
@@ -198,12 +185,7 @@ def _told(matcher: M, request: Request) -> M:
     return matcher
 
 
-def _tight(matcher: Matcher) -> bool:
-    """Whether the row waits for each token before the next is scheduled."""
-    return not isinstance(matcher, ThoughtLimit) or matcher.tight
-
-
-def _refusal(matcher: Matcher, request: Request, token: int) -> str | None:
+def _refusal(matcher: Matcher, request: StagedRequest, token: int) -> str | None:
     """Tell a matcher of a token; one that ends the text anyway is none of its business. Return why it cannot go on."""
     if token in request.stop_ids:
         return None

@@ -1,4 +1,4 @@
-"""A plan in the making: what one call of the scheduler has handed out so far."""
+"""The plan builder: rows, tokens and blocks that one call of the scheduler has handed out so far."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Growth:
         return _Growth(self.rows[kept], self.starts[kept], self.counts[kept], blocks)
 
 
-class PlanDraft:
+class PlanBuilder:
     """Collects rows, token counts and block-table changes, as arrays.
 
     Attributes:
@@ -68,7 +68,7 @@ class PlanDraft:
         self.budget -= int(counts.sum())
 
     def remove(self, row: int) -> None:
-        """Take back whatever this draft gave to `row`, which is being preempted."""
+        """Take back whatever this builder gave to `row`, which is being preempted."""
         self._growth = [growth.without(row) for growth in self._growth]
         for i, rows in enumerate(self._rows):
             kept = rows != row
@@ -91,7 +91,7 @@ class PlanDraft:
         self._growth.append(_Growth(rows, starts, counts, blocks))
 
     def plan(self, number: int, table: RowTable) -> StepPlan:
-        """Freeze the draft. The row table still holds the counters from before this step."""
+        """Freeze the builder. The row table still holds the counters from before this step."""
         rows, counts = _joined(self._rows), _joined(self._counts)
         starts, known = table.computed[rows], table.known[rows]
         return StepPlan(
@@ -121,4 +121,6 @@ class PlanDraft:
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
     """Return the parts as one int32 array of its own."""
+    if not parts:
+        return _NOTHING
     return parts[0].astype(np.int32) if len(parts) == 1 else np.concatenate(parts).astype(np.int32, copy=False)

@@ -1,0 +1,374 @@
+"""Participants: features that take part in every step, in up to three halves. Provisional.
+
+The engine's loop is `admit -> place -> plan -> launch -> collect -> settle`. A participant overrides the moments of it
+that concern it. Its engine half lives beside the scheduler, its worker half beside the model, its front
+half where requests arrive; all but the engine half are optional. What they tell each other travels as *parts*, by the
+participant's name:
+
+    Add.parts          front half -> engine half, once a request
+    StepPlan.parts     engine half -> worker half, with a step's plan
+    late parts         engine half -> worker half, while that step's forward pass runs
+    StepResult.parts   worker half -> engine half
+    Finished.parts     engine half -> front half, with the end of a request
+
+Moments are bound once, when the engine starts: one that a class does not override is never called, and an engine
+without participants calls nothing. Every public method of a half is one of its moments; a method of any other name is
+an error at the start, so give helpers a leading underscore.
+
+Rules that keep requests from waiting for each other forever:
+
+1. A request that does not run holds nothing that others may need, except the one that has been held back longest
+   (`request.first`). Take in `run`, give back in `leave` and `finish`; `admit` only asks, and orders work.
+2. Never give anybody what `request.first` needs.
+3. Plans run in order, so what a request held until a step is free for others from the next `plan` on: give back when
+   the plan that uses it last is made, never when its result arrives, which may belong to a life before a preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from core.api.connectors import BlockRef
+    from core.api.models import StepInputs
+    from core.api.requests import Caller
+    from core.api.tokenizer import Tokenizer
+    from core.engine.sampling import SamplingParams
+    from core.engine.step import StepPlan, StepResult
+
+Stat = int | list[int]
+"""A figure, or figures by place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The types of a participant's parts: `bytes`, or a `msgspec.Struct` or dataclass of plain data and numpy arrays.
+
+    Attributes:
+        add, plan, late, result, finished: As in the table at the head of this module; None: it sends none.
+    """
+
+    add: type | None = None
+    plan: type | None = None
+    late: type | None = None
+    result: type | None = None
+    finished: type | None = None
+
+
+class StagedRequest(Protocol):
+    """A request as participants see it. Read only, but for `hash_root` and `extras` in `arrive`.
+
+    Attributes:
+        handle: Its number, unique among live requests.
+        row: The row it owns from its first admission to its end, -1 before.
+        prompt: `(prompt,)` int32 token ids.
+        generated: `(output,)` int32 token ids behind the prompt that it came with: another engine sampled them.
+        stop_ids: Tokens that end it.
+        parts: What front halves sent with it, by name.
+        first: It has been held back by `admit` longer than any other that waits.
+        hash_root: Parent of its first block's hash: what decides its keys and values beside its tokens goes in here.
+        extras: Number of a block -> bytes that the hash of that block covers beside its tokens.
+    """
+
+    hash_root: bytes
+    extras: dict[int, bytes]
+
+    @property
+    def handle(self) -> int: ...
+
+    @property
+    def row(self) -> int: ...
+
+    @property
+    def prompt(self) -> np.ndarray: ...
+
+    @property
+    def generated(self) -> np.ndarray: ...
+
+    @property
+    def params(self) -> SamplingParams: ...
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def arrival(self) -> int: ...
+
+    @property
+    def caller(self) -> Caller: ...
+
+    @property
+    def parts(self) -> Mapping[str, Any]: ...
+
+    @property
+    def first(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class EngineSetup:
+    """What an engine half is made with.
+
+    Attributes:
+        name: The participant's name, under which its parts travel.
+        options: The plugin's own options.
+        block_size: Tokens of a KV block.
+        bytes_per_block: Of one block, over all layers.
+        max_rows: Rows are numbered `0 .. max_rows - 1`.
+        max_model_len: Longest request, in tokens.
+        vocab_size: Token ids are below this.
+        overlap_depth: Steps that may be in flight when one is settled.
+        tokenizer: Returns the model's tokenizer.
+        cached_tokens: Returns how many leading tokens of a waiting request the prefix cache holds now.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    block_size: int
+    bytes_per_block: int
+    max_rows: int
+    max_model_len: int
+    vocab_size: int
+    overlap_depth: int
+    tokenizer: Callable[[], Tokenizer]
+    cached_tokens: Callable[[StagedRequest], int]
+
+
+class Participant:
+    """Base of engine halves: does nothing at every moment. Torch-free; called by one thread.
+
+    Attributes:
+        name: Under which its parts travel.
+        parts: Their types, as the descriptor declares them.
+    """
+
+    name: str = ""
+    parts: Parts = Parts()
+
+    def __init__(self, setup: EngineSetup) -> None:
+        self.name = setup.name
+
+    def arrive(self, request: StagedRequest) -> None:
+        """`request` joins the line, and is hashed behind this. Raises `ValueError` to refuse it."""
+
+    def admit(self, request: StagedRequest) -> bool:
+        """Return whether `request`, next in line, may run; on False it is held back and those behind it pass.
+
+        Every participant is asked in every pass until all agree, so waits run side by side. Takes nothing (rule 1).
+
+        Raises:
+            ValueError: It can never be admitted; it ends with this error.
+        """
+        return True
+
+    def supply(self, request: StagedRequest, hashes: Sequence[bytes], local_blocks: int) -> int:
+        """Return how many blocks right behind the first `local_blocks` this participant can fill."""
+        return 0
+
+    def place(self, request: StagedRequest, supplied: Sequence[BlockRef]) -> bool:
+        """Order `supplied`, blocks that `supply` promised; on False they are computed.
+
+        Ordered blocks belong into `loads` of the plan that follows. What the worker half does not fill is computed.
+        """
+        return False
+
+    def publish(self, blocks: Sequence[BlockRef]) -> None:
+        """These blocks hold complete, verified content once the step being planned has run.
+
+        Content that rests on promised blocks is published when these have come.
+        """
+
+    def run(self, request: StagedRequest) -> None:
+        """`request` runs from this step on, for the first time or again; it has its row."""
+
+    def leave(self, request: StagedRequest) -> None:
+        """`request` gave way: it waits to run again, and keeps its row and tokens."""
+
+    def pending(self) -> bool:
+        """Return whether a step is due although no row runs, to carry a part to the worker half or a result back."""
+        return False
+
+    def plan(self, plan: StepPlan) -> None:
+        """Add this step's part and orders to a plan that is complete otherwise: `plan.parts[self.name] = ...`.
+
+        One that appends its name to `plan.late` is asked for its late part afterwards.
+        """
+
+    def late(self, plan: StepPlan, alive: np.ndarray) -> Any:
+        """Return the late part of a launched step; asked once all steps before it have settled.
+
+        Args:
+            alive: `(rows,)` bool, whether each of the plan's rows still belongs to the request it was planned for.
+        """
+        return None
+
+    def collect(self, plan: StepPlan, result: StepResult) -> None:
+        """Read a step's result before it is settled."""
+
+    def settle(self, requests: Sequence[StagedRequest | None], tokens: np.ndarray) -> Mapping[int, str]:
+        """These `requests` got these `tokens (n,)` int32; return index -> error for those that must end.
+
+        A request comes once for each of its tokens, in order. None stands for one that has just ended.
+        """
+        return {}
+
+    def finished(self, request: StagedRequest) -> Any:
+        """Return the part that goes to the front half with the end of `request`, None if there is none."""
+        return None
+
+    def finish(self, request: StagedRequest) -> None:
+        """`request` ended, for whatever reason; it may never have run."""
+
+    def reset(self) -> None:
+        """Forget everything that was derived from the model's weights."""
+
+    def calls(self) -> Mapping[str, Callable[..., Any]]:
+        """Return methods that clients may call by name between steps (`LLM.call`), with plain data."""
+        return {}
+
+    def stats(self) -> Mapping[str, Stat]:
+        """Return figures by name, for `GET /metrics` (`core_participant_stat`). Called when they are asked for."""
+        return {}
+
+    def close(self) -> None:
+        """The engine stops; nothing is called afterwards."""
+
+
+@dataclass(slots=True)
+class AllowedTokens:
+    """Which tokens may be sampled, for rows that are constrained in a step.
+
+    Attributes:
+        rows: `(m,)` int32, rows.
+        bits: `(m, ceil(vocab / 32))` int32; bit `t % 32` of `bits[i, t // 32]` allows token t for row `rows[i]`.
+    """
+
+    rows: np.ndarray
+    bits: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStep:
+    """The rows that sampled in a step.
+
+    Attributes:
+        rows: `(n,)` int64.
+        known: `(n,)` int64, tokens of each before the sampled one.
+        tokens: `(n,)` int32, the sampled ones; -1 where a row failed.
+        pool: `(max_rows, tokens)` int32 on the device: the tokens of every row.
+    """
+
+    rows: np.ndarray
+    known: np.ndarray
+    tokens: np.ndarray
+    pool: Tensor
+
+
+@dataclass(frozen=True)
+class WorkerSetup:
+    """What a worker half is made with.
+
+    Attributes:
+        name: The participant's name.
+        options: The plugin's own options.
+        caches: KV cache of each layer, `(blocks, ...)`: block `b` of a layer is `cache[b]`.
+        pool: `(max_rows, tokens)` int32 on the device: the tokens of every row, prompt and output.
+        vocab_size: Token ids are below this.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    caches: Sequence[Tensor] = field(repr=False)
+    pool: Tensor = field(repr=False)
+    vocab_size: int
+
+
+class WorkerParticipant:
+    """Base of worker halves: does nothing at every moment. Called by the thread that runs steps.
+
+    Attributes:
+        name, parts: As those of the engine half.
+    """
+
+    name: str = ""
+    parts: Parts = Parts()
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.name = setup.name
+
+    def begin(self, plan: StepPlan) -> Iterable[int] | None:
+        """Act before the forward pass; `plan.parts[self.name]` is this step's part, if it has one.
+
+        Returns:
+            Blocks of the plan's `loads` under its name that were not filled; None if there is none.
+        """
+        return None
+
+    def inputs(self, plan: StepPlan, step: StepInputs) -> StepInputs:
+        """Return the inputs of the forward pass: `step`, or a changed copy of it."""
+        return step
+
+    def allow(self, plan: StepPlan, late: Any) -> AllowedTokens | None:
+        """Return the tokens that rows of this step may sample, given the late part; called after the forward pass.
+
+        A row that several participants constrain may sample what all of them allow.
+        """
+        return None
+
+    def sampled(self, step: SampledStep) -> None:
+        """Tokens were sampled and stand in the pool."""
+
+    def end(self, plan: StepPlan, result: StepResult) -> None:
+        """Act after the step; `result.parts[self.name] = ...` goes to the engine half."""
+
+    def weights_replaced(self) -> None:
+        """Drop what was derived from the old weights."""
+
+    def calls(self) -> Mapping[str, Callable[..., Any]]:
+        """Return methods that the engine half may call by name between steps, with plain data."""
+        return {}
+
+    def close(self) -> None:
+        """Release what it holds; nothing is called afterwards."""
+
+
+@dataclass(frozen=True)
+class FrontSetup:
+    """What a front half is made with.
+
+    Attributes:
+        name: The participant's name.
+        options: The plugin's own options.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+
+
+class FrontParticipant:
+    """Base of front halves: does nothing at every moment. Torch-free; lives where requests arrive.
+
+    Attributes:
+        name, parts: As those of the engine half.
+    """
+
+    name: str = ""
+    parts: Parts = Parts()
+
+    def __init__(self, setup: FrontSetup) -> None:
+        self.name = setup.name
+
+    def request(self, params: SamplingParams, prompt: np.ndarray, caller: Caller) -> Any:
+        """Return the part that travels with a new request, None if there is none.
+
+        Raises:
+            ValueError: The request cannot be served; the client is told why.
+        """
+        return None

@@ -1,0 +1,172 @@
+"""The moments of an engine's participants, bound once: what nobody overrides costs one look at an empty tuple."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from core.api.errors import EngineError, PluginError
+from core.api.participants import Participant, StagedRequest, Stat
+from core.engine.parts import restored
+from core.engine.step import StepPlan, StepResult
+from core.plugins.drivers import describe
+from core.plugins.faults import Faults
+
+MOST_STATS = 64
+"""Most figures of one participant: each is a time series of whoever reads `/metrics`."""
+
+FALLBACKS: Mapping[str, Any] = {"supply": 0, "place": False, "pending": False, "settle": {}, "calls": {}, "stats": {}}
+"""What stands for the answer of a plugin's moment that raised; None for all others."""
+
+
+class Stages:
+    """What the scheduler, the settler and the loop call at each moment, in the order of the participants.
+
+    Args:
+        faults: By name of a participant, what accounts for the exceptions of its plugin. Those of a participant
+            without an entry are not caught here.
+    """
+
+    def __init__(self, participants: Sequence[Participant] = (), faults: Mapping[str, Faults] | None = None) -> None:
+        self.participants = tuple(participants)
+        self._faults = dict(faults or {})
+        self.arrive = self._bound("arrive")
+        self.admit = self._bound("admit")
+        self.supply = tuple(zip(self._bound("supply"), self._bound("place", like="supply"), strict=True))
+        self.publish = self._bound("publish")
+        self.run = self._bound("run")
+        self.leave = self._bound("leave")
+        self.pending = self._bound("pending")
+        self.plan = self._bound("plan")
+        self.settle = self._bound("settle")
+        self.finished = tuple(zip(self._names("finished"), self._bound("finished"), strict=True))
+        self.finish = self._bound("finish")
+        self.reset = self._bound("reset")
+        self._late = dict(zip(self._names("late"), self._bound("late"), strict=True))
+        self._collect = self._bound("collect")
+
+    def restore_added(self, parts: dict[str, Any]) -> None:
+        """Make the parts that came with a request their types.
+
+        Raises:
+            EngineError: CORE-E184, one is not of its type, or no participant of its name takes part.
+        """
+        kinds = {one.name: one.parts.add for one in self.participants} if parts else {}
+        for name, part in parts.items():
+            parts[name] = restored(part, kinds.get(name), name)
+
+    def joined_calls(self, own: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+        """Return `own` calls and those of the participants. Raises `PluginError` CORE-P181 for a name that is taken."""
+        calls = dict(own)
+        for participant in self.participants:
+            for name, call in self._one(participant, "calls")().items():
+                if name in calls:
+                    text = f"participant '{participant.name}' offers a call '{name}', which exists already."
+                    raise PluginError("CORE-P181", text)
+                calls[name] = call
+        return calls
+
+    def stats(self) -> dict[str, dict[str, Stat]]:
+        """Return the figures of the participants that have some, by name; at most `MOST_STATS` of each."""
+        given = zip(self._names("stats"), self._bound("stats"), strict=True)
+        return {name: dict(islice(stats().items(), MOST_STATS)) for name, stats in given}
+
+    def late(self, plan: StepPlan, alive: np.ndarray) -> dict[str, Any]:
+        """Return the late parts of a launched step, by name."""
+        parts = {name: self._late[name](plan, alive) for name in plan.late}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def collect(self, plan: StepPlan, result: StepResult) -> None:
+        """Hand a step's result on, its parts as their types."""
+        for participant in self.participants if result.parts else ():
+            if participant.name in result.parts:
+                self._restore(participant, result)
+        for name, faults in self._faults.items() if result.faults else ():
+            for fault in result.faults.get(name, ()):
+                faults.note(fault)
+        for collect in self._collect:
+            collect(plan, result)
+
+    def _restore(self, participant: Participant, result: StepResult) -> None:
+        """Make a part its type. One that is none is a fault of its plugin."""
+        part, faults = result.parts.pop(participant.name), self._faults.get(participant.name)
+        try:
+            result.parts[participant.name] = restored(part, participant.parts.result, participant.name)
+        except EngineError as error:
+            if faults is None:
+                raise
+            faults.note(str(error))
+
+    def _overriding(self, moment: str) -> list[Participant]:
+        base = getattr(Participant, moment)
+        return [one for one in self.participants if getattr(type(one), moment) is not base]
+
+    def _names(self, moment: str) -> list[str]:
+        return [one.name for one in self._overriding(moment)]
+
+    def _bound(self, moment: str, *, like: str = "") -> tuple[Callable[..., Any], ...]:
+        """Return the bound methods of those who override `moment`, or `like`."""
+        return tuple(self._one(participant, moment) for participant in self._overriding(like or moment))
+
+    def _one(self, participant: Participant, moment: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(participant, moment)
+        faults = self._faults.get(participant.name)
+        return method if faults is None else guarded_moment(method, moment, faults)
+
+
+def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> Callable[..., Any]:
+    """Return a moment of a plugin whose exceptions are accounted for; what is about one request ends that alone."""
+    fallback = FALLBACKS.get(moment)
+    checked: Callable[..., Any] = _CHECKED.get(moment, _as_it_is)
+
+    def called(*arguments: Any) -> Any:
+        try:
+            return checked(method(*arguments), *arguments)
+        except Exception as error:
+            if moment in ("arrive", "admit"):
+                if isinstance(error, ValueError):
+                    raise
+                faults.raised(f"{moment}()", error)
+                raise ValueError(f"CORE-P108 {faults.owner}: {moment}() raised {describe(error)}") from error
+            faults.raised(f"{moment}()", error)
+            return fallback
+
+    return called
+
+
+def _as_it_is(value: Any, *_: Any) -> Any:
+    return value
+
+
+def _refusals(value: Any, requests: Sequence[StagedRequest | None], tokens: np.ndarray) -> dict[int, str]:
+    refusals = {operator.index(index): str(error) for index, error in value.items()}
+    if not all(0 <= index < len(requests) for index in refusals):
+        raise IndexError(f"it names places outside the {len(requests)} that it was told of")
+    return refusals
+
+
+def _figure(value: Any) -> Stat:
+    return [counted(one) for one in value] if isinstance(value, list | tuple) else counted(value)
+
+
+def counted(value: object) -> int:
+    """Return a figure. Raises `TypeError` for what is no integer, `OverflowError` for one that no message can carry."""
+    number = operator.index(value)  # type: ignore[arg-type]
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"a figure has {number.bit_length()} bits, more than 64")
+    return number
+
+
+_CHECKED: Mapping[str, Callable[..., Any]] = {
+    "admit": lambda value, *_: bool(value),
+    "supply": lambda value, *_: operator.index(value),
+    "place": lambda value, *_: bool(value),
+    "pending": lambda value, *_: bool(value),
+    "settle": _refusals,
+    "stats": lambda value, *_: {str(name): _figure(one) for name, one in value.items()},
+}
+"""What a plugin's answer is made, so that a wrong one is a fault here and not an error elsewhere."""

@@ -1,0 +1,80 @@
+"""From the plugin plan to the worker halves of its participants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import Tensor
+
+from core.api.descriptors import KVConnectorSpec, ParticipantSpec
+from core.api.errors import PluginError
+from core.api.participants import WorkerParticipant, WorkerSetup
+from core.plugins.kinds import kind_of
+from core.worker.participants.connectors import ConnectorParticipant
+from core.worker.participants.stages import WorkerStages
+from core.worker.participants.structured import StructuredParticipant
+
+if TYPE_CHECKING:
+    from core.plugins.boot import ActivePlugins
+    from core.plugins.plan import PlannedPlugin
+
+CONNECTORS, PARTICIPANTS = "core.kv_connectors", "core.participants"
+
+
+def bind_worker_halves(active: ActivePlugins) -> None:
+    """Import the worker halves of the plan, so that a mistake in one is told before the weights are read.
+
+    Raises:
+        PluginError: One cannot be imported, or is no participant.
+    """
+    for planned, spec in active.specs(CONNECTORS):
+        active.load(planned, cast(KVConnectorSpec, spec).worker_impl)
+    for planned, spec in active.specs(PARTICIPANTS):
+        path = cast(ParticipantSpec, spec).worker_impl
+        if path is not None:
+            active.load(planned, path)
+
+
+def worker_stages(active: ActivePlugins, caches: Sequence[Tensor], pool: Tensor, vocab_size: int) -> WorkerStages:
+    """Make the worker halves of the plan's participants.
+
+    Args:
+        caches: KV cache of each layer.
+        pool: `(max_rows, tokens)` int32, the tokens of every row.
+    """
+    halves: list[WorkerParticipant] = [StructuredParticipant()]
+    owners: dict[str, str] = {}
+    for planned, spec, _ in active.impls(CONNECTORS):
+        half, guard = active.load(planned, cast(KVConnectorSpec, spec).worker_impl), active.guard
+        worker = guard(planned, "the constructor of its worker half", half, planned.options)
+        guard(planned, "bind()", worker.bind, caches)
+        halves.append(ConnectorParticipant(planned.name, worker))
+        owners[planned.name] = _owner(planned)
+    for planned, spec, _ in active.impls(PARTICIPANTS):
+        found = cast(ParticipantSpec, spec)
+        if found.worker_impl is None:
+            continue
+        setup = WorkerSetup(planned.name, planned.options, caches, pool, vocab_size)
+        made = active.guard(
+            planned, "the constructor of its worker half", active.load(planned, found.worker_impl), setup
+        )
+        made.name = planned.name
+        if found.parts is not None:
+            made.parts = active.load(planned, found.parts)
+        halves.append(made)
+        owners[planned.name] = _owner(planned)
+    return WorkerStages(halves, owners)
+
+
+def joined_calls(own: Mapping[str, Callable[..., Any]], stages: WorkerStages) -> dict[str, Callable[..., Any]]:
+    """Return a worker's own methods and those of its participants. Raises `PluginError` CORE-P181 for a taken name."""
+    further = stages.calls()
+    taken = sorted(set(own) & set(further))
+    if taken:
+        raise PluginError("CORE-P181", f"a participant's worker half offers calls that exist: {', '.join(taken)}.")
+    return {**own, **further}
+
+
+def _owner(planned: PlannedPlugin) -> str:
+    return f"{kind_of(planned.group).label} {planned.owner}"

@@ -1,0 +1,169 @@
+"""The moments of worker halves, bound once: what nobody overrides costs one look at an empty tuple.
+
+What a half raises is told to its engine half with the step's result, by name; only what would make tokens wrong, a half
+that fails to give inputs or allowed tokens, fails the step.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from core.api.errors import CoreError, PluginError
+from core.api.participants import AllowedTokens, SampledStep, WorkerParticipant
+from core.engine.parts import restored
+from core.engine.step import StepPlan, StepResult
+from core.plugins.drivers import describe
+from core.worker.inputs import StepInputs
+
+logger = logging.getLogger(__name__)
+
+Late = Callable[[], Mapping[str, Any]]
+"""Waits for the late parts of the step that runs."""
+
+
+class WorkerStages:
+    """What the runner calls at each moment, in the order of the participants.
+
+    Args:
+        owners: By name of a participant: kind, name, distribution and version of its plugin, for messages.
+    """
+
+    def __init__(self, halves: Sequence[WorkerParticipant] = (), owners: Mapping[str, str] | None = None) -> None:
+        self._owners = dict(owners or {})
+        self._faults: dict[str, list[str]] = {}
+        self._failed: set[str] = set()  # could not begin this step
+        self._bind(halves)
+
+    def begin(self, plan: StepPlan) -> list[int]:
+        """Begin a step; return the blocks of its `loads` that were not filled."""
+        lost: list[int] = []
+        self._failed.clear()
+        for half in self._begin:
+            lost += self._filled(half, plan)
+        return lost
+
+    def inputs(self, plan: StepPlan, step: StepInputs) -> StepInputs:
+        """Return the inputs of the forward pass."""
+        for half in self._inputs:
+            step = self._needed(half, "inputs()", half.inputs, plan, step)
+        return step
+
+    def allowed(self, plan: StepPlan, wait: Late | None) -> dict[int, np.ndarray]:
+        """Return row -> bits of the tokens that it may sample, for constrained rows; waits for the late parts."""
+        late = {} if wait is None else wait()
+        bits: dict[int, np.ndarray] = {}
+        for half in self._allow:
+            if half.name in late:
+                part = restored(late[half.name], half.parts.late, half.name)
+                self._combine(bits, self._needed(half, "allow()", half.allow, plan, part))
+        return bits
+
+    def sampled(self, step: Callable[[], SampledStep]) -> None:
+        """Tell of sampled tokens; `step` is called if somebody listens."""
+        if self._sampled:
+            told = step()
+            for half in self._sampled:
+                self._try(half, "sampled()", half.sampled, told)
+
+    def end(self, plan: StepPlan, result: StepResult) -> None:
+        """End a step; one that a participant could not begin has no end for it."""
+        for half in self._end:
+            if half.name not in self._failed:
+                self._try(half, "end()", half.end, plan, result)
+        if self._faults:
+            result.faults.update(self._faults)
+            self._faults = {}
+
+    def weights_replaced(self) -> None:
+        """The model has other weights."""
+        for half in self._halves:
+            half.weights_replaced()
+
+    def calls(self) -> dict[str, Callable[..., Any]]:
+        """Return the methods that the halves offer. Raises `PluginError` CORE-P181 for a name that is taken."""
+        found: dict[str, Callable[..., Any]] = {}
+        for half in self._halves:
+            for name, call in half.calls().items():
+                if name in found:
+                    raise PluginError("CORE-P181", f"{self._owner(half)}: there is a call '{name}' already.")
+                found[name] = call
+        return found
+
+    def dismiss(self, names: Sequence[str]) -> None:
+        """Close the participants of these names; they take part no more."""
+        leaving = [half for half in self._halves if half.name in names]
+        self._bind([half for half in self._halves if half.name not in names])
+        for half in leaving:
+            self._close(half)
+
+    def close(self) -> None:
+        """Close all of them. Harmless twice."""
+        halves = self._halves
+        self._bind(())
+        for half in reversed(halves):
+            self._close(half)
+
+    def _bind(self, halves: Iterable[WorkerParticipant]) -> None:
+        self._halves = tuple(halves)
+        self._begin = self._overriding("begin")
+        self._inputs = self._overriding("inputs")
+        self._allow = self._overriding("allow")
+        self._sampled = self._overriding("sampled")
+        self._end = self._overriding("end")
+
+    def _overriding(self, moment: str) -> tuple[WorkerParticipant, ...]:
+        base = getattr(WorkerParticipant, moment)
+        return tuple(half for half in self._halves if getattr(type(half), moment) is not base)
+
+    def _filled(self, half: WorkerParticipant, plan: StepPlan) -> Sequence[int]:
+        """Begin a step for one participant. When it raises, none of its loads is trusted."""
+        wanted = plan.loads.get(half.name, ())
+        try:
+            if half.name in plan.parts:
+                plan.parts[half.name] = restored(plan.parts[half.name], half.parts.plan, half.name)
+            lost = [operator.index(block) for block in half.begin(plan) or ()]
+            if not set(lost) <= set(wanted):
+                raise ValueError(f"it names blocks that were not to be loaded: {sorted(set(lost) - set(wanted))[:8]}")
+        except Exception as error:
+            self._fault(half, f"begin() raised {describe(error)}")
+            self._failed.add(half.name)
+            return wanted
+        if lost and half.name in plan.parts:
+            self._fault(half, f"{len(lost)} of {len(wanted)} blocks could not be loaded")
+        return lost
+
+    def _combine(self, bits: dict[int, np.ndarray], allowed: AllowedTokens | None) -> None:
+        for row, mask in () if allowed is None else zip(allowed.rows.tolist(), allowed.bits, strict=True):
+            bits[row] = bits[row] & mask if row in bits else mask
+
+    def _needed(self, half: WorkerParticipant, what: str, method: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except CoreError:
+            raise
+        except Exception as error:
+            raise PluginError("CORE-P108", f"{self._owner(half)}: {what} raised {describe(error)}.") from error
+
+    def _try(self, half: WorkerParticipant, what: str, method: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            method(*arguments)
+        except Exception as error:
+            self._fault(half, f"{what} raised {describe(error)}")
+
+    def _fault(self, half: WorkerParticipant, text: str) -> None:
+        self._faults.setdefault(half.name, []).append(text)
+
+    def _close(self, half: WorkerParticipant) -> None:
+        try:
+            half.close()
+        except Exception as error:
+            text = "CORE-P161 %s: close() raised %s; it is taken for closed."
+            logger.warning(text, self._owner(half), describe(error))
+
+    def _owner(self, half: WorkerParticipant) -> str:
+        return self._owners.get(half.name, f"participant '{half.name}'")

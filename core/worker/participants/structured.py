@@ -1,0 +1,20 @@
+"""Structured output in the worker: the masks that the engine half made are what rows may sample."""
+
+from __future__ import annotations
+
+from core.api.participants import AllowedTokens, Parts, WorkerParticipant
+from core.engine.participants import STRUCTURED
+from core.engine.step import StepPlan
+
+
+class StructuredParticipant(WorkerParticipant):
+    """Hands the engine half's masks to the sampler."""
+
+    name = STRUCTURED
+    parts = Parts(late=AllowedTokens)
+
+    def __init__(self) -> None: ...
+
+    def allow(self, plan: StepPlan, late: AllowedTokens) -> AllowedTokens:
+        """Return the masks as they came."""
+        return late
