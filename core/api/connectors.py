@@ -73,7 +73,7 @@ class KVConnector(Protocol):
         ...
 
     def stats(self) -> dict[str, int]:
-        """Return figures by name, for `GET /metrics` (`core_kv_connector_stat`). Called whenever they are asked for."""
+        """Return figures by name, for `GET /metrics` (`core_participant_stat`). Called whenever they are asked for."""
         ...
 
 

@@ -91,6 +91,10 @@ KINDS: dict[str, Kind] = {
 """Every kind by its entry-point group."""
 
 
+PARTICIPATING = (KV_CONNECTOR, PARTICIPANT)
+"""Kinds whose plugins take part in steps and have figures of their own."""
+
+
 def kind_chosen_by(option: str) -> Kind | None:
     """Return the kind of which a field of `SelectOptions` chooses plugins; None for any other field."""
     return next((kind for kind in KINDS.values() if option in kind.options), None)

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, ProcessCollector, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
-from core.api.descriptors import KVConnectorSpec
 from core.api.errors import CoreError
+from core.plugins.kinds import PARTICIPATING
 from core.server.errors import ApiError
 from core.server.figures import MODEL, Collects, Figures, token_bounds
 from core.server.interface import ServedLLM
@@ -73,7 +73,7 @@ class Metrics:
         self._add_times()
         self._add_sizes(token_bounds(llm.max_model_len))
         registry.register(EngineStats(llm))
-        self.connectors = ConnectorStats(llm)
+        self.connectors = ParticipantStats(llm)
         registry.register(self.connectors)
         self._process = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._process)
@@ -191,24 +191,24 @@ class EngineStats(Collector):
             yield CounterMetricFamily(name, text, value=value)
 
 
-class ConnectorStats(Collector):
-    """What KV connectors say of themselves (`KVConnector.stats`), as it was when the engine was last asked.
+class ParticipantStats(Collector):
+    """Figures of participants (`Participant.stats`, `KVConnector.stats`), as they were when the engine was last asked.
 
-    The engine is asked when the page is: a step costs nothing more, and a server without connectors asks nobody.
+    The engine is asked when the page is: a step costs nothing more, and a server without participants asks nobody.
     """
 
     def __init__(self, llm: ServedLLM) -> None:
         self._llm = llm
-        self._figures: Mapping[str, Mapping[str, int]] = {}
+        self._figures: Mapping[str, Mapping[str, int | list[int]]] = {}
 
     async def refresh(self) -> None:
         """Ask the engine; the figures stay as they are where it has no answer within `PATIENCE`."""
         config = self._llm.config
-        if config is None or not config.plan.of(KVConnectorSpec.group) or not self._llm.healthy:
+        if config is None or not self._llm.healthy or not any(config.plan.of(kind.group) for kind in PARTICIPATING):
             return
         try:
             async with asyncio.timeout(PATIENCE):
-                self._figures = await self._llm.call("connector_stats")
+                self._figures = await self._llm.call("participant_stats")
         except (CoreError, TimeoutError):
             return
 
@@ -217,12 +217,16 @@ class ConnectorStats(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Yield one sample for each figure of each connector. Only its authors know which of them are counters."""
+        """Yield one sample for each figure of each participant. Only its authors know which of them are counters."""
+        labels = ["participant", "stat", "place"]
         family = UntypedMetricFamily(
-            "core_kv_connector_stat", "Figures of KV connectors, by their own names.", labels=["connector", "stat"]
+            "core_participant_stat",
+            "Figures of KV connectors and other participants, by their own names.",
+            labels=labels,
         )
-        for connector, figures in self._figures.items():
+        for participant, figures in self._figures.items():
             for name, value in figures.items():
-                family.add_metric([connector, name], value)
+                for place, one in enumerate(value) if isinstance(value, list) else (("", value),):
+                    family.add_metric([participant, name, str(place)], one)
         if family.samples:
             yield family

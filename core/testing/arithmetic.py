@@ -80,7 +80,7 @@ class ArithmeticWorker:
         return StepResult(plan.number, np.array(sampled, np.int32), errors=errors)
 
     def _sample(self, row: int, length: int) -> int:
-        shortest, stop_ids = self._minima[row]
+        shortest, stop_ids = self._minima.get(row, (0, ()))
         held, bits = stop_ids if length < shortest else (), self._allowed.get(row)
         context = self.cache[self._slots(row, 0, length)]
         token = next_token(

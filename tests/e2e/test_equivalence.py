@@ -65,7 +65,7 @@ def test_kv_blocks_that_come_back_from_host_memory_give_the_same_tokens(checkpoi
         for _ in range(2):  # the second round finds its prompts in host memory, long evicted from the device
             outputs = llm.generate(_prompts(), GREEDY)
             assert [output.outputs[0].token_ids for output in outputs] == alone
-        assert llm.call("connector_stats")["cpu_offload"]["loaded"] > 0
+        assert llm.call("participant_stats")["cpu_offload"]["loaded"] > 0
 
 
 @pytest.mark.covers("KV-03")
@@ -80,7 +80,7 @@ def test_requests_with_one_prefix_in_host_memory_load_it_once(checkpoint):
             llm.generate([prompt], SamplingParams(temperature=0, max_tokens=2))
 
         def loaded():
-            return llm.call("connector_stats")["cpu_offload"]["loaded"]
+            return llm.call("participant_stats")["cpu_offload"]["loaded"]
 
         before = loaded()
         answers = llm.generate(prompts[:3], GREEDY)

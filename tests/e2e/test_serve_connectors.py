@@ -7,7 +7,8 @@ import re
 import pytest
 
 SAMPLE = re.compile(
-    r'^core_kv_connector_stat\{connector="cpu_offload",model_name="[^"]*",stat="(\w+)"\} ([\d.]+)$', re.MULTILINE
+    r'^core_participant_stat\{model_name="[^"]*",participant="cpu_offload",place="",stat="(\w+)"\} ([\d.]+)$',
+    re.MULTILINE,
 )
 FLAGS = ("--dtype", "float32", "--threads", "1", "--block-size", "8", "--num-blocks", "40", "--max-model-len", "160")
 

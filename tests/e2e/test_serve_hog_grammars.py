@@ -254,8 +254,8 @@ def test_whatever_a_grammar_asks_for_it_is_its_own_trouble(fuzzed, name, seconds
         thread.join()
     streaming.stop.set()
     streaming.join(60)
-    said = {number: (answer.status_code, answer.text[:200]) for number, answer in answers.items()}
-    assert len(answers) > 4 and {status for status, _ in said.values()} <= {200, 400}, said
+    odd = {n: (one.status_code, one.text[:400]) for n, one in answers.items() if one.status_code not in (200, 400)}
+    assert len(answers) > 4 and not odd, odd
     assert fuzzed.engine().pid == engine.pid and fuzzed.gauges()["core_engine_restarts_total"] == 0
     # Two are compiled at once, each by two backends at most; a process that was killed is started again.
     assert max(waits.values()) < (2 * (2 * SECONDS + 1) + 5) * busy, waits

@@ -42,7 +42,7 @@ def test_an_update_also_empties_the_connectors(tmp_path):
     options = {"weight_transfer": "disk", "kv_connector": ["cpu_offload"], **blocks}
     with LLM(str(old), dtype="float32", **options) as llm:
         assert tokens(llm) == tokens(llm) != wanted
-        assert llm.call("connector_stats")["cpu_offload"]["loaded"] > 0
+        assert llm.call("participant_stats")["cpu_offload"]["loaded"] > 0
         llm.call("update_weights", {"path": str(new)})
         assert tokens(llm) == wanted
 

@@ -24,7 +24,7 @@ def run(llama, answers):
 
     def run(options):
         with LLM(llama, **options) as llm:
-            return answers(llm), llm.call("connector_stats").get("seam_store", {}).get("loaded")
+            return answers(llm), llm.call("participant_stats").get("seam_store", {}).get("loaded")
 
     return run
 
@@ -54,5 +54,5 @@ def test_blocks_of_updated_weights_are_their_own(plugins, llama, answers, run, t
             assert answers(llm) == before
             llm.call("update_weights", {"path": other, "version": "second"})
             assert answers(llm) == after != before
-            assert llm.call("connector_stats")["seam_store"]["loaded"] == due
+            assert llm.call("participant_stats")["seam_store"]["loaded"] == due
     assert run(SHARED) == (before, 10)

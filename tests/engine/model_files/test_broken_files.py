@@ -54,9 +54,11 @@ def _names_key(key, text):
 
 _TENSOR = ("the checkpoint tensor '", "more weights than the", "the model has no place for ")
 _TOLD_AS = {
-    "attention_bias": ["proj.bias"],
-    "mlp_bias": ["proj.bias"],
+    "attention_bias": [".bias"],
+    "mlp_bias": [".bias"],
+    "norm_bias": ["norm.bias"],
     "hidden_act": ["activation '"],
+    "hidden_activation": ["activation '"],
     "rope_type": ["rope_parameters"],
 }
 """Words for what a key makes of the model, where an error names that."""

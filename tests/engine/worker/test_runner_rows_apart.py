@@ -222,7 +222,7 @@ def test_a_connector_that_is_dismissed_is_closed_and_takes_part_no_more(bench, p
     plan = bench.plan({0: None}, parts={"disk": b"load"})
     plan.leaving = ["disk", "elsewhere"]
     assert bench.runner.execute(plan).parts == {}
-    assert store.calls == ([] if method else ["close"]) and bench.runner.participants == []
+    assert store.calls == ([] if method else ["close"]) and bench.runner.stages._halves == ()
     assert ("CORE-P161 KV connector 'disk' (acme 1.0): close() raised OSError" in caplog.text) == (method is not None)
 
 

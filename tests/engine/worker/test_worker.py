@@ -118,7 +118,7 @@ class FakePlugins:
         return [(planned, spec) for planned, spec, _ in self.impls(group)]
 
     def impls(self, group):
-        planned = SimpleNamespace(name="store", owner="'store' (acme 1.0)", options={"size": 3})
+        planned = SimpleNamespace(group=group, name="store", owner="'store' (acme 1.0)", options={"size": 3})
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
         return [(planned, spec, object)] if group in self._groups else []
 

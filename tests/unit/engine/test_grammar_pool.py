@@ -7,6 +7,8 @@ import threading
 import time
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from core.engine.grammars import Grammar
 from core.engine.participants.compiling.effort import EASY, effort
@@ -239,6 +241,12 @@ def test_what_nobody_waits_for_any_more_is_not_begun():
     slow.release.set()
     assert shared[1].wait(30) and again.wait(30)
     assert [value[:6] for value in slow.begun] == ["hard 1", "hard 3", "hard 4"]
+
+
+@given(st.sampled_from(["grammar", "regex", "json", "structural_tag"]), st.text('=:|{}[]()"#/ab1\\\n,$', max_size=30))
+@example("grammar", "=}}{=")
+def test_any_text_has_an_effort(kind, text):
+    assert effort(Grammar(kind, text)) >= len(text)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def reporting(execute):
 
     def done(plan):
         result = execute(plan)
-        result.connector["shelf"] = b"done"
+        result.parts["shelf"] = b"done"
         return result
 
     return done
@@ -170,7 +170,7 @@ def test_figures_that_cannot_be_told_are_left_out(engine, found):
 
 def test_figures_are_plain_integers_and_not_without_end(engine):
     engine.shelf.stats = lambda: {f"size_{number}": np.int64(number) for number in range(1000)}
-    found = engine.participants[-1].stats()
+    found = engine.scheduler.stages.stats()["shelf"]
     assert found == {f"size_{number}": number for number in range(MOST_STATS)}
     assert {type(value) for value in found.values()} == {int}
 

@@ -8,7 +8,7 @@ import pytest
 from core.engine.grammars import Grammar
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.participants.structured import StructuredParticipant
-from core.testing.arithmetic import generate
+from core.testing.arithmetic import generate, next_token
 
 VOCAB = 97
 
@@ -44,8 +44,13 @@ def test_what_it_brings_is_found_in_the_prefix_cache(harness):
 @pytest.mark.parametrize("stop_at", [6, 12])
 def test_its_minimum_and_stop_ids_count_from_the_prompt(harness, stop_at):
     prompt = [3, 1, 4]
-    whole = generate(prompt, 20, VOCAB)
-    stop = whole[stop_at]
+    stop = generate(prompt, 20, VOCAB)[stop_at]
+    text = list(prompt)
+    for place in range(20):
+        text.append(
+            next_token(np.array(text, np.int32), VOCAB, lambda token, early=place < 10: not early or token != stop)
+        )
+    whole = text[len(prompt) :]
     engine = harness()
     engine.add(1, prompt, max_tokens=20, min_tokens=10, stop_ids=[stop], generated=whole[:4])
     said = whole[:4] + engine.run()[1]

@@ -116,10 +116,10 @@ class Planned:
 @pytest.mark.covers("OBS-04")
 def test_connectors_tell_their_own_figures(build, fake, monkeypatch):
     llm = fake()
-    llm.config, told = Planned("attic", 'odd"\n'), [{"attic": {"kept": 3, "lost": 0}, 'odd"\n': {"a b": -1}}]
+    llm.config, told = Planned("attic", 'odd"\n'), [{"attic": {"kept": 3, "lost": [0, 2]}, 'odd"\n': {"a b": -1}}]
 
     async def call(method, *args):
-        assert method == "connector_stats"
+        assert method == "participant_stats"
         if isinstance(told[-1], Exception):
             raise told[-1]
         return told[-1] or await asyncio.Event().wait()
@@ -128,16 +128,17 @@ def test_connectors_tell_their_own_figures(build, fake, monkeypatch):
     monkeypatch.setattr(metrics, "PATIENCE", 0.01)
     api = build(llm)
     page = api.get("/metrics").text
-    assert "# TYPE core_kv_connector_stat untyped\n" in page
-    samples = [line for line in page.splitlines() if line.startswith("core_kv_connector_stat{")]
+    assert "# TYPE core_participant_stat untyped\n" in page
+    samples = [line for line in page.splitlines() if line.startswith("core_participant_stat{")]
     assert samples == [
-        'core_kv_connector_stat{connector="attic",model_name="acme/tiny",stat="kept"} 3.0',
-        'core_kv_connector_stat{connector="attic",model_name="acme/tiny",stat="lost"} 0.0',
-        r'core_kv_connector_stat{connector="odd\"\n",model_name="acme/tiny",stat="a b"} -1.0',
+        'core_participant_stat{model_name="acme/tiny",participant="attic",place="",stat="kept"} 3.0',
+        'core_participant_stat{model_name="acme/tiny",participant="attic",place="0",stat="lost"} 0.0',
+        'core_participant_stat{model_name="acme/tiny",participant="attic",place="1",stat="lost"} 2.0',
+        r'core_participant_stat{model_name="acme/tiny",participant="odd\"\n",place="",stat="a b"} -1.0',
     ]
     for silence in (EngineError("CORE-E181", "the engine died."), None):
         told.append(silence)
-        assert figures(api)['core_kv_connector_stat{connector="attic",stat="kept"}'] == 3, "as last told"
+        assert figures(api)['core_participant_stat{participant="attic",place="",stat="kept"}'] == 3, "as last told"
 
 
 @pytest.mark.parametrize("config", [None, Planned()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from core.engine.grammars import JSON_KINDS, Grammar
@@ -54,7 +55,7 @@ def _rules(text: str) -> Parts:
     parts: Parts = {}
     words = [word for word in _WORD.findall(text) if word[0] not in "#/"]
     name = ""
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in pairwise([*words, ""]):
         if after in ("::=", ":") and word[0] not in '"[:':
             name = word
         size, refers = parts.get(name, (0, []))

@@ -36,7 +36,7 @@ def run(checkpoint, directory, **options):
     }
     with LLM(str(checkpoint), kv_connector=["blockdir"], **settings) as llm:
         outputs = llm.generate(PROMPTS, GREEDY)
-        return [output.outputs[0].token_ids for output in outputs], llm.call("connector_stats")["blockdir"]
+        return [output.outputs[0].token_ids for output in outputs], llm.call("participant_stats")["blockdir"]
 
 
 @pytest.fixture(scope="module")
