@@ -54,7 +54,7 @@ class Engine:
         self.hasher = BlockHasher(BLOCK)
         cache = PrefixCache(BlockPool(rows * MAX_LEN // BLOCK + 2), self.hasher, enabled=prefix)
         limits = Limits(rows, 2 * rows + 2048, 2048, MAX_LEN)
-        self.latency = LatencyTarget(0.2, BLOCK, 1)
+        self.latency = LatencyTarget(0.2, BLOCK)
         self.scheduler = Scheduler(limits, RowTable(rows, MAX_LEN, BLOCK), cache, ArrivalOrder(), latency=self.latency)
         self.scheduler.spread = True  # as in a server
         self.settler = Settler(self.scheduler)

@@ -125,6 +125,12 @@ class Processor:
     def post_process(self, request, outputs): ...
 
 
+class Part(Participant):
+    def __init__(self, setup):
+        SEEN["core.participants"] = dict(setup.options)
+        super().__init__(setup)
+
+
 class Routes:
     def __init__(self, options): SEEN["core.routes"] = dict(options)
     def declare(self, registry): ...
@@ -165,6 +171,8 @@ __core_drivers__ = [
     LogitsSpec(name="echo", impl="echo:Logits", api=1, summary="", options="echo:EchoOptions"),
     StatSinkSpec(name="echo", impl="echo:Sink", api=1, summary="", options="echo:EchoOptions"),
     IOProcessorSpec(name="echo", impl="echo:Processor", api=1, summary="", options="echo:EchoOptions"),
+    # Parts travel by name, so it has another one than the connector.
+    ParticipantSpec(name="echoed", impl="echo:Part", api=1, summary="", options="echo:EchoOptions"),
     RouteSpec(name="echo", impl="echo:Routes", api=1, summary="", options="echo:EchoOptions"),
 ]
 globals().update({f"MADE_{place}": made for place, made in MADE.items()})
@@ -185,6 +193,7 @@ GENERATING = {
     "core.structured_output": "structured_output",
     "core.logits": "logits_processor",
     "core.stat_sinks": "stat_sink",
+    "core.participants": "participant",
 }
 ELSEWHERE = {"core.kernels", "core.routes", "core.tool_servers", "core.plugins", "core.io_processors"}
 IN_ITS_OWN_TEST = {"core.commands"}
@@ -208,7 +217,9 @@ def echo(tmp_path_factory):
         "tool_client": "echo",
         "mcp_server": ["a=http://127.0.0.1:9"],
     }
-    given = {"plugin_file": [str(folder / "echo.py")], "plugin_options": {"echo": {"first": "given"}}}
+    chosen["participant"] = ["echoed"]
+    own = {"first": "given"}
+    given = {"plugin_file": [str(folder / "echo.py")], "plugin_options": {"echo": own, "echoed": own}}
     options = {"dtype": "float32", "num_blocks": 60, "threads": 1, "grammar_timeout": 600, **chosen, **more, **given}
     with LLM(checkpoint, **options) as llm:
         llm.chat([{"role": "user", "content": "a"}], SamplingParams(max_tokens=1), tools=[TOOL])
