@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from core.frontend.batching import TextBatcher
-from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared, unicode_checked
 from core.frontend.model import FrontModel
-from core.frontend.prompts import Cut, split_prompt, truncating
+from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
 from core.frontend.request import GenerationRequest, spelling
 
 
@@ -22,27 +20,39 @@ class AsyncPreparer:
         self._model = model
         self._batcher = TextBatcher(self._encode_batch)
 
-    async def prepare(self, asked: GenerationRequest) -> Prepared:
+    async def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request as it is before plugins see it. Raises `RequestError`."""
-        prompt: Any = asked.prompt
-        if isinstance(prompt, Conversation):
-            return await asyncio.to_thread(self._model.prepare, asked)
-        with spelling(asked.names):
-            given = split_prompt(truncating(prompt, asked.truncation))
-        if given.ids is not None or given.text is None:
-            return self._model.prepare(asked)
-        with spelling(asked.names):
-            [text] = self._model.inputs.readable(given.text, given.truncation)
-            [ids] = await self._encode([text], "prompt", add_special_tokens=given.special)
-        ready = {"prompt_token_ids": ids, "prompt": given.text, "truncation": given.truncation}
-        return self._model.prepare(replace(asked, prompt=ready, truncation=None))
+        prompt = await self.tokenized(request)
+        with spelling(request.names):
+            return self._model.inputs.settled(request, prompt)
 
-    async def chat_ids(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+    async def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
+        """As `FrontModel.tokenized`; what takes its time is done beside the event loop."""
+        with spelling(request.names):
+            return await self._tokenized(request)
+
+    async def _tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
+        model = self._model
+        if request.rendered_ids is not None:
+            return model.tokenized(request)
+        if request.conversation is not None:
+            return await asyncio.to_thread(model.tokenized, request)
+        given = split_prompt(request.prompt, request.truncation)
+        ids: Any = given.ids
+        if ids is None:
+            texts = model.inputs.readable(given.text or "", given.truncation)
+            [found] = await self._encode(texts, "prompt", add_special_tokens=given.special)
+            ids = prompt_ids(found)
+        return model.inputs.read(given, ids, request.params.max_tokens)
+
+    async def chat_ids(self, request: GenerationRequest) -> PromptIds:
         """Return a conversation's token ids. The template runs before the first wait. Raises `RequestError`."""
-        texts, special = self._model.chat_texts(chat, cut), chat.add_special_tokens
-        found = await self._encode(texts[:special], "messages")
-        found += await self._encode(texts[special:], "messages", add_special_tokens=False)
-        return self._model.joined(found, special, cut)
+        chat, cut = request.chat, request.cut
+        with spelling(request.names):
+            texts, special = self._model.chat_texts(chat, cut), chat.add_special_tokens
+            found = await self._encode(texts[:special], "messages")
+            found += await self._encode(texts[special:], "messages", add_special_tokens=False)
+            return self._model.joined(found, special, cut)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Raises `RequestError` if no tokenization could make it fit."""

@@ -9,11 +9,17 @@ import pytest
 from core.api.errors import RequestError
 from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
+from core.frontend.prompts import prompt_ids
+from core.frontend.request import GenerationRequest
 
 
 @pytest.fixture
 def inputs(tokenizer):
     return InputProcessor(tokenizer, vocab_size=300, max_model_len=32)
+
+
+def prepared(inputs, prompt, **params):
+    return inputs.prepare(GenerationRequest(prompt=prompt, params=SamplingParams(**params)))
 
 
 def refused(call, param, code=None, match=None):
@@ -27,12 +33,13 @@ def refused(call, param, code=None, match=None):
 def test_every_form_of_a_prompt_gives_the_same_ids(inputs, tokenizer):
     ids = tokenizer.encode("hello end")
     forms = ["hello end", {"prompt": "hello end"}, ids, tuple(ids), {"prompt_token_ids": ids}]
-    assert [inputs.prompt(form).ids for form in forms] == [ids] * 5
-    assert [inputs.prompt(form).text for form in forms] == ["hello end", "hello end", None, None, None]
+    forms.append(prompt_ids(ids))
+    assert [inputs.prompt(form).ids.tolist() for form in forms] == [ids] * 6
+    assert [inputs.prompt(form).text for form in forms] == ["hello end", "hello end", None, None, None, None]
     both = inputs.prompt({"prompt": "shown", "prompt_token_ids": ids})
-    assert (both.text, both.ids) == ("shown", ids)
+    assert (both.text, both.ids.tolist()) == ("shown", ids)
     many = inputs.prompts(["a", ids, {"prompt": "b"}])
-    assert [prompt.ids for prompt in many] == [tokenizer.encode("a"), ids, tokenizer.encode("b")]
+    assert [prompt.ids.tolist() for prompt in many] == [tokenizer.encode("a"), ids, tokenizer.encode("b")]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +116,7 @@ def test_long_texts_that_fit_pass(inputs, tokenizer):
 @pytest.mark.covers("REND-05")
 def test_max_tokens(inputs):
     def fit(size, **params):
-        return inputs.prepare([5] * size, SamplingParams(**params)).params.max_tokens
+        return prepared(inputs, [5] * size, **params).params.max_tokens
 
     assert fit(10, max_tokens=None) == 22
     assert fit(31, max_tokens=None) == 1
@@ -120,7 +127,7 @@ def test_max_tokens(inputs):
 
 def test_stop_ids(inputs):
     def stop_ids(**params):
-        return inputs.prepare("a", SamplingParams(**params)).stop_ids
+        return prepared(inputs, "a", **params).stop_ids
 
     assert stop_ids() == [0]
     assert stop_ids(stop_token_ids=[7, 0, 7]) == [0, 7]
@@ -140,7 +147,7 @@ def test_stop_ids(inputs):
     ids=str,
 )
 def test_ends_that_are_only_held_back(inputs, params, held):
-    assert inputs.prepare("a", SamplingParams(**params)).held_ids == held
+    assert prepared(inputs, "a", **params).held_ids == held
 
 
 def test_bad_words_become_ids_with_and_without_a_blank(inputs, tokenizer):
@@ -193,7 +200,7 @@ def test_special_tokens_are_left_out_of_those_texts_that_say_so(tokenizer):
     bare = {"prompt": "a", "add_special_tokens": False}
     a, b = (tokenizer.encode(text, add_special_tokens=False) for text in "ab")
     found = inputs.prompts(["b", bare, [1, 2], {"prompt": "a", "add_special_tokens": True}, bare])
-    assert [prompt.ids for prompt in found] == [[7, *b], a, [1, 2], [7, *a], a]
+    assert [prompt.ids.tolist() for prompt in found] == [[7, *b], a, [1, 2], [7, *a], a]
     assert found[1].text == "a"
     long = {"prompt": "hello " * 10**6, "add_special_tokens": False}
     started = time.process_time()
