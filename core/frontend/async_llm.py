@@ -53,6 +53,7 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
             goes on there. None: requests end with their engine.
 
     Attributes:
+        model: What requests are read with.
         stats: The engine's latest counters.
         lost_weights: Version of the updated weights that went with an engine; None if none did, or new ones came.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from core.api.errors import RequestError
-from core.api.tokenizer import Tokenizer
+from core.api.tokenizer import Tokenizer, extras_of
 from core.engine.sampling import SamplingParams
 from core.frontend.prompts import (
     Given,
@@ -207,8 +207,7 @@ class InputProcessor:
         """Return the most characters that a token stands for; None where there is no bound."""
         if self._chars_per_token is not None:
             return self._chars_per_token or None
-        found: int | None = getattr(self.tokenizer, "max_token_chars", None)  # beyond the protocol
-        return found
+        return extras_of(self.tokenizer).max_token_chars
 
     # -- parameters ------------------------------------------------------------------------------------------------
 

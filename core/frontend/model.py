@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
 from core.api.requests import Caller
-from core.api.tokenizer import Tokenizer
+from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
@@ -230,11 +230,9 @@ class FrontModel:
             raise RequestError(error.message, param="chat_template") from error
 
     def _make_template(self, source: str, content_format: ContentFormat) -> ChatTemplate:
-        tokenizer = self.tokenizer
-        special = getattr(tokenizer, "special_texts", None)  # beyond the protocol
-        if special is None:
-            special = [tokenizer.token(token) for token in tokenizer.special_ids]
-        return ChatTemplate(source, tokenizer.special_tokens(), content_format=content_format, special_texts=special)
+        special = extras_of(self.tokenizer).special_texts
+        tokens = self.tokenizer.special_tokens()
+        return ChatTemplate(source, tokens, content_format=content_format, special_texts=special)
 
 
 def _check_defaults(given: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from core.api.tokenizer import extras_of
 from core.frontend.batching import TextBatcher
 from core.frontend.inputs import Prepared, unicode_checked
 from core.frontend.model import FrontModel
@@ -69,7 +70,7 @@ class AsyncPreparer:
         Raises:
             RequestError: As `prepare`.
         """
-        if asked.truncation is not None or getattr(self._model.tokenizer, "offsets", None) is None:
+        if asked.truncation is not None:
             return None
         places = await asyncio.to_thread(self._offsets, asked)
         if places is None or len(places) == len(ids):
@@ -88,11 +89,15 @@ class AsyncPreparer:
                 texts, special = self._model.chat_texts(chat), chat.add_special_tokens
             return self._placed(texts, special)
 
-    def _placed(self, texts: Sequence[str], special: bool) -> list[tuple[int, int]]:
-        """Return the places of the pieces' tokens in the whole text."""
-        tell: Any = getattr(self._model.tokenizer, "offsets", None)
+    def _placed(self, texts: Sequence[str], special: bool) -> list[tuple[int, int]] | None:
+        """Return the places of the pieces' tokens in the whole text; None if the tokenizer does not tell."""
+        tokenizer = extras_of(self._model.tokenizer)
         with unicode_checked("prompt"):
-            found = [*tell(texts[:special]), *tell(texts[special:], add_special_tokens=False)]
+            first = tokenizer.offsets(texts[:special])
+            others = tokenizer.offsets(texts[special:], add_special_tokens=False)
+        if first is None or others is None:
+            return None
+        found = [*first, *others]
         places: list[tuple[int, int]] = []
         start = 0
         for text, offsets in zip(texts, found, strict=True):

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from core.api.errors import RequestError
+from core.api.tokenizer import TokenizerExtras
 from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
 from core.frontend.prompts import prompt_ids
@@ -86,7 +87,8 @@ def test_prompt_lengths(inputs):
 
 @pytest.mark.covers("REND-04")
 def test_hopeless_texts_are_refused_before_they_are_tokenised(tokenizer):
-    class Recording:
+    class Recording(TokenizerExtras):
+        token = tokenizer.token
         max_token_chars = tokenizer.max_token_chars
         calls = 0
 
@@ -181,11 +183,11 @@ def test_valid_parameters_are_passed_as_they_are(inputs):
     assert inputs.complete(params) is params
 
 
-class Framed:
+class Framed(TokenizerExtras):
     """A tokenizer that puts a token in front of every text."""
 
     def __init__(self, inner):
-        self._inner = inner
+        self._inner, self.max_token_chars, self.token = inner, inner.max_token_chars, inner.token
 
     def __getattr__(self, name):
         return getattr(self._inner, name)

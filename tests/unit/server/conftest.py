@@ -37,6 +37,7 @@ class ByteTokenizer:
     eos_ids = (257,)
     bos_id = BOS
     chat_template = "yes"
+    response_template = None
     special_ids = frozenset({256, 257})
 
     def encode(self, text, *, add_special_tokens=True):
