@@ -128,10 +128,14 @@ def split_prompt(prompt: Any, truncation: Truncation | None = None) -> Given:
         given = Given(None, prompt)
     if given.text is not None and not isinstance(given.text, str):
         raise RequestError(f"prompt must be a text, got {type(given.text).__name__}", param="prompt")
-    if (given.text is None or given.ids is not None) and not isinstance(given.ids, (list, tuple, array)):
+    if (given.text is None or given.ids is not None) and not _are_ids(given.ids):
         got = type(given.ids).__name__
         raise RequestError(f"prompt must be a text or a list of token ids, got {got}", param="prompt")
     return given if truncation is None else replace(given, truncation=truncation)
+
+
+def _are_ids(ids: Any) -> bool:
+    return isinstance(ids, (list, tuple)) or (isinstance(ids, array) and ids.typecode == "i")
 
 
 def _from_object(prompt: Mapping[str, Any]) -> Given:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from core.engine.sampling import SamplingParams
 from core.frontend.gather import GatheredFeed
@@ -17,10 +16,9 @@ from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.account import note_tokens
 from core.server.errors import ApiError
+from core.server.openai.merging import merge
 from core.server.refusals import GRAMMAR
 from core.server.state import ServerState
-
-T = TypeVar("T")
 
 Take = Callable[[int, RequestOutput], bool]
 """Takes what is new of a prompt; False: `More` has to be asked before the next."""
@@ -228,42 +226,3 @@ class Generation:
 def new_id(prefix: str) -> str:
     """Return an id that nobody else has."""
     return f"{prefix}-{uuid.uuid4().hex}"
-
-
-async def merge(streams: Sequence[AsyncIterator[T]]) -> AsyncGenerator[tuple[int, T], None]:
-    """Yield the items of all streams with the index of their stream, as they come; closing closes every stream."""
-    if len(streams) == 1:
-        async with aclosing(cast(AsyncGenerator[T, None], streams[0])) as only:
-            async for item in only:
-                yield 0, item
-        return
-    # Small, so that a slow reader holds the streams back instead of filling memory.
-    queue: asyncio.Queue[tuple[int, T] | BaseException | None] = asyncio.Queue(maxsize=len(streams))
-    tasks = [asyncio.create_task(_pump(queue, index, stream)) for index, stream in enumerate(streams)]
-    try:
-        left = len(tasks)
-        while left:
-            entry = await queue.get()
-            if entry is None:
-                left -= 1
-            elif isinstance(entry, BaseException):
-                raise entry
-            else:
-                yield entry
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _pump(
-    queue: asyncio.Queue[tuple[int, T] | BaseException | None], index: int, stream: AsyncIterator[T]
-) -> None:
-    end: BaseException | None = None
-    async with aclosing(cast(AsyncGenerator[T, None], stream)) as items:
-        try:
-            async for item in items:
-                await queue.put((index, item))
-        except Exception as error:
-            end = error
-    await queue.put(end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 
 import pytest
 
@@ -63,6 +64,8 @@ def test_every_form_of_a_prompt_gives_the_same_ids(inputs, tokenizer):
         [10**30],
         {"prompt": 3},
         {"prompt": None},
+        array("q", [1, 2]),  # only int32 is taken as it is
+        array("d", [1.0]),
         {"prompt_token_ids": "abc"},
         {"prompt_token_ids": 3},
         {"prompt_embeds": [0.1]},
