@@ -229,11 +229,13 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
         Raises:
             RequestError: The request cannot be served as it is.
         """
-        return await self._preparer.prepare(request)
+        with spelling(request.names):
+            return await self._preparer.prepare(request)
 
     async def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
         """Return a request's prompt. Raises `RequestError`."""
-        return await self._preparer.tokenized(request)
+        with spelling(request.names):
+            return await self._preparer.tokenized(request)
 
     async def abort(self, request_id: str) -> None:
         """End a request; its readers get an output with finish reason `abort`. Unknown ids are ignored.
@@ -279,7 +281,8 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
 
     async def tokenize_chat(self, request: GenerationRequest) -> PromptIds:
         """As `render_chat`, with what takes its time tokenised beside the event loop, together with others' texts."""
-        return await self._preparer.chat_ids(request)
+        with spelling(request.names):
+            return await self._preparer.chat_ids(request)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text; a long one is tokenised beside the event loop.
@@ -291,7 +294,8 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
 
     async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
-        return await self._preparer.offsets(asked, ids)
+        with spelling(asked.names):
+            return await self._preparer.offsets(asked, ids)
 
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value.

@@ -11,11 +11,14 @@ from core.frontend.batching import TextBatcher
 from core.frontend.inputs import Prepared, unicode_checked
 from core.frontend.model import FrontModel
 from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.request import GenerationRequest
 
 
 class AsyncPreparer:
-    """`FrontModel.prepare` and `chat_ids` for many tasks at once; their texts are tokenised together."""
+    """`FrontModel.prepare` and `chat_ids` for many tasks at once; their texts are tokenised together.
+
+    `RequestError`s name the rules' own fields; whoever calls has them spelt as the request's front end does.
+    """
 
     def __init__(self, model: FrontModel) -> None:
         self._model = model
@@ -23,16 +26,10 @@ class AsyncPreparer:
 
     async def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request as it is before plugins see it. Raises `RequestError`."""
-        prompt = await self.tokenized(request)
-        with spelling(request.names):
-            return self._model.inputs.settled(request, prompt)
+        return self._model.inputs.settled(request, await self.tokenized(request))
 
     async def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
         """As `FrontModel.tokenized`; what takes its time is done beside the event loop."""
-        with spelling(request.names):
-            return await self._tokenized(request)
-
-    async def _tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
         model = self._model
         if request.rendered_ids is not None:
             return model.tokenized(request)
@@ -49,11 +46,10 @@ class AsyncPreparer:
     async def chat_ids(self, request: GenerationRequest) -> PromptIds:
         """Return a conversation's token ids. The template runs before the first wait. Raises `RequestError`."""
         chat, cut = request.chat, request.cut
-        with spelling(request.names):
-            texts, special = self._model.chat_texts(chat, cut), chat.add_special_tokens
-            found = await self._encode(texts[:special], "messages")
-            found += await self._encode(texts[special:], "messages", add_special_tokens=False)
-            return self._model.joined(found, special, cut)
+        texts, special = self._model.chat_texts(chat, cut), chat.add_special_tokens
+        found = await self._encode(texts[:special], "messages")
+        found += await self._encode(texts[special:], "messages", add_special_tokens=False)
+        return self._model.joined(found, special, cut)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text. Raises `RequestError` if no tokenization could make it fit."""
@@ -79,15 +75,14 @@ class AsyncPreparer:
 
     def _offsets(self, asked: GenerationRequest) -> list[tuple[int, int]] | None:
         chat = asked.conversation
-        with spelling(asked.names):
-            if chat is None:
-                given = split_prompt(asked.prompt)
-                texts, special = [given.text or ""], given.special
-                if given.ids is not None or given.truncation is not None:
-                    return None
-            else:
-                texts, special = self._model.chat_texts(chat), chat.add_special_tokens
-            return self._placed(texts, special)
+        if chat is None:
+            given = split_prompt(asked.prompt)
+            texts, special = [given.text or ""], given.special
+            if given.ids is not None or given.truncation is not None:
+                return None
+        else:
+            texts, special = self._model.chat_texts(chat), chat.add_special_tokens
+        return self._placed(texts, special)
 
     def _placed(self, texts: Sequence[str], special: bool) -> list[tuple[int, int]] | None:
         """Return the places of the pieces' tokens in the whole text; None if the tokenizer does not tell."""
