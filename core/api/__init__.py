@@ -147,7 +147,9 @@ if TYPE_CHECKING:
         grammar_json,
     )
     from core.api.tokenizer import (
+        FittedText,
         Tokenizer,
+        TokenizerExtras,
         TokenStream,
         fast_tokenizer,
         missing_tokenizer,
@@ -222,7 +224,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
         ),
         "tokenizer": (
-            "fast_tokenizer missing_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory TokenStream"
+            "fast_tokenizer FittedText missing_tokenizer token_bytes token_table Tokenizer tokenizer_from_directory "
+            "TokenizerExtras TokenStream"
         ),
         "tool_servers": "RemoteTool ToolResult ToolServerClient ToolServerError ToolSession",
         "verdict": "ProbeResult Verdict",
@@ -327,6 +330,7 @@ __all__ = [
     "features_of",
     "Finding",
     "FinishedRequest",
+    "FittedText",
     "GeneratedText",
     "grammar_choices",
     "grammar_json",
@@ -423,6 +427,7 @@ __all__ = [
     "token_bytes",
     "token_table",
     "Tokenizer",
+    "TokenizerExtras",
     "tokenizer_from_directory",
     "TokenStream",
     "ToolArguments",

@@ -45,7 +45,7 @@ class RequestDraft:
     """A request that passed every check and is about to be sent to the engine.
 
     Attributes:
-        prompt_token_ids: The prompt.
+        prompt_token_ids: The prompt; not a list, but an `array` of int32, which must not be changed.
         params: Its sampling parameters.
         priority: Smaller runs earlier, under a policy that looks at it.
         caller: Who sent it.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 from core.api.errors import EngineError, RequestError
-from core.api.io_processors import IORequest
 from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
-from core.config.resolved import EngineConfig, Options
+from core.config.resolved import Options
 from core.engine.client import AsyncEngine
 from core.engine.messages import Call, Outputs, Stats, ToEngine
 from core.engine.sampling import SamplingParams
@@ -25,30 +24,25 @@ from core.frontend.conversation import Conversation
 from core.frontend.engine_link import EngineLink
 from core.frontend.inputs import Prepared
 from core.frontend.model import FrontModel, Resolved
-from core.frontend.output_stream import OutputStream
+from core.frontend.output_stream import IteratedFeed, OutputFeed, OutputStream
 from core.frontend.outputs import OutputProcessor
 from core.frontend.pausing import PauseGate, Pausing, aborted
-from core.frontend.pooling.data import DataAnswer, as_output, data_of, io_request
-from core.frontend.pooling.model import PoolingModel, Work
+from core.frontend.pooling.online import ABORTED, PoolingTasks
 from core.frontend.pooling.requests import PoolingBatch, PoolingRequests
-from core.frontend.pooling.results import PoolingParams, PoolingRequestOutput
 from core.frontend.preparing import AsyncPreparer
-from core.frontend.prompts import Cut, PromptInput, as_list
+from core.frontend.prompts import PromptIds, PromptInput, TokenizedPrompt
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.requests import RequestState
 from core.frontend.restarts import RestartBudget, Revival
 from core.frontend.results import RequestOutput
+from core.frontend.served_facts import ServedFacts
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 Revive = Callable[[], Awaitable[AsyncEngine]]
 
-_ABORTED = "The request was ended by the server's operator."
 
-
-class AsyncLLM(Pausing):
+class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
     """One model, served to many tasks of one event loop.
 
     Args:
@@ -59,6 +53,7 @@ class AsyncLLM(Pausing):
             goes on there. None: requests end with their engine.
 
     Attributes:
+        model: What requests are read with.
         stats: The engine's latest counters.
         lost_weights: Version of the updated weights that went with an engine; None if none did, or new ones came.
     """
@@ -135,68 +130,6 @@ class AsyncLLM(Pausing):
         llm.listen()
         return llm
 
-    # -- facts -----------------------------------------------------------------------------------------------------
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        return self.model.tokenizer
-
-    @property
-    def grammar_kinds(self) -> frozenset[str]:
-        """Kinds of grammar that the engine knows."""
-        return self.model.plugins.grammars
-
-    @property
-    def model_name(self) -> str:
-        """Name the model is served under."""
-        return self.model.name
-
-    @property
-    def max_model_len(self) -> int:
-        """Longest prompt plus output, in tokens."""
-        return self.model.max_model_len
-
-    @property
-    def config(self) -> EngineConfig:
-        """What the engine was started from."""
-        return self.model.config
-
-    @property
-    def default_params(self) -> SamplingParams:
-        """Sampling defaults of the model's makers."""
-        return self.model.default_params
-
-    @property
-    def template_variables(self) -> frozenset[str]:
-        """Names that the model's chat template reads."""
-        return self.model.template_variables
-
-    @property
-    def template_names(self) -> frozenset[str]:
-        """The model's own chat templates, which requests may choose by name."""
-        return self.model.template_names
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the engine lives and moves on."""
-        return self._link.healthy
-
-    @property
-    def failure(self) -> EngineError | None:
-        """Why the engine is gone for good."""
-        return self._link.failure
-
-    @property
-    def retry_after(self) -> int | None:
-        """Seconds after which the engine that is being started again should be ready; None if none is."""
-        return self._link.retry_after
-
-    @property
-    def restarts(self) -> int:
-        """How often the engine was started again."""
-        return self._link.restarts
-
     def listen(self) -> None:
         """Take what the engine sends from now on, its signs of life included. Harmless when repeated."""
         self._link.listen()
@@ -226,68 +159,44 @@ class AsyncLLM(Pausing):
             RequestError: The request cannot be served as it is.
             EngineError: The engine is gone.
         """
-        if isinstance(prompt, GenerationRequest) and prompt.beams is not None:
-            async with aclosing(self._search(prompt, request_id)) as found:
-                async for output in found:
-                    yield output
-            return
-        stream = await self.submit(
-            prompt,
-            params,
-            request_id=request_id,
-            priority=priority,
-            cache_salt=cache_salt,
-            caller=caller,
-            delta=delta,
-        )
-        try:
+        if isinstance(prompt, GenerationRequest):
+            request = prompt
+        else:
+            request = GenerationRequest(
+                prompt=prompt,
+                params=params or self.default_params,
+                priority=priority,
+                cache_salt=cache_salt,
+                caller=caller,
+                engine_id=request_id,
+            )
+        async with aclosing(await self.submit(request, delta=delta)) as stream:
             async for output in stream:
                 yield output
-        finally:
-            stream.close()
 
-    async def submit(
-        self,
-        prompt: PromptInput | Conversation | GenerationRequest,
-        params: SamplingParams | None = None,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        caller: Caller = NOBODY,
-        delta: bool = False,
-    ) -> OutputStream:
+    async def submit(self, request: GenerationRequest, *, delta: bool = False) -> OutputFeed:
         """Check a request and hand it to the engine; like `generate`, but refusals come before the first read.
 
-        A beam search is no request of the engine: it is left to `generate`.
+        A beam search begins with the first read, and has one output.
         """
         self._check_alive()
         self.model.check_generates()
-        if isinstance(prompt, GenerationRequest):
-            if prompt.beams is not None:
-                raise RequestError("a beam search cannot be submitted: use generate", param="beams")
-            asked = prompt
+        with spelling(request.names):
+            request.check_call()
+            if request.beams is not None:
+                return self._search(request, request.beams.params(request.params))
+            prepared = self.model.admit(await self._preparer.prepare(request))
+            name = self._outputs.name_of(request)
+            passed = await self._gate.passed(name)
+            self._check_alive()
+            self._check_room(prepared.params.n)
+            state, messages = self._outputs.add(prepared, name)
+        stream = self._streams[id(state)] = OutputStream(state, self.forget, delta=delta)
+        if passed:
+            self._link.send(messages)
         else:
-            chosen = params or self.default_params
-            asked = GenerationRequest(
-                prompt=prompt, params=chosen, priority=priority, cache_salt=cache_salt, caller=caller
-            )
-        asked.check_call()
-        request_id = asked.request_id if request_id is None else request_id
-        prepared, priority = self.model.admit(await self._preparer.prepare(asked), asked.priority, asked.caller)
-        request_id = self._outputs.new_id() if request_id is None else request_id
-        passed = await self._gate.passed(request_id)
-        self._check_alive()
-        self._check_room(prepared.params.n)
-        request, messages = self._outputs.add(
-            prepared, request_id=request_id, priority=priority, cache_salt=asked.cache_salt, caller=asked.caller
-        )
-        stream = self._streams[id(request)] = OutputStream(request, self.forget, delta=delta)
-        if not passed:
-            self._outputs.abort(request)
-            self._notify(request)
-            return stream
-        self._link.send(messages)
+            self._outputs.abort(state)
+            self._notify(state)
         return stream
 
     async def beam_search(
@@ -308,88 +217,25 @@ class AsyncLLM(Pausing):
         """
         self._check_alive()
         self.model.check_generates()
-        name = self._outputs.new_id() if request_id is None else request_id
-        treated: dict[str, Any] = {"priority": priority, "cache_salt": cache_salt, "caller": caller}
-        stream = beam_stream(self, prompt, params, request_id=name, **treated)
-        async with aclosing(stream):
+        request = GenerationRequest(
+            prompt=prompt, priority=priority, cache_salt=cache_salt, caller=caller, engine_id=request_id
+        )
+        async with aclosing(self._search(request, params)) as stream:
             return await anext(stream)
 
-    async def encode(
-        self,
-        prompts: PromptInput | Sequence[PromptInput],
-        pooling_params: PoolingParams | None = None,
-        *,
-        pooling_task: str | None = None,
-    ) -> list[PoolingRequestOutput[Any]]:
-        """Return arrays: what the model gives for `embed`, `token_embed`, `classify` or `token_classify`.
-
-        A prompt `{"data": ...}`, or a list of such, is for the model's I/O processor: `outputs` is then its answer.
-
-        Raises:
-            RequestError: The model cannot do it, or a prompt or parameter cannot be served.
-            EngineError: The engine is gone.
-        """
-        pooler, params = self.model.pooler(), pooling_params or PoolingParams()
-        data = data_of(prompts)
-        if data is None:
-            return await self.pool(pooler.encode(as_list(prompts), params, pooling_task))
-        requests = [io_request(one, params, pooling_task, f"pooling-{index}") for index, one in enumerate(data)]
-        tasks = [asyncio.ensure_future(self.pool_data(request)) for request in requests]
-        try:
-            done = await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:  # when one is refused, nobody waits for the others
-                task.cancel()
-        return [as_output(request, one) for request, one in zip(requests, done, strict=True)]
-
-    async def pool_data(
-        self, request: IORequest, *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
-    ) -> DataAnswer:
-        """Answer a request through the model's I/O processor; cancelling it aborts what it runs.
-
-        Raises:
-            RequestError: There is no processor, or it or the model refuses the data.
-            CoreError: The processor failed, or the engine is gone.
-        """
-        pool = partial(self.pool, priority=priority, cache_salt=cache_salt, caller=caller)
-        return await self.model.data_pooler().run(request, pool)
-
-    async def pool(
-        self, work: Work[T], *, priority: int = 0, cache_salt: str | None = None, caller: Caller = NOBODY
-    ) -> list[T]:
-        """Run pooling work (`PoolingModel`); cancelling it aborts its requests. Raises as `encode`."""
-        self._check_alive()
-        self.model.admit_pooling(work.prompts, caller)
-        name = f"pooling-{next(self._numbers)}"
-        if not await self._gate.passed(name):
-            raise aborted(_ABORTED)
-        self._check_alive()
-        self._check_room(len(work.prompts))
-        batch, messages = self._pooled.add(work.prompts, priority=priority, cache_salt=cache_salt, caller=caller)
-        done = asyncio.Event()
-        batch.on_done = done.set
-        self._batches[name] = batch
-        try:
-            self._link.send(messages)
-            if messages:
-                await done.wait()
-        finally:
-            del self._batches[name]
-            self._link.abort(self._pooled.drop(batch))
-        return work.finish(batch.answers())
-
-    @property
-    def pooling(self) -> PoolingModel | None:
-        """What makes vectors of prompts; None if the model generates."""
-        return self.model.pooling
-
-    async def prepare(self, prompt: PromptInput, params: SamplingParams | None = None) -> Prepared:
+    async def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request as it is before plugins see it and the engine gets it; nothing is sent.
 
         Raises:
             RequestError: The request cannot be served as it is.
         """
-        return await self._preparer.prepare(GenerationRequest(prompt=prompt, params=params or self.default_params))
+        with spelling(request.names):
+            return await self._preparer.prepare(request)
+
+    async def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
+        """Return a request's prompt. Raises `RequestError`."""
+        with spelling(request.names):
+            return await self._preparer.tokenized(request)
 
     async def abort(self, request_id: str) -> None:
         """End a request; its readers get an output with finish reason `abort`. Unknown ids are ignored.
@@ -402,7 +248,7 @@ class AsyncLLM(Pausing):
             self._link.abort(self._outputs.abort(request))
             self._notify(request)
         if batch is not None:
-            batch.fail(aborted(_ABORTED))
+            batch.fail(aborted(ABORTED))
 
     @property
     def request_ids(self) -> list[str]:
@@ -424,18 +270,19 @@ class AsyncLLM(Pausing):
         self._streams.pop(id(request), None)
         self._link.abort(self._outputs.abort(request))
 
-    def render_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
-        """Return the token ids of a conversation.
+    def render_chat(self, request: GenerationRequest) -> PromptIds:
+        """Return the token ids of a request's conversation.
 
         Raises:
             RequestError: The model has no template, the template refuses the conversation, or that is too long.
         """
-        ids: list[int] = self.model.chat_prompt(chat, cut)["prompt_token_ids"]
-        return ids
+        with spelling(request.names):
+            return self.model.chat_prompt(request.chat, request.cut).ids
 
-    async def tokenize_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+    async def tokenize_chat(self, request: GenerationRequest) -> PromptIds:
         """As `render_chat`, with what takes its time tokenised beside the event loop, together with others' texts."""
-        return await self._preparer.chat_ids(chat, cut)
+        with spelling(request.names):
+            return await self._preparer.chat_ids(request)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the token ids of a text; a long one is tokenised beside the event loop.
@@ -447,7 +294,8 @@ class AsyncLLM(Pausing):
 
     async def token_offsets(self, asked: GenerationRequest, ids: Sequence[int]) -> list[tuple[int, int]] | None:
         """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
-        return await self._preparer.offsets(asked, ids)
+        with spelling(asked.names):
+            return await self._preparer.offsets(asked, ids)
 
     async def call(self, method: str, *args: Any) -> Any:
         """Call a named engine method with plain data and return its value.
@@ -469,26 +317,8 @@ class AsyncLLM(Pausing):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _search(self, asked: GenerationRequest, request_id: str | None) -> AsyncGenerator[RequestOutput, None]:
-        """Answer a request with beams, whose prompt is read as any other."""
-        self._check_alive()
-        self.model.check_generates()
-        if asked.beams is None:
-            raise TypeError("_search takes requests with beams")
-        with spelling(asked.names):
-            name = request_id or asked.request_id or self._outputs.new_id()
-            prompt = (await self._preparer.prepare(asked)).prompt
-            given: dict[str, Any] = {"prompt_token_ids": prompt.ids}
-            treated: dict[str, Any] = {
-                "priority": asked.priority,
-                "cache_salt": asked.cache_salt,
-                "caller": asked.caller,
-            }
-            stream = beam_stream(self, given, asked.beams.params(asked.params), request_id=name, **treated)
-            async with aclosing(stream):
-                output = await anext(stream)
-        output.prompt = prompt.text
-        yield output
+    def _search(self, request: GenerationRequest, params: BeamSearchParams) -> IteratedFeed:
+        return IteratedFeed(beam_stream(self, request, params, self._outputs.name_of(request)))
 
     def _check_alive(self) -> None:
         self._link.check()

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
 
+from core.frontend.output_stream import OutputFeed, Take
 from core.frontend.results import CompletionOutput, RequestOutput
 
 
-async def gathered(outputs: AsyncIterator[RequestOutput], interval: int) -> AsyncGenerator[RequestOutput, None]:
-    """Yield deltas of a request in which every sequence brings `interval` new tokens; closing it closes `outputs`.
+class GatheredFeed:
+    """The deltas of a request, each of which brings `interval` new tokens of every sequence in it.
 
     A sequence's first token comes at once, and so does its end.
     """
-    begun: set[int] = set()
-    kept: dict[int, CompletionOutput] = {}
-    async with aclosing(cast("AsyncGenerator[RequestOutput, None]", outputs)) as items:
-        async for output in items:
-            ready = []
-            for sequence in output.outputs:
-                whole = _joined(kept.pop(sequence.index, None), sequence)
-                if sequence.index in begun and len(whole.token_ids) < interval and whole.finish_reason is None:
-                    kept[sequence.index] = whole
-                else:
-                    begun.add(sequence.index)
-                    ready.append(whole)
-            if ready:
-                yield replace(output, outputs=ready)
+
+    __slots__ = ("_begun", "_feed", "_interval", "_kept")
+
+    def __init__(self, feed: OutputFeed, interval: int) -> None:
+        self._feed, self._interval = feed, interval
+        self._begun: set[int] = set()
+        self._kept: dict[int, CompletionOutput] = {}
+
+    def __aiter__(self) -> GatheredFeed:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        while True:
+            ready = self._gathered(await anext(self._feed))
+            if ready is not None:
+                return ready
+
+    async def feed(self, take: Take) -> bool:
+        """Give each output to `take` until it returns False; see `OutputFeed`."""
+
+        def gather(output: RequestOutput) -> bool:
+            ready = self._gathered(output)
+            return ready is None or take(ready)
+
+        return await self._feed.feed(gather)
+
+    async def aclose(self) -> None:
+        """Stop reading; see `OutputFeed`."""
+        await self._feed.aclose()
+
+    def _gathered(self, output: RequestOutput) -> RequestOutput | None:
+        """Return what is to be passed on now; None if it is kept for later."""
+        ready = []
+        for sequence in output.outputs:
+            whole = _joined(self._kept.pop(sequence.index, None), sequence)
+            few = len(whole.token_ids) < self._interval
+            if few and sequence.index in self._begun and whole.finish_reason is None:
+                self._kept[sequence.index] = whole
+            else:
+                self._begun.add(sequence.index)
+                ready.append(whole)
+        return replace(output, outputs=ready) if ready else None
 
 
 def _joined(first: CompletionOutput | None, second: CompletionOutput) -> CompletionOutput:

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from core.api.errors import RequestError
-from core.api.tokenizer import Tokenizer
+from core.api.tokenizer import Tokenizer, extras_of
 from core.engine.sampling import SamplingParams
-from core.frontend.prompts import Given, PromptInput, Truncation, split_prompt
+from core.frontend.prompts import (
+    Given,
+    PromptIds,
+    PromptInput,
+    TokenizedPrompt,
+    Truncation,
+    check_ids,
+    prompt_ids,
+    split_prompt,
+)
+from core.frontend.request import GenerationRequest
 from core.frontend.thinking import ThinkingMarks
+
+Ids = TypeVar("Ids", list[Any], PromptIds)
 
 _CUT_MARGIN = 64
 """Tokens' worth of text that is kept beyond a cut, so that the tokens that stay are those of the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt as the engine needs it; `text` only when it was given."""
-
-    text: str | None
-    ids: list[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that passed every check. `params.max_tokens` is a number; the ids are those of `Add`."""
+    """A request that passed every check, with all that the engine is told of it.
 
-    prompt: Prompt
+    Attributes:
+        request: As its front end made it.
+        prompt: Its prompt's token ids.
+        params: Its parameters, completed: `max_tokens` is a number.
+        stop_ids, held_ids: Those of `Add`.
+        priority: The request's own, or what a plugin has made of it.
+    """
+
+    request: GenerationRequest
+    prompt: TokenizedPrompt
     params: SamplingParams
     stop_ids: list[int]
-    held_ids: list[int] = field(default_factory=list)
+    held_ids: list[int]
+    priority: int
 
 
 class InputProcessor:
@@ -61,40 +76,60 @@ class InputProcessor:
         self.max_model_len = max_model_len
         self._marks = ThinkingMarks(tokenizer)
 
-    def prepare(self, prompt: PromptInput, params: SamplingParams) -> Prepared:
-        """Return the request, ready to be sent. Raises `RequestError`; `param` names what is wrong."""
-        return self.fit(self.prompts([prompt], params.max_tokens)[0], self.complete(params))
+    def prepare(self, request: GenerationRequest) -> Prepared:
+        """Return a request, ready to be sent; a conversation must have been rendered. Raises `RequestError`."""
+        return self.settled(request, self.tokenized(request))
+
+    def settled(self, request: GenerationRequest, prompt: TokenizedPrompt) -> Prepared:
+        """Return a request whose prompt is read, with its parameters completed. Raises `RequestError`."""
+        return self.fit(request, prompt, self.complete(request.params))
 
     # -- prompts ---------------------------------------------------------------------------------------------------
 
-    def prompt(self, prompt: PromptInput) -> Prompt:
+    def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
+        """Return a request's prompt; a conversation must have been rendered. Raises `RequestError`."""
+        if request.rendered_ids is not None:
+            return TokenizedPrompt(None, request.rendered_ids)
+        given = split_prompt(request.prompt, request.truncation)
+        ids: Any = given.ids
+        if ids is None:
+            [ids] = self._tokenized([given], given.special)
+        return self.read(given, ids, request.params.max_tokens)
+
+    def prompt(self, prompt: PromptInput) -> TokenizedPrompt:
         """Return the prompt's ids; a text is tokenised with the tokenizer's special tokens around it."""
         return self.prompts([prompt])[0]
 
-    def prompts(self, prompts: Sequence[PromptInput], max_tokens: int | None = None) -> list[Prompt]:
-        """Return the ids of many prompts; their texts are tokenised together.
+    def prompts(self, prompts: Sequence[PromptInput]) -> list[TokenizedPrompt]:
+        """Return the ids of many prompts; their texts are tokenised together. Raises `RequestError`."""
+        split = [split_prompt(prompt) for prompt in prompts]
+        tokenized = {special: iter(self._tokenized(split, special)) for special in (True, False)}
+        return [self.read(one, next(tokenized[one.special]) if one.ids is None else one.ids) for one in split]
+
+    def read(self, given: Given, ids: Any, max_tokens: int | None = None) -> TokenizedPrompt:
+        """Return a prompt whose ids are known: its own, or its text's; cut where it may be, and checked.
 
         Args:
             max_tokens: Room for the output that `Truncation(tokens=-1)` leaves.
-        """
-        split = [split_prompt(prompt) for prompt in prompts]
-        tokenized = {special: iter(self._tokenized(split, special)) for special in (True, False)}
-        found = []
-        for one in split:
-            ids = next(tokenized[one.special]) if one.ids is None else list(one.ids)
-            if one.truncation is not None:
-                ids = self.truncated(ids, one.truncation, max_tokens)
-            self.check_length(len(ids), "prompt")
-            self.check_ids(ids, "prompt")
-            found.append(Prompt(one.text if one.truncation is None else None, ids))
-        return found
 
-    def _tokenized(self, split: Sequence[Given], special: bool) -> list[list[int]]:
+        Raises:
+            RequestError: There are none or too many, or one is not of the vocabulary.
+        """
+        cut = given.truncation
+        if cut is not None:
+            ids = self.truncated(ids, cut, max_tokens)
+        self.check_length(len(ids), "prompt")
+        check_ids(ids, self.vocab_size, "prompt")
+        kept = ids if isinstance(ids, array) else prompt_ids(ids)
+        return TokenizedPrompt(given.text if cut is None else None, kept)
+
+    def _tokenized(self, split: Sequence[Given], special: bool) -> list[PromptIds]:
         texts: list[str] = []
         for one in split:
             if one.ids is None and one.text is not None and one.special is special:
                 texts += self.readable(one.text, one.truncation)
-        return self.tokenize(texts, param="prompt", add_special_tokens=special, bounded=False)
+        found = self.tokenize(texts, param="prompt", add_special_tokens=special, bounded=False)
+        return [prompt_ids(ids) for ids in found]
 
     def readable(self, text: str, truncation: Truncation | None) -> list[str]:
         """Return what of a text is worth tokenising. Raises `RequestError` if it cannot fit."""
@@ -103,7 +138,7 @@ class InputProcessor:
         self.check_chars(len(text), "prompt")
         return [text]
 
-    def truncated(self, ids: list[int], truncation: Truncation, max_tokens: int | None) -> list[int]:
+    def truncated(self, ids: Ids, truncation: Truncation, max_tokens: int | None) -> Ids:
         """Return the ids as `truncation` leaves them; the token that begins every prompt stays.
 
         Raises:
@@ -118,7 +153,7 @@ class InputProcessor:
             return ids
         if truncation.side == "right":
             return ids[:keep]
-        first = [ids[0]] if ids[0] == self.tokenizer.bos_id and keep > 1 else []
+        first = ids[:1] if ids[0] == self.tokenizer.bos_id and keep > 1 else ids[:0]
         return first + ids[len(ids) - keep + len(first) :]
 
     def cut_text(self, text: str, truncation: Truncation) -> str:
@@ -172,8 +207,7 @@ class InputProcessor:
         """Return the most characters that a token stands for; None where there is no bound."""
         if self._chars_per_token is not None:
             return self._chars_per_token or None
-        found: int | None = getattr(self.tokenizer, "max_token_chars", None)  # beyond the protocol
-        return found
+        return extras_of(self.tokenizer).max_token_chars
 
     # -- parameters ------------------------------------------------------------------------------------------------
 
@@ -189,8 +223,18 @@ class InputProcessor:
         ids = [*params.bad_token_ids, *(ids for word in params.bad_words for ids in self._bad_word(word))]
         return params.replace(bad_token_ids=ids)
 
-    def fit(self, prompt: Prompt, params: SamplingParams) -> Prepared:
-        """Settle how many tokens the request may get, and where the thinking is that it bounds."""
+    def fit(
+        self, request: GenerationRequest, prompt: TokenizedPrompt, params: SamplingParams, priority: int | None = None
+    ) -> Prepared:
+        """Settle how many tokens the request may get, and where the thinking is that it bounds.
+
+        Args:
+            params: The request's own, completed (`complete`), or what a plugin has made of them.
+            priority: What a plugin has made of the request's own.
+
+        Raises:
+            RequestError: The prompt leaves no room for the output.
+        """
         params = self._marks.bounded(params, prompt.ids)
         room = self.max_model_len - len(prompt.ids)
         asked = params.max_tokens
@@ -207,7 +251,7 @@ class InputProcessor:
             raise _too_long(self.max_model_len, said, "max_tokens", "prompt or max_tokens")
         stop_ids = self.stop_ids(params)
         held = [token for token in self.tokenizer.eos_ids if token not in stop_ids] if params.min_tokens else []
-        return Prepared(prompt, params, stop_ids, held)
+        return Prepared(request, prompt, params, stop_ids, held, request.priority if priority is None else priority)
 
     def stop_ids(self, params: SamplingParams) -> list[int]:
         """Return the ids that end the output."""
@@ -233,15 +277,7 @@ class InputProcessor:
 
     def check_ids(self, ids: Sequence[Any], param: str) -> None:
         """Raises `RequestError` unless all are ids of the vocabulary."""
-        if not ids or ({*map(type, ids)} == {int} and min(ids) >= 0 and max(ids) < self.vocab_size):
-            return
-        for token in ids:
-            if type(token) is not int:
-                raise RequestError(f"{param}: token ids must be integers, got {token!r:.80}", param=param)
-            if not 0 <= token < self.vocab_size:
-                raise RequestError(
-                    f"{param}: token id {token} is out of the vocabulary (0 to {self.vocab_size - 1})", param=param
-                )
+        check_ids(ids, self.vocab_size, param)
 
 
 class unicode_checked:  # noqa: N801 - read as a verb; a class costs a third of a generator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
@@ -30,7 +30,8 @@ from core.frontend.pooling.calls import PoolingCalls, run_pooling
 from core.frontend.pooling.data import DataPooling
 from core.frontend.pooling.model import PoolingModel, Work
 from core.frontend.pooling.requests import PoolingRequests
-from core.frontend.prompts import PromptInput, as_list
+from core.frontend.prompts import PromptInput, TokenizedPrompt, as_list
+from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState
 from core.frontend.results import RequestOutput
 from core.frontend.stepping import step
@@ -129,17 +130,11 @@ class LLM(PoolingCalls, BeamCalls):
         params = _spread("sampling_params", sampling_params, self.default_params, len(many))
         priorities = _spread("priority", priority, 0, len(many))
         callers = _spread("caller", caller, NOBODY, len(many))
-        complete = {id(one): self.model.inputs.complete(one) for one in params}
-        prepared = [
-            self.model.inputs.fit(prompt, complete[id(one)])
-            for prompt, one in zip(self.model.inputs.prompts(many), params, strict=True)
+        requests = [
+            GenerationRequest(prompt=prompt, params=one, priority=rank, caller=who)
+            for prompt, one, rank, who in zip(many, params, priorities, callers, strict=True)
         ]
-        admitted = [
-            (*self.model.admit(one, rank, who), who)
-            for one, rank, who in zip(prepared, priorities, callers, strict=True)
-        ]
-        with _progress(len(admitted), shown=use_tqdm) as advance:
-            return self._run(admitted, advance)
+        return self._answered(requests, lambda: self.model.inputs.prompts(many), shown=use_tqdm)
 
     def chat(
         self,
@@ -169,11 +164,12 @@ class LLM(PoolingCalls, BeamCalls):
         conversations = [cast(Messages, messages)] if single else cast("Sequence[Messages]", messages)
         chats = [conversation_of(one, template) for one in conversations]
         params = _spread("sampling_params", sampling_params, self.default_params, len(chats))
+        callers = _spread("caller", caller, NOBODY, len(chats))
         prompts = [self.model.chat_prompt(chat) for chat in chats]
         answers = [
             chat_answer(
                 chat,
-                prompt["prompt_token_ids"],
+                prompt.ids,
                 one,
                 self._parser,
                 self.model.tokenizer,
@@ -182,7 +178,11 @@ class LLM(PoolingCalls, BeamCalls):
             )
             for chat, prompt, one in zip(chats, prompts, params, strict=True)
         ]
-        outputs = self.generate(prompts, [answer.params for answer in answers], use_tqdm=use_tqdm, caller=caller)
+        requests = [
+            GenerationRequest(prompt=answer.chat, params=answer.params, caller=who)
+            for answer, who in zip(answers, callers, strict=True)
+        ]
+        outputs = self._answered(requests, lambda: prompts, shown=use_tqdm)
         for answer, output in zip(answers, outputs, strict=True):
             for sequence in output.outputs:
                 sequence.message = message_of(answer, sequence)
@@ -245,7 +245,23 @@ class LLM(PoolingCalls, BeamCalls):
             raise EngineError("CORE-E150", "the engine was closed.", hint="Make a new LLM.")
         return self._engine
 
-    def _run(self, admitted: list[tuple[Prepared, int, Caller]], advance: Any) -> list[RequestOutput]:
+    def _answered(
+        self, requests: Sequence[GenerationRequest], read: Callable[[], Sequence[TokenizedPrompt]], *, shown: bool
+    ) -> list[RequestOutput]:
+        """Run requests.
+
+        Args:
+            read: Returns their prompts; called once the parameters are known to be right.
+        """
+        complete = {id(one.params): self.model.inputs.complete(one.params) for one in requests}
+        admitted = [
+            self.model.admit(self.model.inputs.fit(one, prompt, complete[id(one.params)]))
+            for one, prompt in zip(requests, read(), strict=True)
+        ]
+        with _progress(len(admitted), shown=shown) as advance:
+            return self._run(admitted, advance)
+
+    def _run(self, admitted: Sequence[Prepared], advance: Any) -> list[RequestOutput]:
         engine = self._running()
         queue = deque(admitted)
         requests: list[RequestState] = []
@@ -259,14 +275,11 @@ class LLM(PoolingCalls, BeamCalls):
             raise
         return [request.take(delta=False) for request in requests]
 
-    def _feed(
-        self, engine: SyncEngine, queue: deque[tuple[Prepared, int, Caller]], requests: list[RequestState]
-    ) -> None:
+    def _feed(self, engine: SyncEngine, queue: deque[Prepared], requests: list[RequestState]) -> None:
         """Send requests as long as they fit the engine's waiting line; at least one is always on its way."""
         room = self.config.options.scheduler.max_waiting
-        while queue and (not len(self._outputs) or len(self._outputs) + queue[0][0].params.n <= room):
-            prepared, priority, caller = queue.popleft()
-            request, messages = self._outputs.add(prepared, priority=priority, caller=caller)
+        while queue and (not len(self._outputs) or len(self._outputs) + queue[0].params.n <= room):
+            request, messages = self._outputs.add(queue.popleft())
             requests.append(request)
             for message in messages:
                 self._send(message)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol
 
 from core.api.errors import CheckpointError, ConfigError, RequestError
 from core.api.io_processors import IOContext
 from core.api.requests import Caller
-from core.api.tokenizer import Tokenizer
+from core.api.tokenizer import Tokenizer, extras_of
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.config.resolved import EngineConfig
 from core.engine.messages import Ready
@@ -20,7 +21,7 @@ from core.frontend.plugged import FrontPlugins
 from core.frontend.pooling.data import DataPooling, no_processor
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.model import PoolingModel, does_not_generate, does_not_pool
-from core.frontend.prompts import Cut, PromptInput, truncating
+from core.frontend.prompts import Cut, PromptIds, TokenizedPrompt, prompt_ids
 from core.frontend.request import GenerationRequest, spelling
 from core.frontend.templates import TemplateSet, known_names, template_sources
 from core.tokenizer.absent import tokenizer_of
@@ -110,16 +111,17 @@ class FrontModel:
         found = self.plugins.io_processor(context)
         return None if found is None else DataPooling(*found, pooler)
 
-    def admit(self, prepared: Prepared, priority: int, caller: Caller) -> tuple[Prepared, int]:
-        """Return a request and its priority after the plugins that change requests.
+    def admit(self, prepared: Prepared) -> Prepared:
+        """Return a request after the plugins that change requests.
 
         Raises:
             RequestError: A plugin refuses it.
         """
-        params, priority = self.plugins.request(prepared.prompt.ids, prepared.params, priority, caller)
-        if params is prepared.params:
-            return prepared, priority
-        return self.inputs.fit(prepared.prompt, self.inputs.complete(params)), priority
+        request, prompt = prepared.request, prepared.prompt
+        params, priority = self.plugins.request(prompt.ids, prepared.params, prepared.priority, request.caller)
+        if params is not prepared.params:
+            return self.inputs.fit(request, prompt, self.inputs.complete(params), priority)
+        return prepared if priority == prepared.priority else replace(prepared, priority=priority)
 
     def admit_pooling(self, prompts: Sequence[PoolingPrompt], caller: Caller) -> None:
         """Let the plugins that judge requests see those of a pooling call.
@@ -148,17 +150,19 @@ class FrontModel:
     def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request as it is before plugins see it. Raises `RequestError`."""
         with spelling(request.names):
-            if isinstance(request.prompt, Conversation):
-                prompt: PromptInput = self.chat_prompt(request.prompt, request.cut)
-            else:
-                prompt = truncating(request.prompt, request.truncation)
-            return self.inputs.prepare(prompt, request.params)
+            return self.inputs.settled(request, self.tokenized(request))
 
-    def chat_prompt(self, chat: Conversation, cut: Cut | None = None) -> dict[str, Any]:
-        """Return a conversation as a prompt object; its text is told if nothing was cut. Raises `RequestError`."""
+    def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
+        """Return a request's prompt. Raises `RequestError`."""
+        if request.conversation is not None and request.rendered_ids is None:
+            return self.chat_prompt(request.conversation, request.cut)
+        return self.inputs.tokenized(request)
+
+    def chat_prompt(self, chat: Conversation, cut: Cut | None = None) -> TokenizedPrompt:
+        """Return a conversation as a prompt; its text is told if nothing was cut. Raises `RequestError`."""
         texts = self.chat_texts(chat, cut)
         ids = self.chat_tokens(texts, chat.add_special_tokens, cut)
-        return {"prompt_token_ids": ids} if cut else {"prompt": "".join(texts), "prompt_token_ids": ids}
+        return TokenizedPrompt(None if cut else "".join(texts), ids)
 
     def chat_texts(self, chat: Conversation, cut: Cut | None = None) -> list[str]:
         """Return what of a conversation is to be tokenised, piece by piece.
@@ -180,19 +184,21 @@ class FrontModel:
             template = self._templates.named(chat.template) or self._compiled(chat.template)
         return template.pieces(chat.messages, **{**self._template_args, **chat.variables()})
 
-    def chat_tokens(self, texts: Sequence[str], special: bool, cut: Cut | None = None) -> list[int]:
+    def chat_tokens(self, texts: Sequence[str], special: bool, cut: Cut | None = None) -> PromptIds:
         """Return the token ids of what `chat_texts` gives; see `joined`. Raises `RequestError` if they are too many."""
         tokenize = partial(self.inputs.tokenize, param="messages", bounded=False)
         found = [*tokenize(texts[:special]), *tokenize(texts[special:], add_special_tokens=False)]
         return self.joined(found, special, cut)
 
-    def joined(self, found: Sequence[Sequence[int]], special: bool, cut: Cut | None = None) -> list[int]:
+    def joined(self, found: Sequence[list[int]], special: bool, cut: Cut | None = None) -> PromptIds:
         """Return a conversation's token ids, given those of each piece. Raises `RequestError` if they are too many.
 
         Args:
             special: The first piece has the tokenizer's own tokens; what the template has written is not doubled.
         """
-        ids = [token for piece in found for token in piece]
+        ids = prompt_ids(())
+        for piece in found:
+            ids.fromlist(piece)
         if special and len(ids) > 1 and ids[0] == ids[1] == self.tokenizer.bos_id:
             del ids[0]
         if cut is not None:
@@ -224,11 +230,9 @@ class FrontModel:
             raise RequestError(error.message, param="chat_template") from error
 
     def _make_template(self, source: str, content_format: ContentFormat) -> ChatTemplate:
-        tokenizer = self.tokenizer
-        special = getattr(tokenizer, "special_texts", None)  # beyond the protocol
-        if special is None:
-            special = [tokenizer.token(token) for token in tokenizer.special_ids]
-        return ChatTemplate(source, tokenizer.special_tokens(), content_format=content_format, special_texts=special)
+        special = extras_of(self.tokenizer).special_texts
+        tokens = self.tokenizer.special_tokens()
+        return ChatTemplate(source, tokens, content_format=content_format, special_texts=special)
 
 
 def _check_defaults(given: Mapping[str, Any]) -> None:

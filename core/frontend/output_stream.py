@@ -1,9 +1,10 @@
-"""What a reader of one request's outputs holds."""
+"""The outputs of one request, as its reader holds them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
 
 from core.api.errors import EngineError
 from core.frontend.requests import RequestState
@@ -13,8 +14,59 @@ Take = Callable[[RequestOutput], bool]
 """Takes an output in the turn in which it comes; False: no more for now."""
 
 
+class OutputFeed(Protocol):
+    """The outputs of one request: given as they come (`feed`), or as an async iterator."""
+
+    def __aiter__(self) -> OutputFeed: ...
+
+    async def __anext__(self) -> RequestOutput: ...
+
+    async def feed(self, take: Take) -> bool:
+        """Give each output to `take` as it comes, until it returns False or has been given the last one.
+
+        Returns:
+            Whether there may be more to come; what comes until the next call is kept.
+
+        Raises:
+            RequestError: The request cannot be served, which only its outputs have shown.
+            EngineError: The engine is gone.
+            Exception: What `take` raises.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Stop reading; a request that has not ended is aborted. Harmless when repeated."""
+        ...
+
+
+class IteratedFeed:
+    """The outputs of an async generator as an `OutputFeed`."""
+
+    __slots__ = ("_outputs",)
+
+    def __init__(self, outputs: AsyncGenerator[RequestOutput, None]) -> None:
+        self._outputs = outputs
+
+    def __aiter__(self) -> IteratedFeed:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        return await anext(self._outputs)
+
+    async def feed(self, take: Take) -> bool:
+        """Give each output to `take` until it returns False; see `OutputFeed`."""
+        async for output in self._outputs:
+            if not take(output):
+                return True
+        return False
+
+    async def aclose(self) -> None:
+        """Close the generator."""
+        await self._outputs.aclose()
+
+
 class OutputStream:
-    """The outputs of one request, as an async iterator; `close` before its end aborts the request.
+    """The `OutputFeed` of a request that the engine has; `aclose` before its end aborts the request.
 
     Outputs are not queued: what arrives while nobody waits is merged into the next one.
 
@@ -92,7 +144,7 @@ class OutputStream:
                 self._take = None
         return not self._ended
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Stop reading. The engine forgets the request if it still runs."""
         self._ended = True
         self._forget(self._request)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
 
 from core.api.errors import RequestError
-from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.engine.messages import Add, Finished, Logprobs, Outputs
 from core.engine.sampling import SamplingParams
-from core.frontend.caller import NOBODY
+from core.frontend.adding import add_message, sequence_params
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
+from core.frontend.request import GenerationRequest
 from core.frontend.requests import RequestState, SequenceState
 from core.frontend.restarts import MOST_DEATHS, SUSPECT, at_work, behind
 from core.frontend.results import Logprob
 from core.frontend.stops import StopScanner, StopTexts
 
 logger = logging.getLogger(__name__)
-
-_SEED_LIMIT = 2**63
 
 
 @dataclass(slots=True)
@@ -63,50 +61,34 @@ class OutputProcessor:
         """Return the number of sequences in flight."""
         return len(self._live)
 
-    def add(
-        self,
-        prepared: Prepared,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        caller: Caller = NOBODY,
-    ) -> tuple[RequestState, list[Add]]:
+    def add(self, prepared: Prepared, name: str | None = None) -> tuple[RequestState, list[Add]]:
         """Register a request and return the messages that start its sequences.
 
+        Args:
+            name: What it is called while it is in flight (`name_of`).
+
         Raises:
-            RequestError: `request_id` is in use.
+            RequestError: The name is in use.
         """
-        name = self.new_id() if request_id is None else request_id
+        name = name or self.name_of(prepared.request)
         if name in self._requests:
             raise RequestError(f"request id {name!r} is in use by a running request", param="request_id")
         stops = StopTexts(prepared.params.stop) if prepared.params.stop else None
         sequences, messages = [], []
-        prompt = np.asarray(prepared.prompt.ids, dtype="<i4").tobytes()
-        for index, params in enumerate(_fan_out(prepared.params)):
+        prompt = prepared.prompt.ids.tobytes()
+        for index, params in enumerate(sequence_params(prepared.params)):
             handle = next(self._handles)
             sequences.append(SequenceState(index, handle, prepared.params, self._text(prepared, stops)))
-            messages.append(
-                Add(
-                    handle=handle,
-                    prompt=prompt,
-                    params=params,
-                    stop_ids=prepared.stop_ids,
-                    held_ids=prepared.held_ids,
-                    priority=priority,
-                    cache_salt=cache_salt,
-                    caller=caller,
-                )
-            )
-        request = RequestState(name, prepared, sequences, time.monotonic(), caller)
+            messages.append(add_message(prepared, handle, params, prompt))
+        request = RequestState(name, prepared, sequences, time.monotonic())
         self._requests[name] = request
         self._live.update({sequence.handle: (request, sequence) for sequence in sequences})
         self._sent.update({message.handle: message for message in messages})
         return request, messages
 
-    def new_id(self) -> str:
-        """Return an id for a request whose client gave none."""
-        return f"request-{next(self._names)}"
+    def name_of(self, request: GenerationRequest) -> str:
+        """Return what a request is called while it is in flight; a new name if it brings none."""
+        return request.engine_id or request.request_id or f"request-{next(self._names)}"
 
     @property
     def ids(self) -> list[str]:
@@ -273,20 +255,3 @@ def _ends(outputs: Outputs, handles: list[int]) -> dict[int, Finished]:
         return {}
     last = {handle: position for position, handle in enumerate(handles)}
     return {last[end.handle]: end for end in outputs.finished if end.handle in last}
-
-
-def _fan_out(params: SamplingParams) -> Iterator[SamplingParams]:
-    """Yield each sequence's parameters, without what only the front end reads.
-
-    Seeds are consecutive, so that the sequences differ; the prompt is scored once.
-    """
-    if params.n == 1 and not (params.stop or params.bad_words or params.repetition_detection):
-        yield params
-        return
-    common = params.replace(n=1, stop=[], bad_words=[], repetition_detection=None)
-    for index in range(params.n):
-        if index == 0 or (params.seed is None and params.prompt_logprobs is None):
-            yield common
-            continue
-        seed = None if params.seed is None else (params.seed + index + _SEED_LIMIT) % (2 * _SEED_LIMIT) - _SEED_LIMIT
-        yield common.replace(seed=seed, prompt_logprobs=None)

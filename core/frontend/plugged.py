@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -66,7 +66,7 @@ class FrontPlugins:
             raise RequestError(text, param=grammar.param, code="unsupported_parameter")
 
     def request(
-        self, ids: list[int], params: SamplingParams, priority: int, caller: Caller
+        self, ids: Sequence[int], params: SamplingParams, priority: int, caller: Caller
     ) -> tuple[SamplingParams, int]:
         """Return a request's parameters and priority after every plugin's changes.
 

@@ -4,41 +4,48 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
+from core.api.tokenizer import extras_of
 from core.frontend.batching import TextBatcher
-from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared, unicode_checked
 from core.frontend.model import FrontModel
-from core.frontend.prompts import Cut, split_prompt, truncating
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
+from core.frontend.request import GenerationRequest
 
 
 class AsyncPreparer:
-    """`FrontModel.prepare` and `chat_ids` for many tasks at once; their texts are tokenised together."""
+    """`FrontModel.prepare` and `chat_ids` for many tasks at once; their texts are tokenised together.
+
+    `RequestError`s name the rules' own fields; whoever calls has them spelt as the request's front end does.
+    """
 
     def __init__(self, model: FrontModel) -> None:
         self._model = model
         self._batcher = TextBatcher(self._encode_batch)
 
-    async def prepare(self, asked: GenerationRequest) -> Prepared:
+    async def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request as it is before plugins see it. Raises `RequestError`."""
-        prompt: Any = asked.prompt
-        if isinstance(prompt, Conversation):
-            return await asyncio.to_thread(self._model.prepare, asked)
-        with spelling(asked.names):
-            given = split_prompt(truncating(prompt, asked.truncation))
-        if given.ids is not None or given.text is None:
-            return self._model.prepare(asked)
-        with spelling(asked.names):
-            [text] = self._model.inputs.readable(given.text, given.truncation)
-            [ids] = await self._encode([text], "prompt", add_special_tokens=given.special)
-        ready = {"prompt_token_ids": ids, "prompt": given.text, "truncation": given.truncation}
-        return self._model.prepare(replace(asked, prompt=ready, truncation=None))
+        return self._model.inputs.settled(request, await self.tokenized(request))
 
-    async def chat_ids(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+    async def tokenized(self, request: GenerationRequest) -> TokenizedPrompt:
+        """As `FrontModel.tokenized`; what takes its time is done beside the event loop."""
+        model = self._model
+        if request.rendered_ids is not None:
+            return model.tokenized(request)
+        if request.conversation is not None:
+            return await asyncio.to_thread(model.tokenized, request)
+        given = split_prompt(request.prompt, request.truncation)
+        ids: Any = given.ids
+        if ids is None:
+            texts = model.inputs.readable(given.text or "", given.truncation)
+            [found] = await self._encode(texts, "prompt", add_special_tokens=given.special)
+            ids = prompt_ids(found)
+        return model.inputs.read(given, ids, request.params.max_tokens)
+
+    async def chat_ids(self, request: GenerationRequest) -> PromptIds:
         """Return a conversation's token ids. The template runs before the first wait. Raises `RequestError`."""
+        chat, cut = request.chat, request.cut
         texts, special = self._model.chat_texts(chat, cut), chat.add_special_tokens
         found = await self._encode(texts[:special], "messages")
         found += await self._encode(texts[special:], "messages", add_special_tokens=False)
@@ -59,7 +66,7 @@ class AsyncPreparer:
         Raises:
             RequestError: As `prepare`.
         """
-        if asked.truncation is not None or getattr(self._model.tokenizer, "offsets", None) is None:
+        if asked.truncation is not None:
             return None
         places = await asyncio.to_thread(self._offsets, asked)
         if places is None or len(places) == len(ids):
@@ -68,21 +75,24 @@ class AsyncPreparer:
 
     def _offsets(self, asked: GenerationRequest) -> list[tuple[int, int]] | None:
         chat = asked.conversation
-        with spelling(asked.names):
-            if chat is None:
-                given = split_prompt(asked.prompt)
-                texts, special = [given.text or ""], given.special
-                if given.ids is not None or given.truncation is not None:
-                    return None
-            else:
-                texts, special = self._model.chat_texts(chat), chat.add_special_tokens
-            return self._placed(texts, special)
+        if chat is None:
+            given = split_prompt(asked.prompt)
+            texts, special = [given.text or ""], given.special
+            if given.ids is not None or given.truncation is not None:
+                return None
+        else:
+            texts, special = self._model.chat_texts(chat), chat.add_special_tokens
+        return self._placed(texts, special)
 
-    def _placed(self, texts: Sequence[str], special: bool) -> list[tuple[int, int]]:
-        """Return the places of the pieces' tokens in the whole text."""
-        tell: Any = getattr(self._model.tokenizer, "offsets", None)
+    def _placed(self, texts: Sequence[str], special: bool) -> list[tuple[int, int]] | None:
+        """Return the places of the pieces' tokens in the whole text; None if the tokenizer does not tell."""
+        tokenizer = extras_of(self._model.tokenizer)
         with unicode_checked("prompt"):
-            found = [*tell(texts[:special]), *tell(texts[special:], add_special_tokens=False)]
+            first = tokenizer.offsets(texts[:special])
+            others = tokenizer.offsets(texts[special:], add_special_tokens=False)
+        if first is None or others is None:
+            return None
+        found = [*first, *others]
         places: list[tuple[int, int]] = []
         start = 0
         for text, offsets in zip(texts, found, strict=True):

@@ -1,12 +1,22 @@
-"""The forms in which a prompt may be given, taken apart."""
+"""The forms in which a prompt may be given, and the one that the engine is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from core.api.errors import RequestError
+
+PromptIds: TypeAlias = "array[int]"
+"""Token ids of a prompt, as int32.
+
+They are converted once, where they arise (`prompt_ids`), and stay as they are until the bytes of `Add.prompt`. As a
+`Sequence[int]` with elements that are Python's integers they can be shown to plugins, and numpy reads them uncopied.
+"""
 
 PromptInput = str | Sequence[int] | Mapping[str, Any]
 """A text, token ids, `{"prompt": text}` or `{"prompt_token_ids": ids}` (then `prompt` may give the text to report).
@@ -52,16 +62,36 @@ Cut = tuple[Truncation, int | None]
 """How to cut a prompt, and how many tokens of output it must leave room for, if that is known."""
 
 
-def truncating(prompt: PromptInput, truncation: Truncation | None) -> PromptInput:
-    """Return a prompt of any form with what may be cut off it."""
-    if truncation is None:
-        return prompt
-    given: Mapping[str, Any]
-    if isinstance(prompt, Mapping):
-        given = prompt
-    else:
-        given = {"prompt": prompt} if isinstance(prompt, str) else {"prompt_token_ids": prompt}
-    return {"add_special_tokens": True, **given, "truncation": truncation}
+@dataclass(frozen=True, slots=True)
+class TokenizedPrompt:
+    """A prompt as the engine needs it; `text` only when it was given."""
+
+    text: str | None
+    ids: PromptIds
+
+
+def prompt_ids(ids: Iterable[int]) -> PromptIds:
+    """Return token ids as the engine takes them. They have to be integers of 32 bits (see `check_ids`)."""
+    return array("i", ids)
+
+
+def check_ids(ids: Sequence[Any], vocab_size: int, param: str) -> None:
+    """Raises `RequestError` unless all are ids of the vocabulary."""
+    if not ids:
+        return
+    if isinstance(ids, array):  # integers for sure: numpy looks at them a hundred times faster
+        found = np.frombuffer(ids, np.int32)
+        if found.min() >= 0 and found.max() < vocab_size:
+            return
+    elif {*map(type, ids)} == {int} and min(ids) >= 0 and max(ids) < vocab_size:
+        return
+    for token in ids:
+        if type(token) is not int:
+            raise RequestError(f"{param}: token ids must be integers, got {token!r:.80}", param=param)
+        if not 0 <= token < vocab_size:
+            raise RequestError(
+                f"{param}: token id {token} is out of the vocabulary (0 to {vocab_size - 1})", param=param
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +114,12 @@ def as_list(prompts: Any) -> list[PromptInput]:
     return [prompts] if one else list(prompts)
 
 
-def split_prompt(prompt: Any) -> Given:
-    """Return the parts of any form of prompt."""
+def split_prompt(prompt: Any, truncation: Truncation | None = None) -> Given:
+    """Return the parts of any form of prompt.
+
+    Args:
+        truncation: What may be cut off it; None: what the prompt itself says.
+    """
     if isinstance(prompt, Mapping):
         given = _from_object(prompt)
     elif isinstance(prompt, str):
@@ -94,10 +128,14 @@ def split_prompt(prompt: Any) -> Given:
         given = Given(None, prompt)
     if given.text is not None and not isinstance(given.text, str):
         raise RequestError(f"prompt must be a text, got {type(given.text).__name__}", param="prompt")
-    if (given.text is None or given.ids is not None) and not isinstance(given.ids, (list, tuple)):
+    if (given.text is None or given.ids is not None) and not _are_ids(given.ids):
         got = type(given.ids).__name__
         raise RequestError(f"prompt must be a text or a list of token ids, got {got}", param="prompt")
-    return given
+    return given if truncation is None else replace(given, truncation=truncation)
+
+
+def _are_ids(ids: Any) -> bool:
+    return isinstance(ids, (list, tuple)) or (isinstance(ids, array) and ids.typecode == "i")
 
 
 def _from_object(prompt: Mapping[str, Any]) -> Given:

@@ -1,10 +1,10 @@
-"""`GenerationRequest`: what every front end is translated into, and how its rules name a client's own fields."""
+"""`GenerationRequest`: what travels from a front end to the engine, and how its rules name a client's own fields."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.api.errors import RequestError
@@ -13,7 +13,7 @@ from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import BeamRules
 from core.frontend.caller import NOBODY
 from core.frontend.conversation import Conversation
-from core.frontend.prompts import Cut, PromptInput, Truncation
+from core.frontend.prompts import Cut, PromptIds, PromptInput, Truncation
 
 MAX_SALT = 256
 MAX_REQUEST_ID = 128
@@ -26,6 +26,9 @@ _FROM_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 class GenerationRequest:
     """One prompt, how it is continued, and how the request is treated.
 
+    Made by a front end, completed on the way (`rendered`, `named`), and never taken apart: `Prepared` holds it when the
+    engine is sent its messages.
+
     Attributes:
         prompt: A text, token ids, a prompt object, or a conversation.
         params: How tokens are chosen; the grammar of structured output is `params.grammar`.
@@ -36,6 +39,8 @@ class GenerationRequest:
         truncation: What may be cut off a prompt that is too long; None refuses it.
         beams: Search for the `params.n` most likely sequences instead of sampling them.
         names: Field of a rule -> field of the front end, where they differ; for `error.param` (see `renamed`).
+        rendered_ids: The token ids of a conversation, once it was rendered.
+        engine_id: What the request is called while it is in flight, unique there; None: `request_id`, or a new name.
 
     Raises:
         RequestError: A value is outside its range; `param` is the front end's name of the field.
@@ -50,6 +55,8 @@ class GenerationRequest:
     truncation: Truncation | None = None
     beams: BeamRules | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    rendered_ids: PromptIds | None = None
+    engine_id: str | None = None
 
     def __post_init__(self) -> None:
         with spelling(self.names):
@@ -70,10 +77,29 @@ class GenerationRequest:
             )
             raise RequestError(said, param="tool_choice", code="unsupported_parameter")
 
+    def rendered(self, ids: PromptIds, params: SamplingParams, engine_id: str | None = None) -> GenerationRequest:
+        """Return the request with its conversation's token ids, and what the answer is held to.
+
+        What is wrong with the ids is the fault of the messages, in the front end's word for them.
+        """
+        names = {"prompt": self.names.get("messages", "messages"), **self.names}
+        return replace(self, rendered_ids=ids, params=params, engine_id=engine_id, names=names)
+
+    def named(self, engine_id: str) -> GenerationRequest:
+        """Return the request with the name that it has while it is in flight."""
+        return replace(self, engine_id=engine_id)
+
     @property
     def conversation(self) -> Conversation | None:
         """The prompt, if a chat template must render it."""
         return self.prompt if isinstance(self.prompt, Conversation) else None
+
+    @property
+    def chat(self) -> Conversation:
+        """The prompt, which must be a conversation. Raises `TypeError`."""
+        if isinstance(self.prompt, Conversation):
+            return self.prompt
+        raise TypeError("only requests whose prompt is a Conversation are rendered")
 
     @property
     def cut(self) -> Cut | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.api.requests import Caller
 from core.engine.messages import Logprobs
 from core.engine.sampling import SamplingParams
-from core.frontend.caller import NOBODY
 from core.frontend.detokenizer import SequenceText
 from core.frontend.inputs import Prepared
 from core.frontend.logprobs import LogprobReader
@@ -161,15 +159,8 @@ class RequestState:
         "sequences",
     )
 
-    def __init__(
-        self,
-        request_id: str,
-        prepared: Prepared,
-        sequences: list[SequenceState],
-        arrival: float,
-        caller: Caller = NOBODY,
-    ) -> None:
-        self.caller = caller
+    def __init__(self, request_id: str, prepared: Prepared, sequences: list[SequenceState], arrival: float) -> None:
+        self.caller = prepared.request.caller
         self.request_id, self.prompt, self.sequences = request_id, prepared.prompt, sequences
         self.num_cached_tokens = 0
         self.finished = False
@@ -209,7 +200,7 @@ class RequestState:
         return RequestOutput(
             request_id=self.request_id,
             prompt=self.prompt.text,
-            prompt_token_ids=self.prompt.ids,
+            prompt_ids=self.prompt.ids,
             outputs=[sequence.take(delta=delta) for sequence in self.sequences if not delta or sequence.fresh],
             finished=self.finished,
             prompt_logprobs=scores,

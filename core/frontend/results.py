@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.frontend.prompts import PromptIds
+
 
 @dataclass(slots=True)
 class Logprob:
@@ -62,7 +64,7 @@ class RequestOutput:
     Attributes:
         request_id: The client's id, or one that was made.
         prompt: The prompt's text, if it was given as text.
-        prompt_token_ids: The prompt.
+        prompt_ids: The prompt's token ids; an `array` of int32 that all outputs of the request share.
         outputs: Its sequences, `n` of them.
         finished: Whether all of them have ended.
         metrics: Monotonic times in seconds: `arrival_time`, `first_scheduled_time`, `first_token_time`,
@@ -73,9 +75,14 @@ class RequestOutput:
 
     request_id: str
     prompt: str | None
-    prompt_token_ids: list[int]
+    prompt_ids: PromptIds
     outputs: list[CompletionOutput]
     finished: bool = False
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     num_cached_tokens: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def prompt_token_ids(self) -> list[int]:
+        """The prompt's token ids as a list, which is made anew each time."""
+        return self.prompt_ids.tolist()

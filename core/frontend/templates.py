@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from core.api.descriptors import ModelSpec
 from core.api.errors import ConfigError
-from core.api.tokenizer import Tokenizer
+from core.api.tokenizer import Tokenizer, extras_of
 from core.config.resolved import EngineConfig
 from core.plugins.boot import enter
 from core.tokenizer.chat_template import ChatTemplate
@@ -55,7 +55,7 @@ def template_sources(config: EngineConfig, tokenizer: Tokenizer) -> dict[str, st
     Raises:
         ConfigError: CORE-C121, `chat_template` is neither a file that can be read, nor a name, nor Jinja.
     """
-    own: dict[str, str] = dict(getattr(tokenizer, "chat_templates", {}))  # beyond the protocol
+    own: dict[str, str] = dict(extras_of(tokenizer).chat_templates)
     if tokenizer.chat_template is not None:
         own[DEFAULT] = tokenizer.chat_template
     asked = config.options.model.chat_template
@@ -97,7 +97,7 @@ def _asked(asked: str, own: Mapping[str, str], config: EngineConfig) -> str:
 def _suited(config: EngineConfig, tokenizer: Tokenizer) -> dict[str, str]:
     """Return what the model's plugin takes for a checkpoint without templates, if it can tell."""
     family = None if config.pooling is not None else _family(config)
-    tokens = frozenset(getattr(tokenizer, "added_texts", ()))  # beyond the protocol
+    tokens = frozenset(extras_of(tokenizer).added_texts)
     name = None if family is None else family.suited(config.checkpoint.config, tokens)
     if family is None or name is None:
         return {}

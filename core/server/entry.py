@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from core.api.errors import RequestError
+from core.engine.sampling import SamplingParams
 from core.frontend.answering.chat import ChatAnswer, chat_answer
-from core.frontend.conversation import Conversation
-from core.frontend.prompts import truncating
+from core.frontend.prompts import PromptIds
 from core.frontend.request import GenerationRequest, renamed, spelling
 from core.server.errors import ApiError
-from core.server.interface import Prompt
 from core.server.openai.generation import Generation
 from core.server.state import ServerState
 from core.tokenizer.meter import RenderTimeoutError, time_limit
@@ -24,17 +22,30 @@ THREAD_CHARS = 50_000
 
 _INLINE_SECONDS = 0.02
 
+Settle = Callable[[SamplingParams, int], SamplingParams]
+"""What an API changes of the parameters once it is known how many tokens a conversation leaves room for."""
+
+
+def as_asked(params: SamplingParams, room: int) -> SamplingParams:
+    """Change nothing."""
+    return params
+
 
 @dataclass(frozen=True, slots=True)
 class OpenChat:
-    """A conversation that was rendered and is about to be answered."""
+    """A conversation that was rendered and is about to be answered; nothing has been sent to the engine yet."""
 
     generation: Generation
     answer: ChatAnswer
 
 
-async def ready_chat(state: ServerState, request: GenerationRequest) -> tuple[list[int], ChatAnswer]:
-    """Render a request whose prompt is a conversation; return its token ids, and how it will be answered.
+async def ready_chat(
+    state: ServerState, request: GenerationRequest, settle: Settle = as_asked, name: str | None = None
+) -> tuple[GenerationRequest, ChatAnswer]:
+    """Render a request whose prompt is a conversation; return it as the engine will have it, and what reads the answer.
+
+    Args:
+        name: What the request will be called while it is in flight.
 
     Raises:
         RequestError: The template refuses the conversation, it is too long, or a call that it demands cannot be
@@ -43,7 +54,7 @@ async def ready_chat(state: ServerState, request: GenerationRequest) -> tuple[li
     ids = await render(state, request)
     with spelling(request.names):
         answer = chat_answer(
-            _conversation(request),
+            request.chat,
             ids,
             request.params,
             state.parser,
@@ -53,11 +64,18 @@ async def ready_chat(state: ServerState, request: GenerationRequest) -> tuple[li
         )
         if request.beams is not None:
             request.beams.params(answer.params)  # nothing is enforced of beams
-    return ids, answer
+    params = settle(answer.params, state.llm.max_model_len - len(ids))
+    return request.rendered(ids, params, name), answer
 
 
 async def open_chat(
-    state: ServerState, request: GenerationRequest, name: str, *, interval: int = 1, admitted: bool = False
+    state: ServerState,
+    request: GenerationRequest,
+    name: str,
+    *,
+    interval: int = 1,
+    admitted: bool = False,
+    settle: Settle = as_asked,
 ) -> OpenChat:
     """Make a conversation ready; nothing has been sent to the engine yet.
 
@@ -72,9 +90,8 @@ async def open_chat(
     """
     if not admitted:
         state.admit(request.params.n)
-    ids, answer = await ready_chat(state, request)
-    held = replace(request, params=answer.params)
-    return OpenChat(_generation(state, [{"prompt_token_ids": ids}], [held], name, interval), answer)
+    ready, answer = await ready_chat(state, request, settle, name)
+    return OpenChat(_generation(state, [ready], name, interval), answer)
 
 
 def open_generation(
@@ -99,74 +116,41 @@ def open_generation(
         message = f"{len(requests)} prompts with n = {requests[0].params.n} are more than {MAX_SEQUENCES} sequences."
         raise ApiError(400, message, param=requests[0].names.get("n", "n"))
     state.admit(sequences)
-    prompts = [engine_prompt(request) for request in requests]
-    generation = _generation(state, prompts, requests, name, interval)
-    generation.prompt_only = prompt_only
-    return generation
+    many = len(requests) > 1
+    named = [one.named(f"{name}-{index}" if many else name) for index, one in enumerate(requests)]
+    return _generation(state, named, name, interval, prompt_only=prompt_only)
 
 
-async def render(state: ServerState, request: GenerationRequest) -> list[int]:
+def _generation(
+    state: ServerState, requests: list[GenerationRequest], name: str, interval: int, *, prompt_only: bool = False
+) -> Generation:
+    own = requests[0].request_id
+    shown = name if own is None else f"{name.partition('-')[0]}-{own}"
+    return Generation(state, requests, shown, name=name, interval=interval, prompt_only=prompt_only)
+
+
+async def render(state: ServerState, request: GenerationRequest) -> PromptIds:
     """Return the token ids of a request's conversation. Raises `RequestError`.
 
     Long conversations, templates of requests and templates that take their time are rendered beside the event loop.
     """
-    chat = _conversation(request)
+    chat = request.chat
     foreign = chat.template is not None and chat.template not in state.llm.template_names
     if foreign and not state.options.server.trust_request_chat_template:
         said = "templates of requests are not run here; the server's own is set with --chat-template"
         refusal = RequestError(f"template: {said}", param="template", code="unsupported_parameter")
         raise renamed(refusal, request.names)
 
-    def work() -> list[int]:
-        with spelling(request.names):
-            return state.llm.render_chat(chat, request.cut)
-
     if chat.template is None and chat.chars <= THREAD_CHARS:
         try:
-            with time_limit(_INLINE_SECONDS), spelling(request.names):
-                return await state.llm.tokenize_chat(chat, request.cut)
+            with time_limit(_INLINE_SECONDS):
+                return await state.llm.tokenize_chat(request)
         except RenderTimeoutError:
             pass  # again, where it keeps nobody waiting
-    return await asyncio.get_running_loop().run_in_executor(state.renderers, work)
+    return await asyncio.get_running_loop().run_in_executor(state.renderers, state.llm.render_chat, request)
 
 
-async def render_alone(state: ServerState, request: GenerationRequest) -> list[int]:
+async def render_alone(state: ServerState, request: GenerationRequest) -> PromptIds:
     """As `render`, for requests that end with it: they count for admission. Raises `ApiError` 503 as well."""
     with state.admitted():
         return await render(state, request)
-
-
-def engine_prompt(request: GenerationRequest) -> Prompt:
-    """Return a request's prompt as `ServedLLM.generate` takes it."""
-    if isinstance(request.prompt, Conversation):
-        raise TypeError("a conversation has to be rendered (ready_chat)")
-    return cast(Prompt, truncating(request.prompt, request.truncation))
-
-
-def _generation(
-    state: ServerState, prompts: list[Prompt], requests: Sequence[GenerationRequest], name: str, interval: int
-) -> Generation:
-    first = requests[0]
-    chat, names = first.conversation is not None, dict(first.names)
-    if chat:  # the engine's side knows token ids only
-        names.setdefault("prompt", names.get("messages", "messages"))
-    shown = name if first.request_id is None else f"{name.partition('-')[0]}-{first.request_id}"
-    return Generation(
-        state,
-        prompts,
-        first.params,
-        shown,
-        engine_id=name,
-        priority=first.priority,
-        cache_salt=first.cache_salt,
-        caller=first.caller,
-        names=names,
-        interval=interval,
-        beams=first.beams,
-    )
-
-
-def _conversation(request: GenerationRequest) -> Conversation:
-    if request.conversation is None:
-        raise TypeError("only requests whose prompt is a Conversation are rendered")
-    return request.conversation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from core.api.errors import EngineError
@@ -11,20 +11,14 @@ from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig
 from core.engine.messages import Stats
-from core.engine.sampling import SamplingParams
 from core.frontend.caller import NOBODY
-from core.frontend.conversation import Conversation
 from core.frontend.inputs import Prepared
+from core.frontend.output_stream import OutputFeed
 from core.frontend.pausing import PauseMode
 from core.frontend.pooling.data import DataAnswer
 from core.frontend.pooling.model import PoolingModel, Work
-from core.frontend.prompts import Cut
+from core.frontend.prompts import PromptIds
 from core.frontend.request import GenerationRequest
-from core.frontend.results import RequestOutput
-
-Prompt = str | dict[str, Any]
-"""A text, `{"prompt": text, "add_special_tokens": False}`, or `{"prompt_token_ids": [...]}`."""
-
 
 T = TypeVar("T")
 
@@ -98,30 +92,28 @@ class ServedLLM(Protocol):
     @property
     def request_ids(self) -> list[str]: ...
 
-    def generate(
-        self,
-        prompt: Prompt,
-        params: SamplingParams,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        caller: Caller = NOBODY,
-        delta: bool = False,
-    ) -> AsyncIterator[RequestOutput]:
-        """Yield outputs as they come (with `delta` only what is new); closing the iterator aborts the request.
+    async def submit(self, request: GenerationRequest, *, delta: bool = False) -> OutputFeed:
+        """Check a request, hand it to the engine, and return its outputs; a beam search is one of them as well.
+
+        Args:
+            delta: Outputs hold what is new each time, instead of everything so far.
 
         Raises:
-            RequestError: The request cannot be served as it is.
+            RequestError: The request cannot be served as it is; `param` is the front end's name of a field, as in
+                everything that raises it for a `GenerationRequest`.
             EngineError: The engine is gone.
         """
         ...
 
-    def render_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
-        """Return the prompt's token ids. Raises `RequestError`: the template refuses it, or it is too long."""
+    def render_chat(self, request: GenerationRequest) -> PromptIds:
+        """Return the token ids of a request's conversation.
+
+        Raises:
+            RequestError: The template refuses it, or it is too long.
+        """
         ...
 
-    async def tokenize_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+    async def tokenize_chat(self, request: GenerationRequest) -> PromptIds:
         """As `render_chat`; long texts are tokenised beside the event loop, those of several conversations together."""
         ...
 
@@ -133,7 +125,7 @@ class ServedLLM(Protocol):
         """Return where each of a prompt's tokens stands in its text, in characters; None where nobody knows."""
         ...
 
-    async def prepare(self, prompt: Prompt, params: SamplingParams) -> Prepared:
+    async def prepare(self, request: GenerationRequest) -> Prepared:
         """Return a request with its token ids and settled limits; nothing is sent. Raises `RequestError`."""
         ...
 

@@ -17,6 +17,7 @@ from core.api.sinks import EngineStats
 from core.api.tokenizer import Tokenizer
 from core.engine.sampling import SamplingParams
 from core.frontend.pooling.model import does_not_generate
+from core.frontend.request import GenerationRequest
 from core.frontend.sinks import engine_stats
 from core.server.account import note_error
 from core.server.caller import caller_of
@@ -99,10 +100,11 @@ class ServedClient:
     ) -> AsyncIterator[GeneratedText]:
         """Yield what a generation has given so far. Raises `RequestError`."""
         chosen = params if isinstance(params, SamplingParams) else SamplingParams(**self._state.defaults)
-        asked: Any = prompt if isinstance(prompt, str) else {"prompt_token_ids": list(prompt)}
+        asked = prompt if isinstance(prompt, str) else list(prompt)
         with _refusing(self._state.lifecycle), _counted(self._state.lifecycle):
             self._state.admit(chosen.n)
-            async with aclosing(self._llm.generate(asked, chosen, caller=caller_of())) as outputs:  # type: ignore[type-var]
+            request = GenerationRequest(prompt=asked, params=chosen, caller=caller_of())
+            async with aclosing(await self._llm.submit(request)) as outputs:
                 async for output in outputs:
                     first = output.outputs[0]
                     yield GeneratedText(first.text, tuple(first.token_ids), first.finish_reason)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, RequestError
-from core.api.tokenizer import Tokenizer, TokenStream
+from core.api.tokenizer import Tokenizer, TokenizerExtras, TokenStream
 from core.trim import trim
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MISSING = "CORE-M110"
 """How a reader says that there are no files of a tokenizer."""
 
 
-class NoTokenizer:
+class NoTokenizer(TokenizerExtras):
     """Refuses every text; `core.api.tokenizer.Tokenizer` otherwise.
 
     Args:
@@ -35,7 +35,6 @@ class NoTokenizer:
         self.chat_template: str | None = None
         self.special_ids: frozenset[int] = frozenset()
         self.response_template: Mapping[str, Any] | None = None
-        self.max_token_chars: int | None = None
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Raises `RequestError`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import tokenizers
 
-from core.api.tokenizer import TokenStream
+from core.api.tokenizer import TokenizerExtras, TokenStream
 from core.tokenizer.fitted import FittedText, fit_texts
 from core.tokenizer.limits import max_token_chars
 from core.tokenizer.pieces import DecoderKind, Known, byte_level_bytes, decoder_kind, piece_bytes, replacements
@@ -30,7 +30,7 @@ def _portions(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     yield texts[start:]
 
 
-class FastTokenizer:
+class FastTokenizer(TokenizerExtras):
     """A `tokenizers.Tokenizer` with the facts that serving needs. Safe to use from several threads.
 
     Args:
@@ -41,6 +41,8 @@ class FastTokenizer:
         response_template: How the checkpoint describes the format of messages, or None.
         chat_templates: Jinja sources of further templates by name (`tool_use`, `rag`).
     """
+
+    can_fit = True
 
     def __init__(
         self,
@@ -110,17 +112,14 @@ class FastTokenizer:
         return [encoding.ids for encoding in batch]
 
     def offsets(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[tuple[int, int]]]:
-        """Return where each token of each text begins and ends, in characters; (0, 0) for tokens put around the text.
-
-        Beyond the protocol.
-        """
+        """Return where each token of each text begins and ends, in characters; (0, 0) for those put around it."""
         batch = self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
         return [encoding.offsets for encoding in batch]
 
     def fit(self, texts: Sequence[tuple[str, str | None]], limit: int | None = None) -> list[FittedText]:
         """Return the ids of texts and of pairs, with special tokens, each cut to `limit` tokens if it has more.
 
-        Beyond the protocol. Cutting takes from the end of the longer text and leaves the special tokens.
+        Cutting takes from the end of the longer text and leaves the special tokens.
 
         Raises:
             UnicodeEncodeError: A text holds lone surrogates.

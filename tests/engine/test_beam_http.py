@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from core import LLM, BeamSearchParams
-from core.api.errors import RequestError
 from core.config.resolved import Options
 from core.engine.sampling import SamplingParams
 from core.frontend.async_llm import AsyncLLM
@@ -161,12 +160,12 @@ def test_requests_in_python(offline, llm, runner):
         asked = GenerationRequest(
             prompt="the engine", params=SamplingParams(n=2, max_tokens=4), beams=BeamRules(), request_id="mine"
         )
-        with pytest.raises(RequestError):
-            await llm.submit(asked)
-        return await llm.beam_search("the engine", params), [one async for one in llm.generate(asked)]
+        fed = []
+        assert await (await llm.submit(asked)).feed(lambda output: fed.append(output) or True) is False
+        return await llm.beam_search("the engine", params), [one async for one in llm.generate(asked)], fed
 
-    one, (other,) = runner.run(both())
-    for found in (one, other):
+    one, (other,), (fed,) = runner.run(both())
+    for found in (one, other, fed):
         assert found.prompt == "the engine" and found.finished
         assert [beam.token_ids for beam in found.outputs] == [beam.token_ids for beam in expected.outputs]
     assert other.request_id == "mine"

@@ -8,6 +8,7 @@ import pytest
 
 from core import LLM, AsyncLLM, SamplingParams
 from core.api import RequestError
+from core.frontend.request import GenerationRequest
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
 
@@ -68,7 +69,7 @@ def test_a_plugin_changes_and_refuses_requests_online(plugins, llama, prompt):
             async for output in llm.generate(prompt(7), GREEDY):
                 last = output
             with pytest.raises(RequestError, match="thirteen"):
-                await llm.submit(prompt(13), GREEDY)
+                await llm.submit(GenerationRequest(prompt=prompt(13), params=GREEDY))
             return len(last.outputs[0].token_ids)
         finally:
             await llm.close()

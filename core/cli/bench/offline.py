@@ -77,7 +77,7 @@ def generate(llm: LLM, prompts: Sequence[Prompt], args: argparse.Namespace) -> t
         for prompt in prompts
     ]
     outputs = llm.generate(inputs, params)
-    taken = sum(len(output.prompt_token_ids) for output in outputs)
+    taken = sum(len(output.prompt_ids) for output in outputs)
     return taken, sum(len(completion.token_ids) for output in outputs for completion in output.outputs)
 
 

@@ -73,7 +73,7 @@ class AnswerParser:
             thinks=_thinks(template_kwargs),
             reads=frozenset({TOOLS, REASONING} if tools else {REASONING}),
             tokenizer=tokenizer,
-            response_template=getattr(tokenizer, "response_template", None),  # tokenizers of plugins may know of none
+            response_template=tokenizer.response_template,
             prompt_ids=prompt_ids,
         )
 

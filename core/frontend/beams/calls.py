@@ -54,7 +54,7 @@ class BeamCalls:
         ]
 
     def _next_tokens(self, sequences: Sequence[list[int]], keep: int) -> list[Position]:
-        outputs = self.generate([{"prompt_token_ids": ids} for ids in sequences], step_params(keep))
+        outputs = self.generate(list(sequences), step_params(keep))
         return [_scores(output.outputs[0]) for output in outputs]
 
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
-from typing import Any, Protocol, cast
+from dataclasses import replace
+from typing import Protocol, cast
 
-from core.api.requests import Caller
 from core.api.tokenizer import Tokenizer
-from core.engine.sampling import SamplingParams
 from core.frontend.beams.outputs import beam_outputs, start_search, step_params
 from core.frontend.beams.search import BeamSearch, BeamSearchParams, Position
-from core.frontend.caller import NOBODY
-from core.frontend.inputs import Prepared
+from core.frontend.output_stream import OutputFeed
+from core.frontend.prompts import TokenizedPrompt, prompt_ids
+from core.frontend.request import GenerationRequest, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
-
-_Ask = Callable[[str, list[int], int], Coroutine[Any, Any, RequestOutput]]
 
 
 class Generates(Protocol):
@@ -29,30 +26,13 @@ class Generates(Protocol):
     @property
     def max_model_len(self) -> int: ...
 
-    async def prepare(self, prompt: Any, params: SamplingParams) -> Prepared: ...
+    async def tokenized(self, request: GenerationRequest) -> TokenizedPrompt: ...
 
-    def generate(
-        self,
-        prompt: Any,
-        params: SamplingParams,
-        *,
-        request_id: str | None = None,
-        priority: int = 0,
-        cache_salt: str | None = None,
-        caller: Caller = NOBODY,
-        delta: bool = False,
-    ) -> AsyncIterator[RequestOutput]: ...
+    async def submit(self, request: GenerationRequest, *, delta: bool = False) -> OutputFeed: ...
 
 
 async def beam_stream(
-    llm: Generates,
-    prompt: Any,
-    params: BeamSearchParams,
-    *,
-    request_id: str,
-    priority: int = 0,
-    cache_salt: str | None = None,
-    caller: Caller = NOBODY,
+    llm: Generates, request: GenerationRequest, params: BeamSearchParams, name: str
 ) -> AsyncGenerator[RequestOutput, None]:
     """Yield one output, the sequences best first; closing the iterator, or cancelling it, aborts what runs.
 
@@ -60,20 +40,25 @@ async def beam_stream(
     One that the server's operator ends ends them all (finish reason `abort`).
 
     Args:
-        request_id: What the ids of those requests begin with.
+        request: Whose prompt is continued, and which says how those requests are treated.
+        name: What the names of those requests begin with.
 
     Raises:
         RequestError: The prompt or a parameter cannot be served.
         EngineError: The engine is gone.
     """
-    ready = (await llm.prepare(prompt, SamplingParams(max_tokens=1))).prompt
-    search = start_search(params, ready.ids, llm.tokenizer, llm.max_model_len)
-    ask = partial(_ask, llm, priority=priority, cache_salt=cache_salt, caller=caller)
-    output = RequestOutput(request_id, ready.text, ready.ids, [], finished=True)
+    ready = await llm.tokenized(request)
+    with spelling(request.names):
+        search = start_search(params, ready.ids, llm.tokenizer, llm.max_model_len)
+    output = RequestOutput(name, ready.text, ready.ids, [], finished=True)
+    step = _step_of(request, search.ask)
     reason, steps = "length", 0
     while search.running and reason == "length":
-        sequences = {f"{request_id}-{steps}-{i}": [*ready.ids, *one.tokens] for i, one in enumerate(search.running)}
-        found = await _together(ask, sequences, search.ask)
+        asked = [
+            replace(step, prompt=ready.ids + prompt_ids(one.tokens), engine_id=f"{name}-{steps}-{number}")
+            for number, one in enumerate(search.running)
+        ]
+        found = await _together(llm, asked)
         if not steps:
             output.num_cached_tokens = found[0].num_cached_tokens
         steps += 1
@@ -96,8 +81,13 @@ def _advance(search: BeamSearch, found: Sequence[CompletionOutput]) -> str:
     return "length"
 
 
-async def _together(ask: _Ask, sequences: dict[str, list[int]], keep: int) -> list[RequestOutput]:
-    tasks = [asyncio.ensure_future(ask(name, ids, keep)) for name, ids in sequences.items()]
+def _step_of(request: GenerationRequest, keep: int) -> GenerationRequest:
+    """Return what is asked for one sequence in one step: its `keep` most likely next tokens."""
+    return replace(request, params=step_params(keep), rendered_ids=None, beams=None, truncation=None, names={})
+
+
+async def _together(llm: Generates, asked: Sequence[GenerationRequest]) -> list[RequestOutput]:
+    tasks = [asyncio.ensure_future(_ask(llm, one)) for one in asked]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -106,23 +96,13 @@ async def _together(ask: _Ask, sequences: dict[str, list[int]], keep: int) -> li
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _ask(
-    llm: Generates, name: str, ids: list[int], keep: int, *, priority: int, cache_salt: str | None, caller: Caller
-) -> RequestOutput:
-    outputs = llm.generate(
-        {"prompt_token_ids": ids},
-        step_params(keep),
-        request_id=name,
-        priority=priority,
-        cache_salt=cache_salt,
-        caller=caller,
-        delta=True,
-    )
+async def _ask(llm: Generates, request: GenerationRequest) -> RequestOutput:
     whole: RequestOutput | None = None
-    async with aclosing(cast("AsyncGenerator[RequestOutput, None]", outputs)) as items:
-        async for output in items:
+    stream = await llm.submit(request, delta=True)
+    async with aclosing(stream):
+        async for output in stream:
             if output.outputs and (whole is None or output.outputs[0].logprobs or whole.outputs[0].logprobs is None):
                 whole = output
     if whole is None:
-        return RequestOutput(name, None, ids, [CompletionOutput(0, finish_reason="abort")])
+        return RequestOutput("", None, prompt_ids(()), [CompletionOutput(0, finish_reason="abort")])
     return whole

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from core.api.errors import RequestError
+from core.api.tokenizer import FittedText, extras_of
 from core.engine.pooling import Array, Pooling, PoolingMethod
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.results import PoolingParams
@@ -23,16 +24,6 @@ MAX_ARRAY_BYTES = 2**28
 """Most bytes of the arrays of one prompt."""
 
 _KEYS = frozenset({"prompt", "prompt_token_ids", "add_special_tokens", "arrays"})
-
-
-class Fitted(Protocol):
-    """A text or a pair as `FastTokenizer.fit` returns it."""
-
-    @property
-    def ids(self) -> list[int]: ...
-
-    @property
-    def second(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +50,9 @@ class PoolingInputs:
 
     def __init__(self, inputs: InputProcessor) -> None:
         self._inputs = inputs
-        # Beyond the tokenizer protocol: without it there are no pairs, and cutting takes special tokens with it.
-        self._fit = getattr(inputs.tokenizer, "fit", None)
+        # Without it there are no pairs, and cutting takes special tokens with it.
+        extras = extras_of(inputs.tokenizer)
+        self._fit = extras.fit if extras.can_fit else None
 
     def prompts(
         self, prompts: Sequence[PromptInput], params: PoolingParams, method: PoolingMethod, param: str = "prompt"
@@ -111,12 +103,12 @@ class PoolingInputs:
             return iter(self._inputs.tokenize(texts, param=param, add_special_tokens=special, bounded=bounded))
         return iter([one.ids for one in self._fitted([(text, None) for text in texts], limit, param)])
 
-    def _fitted(self, texts: list[tuple[str, str | None]], limit: int | None, param: str) -> Sequence[Fitted]:
+    def _fitted(self, texts: list[tuple[str, str | None]], limit: int | None, param: str) -> Sequence[FittedText]:
         for pair in texts if limit is None else ():
             for text in pair:
                 self._inputs.check_chars(len(text or ""), param)
         try:
-            found: Sequence[Fitted] = self._fit(texts, limit) if self._fit is not None else []
+            found: Sequence[FittedText] = self._fit(texts, limit) if self._fit is not None else []
         except UnicodeEncodeError as error:
             raise RequestError(f"{param} is not valid Unicode: {error.reason}", param=param) from error
         except ValueError as error:

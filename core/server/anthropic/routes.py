@@ -34,10 +34,10 @@ _UNUSED = frozenset({"service_tier"})
 async def create(state: ServerState, request: Request) -> Response:
     """Validate, render, and hand the generation to a response that runs it."""
     body, wanted, headers = await _read(state, request)
-    chat = await open_chat(state, wanted, new_id("msg"))
+    chat = await open_chat(state, wanted, new_id("msg"), settle=within)
     shows = not (body.thinking and body.thinking.display == "omitted")
     writer = BlockWriter(show_thinking=shows, one_call=one_call(body))
-    job = MessageJob(chat.generation, chat.answer.reader(), writer, cut=_cut(state, chat))
+    job = MessageJob(chat.generation, chat.answer.reader(), writer, cut=_cut(chat))
     return JobResponse(state.lifecycle, job, stream=bool(body.stream), headers=headers, dialect=ANTHROPIC)
 
 
@@ -62,13 +62,9 @@ async def _read(state: ServerState, request: Request) -> tuple[MessagesBody, Gen
     return body, wanted, _unread(state, body, fields, bounds=bounds)
 
 
-def _cut(state: ServerState, chat: OpenChat) -> bool:
-    """Fit the limit into the model's length; say whether that lowered it."""
-    generation = chat.generation
-    prompt: Any = generation.prompts[0]
-    asked = generation.params
-    generation.params = within(asked, state.llm.max_model_len - len(prompt["prompt_token_ids"]))
-    return generation.params is not asked
+def _cut(chat: OpenChat) -> bool:
+    """Whether the limit was lowered to what the model's length leaves."""
+    return chat.generation.params is not chat.answer.params
 
 
 def _unread(state: ServerState, body: PromptBody, fields: Mapping[str, Any], *, bounds: bool = True) -> dict[str, str]:

@@ -10,6 +10,7 @@ from core.api.tokenizer import Tokenizer
 from core.frontend.answering.chat import ChatAnswer
 from core.frontend.answering.reader import AnswerReader
 from core.frontend.messages import REASONING_NAMES
+from core.frontend.prompts import PromptIds
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, ShownTokens, chat_logprobs, prompt_logprobs
@@ -48,12 +49,12 @@ class ChatFormat:
         self._tokens = ShownTokens(tokenizer, as_ids=shown.tokens_as_ids, skip_special=not shown.special_tokens)
         self._deltas: dict[int, Deltas] = {}
         self._folds: dict[int, Fold] = {}
-        self._prompt_ids: list[int] = []
+        self._prompt_ids: PromptIds | None = None
         self._scores: list[Position | None] | None = None
 
     def pieces(self, prompt: int, output: RequestOutput) -> list[Piece]:
         """Return the deltas; a sequence's first is the role alone."""
-        self._prompt_ids = output.prompt_token_ids
+        self._prompt_ids = output.prompt_ids
         if output.prompt_logprobs is not None:
             self._scores = output.prompt_logprobs
         found: list[Piece] = []
@@ -69,8 +70,10 @@ class ChatFormat:
 
     def head(self) -> dict[str, Any]:
         """Return prompt ids and log-probabilities, if asked for."""
-        head: dict[str, Any] = {"prompt_token_ids": self._prompt_ids} if self._return_ids else {}
-        if self._shown.prompt_text:
+        head: dict[str, Any] = {}
+        if self._return_ids and self._prompt_ids is not None:
+            head["prompt_token_ids"] = self._prompt_ids.tolist()
+        if self._shown.prompt_text and self._prompt_ids is not None:
             head["prompt_text"] = self._tokenizer.decode(self._prompt_ids, skip_special_tokens=False)
         if self._scores is not None:
             head["prompt_logprobs"] = prompt_logprobs(self._scores)

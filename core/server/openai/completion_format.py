@@ -83,22 +83,22 @@ class CompletionFormat:
         return [self._folds[index].choice() for index in sorted(self._folds)]
 
     def _open(self, piece: Piece, output: RequestOutput, scores: list[Position | None] | None) -> None:
-        wanted, ids = self._wanted, output.prompt_token_ids
+        wanted = self._wanted
         if wanted.prompt_text:
             piece["prompt_text"] = self._prompt(output)
         if wanted.echo:
             piece["text"] = self._prompt(output)
             if wanted.logprobs:
-                builder = self._logprobs[piece["index"]]
+                builder, ids = self._logprobs[piece["index"]], output.prompt_ids
                 piece["logprobs"] = builder.piece(ids, scores or [None] * len(ids))
         if wanted.prompt_logprobs:
             piece["prompt_logprobs"] = prompt_logprobs(scores)
         if wanted.token_ids:
-            piece["prompt_token_ids"] = ids
+            piece["prompt_token_ids"] = output.prompt_token_ids
 
     def _prompt(self, output: RequestOutput) -> str:
         text = output.prompt
-        return self._tokenizer.decode(output.prompt_token_ids, skip_special_tokens=False) if text is None else text
+        return self._tokenizer.decode(output.prompt_ids, skip_special_tokens=False) if text is None else text
 
     def _extend(self, piece: Piece, sequence: CompletionOutput) -> None:
         wanted, kept = self._wanted, not self._wanted.prompt_only

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any
 
-from core.api.requests import Caller
 from core.engine.sampling import SamplingParams
-from core.frontend.beams.outputs import BeamRules
-from core.frontend.beams.stream import beam_stream
-from core.frontend.caller import NOBODY
-from core.frontend.gather import gathered
-from core.frontend.output_stream import OutputStream
-from core.frontend.request import spelling
+from core.frontend.gather import GatheredFeed
+from core.frontend.output_stream import OutputFeed
+from core.frontend.request import GenerationRequest
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.account import note_tokens
 from core.server.errors import ApiError
-from core.server.interface import Prompt
+from core.server.openai.merging import merge
 from core.server.refusals import GRAMMAR
 from core.server.state import ServerState
-
-T = TypeVar("T")
 
 Take = Callable[[int, RequestOutput], bool]
 """Takes what is new of a prompt; False: `More` has to be asked before the next."""
@@ -61,30 +54,21 @@ class Generation:
     """The sequences of one API request.
 
     Attributes:
-        prompts: One or more; each is continued `params.n` times.
+        requests: One for each prompt, all with the same parameters.
         id: Unique here, unless the client chose it.
-        caller: Who sent it.
+        name: What the names of the requests in flight begin with; nothing of it is shown if it is empty.
         prompt_only: Generated tokens are thrown away and not counted.
-        names: How the client spells the fields that a refusal may name; see `core.frontend.request.spelling`.
         interval: Tokens that are gathered per output.
-        beams: The `params.n` most likely sequences are searched for; they come at the end.
         usage: Grows with the outputs.
-        engine_id: What the engine calls it.
         first_token: When the first token came, on the clock of `arrived`; None before.
     """
 
     state: ServerState
-    prompts: list[Prompt]
-    params: SamplingParams
+    requests: list[GenerationRequest]
     id: str
-    priority: int = 0
-    cache_salt: str | None = None
-    caller: Caller = NOBODY
+    name: str = ""
     prompt_only: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
     interval: int = 1
-    beams: BeamRules | None = None
-    engine_id: str = ""
     usage: Usage = field(default_factory=Usage)
     arrived: float = field(default_factory=time.perf_counter)
     first_token: float | None = None
@@ -94,19 +78,24 @@ class Generation:
     _complete: bool = False
 
     @property
+    def params(self) -> SamplingParams:
+        """How each prompt is continued."""
+        return self.requests[0].params
+
+    @property
     def sequences(self) -> int:
         """How many sequences the engine is asked for."""
-        return len(self.prompts) * self.params.n
+        return len(self.requests) * self.params.n
 
     async def outputs(self) -> AsyncGenerator[tuple[int, RequestOutput], None]:
         """Yield `(prompt index, what is new)`; closing it aborts every sequence.
 
         Raises:
             ApiError: A sequence failed in the engine.
-            RequestError, EngineError: As `ServedLLM.generate`.
+            RequestError, EngineError: As `ServedLLM.submit`.
         """
         with self._counted():
-            streams = [self._start(index) for index in range(len(self.prompts))]
+            streams = [self._each(request) for request in self.requests]
             async with aclosing(merge(streams)) as merged:
                 async for index, output in merged:
                     self._observe(index, output)
@@ -125,44 +114,47 @@ class Generation:
         Raises:
             Exception: As `outputs`, and what `take` and `more` raise.
         """
-        submit = getattr(self.state.llm, "submit", None)  # beyond the protocol
-        if submit is not None and len(self.prompts) == 1 and self.interval == 1 and self.beams is None:
-            await self._feed(submit, take, more)
+        if len(self.requests) == 1:
+            await self._feed(take, more)
             return
         async with aclosing(self.outputs()) as outputs:
             async for index, output in outputs:
                 if not take(index, output) and (more is None or not await more()):
                     return
 
-    async def _feed(self, submit: Callable[..., Awaitable[OutputStream]], take: Take, more: More | None) -> None:
+    async def _feed(self, take: Take, more: More | None) -> None:
         def observed(output: RequestOutput) -> bool:
             self._observe(0, output)
             return take(0, output)
 
         with self._counted():
-            name = self.engine_id or self.id
-            stream = await submit(self.prompts[0], self.params, request_id=name, delta=True, **self._treatment())
-            try:
+            async with aclosing(await self._submit(self.requests[0])) as stream:
                 while await stream.feed(observed):
                     if more is None or not await more():
                         return
-            finally:
-                stream.close()
             self._complete = True
+
+    async def _each(self, request: GenerationRequest) -> AsyncGenerator[RequestOutput, None]:
+        async with aclosing(await self._submit(request)) as stream:
+            async for output in stream:
+                yield output
+
+    async def _submit(self, request: GenerationRequest) -> OutputFeed:
+        stream = await self.state.llm.submit(request, delta=True)
+        return stream if self.interval == 1 else GatheredFeed(stream, self.interval)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Account for the sequences while they run, and have refusals name the client's own fields."""
+        """Account for the sequences while they run."""
         state = self.state
         state.pending += self.sequences
-        if self.engine_id:
-            state.shown[self.engine_id] = self.id
+        if self.name:
+            state.shown[self.name] = self.id
         try:
-            with spelling(self.names):
-                yield
+            yield
         finally:
             state.pending -= self.sequences - len(self._last)
-            state.shown.pop(self.engine_id, None)
+            state.shown.pop(self.name, None)
             self._close()
 
     def timings(self) -> dict[str, float]:
@@ -173,26 +165,11 @@ class Generation:
             "total_seconds": total,
         }
 
-    def _start(self, index: int) -> AsyncIterator[RequestOutput]:
-        name = self.engine_id or self.id
-        request_id = f"{name}-{index}" if len(self.prompts) > 1 else name
-        treated = self._treatment()
-        if self.beams is not None:
-            params = self.beams.params(self.params)
-            return beam_stream(self.state.llm, self.prompts[index], params, request_id=request_id, **treated)
-        outputs = self.state.llm.generate(
-            self.prompts[index], self.params, request_id=request_id, delta=True, **treated
-        )
-        return gathered(outputs, self.interval) if self.interval > 1 else outputs
-
-    def _treatment(self) -> dict[str, Any]:
-        return {"priority": self.priority, "cache_salt": self.cache_salt, "caller": self.caller}
-
     def _observe(self, index: int, output: RequestOutput) -> None:
         now = time.perf_counter()
         cached = self._cached.get(index)
         if cached is None:
-            self.usage.prompt += len(output.prompt_token_ids)
+            self.usage.prompt += len(output.prompt_ids)
             cached = self._cached[index] = 0
         if output.num_cached_tokens > cached:
             self._cached[index] = output.num_cached_tokens
@@ -249,42 +226,3 @@ class Generation:
 def new_id(prefix: str) -> str:
     """Return an id that nobody else has."""
     return f"{prefix}-{uuid.uuid4().hex}"
-
-
-async def merge(streams: Sequence[AsyncIterator[T]]) -> AsyncGenerator[tuple[int, T], None]:
-    """Yield the items of all streams with the index of their stream, as they come; closing closes every stream."""
-    if len(streams) == 1:
-        async with aclosing(cast(AsyncGenerator[T, None], streams[0])) as only:
-            async for item in only:
-                yield 0, item
-        return
-    # Small, so that a slow reader holds the streams back instead of filling memory.
-    queue: asyncio.Queue[tuple[int, T] | BaseException | None] = asyncio.Queue(maxsize=len(streams))
-    tasks = [asyncio.create_task(_pump(queue, index, stream)) for index, stream in enumerate(streams)]
-    try:
-        left = len(tasks)
-        while left:
-            entry = await queue.get()
-            if entry is None:
-                left -= 1
-            elif isinstance(entry, BaseException):
-                raise entry
-            else:
-                yield entry
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _pump(
-    queue: asyncio.Queue[tuple[int, T] | BaseException | None], index: int, stream: AsyncIterator[T]
-) -> None:
-    end: BaseException | None = None
-    async with aclosing(cast(AsyncGenerator[T, None], stream)) as items:
-        try:
-            async for item in items:
-                await queue.put((index, item))
-        except Exception as error:
-            end = error
-    await queue.put(end)

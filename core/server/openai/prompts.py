@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.frontend.prompts import PromptIds, PromptInput, prompt_ids
 from core.server.errors import ApiError, invalid
-from core.server.interface import Prompt, ServedLLM
+from core.server.interface import ServedLLM
 
 MAX_PROMPTS = 1024
 
 
-def parse_prompts(value: Any, llm: ServedLLM, *, add_special_tokens: bool = True, whole: bool = True) -> list[Prompt]:
+def parse_prompts(
+    value: Any, llm: ServedLLM, *, add_special_tokens: bool = True, whole: bool = True
+) -> list[PromptInput]:
     """Return the prompts of a request. Raises `ApiError` 400.
 
     Args:
@@ -44,19 +47,19 @@ def check_ids(ids: list[int], vocab_size: int, param: str) -> None:
         raise ApiError(400, f"{param}: token ids must be integers from 0 to {vocab_size - 1}.", param=param)
 
 
-def _text(text: str, add_special_tokens: bool) -> Prompt:
+def _text(text: str, add_special_tokens: bool) -> PromptInput:
     if not text:
         raise invalid("prompt", "must not be empty")
     return text if add_special_tokens else {"prompt": text, "add_special_tokens": False}
 
 
-def _ids(ids: list[int], llm: ServedLLM, *, whole: bool) -> Prompt:
+def _ids(ids: list[int], llm: ServedLLM, *, whole: bool) -> PromptIds:
     if not ids:
         raise invalid("prompt", "must not be empty")
     if whole:
         check_length(ids, llm.max_model_len, "prompt")
     check_ids(ids, llm.tokenizer.vocab_size, "prompt")
-    return {"prompt_token_ids": ids}
+    return prompt_ids(ids)
 
 
 def _is_id(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,11 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core.api.errors import RequestError
-from core.engine.sampling import SamplingParams
-from core.frontend.request import GenerationRequest, spelling
+from core.frontend.request import GenerationRequest
 from core.server.answers import json_answer
-from core.server.entry import engine_prompt, ready_chat
-from core.server.interface import Prompt
+from core.server.entry import Settle, as_asked, ready_chat
 from core.server.openai.chat import chat_request
 from core.server.openai.completions import completion_requests
 from core.server.openai.protocol import ChatBody, CompletionBody
@@ -52,20 +49,13 @@ async def _with_offsets(state: ServerState, request: GenerationRequest, offsets:
     return found
 
 
-async def rendered(
-    state: ServerState,
-    request: GenerationRequest,
-    settle: Callable[[SamplingParams, int], SamplingParams] = lambda params, room: params,
-) -> dict[str, Any]:
+async def rendered(state: ServerState, request: GenerationRequest, settle: Settle = as_asked) -> dict[str, Any]:
     """Return what the engine would be sent for a request, as plain data. Raises `RequestError`.
 
     That includes the grammar of calls that are demanded, and everything else that the server adds on its own.
 
     Raises:
         ApiError: 503, the server takes no more requests.
-
-    Args:
-        settle: What an API changes once it is known how many tokens a conversation leaves room for.
     """
     if request.beams is not None:
         said = "use_beam_search: a beam search is not one request of the engine, but many"
@@ -74,20 +64,12 @@ async def rendered(
         return await _rendered(state, request, settle)
 
 
-async def _rendered(
-    state: ServerState, request: GenerationRequest, settle: Callable[[SamplingParams, int], SamplingParams]
-) -> dict[str, Any]:
-    names, llm, params = request.names, state.llm, request.params
+async def _rendered(state: ServerState, request: GenerationRequest, settle: Settle) -> dict[str, Any]:
+    llm, ready = state.llm, request
     if request.conversation is not None:
-        ids, answer = await ready_chat(state, request)
-        params = settle(answer.params, llm.max_model_len - len(ids))
-        names = {**names, "prompt": names.get("messages", "messages")}
-        prompt: Prompt = {"prompt_token_ids": ids}
-    else:
-        prompt = engine_prompt(request)
-    with spelling(names):
-        prepared = await llm.prepare(prompt, params)
-    ids = prepared.prompt.ids
+        ready, _ = await ready_chat(state, request, settle)
+    prepared = await llm.prepare(ready)
+    ids = prepared.prompt.ids.tolist()
     return {
         "model": llm.model_name,
         "prompt": llm.tokenizer.decode(ids, skip_special_tokens=False),

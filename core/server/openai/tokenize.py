@@ -71,7 +71,7 @@ async def _ids(state: ServerState, body: TokenizeBody) -> list[int]:
     if body.messages is not None:
         with spelling(NAMES):
             chat = conversation(body, add_special_tokens=bool(body.add_special_tokens))
-        return await render_alone(state, GenerationRequest(prompt=chat, names=NAMES))
+        return (await render_alone(state, GenerationRequest(prompt=chat, names=NAMES))).tolist()
     text, special = body.prompt or "", body.add_special_tokens is not False
     return await state.tokenize(text, add_special_tokens=special)
 

@@ -27,7 +27,7 @@ async def prompts_of(state: ServerState, body: InputBody) -> list[PromptInput]:
     if body.input is not None:
         raise ApiError(400, "Give either input or messages.", param="input")
     chat = Conversation(messages=body.messages, add_generation_prompt=bool(body.add_generation_prompt))
-    return [await render_alone(state, GenerationRequest(prompt=chat))]
+    return [(await render_alone(state, GenerationRequest(prompt=chat))).tolist()]
 
 
 def parse_input(value: Any, param: str = "input") -> list[PromptInput]:

@@ -8,6 +8,7 @@ import pytest
 
 from core import AsyncLLM, PoolingParams
 from core.api.errors import RequestError
+from core.frontend.request import GenerationRequest
 
 
 def test_a_worker_in_a_process_of_its_own(encoder, opened, texts):
@@ -31,7 +32,7 @@ def test_online_equals_offline(in_process, encoder, opened, texts):
             singly = await asyncio.gather(*(llm.encode(text) for text in texts))
             together = await llm.encode(texts)
             with pytest.raises(RequestError, match="does not generate text"):
-                await llm.submit(texts[0])
+                await llm.submit(GenerationRequest(prompt=texts[0]))
             return [one[0] for one in singly], together
         finally:
             await llm.close()

@@ -275,9 +275,7 @@ class FakeLLM:
         ids = [prompt.split() if isinstance(prompt, str) else prompt["prompt_token_ids"] for prompt in prompts]
         self.batches.append(ids)
         return [
-            SimpleNamespace(
-                prompt_token_ids=given, outputs=[SimpleNamespace(token_ids=[1] * param.max_tokens)] * param.n
-            )
+            SimpleNamespace(prompt_ids=given, outputs=[SimpleNamespace(token_ids=[1] * param.max_tokens)] * param.n)
             for given, param in zip(ids, params)
         ]
 

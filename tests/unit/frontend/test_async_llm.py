@@ -11,6 +11,7 @@ from core.api.errors import CheckpointError, EngineError, RequestError
 from core.engine.messages import Abort, Add, Failed
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.conversation import Conversation
+from core.frontend.request import GenerationRequest
 
 LONG = SamplingParams(max_tokens=40)
 ENDLESS = SamplingParams(max_tokens=None)
@@ -210,7 +211,7 @@ def test_an_engine_that_is_gone_when_a_request_is_sent(online):
 def test_outputs_that_came_before_the_death_are_still_read(online):
     async def main():
         llm, engine = online("hi")
-        stream = await llm.submit("a", LONG)
+        stream = await llm.submit(GenerationRequest(prompt="a", params=LONG))
         await until(lambda: not engine.core.running)
         engine.die(EngineError("CORE-E101", "gone"))
         await until(lambda: not llm.healthy)
@@ -233,7 +234,7 @@ def test_refusals_come_before_the_engine_hears_of_it(online):
             ("a", SamplingParams(stop_token_ids=[999]), "stop_token_ids"),
         ):
             with pytest.raises(RequestError) as caught:
-                await llm.submit(prompt, params)
+                await llm.submit(GenerationRequest(prompt=prompt, params=params))
             assert caught.value.param == param
         assert engine.core.sent == []
         await llm.close()
@@ -245,15 +246,15 @@ def test_a_full_line_is_refused_with_503(online):
     async def main():
         llm, engine = online("x" * 60, eos=False, scheduler={"max_num_seqs": 2, "max_waiting": 2})
         engine.gate.clear()
-        first = await llm.submit("a", SamplingParams(max_tokens=9, n=3))
+        first = await llm.submit(GenerationRequest(prompt="a", params=SamplingParams(max_tokens=9, n=3)))
         with pytest.raises(RequestError) as caught:
-            await llm.submit("a", SamplingParams(max_tokens=9, n=2))
+            await llm.submit(GenerationRequest(prompt="a", params=SamplingParams(max_tokens=9, n=2)))
         assert (caught.value.status, caught.value.code) == (503, "overloaded")
-        second = await llm.submit("a", SamplingParams(max_tokens=9))
-        first.close()
-        third = await llm.submit("a", SamplingParams(max_tokens=9, n=3))
+        second = await llm.submit(GenerationRequest(prompt="a", params=SamplingParams(max_tokens=9)))
+        await first.aclose()
+        third = await llm.submit(GenerationRequest(prompt="a", params=SamplingParams(max_tokens=9, n=3)))
         for stream in (second, third):
-            stream.close()
+            await stream.aclose()
         await llm.close()
 
     run(main)
@@ -263,12 +264,15 @@ def test_duplicate_ids_are_refused_while_they_run(online):
     async def main():
         llm, engine = online("x" * 60, eos=False)
         engine.gate.clear()
-        stream = await llm.submit("a", LONG, request_id="r", priority=3, cache_salt="s")
+        stream = await llm.submit(
+            GenerationRequest(prompt="a", params=LONG, request_id="r", priority=3, cache_salt="s")
+        )
         assert (engine.core.sent[0].priority, engine.core.sent[0].cache_salt) == (3, "s")
         with pytest.raises(RequestError, match="in use"):
-            await llm.submit("a", LONG, request_id="r")
-        stream.close()
-        (await llm.submit("a", LONG, request_id="r")).close()
+            await llm.submit(GenerationRequest(prompt="a", params=LONG, request_id="r"))
+        await stream.aclose()
+        again = await llm.submit(GenerationRequest(prompt="a", params=LONG, request_id="r"))
+        await again.aclose()
         await llm.close()
 
     run(main)
@@ -307,7 +311,8 @@ def test_facts(online, tokenizer):
         llm, _ = online(model={"served_model_name": "public"}, generation={"top_p": 0.5})
         assert (llm.model_name, llm.max_model_len, llm.tokenizer) == ("public", 64, tokenizer)
         assert llm.config.dtype == "float32" and llm.default_params.top_p == 0.5
-        ids = llm.render_chat(Conversation(messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]))
+        chat = Conversation(messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}])
+        ids = llm.render_chat(GenerationRequest(prompt=chat))
         assert tokenizer.decode(ids, skip_special_tokens=False) == (
             "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
         )

@@ -214,18 +214,20 @@ def test_requests_of_a_front_end_come_to_what_they_do_one_by_one(online, tokeniz
         params = SamplingParams(max_tokens=1)
         long = [f"{number} hello " * 300 for number in range(12)]
         prompts = [*long, "short", {"prompt": long[0], "add_special_tokens": False}, {"prompt_token_ids": [5, 6]}]
-        alone = [llm.model.prepare(GenerationRequest(prompt=prompt, params=params)) for prompt in prompts]
+        requests = [GenerationRequest(prompt=prompt, params=params) for prompt in prompts]
+        alone = [llm.model.prepare(request) for request in requests]
         calls.clear()
-        together = await asyncio.gather(*(llm.prepare(prompt, params) for prompt in prompts))
+        together = await asyncio.gather(*map(llm.prepare, requests))
         assert [one.prompt for one in together] == [one.prompt for one in alone]
         assert len(calls) <= 4
-        wrong = [long[1] + "\ud800", "y" * 90_000]
-        found = await asyncio.gather(*(llm.prepare(prompt, params) for prompt in wrong), return_exceptions=True)
+        wrong = [GenerationRequest(prompt=text, params=params) for text in (long[1] + "\ud800", "y" * 90_000)]
+        found = await asyncio.gather(*map(llm.prepare, wrong), return_exceptions=True)
         assert [(type(one), one.param) for one in found] == [(RequestError, "prompt")] * 2
         chats = [Conversation(messages=[{"role": "user", "content": text}]) for text in long]
-        found = await asyncio.gather(*(llm.tokenize_chat(chat) for chat in chats))
-        assert found == [llm.render_chat(chat) for chat in chats]
-        special = replace(chats[0], add_special_tokens=True)
+        asked = [GenerationRequest(prompt=chat) for chat in chats]
+        found = await asyncio.gather(*map(llm.tokenize_chat, asked))
+        assert found == [llm.render_chat(request) for request in asked]
+        special = GenerationRequest(prompt=replace(chats[0], add_special_tokens=True))
         assert await llm.tokenize_chat(special) == llm.render_chat(special)
         await llm.close()
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.frontend.gather import gathered
+from core.frontend.gather import GatheredFeed
+from core.frontend.output_stream import IteratedFeed
+from core.frontend.prompts import prompt_ids
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 
 
@@ -27,7 +29,7 @@ class Source:
 
 
 def output(*parts):
-    return RequestOutput("r", None, [1], [CompletionOutput(**part) for part in parts])
+    return RequestOutput("r", None, prompt_ids((1,)), [CompletionOutput(**part) for part in parts])
 
 
 def part(index, tokens, *, end=None, scored=False):
@@ -37,10 +39,22 @@ def part(index, tokens, *, end=None, scored=False):
 
 
 def collect(source, interval):
-    async def run():
-        return [one async for one in gathered(source.stream(), interval)]
+    """Return what a reader gets who is given the outputs; one who asks for them gets the same."""
 
-    return asyncio.run(run())
+    async def given():
+        taken = []
+        assert await feed().feed(lambda output: taken.append(output) or True) is False
+        return taken
+
+    async def asked():
+        return [one async for one in feed()]
+
+    def feed():
+        return GatheredFeed(IteratedFeed(source.stream()), interval)
+
+    found = asyncio.run(given())
+    assert found == asyncio.run(asked())
+    return found
 
 
 @settings(max_examples=100, deadline=None)
@@ -79,7 +93,7 @@ def test_the_source_is_closed(stop):
     source = Source([output(part(0, [number])) for number in range(5)], fail=stop == "fail")
 
     async def run():
-        stream = gathered(source.stream(), 2)
+        stream = GatheredFeed(IteratedFeed(source.stream()), 2)
         if stop == "close":
             await anext(stream)
             await stream.aclose()

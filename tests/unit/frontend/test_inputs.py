@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import time
+from array import array
 
 import pytest
 
 from core.api.errors import RequestError
+from core.api.tokenizer import TokenizerExtras
 from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
+from core.frontend.prompts import prompt_ids
+from core.frontend.request import GenerationRequest
 
 
 @pytest.fixture
 def inputs(tokenizer):
     return InputProcessor(tokenizer, vocab_size=300, max_model_len=32)
+
+
+def prepared(inputs, prompt, **params):
+    return inputs.prepare(GenerationRequest(prompt=prompt, params=SamplingParams(**params)))
 
 
 def refused(call, param, code=None, match=None):
@@ -27,12 +35,13 @@ def refused(call, param, code=None, match=None):
 def test_every_form_of_a_prompt_gives_the_same_ids(inputs, tokenizer):
     ids = tokenizer.encode("hello end")
     forms = ["hello end", {"prompt": "hello end"}, ids, tuple(ids), {"prompt_token_ids": ids}]
-    assert [inputs.prompt(form).ids for form in forms] == [ids] * 5
-    assert [inputs.prompt(form).text for form in forms] == ["hello end", "hello end", None, None, None]
+    forms.append(prompt_ids(ids))
+    assert [inputs.prompt(form).ids.tolist() for form in forms] == [ids] * 6
+    assert [inputs.prompt(form).text for form in forms] == ["hello end", "hello end", None, None, None, None]
     both = inputs.prompt({"prompt": "shown", "prompt_token_ids": ids})
-    assert (both.text, both.ids) == ("shown", ids)
+    assert (both.text, both.ids.tolist()) == ("shown", ids)
     many = inputs.prompts(["a", ids, {"prompt": "b"}])
-    assert [prompt.ids for prompt in many] == [tokenizer.encode("a"), ids, tokenizer.encode("b")]
+    assert [prompt.ids.tolist() for prompt in many] == [tokenizer.encode("a"), ids, tokenizer.encode("b")]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +64,8 @@ def test_every_form_of_a_prompt_gives_the_same_ids(inputs, tokenizer):
         [10**30],
         {"prompt": 3},
         {"prompt": None},
+        array("q", [1, 2]),  # only int32 is taken as it is
+        array("d", [1.0]),
         {"prompt_token_ids": "abc"},
         {"prompt_token_ids": 3},
         {"prompt_embeds": [0.1]},
@@ -79,7 +90,8 @@ def test_prompt_lengths(inputs):
 
 @pytest.mark.covers("REND-04")
 def test_hopeless_texts_are_refused_before_they_are_tokenised(tokenizer):
-    class Recording:
+    class Recording(TokenizerExtras):
+        token = tokenizer.token
         max_token_chars = tokenizer.max_token_chars
         calls = 0
 
@@ -109,7 +121,7 @@ def test_long_texts_that_fit_pass(inputs, tokenizer):
 @pytest.mark.covers("REND-05")
 def test_max_tokens(inputs):
     def fit(size, **params):
-        return inputs.prepare([5] * size, SamplingParams(**params)).params.max_tokens
+        return prepared(inputs, [5] * size, **params).params.max_tokens
 
     assert fit(10, max_tokens=None) == 22
     assert fit(31, max_tokens=None) == 1
@@ -120,7 +132,7 @@ def test_max_tokens(inputs):
 
 def test_stop_ids(inputs):
     def stop_ids(**params):
-        return inputs.prepare("a", SamplingParams(**params)).stop_ids
+        return prepared(inputs, "a", **params).stop_ids
 
     assert stop_ids() == [0]
     assert stop_ids(stop_token_ids=[7, 0, 7]) == [0, 7]
@@ -140,7 +152,7 @@ def test_stop_ids(inputs):
     ids=str,
 )
 def test_ends_that_are_only_held_back(inputs, params, held):
-    assert inputs.prepare("a", SamplingParams(**params)).held_ids == held
+    assert prepared(inputs, "a", **params).held_ids == held
 
 
 def test_bad_words_become_ids_with_and_without_a_blank(inputs, tokenizer):
@@ -174,11 +186,11 @@ def test_valid_parameters_are_passed_as_they_are(inputs):
     assert inputs.complete(params) is params
 
 
-class Framed:
+class Framed(TokenizerExtras):
     """A tokenizer that puts a token in front of every text."""
 
     def __init__(self, inner):
-        self._inner = inner
+        self._inner, self.max_token_chars, self.token = inner, inner.max_token_chars, inner.token
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
@@ -193,7 +205,7 @@ def test_special_tokens_are_left_out_of_those_texts_that_say_so(tokenizer):
     bare = {"prompt": "a", "add_special_tokens": False}
     a, b = (tokenizer.encode(text, add_special_tokens=False) for text in "ab")
     found = inputs.prompts(["b", bare, [1, 2], {"prompt": "a", "add_special_tokens": True}, bare])
-    assert [prompt.ids for prompt in found] == [[7, *b], a, [1, 2], [7, *a], a]
+    assert [prompt.ids.tolist() for prompt in found] == [[7, *b], a, [1, 2], [7, *a], a]
     assert found[1].text == "a"
     long = {"prompt": "hello " * 10**6, "add_special_tokens": False}
     started = time.process_time()

@@ -10,6 +10,7 @@ from core import SamplingParams
 from core.api.errors import EngineError
 from core.engine.messages import Abort
 from core.frontend.output_stream import OutputStream
+from core.frontend.request import GenerationRequest
 
 LONG = SamplingParams(max_tokens=12, ignore_eos=True)
 
@@ -44,7 +45,7 @@ def test_a_reader_is_woken_once_however_many_outputs_come(online, waits):
                 outputs.append(output)
                 return True
 
-            stream = await llm.submit(name, LONG, request_id=name, delta=True)
+            stream = await llm.submit(GenerationRequest(prompt=name, params=LONG, request_id=name), delta=True)
             assert await stream.feed(take) is False
 
         names = ["a", "b", "c"]
@@ -62,7 +63,7 @@ def test_a_reader_is_woken_once_however_many_outputs_come(online, waits):
 def test_what_comes_while_nobody_takes_is_merged(online):
     async def main():
         llm, engine = online("hello world and more", eos=False)
-        stream = await llm.submit("a", LONG, delta=True)
+        stream = await llm.submit(GenerationRequest(prompt="a", params=LONG), delta=True)
         taken = []
 
         def once(output):
@@ -85,7 +86,7 @@ def test_what_comes_while_nobody_takes_is_merged(online):
 def test_what_a_taker_raises_ends_its_own_feed_alone(online):
     async def main():
         llm, _ = online("hello world and more", eos=False)
-        broken, whole = [await llm.submit(name, LONG, delta=True) for name in "ab"]
+        broken, whole = [await llm.submit(GenerationRequest(prompt=name, params=LONG), delta=True) for name in "ab"]
         count = 0
 
         def take(_):
@@ -99,7 +100,7 @@ def test_what_a_taker_raises_ends_its_own_feed_alone(online):
         async def fails():
             with pytest.raises(ValueError, match="full"):
                 await broken.feed(breaks)
-            broken.close()
+            await broken.aclose()
 
         await asyncio.gather(fails(), whole.feed(take))
         assert count == 12 and llm.in_flight == 0
@@ -112,7 +113,7 @@ def test_the_end_of_the_engine_ends_a_feed(online):
     async def main():
         llm, engine = online("hello", eos=False)
         engine.gate.clear()
-        stream = await llm.submit("a", LONG, delta=True)
+        stream = await llm.submit(GenerationRequest(prompt="a", params=LONG), delta=True)
         feed = asyncio.ensure_future(stream.feed(lambda _: True))
         await asyncio.sleep(0)
         engine.die(EngineError("CORE-E110", "gone"))
@@ -127,7 +128,7 @@ def test_a_feed_that_is_cancelled_takes_no_more_and_close_aborts(online):
     async def main():
         llm, engine = online("hello", eos=False)
         engine.gate.clear()
-        stream = await llm.submit("a", LONG, delta=True)
+        stream = await llm.submit(GenerationRequest(prompt="a", params=LONG), delta=True)
         taken = []
         feed = asyncio.ensure_future(stream.feed(lambda output: not taken.append(output)))
         await asyncio.sleep(0)
@@ -138,7 +139,7 @@ def test_a_feed_that_is_cancelled_takes_no_more_and_close_aborts(online):
         assert taken == []
         sent = []
         engine.send = sent.append
-        stream.close()
+        await stream.aclose()
         assert [type(message) for message in sent] == [Abort] and llm.in_flight == 0
         await llm.close()
 
@@ -153,7 +154,7 @@ class Panic(BaseException):
 def test_nothing_that_a_taker_raises_reaches_the_other_streams(online, error):
     async def main():
         llm, _ = online("hello world and more", eos=False)
-        broken, whole = [await llm.submit(name, LONG, delta=True) for name in "ab"]
+        broken, whole = [await llm.submit(GenerationRequest(prompt=name, params=LONG), delta=True) for name in "ab"]
         count = 0
 
         def take(_):
@@ -169,7 +170,7 @@ def test_nothing_that_a_taker_raises_reaches_the_other_streams(online, error):
         async def fails():
             with pytest.raises(RuntimeError, match=type(error).__name__):
                 await broken.feed(breaks)
-            broken.close()
+            await broken.aclose()
 
         await asyncio.gather(fails(), whole.feed(take))
         assert count == 12 and llm.in_flight == 0 and llm.healthy
@@ -182,7 +183,7 @@ def test_a_panic_in_the_engine_s_turn_is_told_to_every_reader(online):
     async def main():
         llm, engine = online("hello", eos=False)
         engine.gate.clear()
-        stream = await llm.submit("a", LONG, delta=True)
+        stream = await llm.submit(GenerationRequest(prompt="a", params=LONG), delta=True)
         feed = asyncio.ensure_future(stream.feed(lambda _: True))
         await asyncio.sleep(0)
 

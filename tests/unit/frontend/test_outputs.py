@@ -16,12 +16,18 @@ from core.engine.messages import Finished, Logprobs, Outputs, Started
 from core.engine.sampling import SamplingParams
 from core.frontend.inputs import InputProcessor
 from core.frontend.outputs import OutputProcessor
+from core.frontend.request import GenerationRequest
 
 
 @pytest.fixture(scope="session")
 def prepare(tokenizer):
     inputs = InputProcessor(tokenizer, vocab_size=300, max_model_len=400)
-    return lambda prompt="hi", **params: inputs.prepare(prompt, SamplingParams(**{"max_tokens": 200, **params}))
+
+    def prepared(prompt="hi", *, request=None, **params):
+        chosen = SamplingParams(**{"max_tokens": 200, **params})
+        return inputs.prepare(GenerationRequest(prompt=prompt, params=chosen, **(request or {})))
+
+    return prepared
 
 
 def outputs_of(pairs, **fields):
@@ -167,7 +173,9 @@ def test_logprobs(tokenizer, prepare):
 
 def test_children_of_n(tokenizer, prepare):
     processor = OutputProcessor(tokenizer)
-    request, adds = processor.add(prepare(n=3, seed=2**63 - 1, prompt_logprobs=0), priority=4, cache_salt="x")
+    request, adds = processor.add(
+        prepare(n=3, seed=2**63 - 1, prompt_logprobs=0, request={"priority": 4, "cache_salt": "x"})
+    )
     assert [add.params.seed for add in adds] == [2**63 - 1, -(2**63), -(2**63) + 1]
     assert [add.params.prompt_logprobs for add in adds] == [0, None, None]
     assert {(add.params.n, add.priority, add.cache_salt) for add in adds} == {(1, 4, "x")}
@@ -234,14 +242,14 @@ def test_late_and_unknown_handles_are_ignored(tokenizer, prepare):
 
 def test_request_ids(tokenizer, prepare):
     processor = OutputProcessor(tokenizer)
-    request, _ = processor.add(prepare(), request_id="mine")
+    request, _ = processor.add(prepare(request={"request_id": "mine"}))
     assert processor.get("mine") is request
     with pytest.raises(RequestError) as caught:
-        processor.add(prepare(), request_id="mine")
+        processor.add(prepare(request={"request_id": "mine"}))
     assert caught.value.param == "request_id"
     processor.abort(request)
     assert processor.get("mine") is None
-    assert processor.add(prepare(), request_id="mine")[0] is not request
+    assert processor.add(prepare(request={"request_id": "mine"}))[0] is not request
 
 
 @pytest.mark.parametrize("broken", ["step", "flush"])
@@ -259,7 +267,7 @@ def test_a_failure_in_one_request_stays_there(tokenizer, prepare, broken):
         token = tokenizer.token
 
         def stream(self, ids, *, skip_special_tokens=True):
-            return Broken() if ids == [9] else tokenizer.stream(ids)
+            return Broken() if list(ids) == [9] else tokenizer.stream(ids)
 
     processor = OutputProcessor(Wrapped())
     bad, (first,) = processor.add(prepare([9]))

@@ -9,6 +9,7 @@ import pytest
 from core import SamplingParams
 from core.api.errors import EngineError, RequestError
 from core.engine.messages import Add, Call
+from core.frontend.request import GenerationRequest
 
 LONG = SamplingParams(max_tokens=40)
 
@@ -32,7 +33,7 @@ def added(engine):
 def test_abort_ends_what_runs_and_holds_back_what_comes(online):
     async def main():
         llm, engine = online("x" * 500, max_model_len=1024)
-        running = await llm.submit("a", LONG, delta=True)
+        running = await llm.submit(GenerationRequest(prompt="a", params=LONG), delta=True)
         assert len(llm.request_ids) == 1
         await llm.pause_generation()
         assert llm.paused and llm.request_ids == []
@@ -52,7 +53,7 @@ def test_abort_ends_what_runs_and_holds_back_what_comes(online):
 def test_wait_lets_requests_finish(online):
     async def main():
         llm, engine = online("hello world")
-        stream = await llm.submit("a", LONG, delta=True)
+        stream = await llm.submit(GenerationRequest(prompt="a", params=LONG), delta=True)
         await llm.pause_generation("wait", clear_cache=False)
         assert "".join([output.outputs[0].text async for output in stream]) == "hello world"
         assert calls(engine) == [] and llm.paused
@@ -102,7 +103,7 @@ def test_what_is_wrong_is_refused_while_paused_and_the_end_reaches_who_waits(onl
         assert not llm.paused
         await llm.pause_generation()
         with pytest.raises(RequestError):
-            await llm.submit("x" * 500, LONG)
+            await llm.submit(GenerationRequest(prompt="x" * 500, params=LONG))
         waiting = asyncio.create_task(texts(llm, "a"))
         await asyncio.sleep(0.02)
         await llm.close()
@@ -115,7 +116,7 @@ def test_what_is_wrong_is_refused_while_paused_and_the_end_reaches_who_waits(onl
 def test_a_request_can_be_seen_without_being_sent(online):
     async def main():
         llm, engine = online()
-        prepared = await llm.prepare("hello", SamplingParams(max_tokens=None))
+        prepared = await llm.prepare(GenerationRequest(prompt="hello", params=SamplingParams(max_tokens=None)))
         assert llm.tokenizer.decode(prepared.prompt.ids) == "hello"
         assert prepared.params.max_tokens == llm.max_model_len - len(prepared.prompt.ids)
         assert engine.core.sent == []
@@ -152,7 +153,7 @@ def test_the_end_of_the_server_ends_what_a_pause_holds_back(online, mode):
     async def main():
         llm, engine = online("x" * 500, max_model_len=1024)
         many = SamplingParams(max_tokens=900)
-        kept = await llm.submit("a", many, delta=True) if mode == "keep" else None
+        kept = await llm.submit(GenerationRequest(prompt="a", params=many), delta=True) if mode == "keep" else None
         await llm.pause_generation(mode)
         engine.gate.clear()
         waiting = asyncio.create_task(texts(llm, "b"))

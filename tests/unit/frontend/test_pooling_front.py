@@ -18,6 +18,7 @@ from core.frontend.inputs import InputProcessor
 from core.frontend.llm import LLM
 from core.frontend.pooling.model import PoolingModel, normalized
 from core.frontend.pooling.requests import PoolingRequests
+from core.frontend.request import GenerationRequest
 
 SIZE = 8
 EMBEDS = PoolingShape(bidirectional=True)
@@ -387,7 +388,7 @@ def test_generation_is_refused_online_and_offline(resolution):
     async def go():
         llm = await online(resolution, AsyncPoolEngine())
         with pytest.raises(RequestError, match="does not generate text") as refused:
-            await llm.submit("a")
+            await llm.submit(GenerationRequest(prompt="a"))
         assert refused.value.code == "task_not_supported"
         await llm.close()
 

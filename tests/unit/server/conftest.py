@@ -18,6 +18,10 @@ from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
 from core.config.resolved import Options, SchedulerOptions, SelectOptions, ServerOptions
 from core.engine.messages import Stats
 from core.frontend.answering.parsing import AnswerParser
+from core.frontend.inputs import InputProcessor
+from core.frontend.output_stream import IteratedFeed
+from core.frontend.prompts import prompt_ids, split_prompt
+from core.frontend.request import spelling
 from core.frontend.results import CompletionOutput, Logprob, RequestOutput
 from core.server.app import create_app
 from core.server.http import HttpServer
@@ -33,6 +37,7 @@ class ByteTokenizer:
     eos_ids = (257,)
     bos_id = BOS
     chat_template = "yes"
+    response_template = None
     special_ids = frozenset({256, 257})
 
     def encode(self, text, *, add_special_tokens=True):
@@ -93,17 +98,26 @@ class FakeLLM:
         self.tokenizer = ByteTokenizer()
         self.held = threading.Event()
 
-    def render_chat(self, chat, cut=None):
+    def render_chat(self, request):
+        with spelling(request.names):
+            return self._rendered(request.chat)
+
+    def _rendered(self, chat):
         messages = [{**message, "content": joined(message["content"])} for message in chat.messages]
         self.rendered.append({"messages": messages, **chat.variables()})
         text = "".join(f"[{message['role']}]{message['content']}" for message in messages)
         ids = [BOS, *text.encode()]
         if len(ids) >= self.max_model_len:
             raise RequestError("too long", param="messages", code="context_length_exceeded")
-        return ids
+        return prompt_ids(ids)
 
-    async def tokenize_chat(self, chat, cut=None):
-        return self.render_chat(chat, cut)
+    async def tokenize_chat(self, request):
+        return self.render_chat(request)
+
+    async def prepare(self, request):
+        inputs = InputProcessor(self.tokenizer, vocab_size=300, max_model_len=self.max_model_len)
+        with spelling(request.names):
+            return inputs.prepare(request)
 
     async def tokenize(self, text, *, add_special_tokens=True):
         if len(text) > self.max_model_len * self.token_chars:
@@ -113,35 +127,40 @@ class FakeLLM:
     async def token_offsets(self, asked, ids):
         return None
 
-    async def generate(
-        self, prompt, params, *, request_id=None, priority=0, cache_salt=None, caller=None, delta=False
-    ) -> AsyncIterator[RequestOutput]:
+    async def submit(self, request, *, delta=False):
         assert delta
-        given = {"prompt": prompt, "add_special_tokens": True} if isinstance(prompt, str) else prompt
-        if "prompt" in given:
-            ids = self.tokenizer.encode(given["prompt"], add_special_tokens=given["add_special_tokens"])
-        else:
-            ids = given["prompt_token_ids"]
+        with spelling(request.names):
+            ids = self._checked(request)
+        return IteratedFeed(self.answer(request, ids))
+
+    def _checked(self, request):
+        ids, grammar = request.rendered_ids, request.params.grammar
+        if ids is None:
+            given = split_prompt(request.prompt)
+            ids = given.ids or prompt_ids(self.tokenizer.encode(given.text, add_special_tokens=given.special))
         if len(ids) >= self.max_model_len:
             raise RequestError("too long", param="prompt", code="context_length_exceeded")
-        if params.grammar is not None and not self.grammars:
-            param = params.grammar.param
-            raise RequestError(f"{param}: no backend", param=param, code="unsupported_parameter")
-        asked = {"id": request_id, "params": params, "priority": priority, "salt": cache_salt, "caller": caller}
-        self.requests.append({**asked, "ids": ids})
+        if grammar is not None and not self.grammars:
+            raise RequestError(f"{grammar.param}: no backend", param=grammar.param, code="unsupported_parameter")
+        return ids
+
+    async def answer(self, request, ids) -> AsyncIterator[RequestOutput]:
+        asked = {"id": request.engine_id, "params": request.params, "priority": request.priority}
+        self.requests.append({**asked, "salt": request.cache_salt, "caller": request.caller, "ids": ids.tolist()})
         ended = False
         self.running += 1
         try:
-            async for output in self._outputs(prompt, ids, params, request_id):
-                yield output
+            with spelling(request.names):
+                async for output in self._outputs(request, ids):
+                    yield output
             ended = True
         finally:
             self.running -= 1
             if not ended:
-                self.aborted.append(request_id)
+                self.aborted.append(request.engine_id)
 
-    async def _outputs(self, prompt, ids, params, request_id):
-        text = prompt if isinstance(prompt, str) else None
+    async def _outputs(self, request, ids):
+        text, params = request.prompt if isinstance(request.prompt, str) else None, request.params
         replies = [self._reply(index).encode() for index in range(params.n)]
         scores = None
         if params.prompt_logprobs is not None:
@@ -156,7 +175,7 @@ class FakeLLM:
             ]
             if outputs:
                 yield RequestOutput(
-                    request_id,
+                    request.engine_id,
                     text,
                     ids,
                     outputs,

@@ -8,6 +8,7 @@ from openai.types.responses import ResponseStreamEvent
 
 from core.api.parsers import ToolArguments, ToolEnd, ToolStart
 from core.frontend.answering.reader import AnswerReader
+from core.frontend.prompts import prompt_ids
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.errors import ApiError
 from core.server.openai.generation import Usage
@@ -29,7 +30,7 @@ class Script:
     async def outputs(self):
         try:
             for sequence in self._sequences:
-                yield 0, RequestOutput("r", None, [1, 2, 3], [sequence])
+                yield 0, RequestOutput("r", None, prompt_ids((1, 2, 3)), [sequence])
             self.exhausted = True
         finally:
             self.closed = True

@@ -54,14 +54,14 @@ def serve(fake, build, parser, harm):
 
     def make(reply, **options):
         llm = fake(max_model_len=4096)
-        generate = llm.generate
+        answer = llm.answer
 
-        def answered(prompt, params, **more):
-            text = bytes(token for token in prompt["prompt_token_ids"] if token < 256).decode()
+        def answered(request, ids):
+            text = bytes(token for token in ids if token < 256).decode()
             llm.reply = "Done." if "[tool]" in text else reply
-            return generate(prompt, params, **more)
+            return answer(request, ids)
 
-        llm.generate = answered
+        llm.answer = answered
         api = build(llm, parser=parser, response_store=50, **options)
         api.app.state.core.remote = RemoteServers(harm, {"mine": Endpoint("https://e.com")}, rounds=3)
         return llm, api

@@ -64,13 +64,13 @@ def talk(fake, build, parser, tools):
 
     def make(*replies, **options):
         llm, left, given = fake(), list(replies), {"remote": {}, **options}
-        generate = llm.generate
+        answer = llm.answer
 
-        def next_reply(*args, **kwargs):
+        def next_reply(request, ids):
             llm.reply = left.pop(0)
-            return generate(*args, **kwargs)
+            return answer(request, ids)
 
-        llm.generate = next_reply
+        llm.answer = next_reply
         limits = given.pop("remote")
         api = build(llm, parser=parser, **given)
         api.app.state.core.remote = RemoteServers(tools, {"mine": Endpoint("https://e.com")}, **limits)
@@ -102,13 +102,13 @@ def kinds(response):
 def test_every_turn_is_known_by_the_id_of_the_answer(talk, tools):
     """An operator who ends an answer knows its id alone, whichever turn it is in."""
     llm, api = talk(CALL % "a", "Done.")
-    shown, generate = [], llm.generate
+    shown, saying = [], llm.answer
 
-    def generating(*args, **kwargs):
+    def answering(request, ids):
         shown.append(dict(api.app.state.core.shown))
-        return generate(*args, **kwargs)
+        return saying(request, ids)
 
-    llm.generate = generating
+    llm.answer = answering
     answer = api.post(PATH, {"input": "Hi", "tools": [MINE]}).json()
     assert [set(names.values()) for names in shown] == [{answer["id"]}] * 2
     assert [list(names) for names in shown] == [[answer["id"]], [f"{answer['id']}-1"]]

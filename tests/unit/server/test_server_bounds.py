@@ -81,12 +81,6 @@ def test_offsets_where_requests_are_rendered(build, fake):
             await asyncio.sleep(0)
             return [(0, 0), *((place, place + 1) for place in range(len(ids) - 1))]
 
-        async def prepare(self, prompt, params):
-            from core.frontend.inputs import Prepared, Prompt
-
-            ids = prompt["prompt_token_ids"] if isinstance(prompt, dict) else self.tokenizer.encode(prompt)
-            return Prepared(Prompt(None, ids), params, [])
-
     api = build(Telling())
     asked = {"return_token_offsets": True}
     shown = api.post(f"{COMPLETIONS}/render", {"prompt": "abc", **asked}).json()[0]

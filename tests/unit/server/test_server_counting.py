@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from core.engine.messages import Stats
-from core.frontend.inputs import Prepared, Prompt
 
 USER = [{"role": "user", "content": "Hi"}]
 LONG = [{"role": "user", "content": "a" * 2000}]
@@ -37,12 +36,7 @@ TOO_LONG = {
 
 @pytest.fixture
 def preparing(fake):
-    class Preparing(fake):
-        async def prepare(self, prompt, params):
-            ids = prompt["prompt_token_ids"] if isinstance(prompt, dict) else self.tokenizer.encode(prompt)
-            return Prepared(Prompt(None, ids), params, [])
-
-    return Preparing
+    return fake
 
 
 def post(api, name, body):

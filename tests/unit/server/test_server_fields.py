@@ -14,6 +14,7 @@ import pytest
 
 from core.api.errors import RequestError
 from core.api.parsers import Reasoning, Text, ToolArguments, ToolEnd, ToolStart
+from core.frontend.prompts import prompt_ids
 from core.server.openai.protocol import REFUSED, ChatBody, CompletionBody
 from core.tokenizer.chat_template import ChatTemplate
 from core.tokenizer.meter import time_limit
@@ -115,9 +116,8 @@ def test_errors_name_the_field_as_it_was_sent(api, fields, param):
 
 def test_what_the_engine_side_refuses_is_named_too(build, fake):
     class Refusing(fake):
-        async def generate(self, prompt, params, **named):
+        def _checked(self, request):
             raise RequestError("your prompt resulted in 600 tokens", param="prompt", code="context_length_exceeded")
-            yield
 
     api = build(Refusing())
     error = api.post(CHAT, {"messages": USER}).json()["error"]
@@ -134,17 +134,13 @@ def test_prompts_may_be_cut(api, llm, path):
     fields = {"messages": [{"role": "user", "content": long}]} if path == CHAT else {"prompt": long}
     assert api.post(path, fields).status_code == 400
     seen = []
-    llm.render_chat = lambda chat, cut: seen.append(cut) or [1, 2]
-    llm.generate = lambda prompt, params, **named: seen.append(prompt) or nothing()
-    api.post(path, {**fields, "truncate_prompt_tokens": 9, "truncation_side": "right", "max_tokens": 7})
-    cut = seen[0][0] if path == CHAT else seen[0]["truncation"]
-    assert (cut.tokens, cut.side) == (9, "right")
-    assert seen[0][1] == 7 if path == CHAT else seen[0]["prompt"] == long
-
-
-async def nothing():
-    return
-    yield
+    llm.render_chat = lambda request: seen.append(request) or prompt_ids((1, 2))
+    llm._checked = lambda request: seen.append(request) or prompt_ids((1, 2))
+    cut = {"truncate_prompt_tokens": 9, "truncation_side": "right"}
+    assert api.post(path, {**fields, **cut, "max_tokens": 7}).status_code == 200
+    cut, room = seen[0].cut
+    assert (cut.tokens, cut.side, room) == (9, "right", 7)
+    assert path == CHAT or seen[0].prompt == long
 
 
 def test_streams_may_gather_tokens(build, fake):
@@ -276,11 +272,12 @@ class Rendering:
         self.threads = []
         llm.render_chat = self
 
-    def __call__(self, chat, cut=None):
+    def __call__(self, request):
+        chat = request.chat
         self.threads.append(threading.current_thread())
         template = ChatTemplate(chat.template or self.template, {})
         with contextlib.nullcontext() if chat.template is None else time_limit(1.5):
-            return list(template.render(chat.messages, **chat.variables()).encode())
+            return prompt_ids(list(template.render(chat.messages, **chat.variables()).encode()))
 
 
 def test_templates_of_requests_are_run_if_trusted(build, llm):

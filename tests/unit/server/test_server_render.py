@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.frontend.inputs import InputProcessor
-
 MESSAGES = [{"role": "user", "content": "Hi there"}]
-
-
-@pytest.fixture
-def llm(fake):
-    class Preparing(fake):
-        async def prepare(self, prompt, params):
-            inputs = InputProcessor(self.tokenizer, vocab_size=300, max_model_len=self.max_model_len)
-            return inputs.prepare(prompt, params)
-
-    return Preparing()
 
 
 def ids_of(llm):

@@ -205,7 +205,7 @@ class ResponseJob(ResponseWork):
         return self._numbered([*opening, *events]), "stop" if self.composer.full else ended
 
     def _opening(self, output: RequestOutput) -> list[Event]:
-        if self.answer.prompt_ids is not None:
+        if self.answer.prompt_ids == []:
             self.answer.prompt_ids = output.prompt_token_ids
         return [] if self._number and self.answer.status == IN_PROGRESS else self._started()
 

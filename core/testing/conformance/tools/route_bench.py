@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,12 @@ from core.api.routes import RoutePlugin
 from core.api.tokenizer import Tokenizer
 from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Stats
-from core.engine.sampling import SamplingParams
-from core.frontend.conversation import Conversation
-from core.frontend.inputs import Prepared, Prompt
+from core.frontend.inputs import Prepared
+from core.frontend.output_stream import IteratedFeed, OutputFeed
 from core.frontend.pausing import PauseMode
 from core.frontend.pooling.model import PoolingModel
-from core.frontend.prompts import Cut
+from core.frontend.prompts import PromptIds, TokenizedPrompt, prompt_ids, split_prompt
+from core.frontend.request import GenerationRequest, spelling
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.app import create_app
 from core.server.plugged import PluggedRoute, RouteTable
@@ -69,30 +69,33 @@ class KitLLM:
     grammar_kinds: frozenset[str] | None = None
     pooling: PoolingModel | None = None
 
-    async def generate(
-        self, prompt: str | dict[str, Any], params: SamplingParams, **named: Any
-    ) -> AsyncIterator[RequestOutput]:
-        """Yield the reply piece by piece; all of it so far each time, unless only what is new is asked for."""
-        ids = self._ids(prompt)
-        limit = min(len(REPLY), params.max_tokens or len(REPLY))
+    async def submit(self, request: GenerationRequest, *, delta: bool = False) -> OutputFeed:
+        """Answer a request piece by piece; all of it so far each time, unless only what is new is asked for."""
+        with spelling(request.names):
+            return IteratedFeed(self._outputs(request, self._ids(request), delta=delta))
+
+    async def _outputs(
+        self, request: GenerationRequest, ids: PromptIds, *, delta: bool
+    ) -> AsyncGenerator[RequestOutput, None]:
+        limit = min(len(REPLY), request.params.max_tokens or len(REPLY))
         self.running += 1
         try:
             for count in range(1, limit + 1):
                 await asyncio.sleep(self.stall if count == limit and self.stall else _PAUSE)
                 reason = "stop" if count == limit else None
-                start = count - 1 if named.get("delta") else 0
+                start = count - 1 if delta else 0
                 piece = CompletionOutput(0, REPLY[start:count], list(range(start, count)), finish_reason=reason)
                 yield RequestOutput("kit", None, ids, [piece], reason is not None)
         finally:
             self.running -= 1
 
-    def render_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+    def render_chat(self, request: GenerationRequest) -> PromptIds:
         """Return some token ids."""
-        return [3, 4, 5]
+        return prompt_ids((3, 4, 5))
 
-    async def tokenize_chat(self, chat: Conversation, cut: Cut | None = None) -> list[int]:
+    async def tokenize_chat(self, request: GenerationRequest) -> PromptIds:
         """Return the same."""
-        return self.render_chat(chat, cut)
+        return self.render_chat(request)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the text's token ids."""
@@ -107,9 +110,11 @@ class KitLLM:
 
     pool_data = pool
 
-    async def prepare(self, prompt: str | dict[str, Any], params: SamplingParams) -> Prepared:
+    async def prepare(self, request: GenerationRequest) -> Prepared:
         """Return the request with its token ids."""
-        return Prepared(Prompt(None, self._ids(prompt)), params, [])
+        with spelling(request.names):
+            prompt = TokenizedPrompt(None, self._ids(request))
+        return Prepared(request, prompt, request.params, [], [], request.priority)
 
     async def abort(self, request_id: str) -> None:
         """Nobody is known by an id."""
@@ -132,12 +137,11 @@ class KitLLM:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _ids(self, prompt: str | dict[str, Any]) -> list[int]:
-        given = {"prompt": prompt} if isinstance(prompt, str) else prompt
-        text = given.get("prompt", "")
-        if not isinstance(text, str):
-            raise RequestError("a prompt is a text or a list of token ids", param="prompt")
-        ids = [int(one) for one in given.get("prompt_token_ids") or self.tokenizer.encode(text)]
+    def _ids(self, request: GenerationRequest) -> PromptIds:
+        if request.rendered_ids is not None:
+            return request.rendered_ids
+        given = split_prompt(request.prompt)
+        ids = prompt_ids(given.ids if given.ids is not None else self.tokenizer.encode(given.text or ""))
         if len(ids) >= self.max_model_len:
             raise RequestError("the prompt is too long", param="prompt", code="context_length_exceeded")
         return ids

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from core.engine.sampling import SamplingParams
 from core.frontend.request import GenerationRequest
-from core.server.entry import OpenChat, open_chat
+from core.server.entry import OpenChat, as_asked, open_chat
 from core.server.openai.generation import Generation, Usage
 from core.server.openai.responses.truncate import fitted
 from core.server.state import ServerState
@@ -55,17 +56,14 @@ class Turns:
             request = await fitted(self.state, request, admitted=True)
         # Names must differ, as the engine may still be ending the one before.
         name = f"{self.name}-{self.count}" if self.count else self.name
-        chat = await open_chat(self.state, request, name, interval=self.interval, admitted=True)
+        settle = _within if self._opened else as_asked
+        chat = await open_chat(self.state, request, name, interval=self.interval, admitted=True, settle=settle)
         chat.generation.id = self.name  # what clients, and operators, know all of them by
-        if self._opened:
-            self._make_room(chat.generation)
         self._opened.append(chat.generation)
         return chat
 
-    def _make_room(self, generation: Generation) -> None:
-        """Lower the limit of a turn whose prompt has grown by results: the client could not know of them."""
-        prompt = generation.prompts[0]
-        taken = len(prompt["prompt_token_ids"]) if isinstance(prompt, dict) else 0
-        room, limit = self.state.llm.max_model_len - taken, generation.params.max_tokens
-        if limit is not None and 0 < room < limit:
-            generation.params = generation.params.replace(max_tokens=room)
+
+def _within(params: SamplingParams, room: int) -> SamplingParams:
+    """Lower the limit of a turn whose prompt has grown by results: the client could not know of them."""
+    limit = params.max_tokens
+    return params if limit is None or not 0 < room < limit else params.replace(max_tokens=room)
