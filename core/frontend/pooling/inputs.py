@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from core.api.errors import RequestError
-from core.engine.pooling import Array, Pooling, PoolingMethod
+from core.engine.tasks.pool import Array, Pooling, PoolingMethod
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.results import PoolingParams
 from core.frontend.prompts import PromptInput, Truncation
