@@ -18,7 +18,6 @@ from core.api.descriptors import (
     QuantSpec,
 )
 from core.api.errors import ConfigError, CoreError, PluginError
-from core.api.models import PoolingShape
 from core.api.patches import Problem
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointReader
@@ -56,20 +55,17 @@ from core.plugins.overrides import described, doubts, overridden
 from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
-from core.plugins.pooling import pooling_of
+from core.plugins.pooling import keeps_blocks
 from core.plugins.quantization import choose_quantization
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
 from core.plugins.select import Selector, reasons_of
 from core.plugins.stores import access_of
+from core.plugins.tasks import ChosenTask, choose_task
 from core.plugins.tool_servers import choose_tool_client
 from core.plugins.views import facts_view, options_view
 from core.plugins.waivers import settle
 from core.tokenizer.absent import require_tokenizer
-
-_POOLED_STEP_TOKENS = 2048
-"""Budget of a step where nothing is generated: nobody waits for the next token, so what counts is throughput."""
-
 
 Prepare = Callable[[Mapping[str, str]], None]
 
@@ -201,11 +197,11 @@ class Resolver:
         kv_dtype = self.options.kv.concrete_dtype(dtype, demanded_kv_dtype(base.checkpoint.quantization_config))
         platform = base.platform.spec(PlatformSpec)
         block_size = self.options.kv.block_size or platform.block_size
-        pooling = pooling_of(self.options.model, base.checkpoint, base.shape)
-        require_tokenizer(base.checkpoint, pooling)
-        advised = platform.step_tokens if pooling is None else _POOLED_STEP_TOKENS
-        step_tokens = self.options.scheduler.max_num_batched_tokens or advised
-        max_model_len, excess = context_of(self.options.model.max_model_len, base.checkpoint, base.shape, pooling)
+        task = choose_task(self.options.model, base.checkpoint, base.shape)
+        if task.decodes:  # what others read may be numbers
+            require_tokenizer(base.checkpoint)
+        step_tokens = self.options.scheduler.max_num_batched_tokens or task.step_tokens or platform.step_tokens
+        max_model_len, excess = context_of(self.options.model.max_model_len, task.context, base.shape)
         self._judge(excess)
         attention = choose_attention(
             self.selector, select.attention_backend, base, dtype=dtype, kv_dtype=kv_dtype, block_size=block_size
@@ -215,10 +211,10 @@ class Resolver:
             attention,
             self.selector.choose(EXECUTOR, select.executor),
             self.selector.choose(SCHEDULER, select.scheduler_policy),
-            *self._optional(base, pooling),
+            *self._optional(base, task),
             *self._kernels(base, dtype),
         ]
-        return Derived(drivers, dtype, kv_dtype, block_size, step_tokens, max_model_len, pooling)
+        return Derived(drivers, dtype, kv_dtype, block_size, step_tokens, max_model_len, task)
 
     def _dtype(self, base: Foundation, quantization: QuantSpec) -> str:
         platform = base.platform.spec(PlatformSpec)
@@ -239,16 +235,14 @@ class Resolver:
             )
         return base.shape.dtype if base.shape.dtype in usable else usable[0]
 
-    def _optional(self, base: Foundation, pooling: PoolingShape | None) -> list[Candidate]:
+    def _optional(self, base: Foundation, task: ChosenTask) -> list[Candidate]:
         """Choose what takes part only when the user names it."""
         select, device = self.options.select, base.device
-
-        keeps_nothing = base.shape.pooling is not None and base.shape.pooling.bidirectional
 
         def moves_blocks(candidate: Candidate) -> Verdict:
             return Verdict.of(
                 device_reason(device, candidate.spec(KVConnectorSpec).devices),
-                "the model keeps no keys and values" if keeps_nothing else None,
+                None if keeps_blocks(base.shape) else "the model keeps no keys and values",
             )
 
         def runs_here(candidate: Candidate) -> Verdict:
@@ -262,10 +256,10 @@ class Resolver:
             chosen.append(self.selector.choose(PARTICIPANT, name, check=runs_here, subject=device))
         if select.weight_transfer:
             chosen.append(self.selector.choose(WEIGHT_TRANSFER, select.weight_transfer))
-        if base.shape.pooling is None:
+        if task.decodes:
             chosen += choose_backends(self.selector, select.structured_output)
-        chosen += choose_io_processor(self.selector, select.io_processor, base.checkpoint, pooling)
-        if pooling is None:
+        chosen += choose_io_processor(self.selector, select.io_processor, base.checkpoint, task.pooling)
+        if task.decodes:
             allowed = [*self.options.tools.mcp_server, *self.options.tools.allow_mcp_url]
             chosen += choose_tool_client(self.selector, select.tool_client, allowed)
         if select.drafter:
@@ -293,7 +287,8 @@ class Resolver:
             step_tokens=derived.step_tokens,
             shortens=self.options.model.max_model_len in self.shortened,
             environment=self._environment(base.platform),
-            pooling=derived.pooling,
+            task=derived.task.name,
+            pooling=derived.task.pooling,
         )
 
     def _environment(self, platform: Candidate) -> dict[str, str]:

@@ -333,7 +333,8 @@ class EngineConfig(_Section):
         max_model_len, block_size, step_tokens: Concrete sizes, in tokens; the last is the budget of a step.
         shortens: Whether `max_model_len` is lowered to what the KV cache holds.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
-        pooling: What it gives instead of tokens; None: it generates.
+        task: What the engine does for its requests, a name in `core.tasks.TASKS`.
+        pooling: What the task `pool` gives; None for any other task.
     """
 
     options: Options
@@ -348,6 +349,7 @@ class EngineConfig(_Section):
     step_tokens: int = 2048
     shortens: bool = False
     environment: dict[str, str] = {}
+    task: str = "generate"
     pooling: PoolingShape | None = None
 
     def shortened(self, max_model_len: int | None) -> EngineConfig:

@@ -16,6 +16,7 @@ from core.engine.participants.compiling.setup import structured_participant
 from core.engine.participants.connectors import ConnectorParticipant
 from core.engine.participants.stages import Stages
 from core.engine.step import WorkerInfo
+from core.engine.tasks.base import Task
 from core.plugins.boot import ActivePlugins
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
@@ -28,6 +29,7 @@ class Setup:
     """What participants are made of.
 
     Attributes:
+        task: The engine's.
         faults: Returns what accounts for the faults of a planned plugin: `(planned, instead, optional)`.
         cached_tokens: As in `core.api.EngineSetup`.
     """
@@ -35,6 +37,7 @@ class Setup:
     config: EngineConfig
     info: WorkerInfo
     active: ActivePlugins
+    task: Task
     faults: Callable[[PlannedPlugin, str, bool], Faults]
     cached_tokens: Callable[[StagedRequest], int]
 
@@ -43,14 +46,19 @@ def engine_stages(setup: Setup) -> Stages:
     """Make the engine halves of the plan's participants, in the order in which they are asked."""
     faults: dict[str, Faults] = {}
     participants = _connectors(setup)
-    if (structured := structured_participant(setup.config, setup.active)) is not None:
-        participants.append(structured)
+    if setup.task.decodes:
+        participants.append(structured_participant(setup.config, setup.active))
     for planned, spec, _ in setup.active.impls(PARTICIPANTS):
         participants.append(_own(setup, planned, cast(ParticipantSpec, spec)))
         faults[planned.name] = setup.faults(planned, "the step goes on without it", False)
     names = [participant.name for participant in participants]
     for name in {name for name in names if names.count(name) > 1}:
         raise PluginError("CORE-P181", f"two participants are called '{name}': their parts could not be told apart.")
+    if setup.task.name in names:
+        text = (
+            f"a participant is called '{setup.task.name}' like the engine's task: their parts could not be told apart."
+        )
+        raise PluginError("CORE-P182", text)
     return Stages(participants, faults)
 
 

@@ -37,6 +37,7 @@ from core.engine.messages import (
     Stats,
     ToEngine,
 )
+from core.engine.parts import restore_all
 from core.engine.policy import GuardedPolicy
 from core.engine.prefix import PrefixCache
 from core.engine.profile import Profile, untimed
@@ -48,6 +49,7 @@ from core.engine.step_budget import Limits
 from core.plugins.boot import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
+from core.tasks import engine_half
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class EngineCore:
         dropped_messages: Counted by who receives messages for it.
         impossible: Requests that no client of core's sends: of tokens that are none, under a handle that is in use.
         faults: Those of the plugins whose objects run in the loop.
+        task: What it does for its requests.
     """
 
     def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
@@ -71,20 +74,22 @@ class EngineCore:
         self.hasher = BlockHasher(config.block_size, stable_key(config, active.hooks))
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
         self.pool = BlockPool(info.num_blocks)
-        # What a token's keys are depends on what follows it, if it is seen: they belong to one prompt alone.
-        ahead = config.pooling is not None and config.pooling.bidirectional
-        self.cache = PrefixCache(self.pool, self.hasher, enabled=options.kv.prefix_caching and not ahead)
-        setup = Setup(config, info, active, self._faults, self.cache.cached_tokens)
+        self.task = engine_half(config.task)()
+        shares = options.kv.prefix_caching and self.task.shares_prefixes(config)
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=shares)
+        setup = Setup(config, info, active, self.task, self._faults, self.cache.cached_tokens)
         self.stages = engine_stages(setup)
         self.scheduler = Scheduler(
-            _limits(config),
+            self.task.limits(_limits(config)),
             self.rows,
             self.cache,
             self._policy(),
             self.stages,
             _managers(config, info, active),
-            _latency(config),
+            _latency(config) if self.task.decodes else None,
+            self.task,
         )
+        self._added = {**self.stages.added, self.task.name: self.task.part}
         self._calls = self.stages.joined_calls(self._own_calls())
         self.loop = EngineLoop(self.scheduler, executor, options.scheduler.overlap_depth)
         self.stopping = False
@@ -194,8 +199,8 @@ class EngineCore:
             self.impossible += 1
             return [Outputs(finished=[Finished(message.handle, "error", None, "the request's tokens cannot be")])]
         try:
-            self._check_kind(message)
-            self.stages.restore_added(message.parts)
+            self._check_task(message)
+            restore_all(message.parts, self._added)
             request = Request(message, self._arrivals, self.hasher.root(salt=message.cache_salt))
             self._arrivals += 1
             self.scheduler.add(request)
@@ -205,10 +210,9 @@ class EngineCore:
             return [Outputs(finished=[Finished(message.handle, "error", None, str(error))])]
         return []
 
-    def _check_kind(self, message: Add) -> None:
-        if (message.pooling is None) != (self.config.pooling is None):
-            done = "gives vectors" if self.config.pooling is not None else "generates tokens"
-            raise ValueError(f"this engine {done}; the request asks for something else")
+    def _check_task(self, message: Add) -> None:
+        if message.task != self.task.name:
+            raise ValueError(f"CORE-E191 this engine's task is '{self.task.name}'; the request's is '{message.task}'")
 
     def _abort(self, handles: list[int]) -> None:
         for handle in handles:
@@ -321,8 +325,6 @@ _BOUND = (_SCHEDULERS, CONNECTORS, PARTICIPANTS, "core.structured_output")
 def _limits(config: EngineConfig) -> Limits:
     options = config.options.scheduler
     budget, advised = config.step_tokens, options.max_num_batched_tokens is None
-    if config.pooling is not None:
-        budget, advised = max(budget, config.max_model_len), False  # a prompt that is pooled runs in one step
     return Limits(
         max_num_seqs=options.max_num_seqs,
         max_num_batched_tokens=budget,
@@ -334,7 +336,7 @@ def _limits(config: EngineConfig) -> Limits:
 
 def _latency(config: EngineConfig) -> LatencyTarget | None:
     options = config.options.scheduler
-    if not options.max_itl_ms or config.pooling is not None:  # who is pooled decodes nothing
+    if not options.max_itl_ms:
         return None
     return LatencyTarget(options.max_itl_ms / 1000, config.block_size)
 

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from core.engine.messages import Add, CallResult, Failed, FromEngine, Logprobs, Outputs
-from core.engine.pooling import Vector
 from core.engine.sampling import SamplingParams
 
 logger = logging.getLogger(__name__)
@@ -70,7 +69,6 @@ def _whole_outputs(outputs: Outputs, vocab_size: int) -> bool:
         _tokens(outputs.tokens, vocab_size)
         and all(0 <= place < count for place in outputs.logprobs)
         and all(_scored(one, vocab_size) for one in scores)
-        and all(map(_filled, outputs.vectors.values()))
     )
 
 
@@ -100,14 +98,6 @@ def _named(params: SamplingParams) -> Iterator[int]:
 
 def _scored(scores: Logprobs, vocab_size: int) -> bool:
     return len(scores.ids) == len(scores.values) > 0 and max(scores.ids) < vocab_size
-
-
-def _filled(vector: Vector) -> bool:
-    try:
-        vector.array()
-    except ValueError:
-        return False
-    return all(size >= 0 for size in vector.shape)
 
 
 def read_from_engine(inbound: Inbound[FromEngine], data: bytes) -> FromEngine | None:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core.api.requests import Caller
-from core.engine.pooling import Pooling, Vector
 from core.engine.sampling import SamplingParams
 
 # Ranges are checked where a message is decoded.
@@ -33,11 +32,11 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
         stop_ids: Ids that end it: `stop_token_ids` and, without `ignore_eos`, end-of-sequence ids.
         held_ids: Further ids that must not come before `min_tokens`: end-of-sequence ids under `ignore_eos`.
         cache_salt: Requests share cached prefixes only under the same salt.
-        pooling: Makes it a request for a vector; nothing is sampled.
+        task: What it asks for; an engine refuses requests for any task but its own.
         caller: Who sent it.
         generated: int32 token ids, little endian, that an engine before this one sampled for it: the request goes on
             behind them, as a preempted one does. They are not sent again.
-        parts: What participants' front halves send their engine halves, by name.
+        parts: What front halves of participants and the task send their engine halves, by name.
     """
 
     handle: Handle
@@ -47,7 +46,7 @@ class Add(msgspec.Struct, tag="add", kw_only=True):
     held_ids: list[TokenId] = []
     priority: Priority = 0
     cache_salt: str | None = None
-    pooling: Pooling | None = None
+    task: str = "generate"
     caller: Caller = msgspec.field(default_factory=Caller)
     generated: bytes = b""
     parts: dict[str, Any] = {}
@@ -90,7 +89,7 @@ class Finished(msgspec.Struct, array_like=True):
         stop_id: The stop token id that ended it, if one did and it is not an end-of-sequence id.
         error: What went wrong, when reason is `error`.
         param: Field of the request that is at fault, when the error is the client's mistake.
-        parts: What participants' engine halves send their front halves, by name.
+        parts: What engine halves of participants and the task send their front halves, by name.
     """
 
     handle: Handle
@@ -144,14 +143,12 @@ class Outputs(msgspec.Struct, tag="outputs", kw_only=True):
         tokens: int32, little endian.
         logprobs: Position in `tokens` -> its log-probabilities.
         prompt_logprobs: Handle -> further prompt positions, in order.
-        vectors: Handle -> what a pooling request asked for; the request is in `finished` as well.
     """
 
     handles: bytes = b""
     tokens: bytes = b""
     logprobs: dict[int, Logprobs] = {}
     prompt_logprobs: dict[int, list[Logprobs]] = {}
-    vectors: dict[int, Vector] = {}
     started: list[Started] = []
     finished: list[Finished] = []
     stats: Stats | None = None

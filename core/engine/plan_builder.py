@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -76,10 +77,10 @@ class PlanBuilder:
                 self.budget += int(self._counts[i][~kept].sum())
                 self._rows[i], self._counts[i] = rows[kept], self._counts[i][kept]
 
-    def new(self, request: Request) -> None:
-        """Introduce a request that has just got its row."""
+    def new(self, request: Request, parts: dict[str, Any]) -> None:
+        """Introduce a request that has just got its row, with its `NewRow.parts`."""
         ends = (*request.stop_ids, *request.held_ids)
-        self._new.append(NewRow(request.row, request.prompt, request.params, ends, request.pooling, request.generated))
+        self._new.append(NewRow(request.row, request.prompt, request.params, ends, parts, request.generated))
 
     def blocks(self, row: int, start: int, blocks: Sequence[int]) -> None:
         """Record that `row`'s block table holds `blocks` from column `start` on."""

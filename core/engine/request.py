@@ -7,7 +7,6 @@ from enum import Enum, auto
 import numpy as np
 
 from core.engine.messages import Add
-from core.engine.pooling import Pooling
 from core.engine.sampling import SamplingParams
 
 Needs = frozenset[tuple[int, int]]
@@ -38,7 +37,7 @@ class Request:
         cached_tokens: Prompt tokens that needed no computation at first admission.
         preemptions: How often it gave way.
         shared_in: Number of the last step that admitted it on blocks of the prefix cache, -1 if none did.
-        pooling: What it asks for instead of tokens, if it does.
+        limit: How many tokens it has at its end, as its task says; set when it joins the line.
         held_ids: Ids that `min_tokens` holds back beside `stop_ids`.
         generated: Tokens that were sampled for it before the worker was told of it: by another engine, or before it
             had to be told anew; output as any other.
@@ -46,7 +45,7 @@ class Request:
         stranded: Something that it needed did not come: what the prefix cache lacks is computed from now on.
         retold: The worker is to be told of it anew when it is admitted.
         scheduled: When it was scheduled for the first time, on the monotonic clock; 0 before.
-        parts: What participants' front halves sent with it, by name.
+        parts: What front halves of participants and the task sent with it, by name.
         extras: Number of a block -> bytes that the hash of that block covers beside its tokens.
         first: No other request that waits has been held back by a participant for so long.
         reusable: Whether cached prefixes may stand in for computation; what needs every position of the prompt says no.
@@ -64,11 +63,11 @@ class Request:
         "hash_root",
         "hashes",
         "held_ids",
+        "limit",
         "needs",
         "num_computed",
         "params",
         "parts",
-        "pooling",
         "preemptions",
         "priority",
         "prompt",
@@ -87,7 +86,7 @@ class Request:
         self.prompt = np.frombuffer(message.prompt, dtype="<i4")
         self.generated = np.frombuffer(message.generated, dtype="<i4")
         self.params: SamplingParams = message.params
-        self.pooling: Pooling | None = message.pooling
+        self.limit = 0
         self.stop_ids = tuple(message.stop_ids)
         self.held_ids = tuple(message.held_ids)
         self.priority = message.priority
@@ -107,8 +106,7 @@ class Request:
         self.parts = message.parts
         self.extras: dict[int, bytes] = {}
         self.scheduled = 0.0
-        every = self.pooling is not None and self.pooling.method != "last"
-        self.reusable = not self.scored and not every
+        self.reusable = not self.scored
 
     @property
     def scored(self) -> bool:
@@ -124,10 +122,3 @@ class Request:
     def num_given(self) -> int:
         """Tokens it came with: the prompt's, and those that were generated before."""
         return len(self.prompt) + len(self.generated)
-
-    def max_tokens(self, max_model_len: int) -> int:
-        """Longest this request may get, prompt included."""
-        if self.pooling is not None:
-            return self.num_prompt + 1  # the vector counts as a token that is never computed on
-        asked = self.params.max_tokens
-        return max_model_len if asked is None else min(max_model_len, self.num_prompt + asked)

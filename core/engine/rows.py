@@ -53,7 +53,7 @@ class RowTable:
         """Rows without an owner."""
         return len(self._free)
 
-    def claim(self, request: Request, max_model_len: int) -> int:
+    def claim(self, request: Request) -> int:
         """Give `request` a row and fill it. Raises `IndexError` when none is free."""
         row = self._free.pop()
         length, given = request.num_prompt, request.num_given
@@ -65,7 +65,7 @@ class RowTable:
         self.prompt[row] = length
         self.settled[row] = self.known[row] = given
         self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = 0
-        self.limit[row] = request.max_tokens(max_model_len)
+        self.limit[row] = request.limit
         self._set_stops(row, request.stop_ids)
         return row
 

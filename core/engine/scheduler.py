@@ -26,6 +26,8 @@ from core.engine.request import Request, Status
 from core.engine.rows import RowTable
 from core.engine.step import StepPlan
 from core.engine.step_budget import Limits, shared_out
+from core.engine.tasks.base import Task
+from core.engine.tasks.generate import Generate
 from core.engine.waiting import WaitingQueue
 
 Place = Callable[[Request, Sequence[BlockRef]], bool]
@@ -52,6 +54,7 @@ class Scheduler:
     """Owns the waiting queue, the running rows and their KV blocks.
 
     Attributes:
+        task: What requests are run for.
         preemptions: Requests that gave their blocks back, in total.
         blocks_freed_early: Blocks that running requests gave back because nothing reads them any more, in total.
         first_scheduled: Requests that ran for the first time since the list was last taken.
@@ -69,10 +72,14 @@ class Scheduler:
         stages: Stages | None = None,
         managers: KVManagers | None = None,
         latency: LatencyTarget | None = None,
+        task: Task | None = None,
     ) -> None:
         self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
         self.pool = cache.pool
         self.stages = stages or Stages()
+        self.task = task or Generate()
+        self._accept, self._row_parts = self.task.accept, self.task.row_parts
+        self._whole_prompts = self.task.whole_prompts
         self._promises = Promises(self.pool)
         self.waiting = WaitingQueue(policy)
         self.running: list[Request] = []
@@ -98,14 +105,8 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Put a request in line. Raises `ValueError` when it could never run."""
-        pools = request.pooling is not None
-        limit = request.num_prompt if pools else request.max_tokens(self.limits.max_model_len)
-        needed = -(-limit // self.rows.block_size)
-        longest = self.limits.max_model_len - (not pools)  # a token of output needs a place, a vector none
-        if not 0 < request.num_prompt <= longest:
-            raise ValueError(f"the prompt has {request.num_prompt} tokens; 1 to {longest} are possible here")
-        if not pools and request.num_given >= limit:
-            raise ValueError(f"{len(request.generated)} tokens were generated before; no further one is possible")
+        request.limit = self._accept(request, self.limits.max_model_len)
+        needed = -(-(request.limit - 1) // self.rows.block_size)  # the last token is never computed on
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
         for arrive in self.stages.arrive:
@@ -447,7 +448,7 @@ class Scheduler:
             supplied, cached = 0, len(shared) * size
             # It keeps its blocks: whatever half an order brings is overwritten by what it computes.
             rest = length - cached
-            again = rest if request.pooling is not None else self._first_chunk(request, rest, cached, builder)
+            again = rest if self._whole_prompts else self._first_chunk(request, rest, cached, builder)
             count = min(again or count, len(blocks) * size - cached)
         self._enter(builder, request, cached)
         builder.blocks(request.row, 0, blocks)
@@ -472,7 +473,7 @@ class Scheduler:
 
     def _first_chunk(self, request: Request, rest: int, cached: int, builder: PlanBuilder) -> int:
         """Return how many of the `rest` tokens run in this step; 0 if the request has to wait for another one."""
-        if request.pooling is not None:
+        if self._whole_prompts:
             return rest if rest <= builder.budget else 0
         count = min(rest, self.limits.max_chunk)
         if count > builder.budget + self.limits.slack:
@@ -498,17 +499,17 @@ class Scheduler:
         request.status = Status.RUNNING
         first = request.row < 0
         if first:
-            self.rows.claim(request, self.limits.max_model_len)
+            self.rows.claim(request)
         self.running.append(request)
         self._came.append(request.row)
         self._not_held(request)
         for run in self.stages.run:
             run(request)
         if first:
-            builder.new(request)
+            builder.new(request, self._row_parts(request))
             self._first_admitted(request, cached)
         elif request.retold:
-            builder.new(request)
+            builder.new(request, self._row_parts(request))
             request.retold = False
             if request in self.first_scheduled:  # nobody was told yet
                 request.cached_tokens = cached

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from core.engine.messages import Finished, Logprobs, Outputs, Reason, Started
-from core.engine.pooling import Vector
 from core.engine.request import Request
 from core.engine.scheduler import Scheduler, Step
 from core.engine.step import StepResult, TopLogprobs
@@ -33,6 +32,7 @@ class Settler:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.totals = Totals()
+        self._settle_result = scheduler.task.settle
 
     def settle(self, step: Step, result: StepResult) -> Outputs:
         """Account for one result and return what the clients should learn.
@@ -49,12 +49,7 @@ class Settler:
         if result.errors:
             self._fail_rows(step, alive, result, outputs)
             alive = self._alive(step)
-        if result.vectors is not None:
-            self._settle_vectors(step, alive, result.vectors, outputs)
-            return outputs
-        if result.prompt_logprobs:
-            self._settle_prompts(step, alive, result, outputs)
-        self._settle_tokens(step, alive, result, outputs)
+        self._settle_result(self, step, alive, result, outputs)
         return outputs
 
     def fail(self, step: Step, error: str) -> Outputs:
@@ -71,6 +66,16 @@ class Settler:
         self.scheduler.settle_loads(step.plan.number, None)
         self.scheduler.forget_cache()
         return outputs
+
+    def settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
+        """Append sampled tokens, hand on log-probabilities, and end what has stopped. For the task's `settle`."""
+        if result.prompt_logprobs:
+            self._settle_prompts(step, alive, result, outputs)
+        self._settle_tokens(step, alive, result, outputs)
+
+    def end(self, row: int, outputs: Outputs, part: Any) -> None:
+        """End the request of `row` with what its task made of it. For the task's `settle`."""
+        self._finish_row(row, "stop", outputs, part=part)
 
     def take_started(self) -> list[Started]:
         """Return and clear the requests that were scheduled for the first time.
@@ -122,16 +127,6 @@ class Settler:
                 handle = int(self.scheduler.rows.handle[step.plan.rows[index]])
                 outputs.prompt_logprobs[handle] = [_position(scores, i) for i in range(len(scores.ranks))]
 
-    def _settle_vectors(
-        self, step: Step, alive: np.ndarray, vectors: Mapping[int, np.ndarray], outputs: Outputs
-    ) -> None:
-        """Hand on the vectors; a request ends with the step that brings its own."""
-        for index, vector in vectors.items():
-            if alive[index]:
-                row = int(step.plan.rows[index])
-                outputs.vectors[int(self.scheduler.rows.handle[row])] = Vector.of(vector)
-                self._finish_row(row, "stop", outputs)
-
     def _settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         table = self.scheduler.rows
         plan, tokens = step.plan, result.tokens
@@ -176,12 +171,21 @@ class Settler:
                 self._finish_row(int(rows[i]), "length", outputs)
 
     def _finish_row(
-        self, row: int, reason: Reason, outputs: Outputs, *, stop_id: int | None = None, error: str | None = None
+        self,
+        row: int,
+        reason: Reason,
+        outputs: Outputs,
+        *,
+        stop_id: int | None = None,
+        error: str | None = None,
+        part: Any = None,
     ) -> None:
         request: Request | None = self.scheduler.rows.requests[row]
         if request is None:
             return
-        parts = {name: part for name, made in self.scheduler.stages.finished if (part := made(request)) is not None}
+        parts = {name: own for name, made in self.scheduler.stages.finished if (own := made(request)) is not None}
+        if part is not None:
+            parts[self.scheduler.task.name] = part
         outputs.finished.append(Finished(request.handle, reason, stop_id, error, parts=parts))
         self.totals.finished[reason] += 1
         self.scheduler.finish(request)

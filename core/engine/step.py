@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from core.api.kvspecs import KVSpec
-from core.engine.pooling import Pooling
 from core.engine.sampling import SamplingParams
 
 
@@ -25,7 +24,7 @@ class NewRow:
         prompt: `(prompt,)` int32 token ids.
         params: Its sampling parameters.
         stop_ids: End-of-sequence and stop ids, which `min_tokens` holds back, whether or not they end it.
-        pooling: What a pooling request asks for.
+        parts: What the task's engine half sends its worker half with this request, by its name.
         generated: `(output,)` int32 token ids behind the prompt that were sampled before, in another engine; mostly
             none.
     """
@@ -34,7 +33,7 @@ class NewRow:
     prompt: np.ndarray
     params: SamplingParams
     stop_ids: tuple[int, ...]
-    pooling: Pooling | None = None
+    parts: dict[str, Any] = field(default_factory=dict)
     generated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
 
 
@@ -110,15 +109,14 @@ class StepResult:
 
     Attributes:
         number: The plan's number.
-        tokens: `(samples.sum(),)` int32, in the plan's order.
+        tokens: `(samples.sum(),)` int32, in the plan's order; none where the task is not to sample.
         logprobs: Index into `tokens` -> its log-probabilities, for the rows that asked.
         prompt_logprobs: Index into the plan's rows -> log-probabilities of the prompt positions this step scored
             (position p's entry scores token p + 1), for the rows that asked.
         errors: Index into the plan's rows -> what went wrong with this row alone; its token is -1.
-        parts: What participants' worker halves send their engine halves, by name.
+        parts: What worker halves of participants and the task send their engine halves, by name.
         lost: Blocks of the plan's `loads` that were not filled. What was computed on them means nothing.
         faults: What went wrong in the worker half of participants, by name.
-        vectors: Index into the plan's rows -> float32 array, in an engine that pools; `tokens` is then empty.
     """
 
     number: int
@@ -129,7 +127,6 @@ class StepResult:
     parts: dict[str, Any] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     faults: dict[str, list[str]] = field(default_factory=dict)
-    vectors: dict[int, np.ndarray] | None = None
 
 
 @dataclass(slots=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from core.api.models import ModelShape, PoolingShape
+from core.api.models import ModelShape
 from core.api.patches import Problem
-from core.api.weights import CheckpointInfo
 from core.config.resolved import FITTING
-from core.plugins.pooling import longest_prompt
 
 
-def context_of(
-    wanted: int | None, checkpoint: CheckpointInfo, shape: ModelShape, pooling: PoolingShape | None
-) -> tuple[int, list[Problem]]:
+def context_of(wanted: int | None, default: int, shape: ModelShape) -> tuple[int, list[Problem]]:
     """Return the context to start with, in tokens, and what is wrong with the one that is `wanted`."""
     if wanted in (None, FITTING):
-        return (shape.default_positions if pooling is None else longest_prompt(checkpoint, shape)), []
+        return default, []
     if wanted <= shape.max_positions:
         return wanted, []
     text = f"max_model_len {wanted} is greater than the {shape.max_positions} positions the model was made for."

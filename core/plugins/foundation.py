@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.api.descriptors import PlatformSpec
-from core.api.models import ModelShape, PoolingShape
+from core.api.models import ModelShape
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
+from core.plugins.tasks import ChosenTask
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Derived:
     block_size: int
     step_tokens: int
     max_model_len: int
-    pooling: PoolingShape | None
+    task: ChosenTask
 
 
 def drivers_of(base: Foundation, derived: Derived) -> list[Candidate]:

@@ -90,3 +90,8 @@ def longest_prompt(checkpoint: CheckpointInfo, shape: ModelShape) -> int:
     if isinstance(length, int) and length > 0:
         return min(shape.max_positions, length, MOST_TOKENS)
     return min(shape.default_positions, MOST_TOKENS)
+
+
+def keeps_blocks(shape: ModelShape) -> bool:
+    """Whether the model keeps keys and values of the past: one that sees both ways has no past."""
+    return shape.pooling is None or not shape.pooling.bidirectional

@@ -11,7 +11,6 @@ from core.api.tokenizer import Tokenizer, TokenizerExtras, TokenStream
 from core.trim import trim
 
 if TYPE_CHECKING:
-    from core.api.models import PoolingShape
     from core.api.weights import CheckpointInfo, CheckpointReader
     from core.config.resolved import EngineConfig
 
@@ -76,9 +75,9 @@ def no_tokenizer(fault: str) -> CheckpointError:
     )
 
 
-def require_tokenizer(checkpoint: CheckpointInfo, pooling: PoolingShape | None) -> None:
-    """Refuse a model that generates and has no tokenizer, before anything is loaded. Raises `CheckpointError`."""
-    if checkpoint.tokenizer_fault and pooling is None:
+def require_tokenizer(checkpoint: CheckpointInfo) -> None:
+    """Refuse a model that has no tokenizer, before anything is loaded. Raises `CheckpointError`."""
+    if checkpoint.tokenizer_fault:
         raise no_tokenizer(checkpoint.tokenizer_fault)
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from core import phases
 from core.api.errors import EngineError, PluginError
-from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
@@ -23,21 +20,19 @@ from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.plugins.drivers import describe
 from core.plugins.handed import STREAM, Handed
+from core.tasks import worker_half
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.assembly import bind_worker_halves, joined_calls, worker_stages
-from core.worker.dense import load_dense
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.loader import LoadedModel, kv_layouts, load_model
 from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
 from core.worker.participants.stages import Late
-from core.worker.pooling import PoolingRunner
 from core.worker.rows import RowTable
-from core.worker.runner import Runner, StepRunner
-from core.worker.sampling.plugged import Plugged
-from core.worker.sampling.sampler import Sampler
-from core.worker.warmup import DECODE_STEPS, warm_up
+from core.worker.runner import StepRunner
+from core.worker.tasks.base import RunnerSetup
+from core.worker.warmup import warm_up
 
 if TYPE_CHECKING:
     from core.api.attention import KVLayout
@@ -63,6 +58,7 @@ class Worker:
         self._config = config
         self._active = active
         self._on_progress = on_progress
+        self._task = worker_half(config.task)()
         self._timeline: list[tuple[str, float]] = []
         self._platform: Platform = active.new_of("core.platforms")
         self._loaded: LoadedModel
@@ -109,7 +105,7 @@ class Worker:
                 block_size=self._config.block_size,
                 num_blocks=self._budget.num_blocks,
                 max_model_len=self._config.max_model_len,
-                decodes=DECODE_STEPS if self._config.pooling is None else 0,
+                decodes=self._task.warm_up_decodes,
             )
         with self._phase("participants"):
             self._join(caches)
@@ -160,13 +156,9 @@ class Worker:
 
         Raises:
             EngineError: The KV cache cannot fit beside the weights.
-            PluginError: CORE-P164, the model is to generate and has no logits.
+            PluginError: The model cannot do what the engine's task needs.
         """
-        planned = self._config.plan.one("core.models")
-        if self._config.pooling is None and planned and not hasattr(loaded.model, "logits"):
-            text = f"model implementation {planned.owner} has no logits(hidden): it can pool, but generates no tokens."
-            hint = "Its shape says with `pooling` that it only pools; the user may say --runner pooling."
-            raise PluginError("CORE-P164", text, hint=hint)
+        self._task.check(self._config, loaded)
         demand = self._kv_demand(kv_layouts(loaded))
         plan_kv(self._config.options.kv, demand, self._platform.memory(), unread=loaded.weight_bytes)
 
@@ -209,27 +201,14 @@ class Worker:
             self._config = self._config.shortened(budget.max_model_len)
 
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
-        config, max_rows = self._config, self._config.options.scheduler.max_num_seqs
-        rows = RowTable(max_rows, config.max_model_len, config.block_size, device)
+        config = self._config
+        rows = RowTable(config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size, device)
         loaded, facet = self._loaded, getattr(self._platform, "graphs", None)
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)
         graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
-        if config.pooling is not None:
-            reader = self._active.new_of("core.weight_loaders")
-            dense = load_dense(reader, Path(config.checkpoint.path), config.pooling.dense, device)
-            return PoolingRunner(model, backend, caches, rows, config.pooling, dense, graphed)
-        plugged = list(self._logits_processors(rows, max_rows))
-        pick = loaded.kernels.pick
-        sampler = Sampler(max_rows, config.shape.vocab_size, device, config.options.model.seed, plugged, pick)
-        return Runner(model, backend, caches, rows, sampler, graphed)
-
-    def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
-        """Yield the plan's logits processors, in its order."""
-        vocab_size = self._config.shape.vocab_size
-        for planned, _, _ in self._active.impls("core.logits"):
-            context = LogitsContext(rows.device, vocab_size, max_rows, rows.tokens, planned.options)
-            yield Plugged(planned.owner, self._active.make(planned, context), np.zeros(max_rows, dtype=bool))
+        setup = RunnerSetup(config, self._active, loaded, model, backend, caches, rows, graphed)
+        return self._task.runner(setup)
 
     def _tell_loaded(self) -> None:
         """Tell hook plugins that weights are in place."""

@@ -49,15 +49,10 @@ class Stages:
         self._late = dict(zip(self._names("late"), self._bound("late"), strict=True))
         self._collect = self._bound("collect")
 
-    def restore_added(self, parts: dict[str, Any]) -> None:
-        """Make the parts that came with a request their types.
-
-        Raises:
-            EngineError: CORE-E184, one is not of its type, or no participant of its name takes part.
-        """
-        kinds = {one.name: one.parts.add for one in self.participants} if parts else {}
-        for name, part in parts.items():
-            parts[name] = restored(part, kinds.get(name), name)
+    @property
+    def added(self) -> dict[str, type | None]:
+        """The types of the parts that requests may bring, by name of the participant."""
+        return {one.name: one.parts.add for one in self.participants}
 
     def joined_calls(self, own: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
         """Return `own` calls and those of the participants. Raises `PluginError` CORE-P181 for a name that is taken."""

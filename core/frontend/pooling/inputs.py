@@ -12,7 +12,7 @@ import numpy as np
 
 from core.api.errors import RequestError
 from core.api.tokenizer import FittedText, extras_of
-from core.engine.pooling import Array, Pooling, PoolingMethod
+from core.engine.tasks.pool import Array, Pooling, PoolingMethod
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.results import PoolingParams
 from core.frontend.prompts import PromptInput, Truncation

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.api.errors import RequestError
 from core.api.models import PoolingShape
-from core.engine.pooling import PoolingMethod
+from core.engine.tasks.pool import PoolingMethod
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt
 from core.frontend.pooling.results import (

@@ -8,10 +8,11 @@ from itertools import count
 
 import numpy as np
 
-from core.api.errors import CoreError, RequestError
+from core.api.errors import CoreError, EngineError, RequestError
 from core.api.requests import Caller
-from core.engine.messages import Add, Outputs
+from core.engine.messages import Add, Finished, Outputs
 from core.engine.sampling import SamplingParams
+from core.engine.tasks.pool import NAME, Vector
 from core.frontend.caller import NOBODY
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.model import PooledVector
@@ -99,8 +100,9 @@ class PoolingRequests:
                 params=_NOTHING,
                 priority=priority,
                 cache_salt=prompt.salt(cache_salt),
-                pooling=prompt.pooling,
+                task=NAME,
                 caller=caller,
+                parts={NAME: prompt.pooling},
             )
             for handle, prompt in zip(batch.handles, prompts, strict=True)
         ]
@@ -132,15 +134,10 @@ class PoolingRequests:
         for started in outputs.started:
             if started.handle in self._live:
                 self._live[started.handle].started(started.handle, started.cached_tokens)
-        for handle, vector in outputs.vectors.items():
-            batch = self._pop(handle)
-            if batch is not None:
-                batch.take(handle, vector.array())
         superfluous: list[int] = []
         for end in outputs.finished:
             batch = self._pop(end.handle)
-            if batch is not None:
-                batch.fail(_failed(end.error))
+            if batch is not None and not _taken(batch, end):
                 superfluous += self.drop(batch)
         return superfluous
 
@@ -154,6 +151,20 @@ class PoolingRequests:
     def _pop(self, handle: int) -> PoolingBatch | None:
         self._sent.pop(handle, None)
         return self._live.pop(handle, None)
+
+
+def _taken(batch: PoolingBatch, end: Finished) -> bool:
+    """Give a call the vector that came with the end of one of its requests; False if none did, and the call failed."""
+    if NAME not in end.parts:
+        batch.fail(_failed(end.error))
+        return False
+    try:
+        batch.take(end.handle, Vector.in_end(end).array())
+    except EngineError as error:
+        logger.error("%s %s", error.code, error.message)
+        batch.fail(error)
+        return False
+    return True
 
 
 def _failed(error: str | None) -> RequestError:

@@ -159,7 +159,7 @@ def make_worker(monkeypatch, make_bench):
 
     monkeypatch.setattr(worker_module, "load_model", load_model)
 
-    def make(*, groups=(), num_blocks=40, max_model_len=48, weight_bytes=0, shortens=False):
+    def make(*, groups=(), num_blocks=40, max_model_len=48, weight_bytes=0, shortens=False, task="generate"):
         config = SimpleNamespace(
             weight_bytes=weight_bytes,
             shortens=shortens,
@@ -168,7 +168,7 @@ def make_worker(monkeypatch, make_bench):
             block_size=4,
             max_model_len=max_model_len,
             shape=SimpleNamespace(vocab_size=VOCAB),
-            pooling=None,
+            task=task,
             checkpoint=SimpleNamespace(num_bytes=2**29, architecture="Tiny"),
             plan=SimpleNamespace(one=lambda group: FAKE if group in groups else None),
         )
@@ -204,10 +204,9 @@ def test_start_reports_what_the_engine_needs(make_worker):
     assert worker.stream() is STREAM
 
 
-@pytest.mark.parametrize("pooling", [None, SimpleNamespace(method="last")])
-def test_a_model_without_logits_generates_nothing(make_worker, monkeypatch, pooling):
-    worker = make_worker(groups={"core.models"})
-    worker._config.pooling = pooling
+@pytest.mark.parametrize("task", ["generate", "pool"])
+def test_a_model_without_logits_generates_nothing(make_worker, monkeypatch, task):
+    worker = make_worker(groups={"core.models"}, task=task)
     planned = worker_module.load_model
 
     def load_model(*arguments, check):
@@ -219,9 +218,9 @@ def test_a_model_without_logits_generates_nothing(make_worker, monkeypatch, pool
         planned(*arguments, check=checked)
 
     monkeypatch.setattr(worker_module, "load_model", load_model)
-    with pytest.raises(LookupError if pooling else PluginError) as failure:
+    with pytest.raises(PluginError if task == "generate" else LookupError) as failure:
         worker.start()
-    if pooling is None:
+    if task == "generate":
         assert "CORE-P164 model implementation 'fake' (acme 1.0) has no logits(hidden)" in str(failure.value)
     assert ("progress", 5, 10) not in LOG, "no weight was read"
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from core.api.errors import EngineError
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
-from core.engine.messages import Add
-from core.engine.pooling import Pooling, Vector
+from core.engine.messages import Add, Finished
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
 from core.engine.rows import RowTable
@@ -15,6 +15,7 @@ from core.engine.scheduler import Scheduler
 from core.engine.settle import Settler
 from core.engine.step import StepResult
 from core.engine.step_budget import Limits
+from core.engine.tasks.pool import Pool, Pooled, Pooling, Vector
 
 BLOCK = 4
 
@@ -35,7 +36,7 @@ class Engine:
         rows_ = RowTable(rows, longest, BLOCK)
         cache = PrefixCache(BlockPool(blocks), self.hasher, enabled=True)
         limits = Limits(rows, budget, max_chunk=3, max_model_len=longest)
-        self.scheduler = Scheduler(limits, rows_, cache, Fcfs())
+        self.scheduler = Scheduler(limits, rows_, cache, Fcfs(), task=Pool())
         self.settler = Settler(self.scheduler)
         self.arrivals = 0
 
@@ -45,7 +46,8 @@ class Engine:
             handle=handle,
             prompt=np.arange(1, length + 1, dtype="<i4").tobytes(),
             params=SamplingParams(max_tokens=1),
-            pooling=Pooling(method, second),
+            task="pool",
+            parts={"pool": Pooling(method, second)},
         )
         request = Request(message, self.arrivals, self.hasher.root())
         self.arrivals += 1
@@ -62,10 +64,18 @@ class Engine:
             for index in np.flatnonzero(plan.samples).tolist()
             if index not in errors
         }
-        result = StepResult(plan.number, np.zeros(0, np.int32), vectors=vectors, errors=dict.fromkeys(errors, "broken"))
-        outputs = self.settler.settle(step, result)
+        outputs = self.settler.settle(step, pooled(plan.number, vectors, dict.fromkeys(errors, "broken")))
         self.scheduler.check()
         return plan, outputs
+
+
+def pooled(number, vectors, errors):
+    return StepResult(number, np.zeros(0, np.int32), errors=errors, parts={"pool": Pooled(vectors)})
+
+
+def vectors_of(outputs):
+    """Return handle -> vector of the requests that ended with one."""
+    return {end.handle: Vector.in_end(end).array() for end in outputs.finished if end.parts}
 
 
 def test_a_prompt_is_never_cut_whatever_chunks_are_wanted():
@@ -73,8 +83,8 @@ def test_a_prompt_is_never_cut_whatever_chunks_are_wanted():
     engine.add(16)
     plan, outputs = engine.run()
     assert plan.counts.tolist() == [16]
-    assert plan.new_rows[0].pooling == Pooling("mean")
-    assert outputs.vectors[1].array().tolist() == [16.0, 0.0]
+    assert plan.new_rows[0].parts == {"pool": Pooling("mean")}
+    assert vectors_of(outputs)[1].tolist() == [16.0, 0.0]
     assert [(end.handle, end.reason) for end in outputs.finished] == [(1, "stop")]
     assert not outputs.tokens
     assert not engine.scheduler.has_work
@@ -87,7 +97,7 @@ def test_what_does_not_fit_beside_others_waits_for_the_next_step():
         engine.add(length)
     plan, outputs = engine.run()
     assert plan.counts.tolist() == [7, 9]  # 5 more would be 21
-    assert sorted(outputs.vectors) == [1, 2]
+    assert sorted(vectors_of(outputs)) == [1, 2]
     assert engine.run()[0].counts.tolist() == [5]
     assert engine.run()[0].counts.tolist() == [16]
     assert engine.run() == (None, None)
@@ -135,9 +145,8 @@ def test_a_request_that_failed_or_was_aborted_gives_no_vector():
     step = engine.scheduler.schedule()
     engine.scheduler.finish(second)  # aborted while its step runs
     vectors = {1: np.ones(2, np.float32), 2: np.ones(2, np.float32)}
-    result = StepResult(0, np.zeros(0, np.int32), vectors=vectors, errors={0: "broken"})
-    outputs = engine.settler.settle(step, result)
-    assert list(outputs.vectors) == [third.handle]
+    outputs = engine.settler.settle(step, pooled(0, vectors, {0: "broken"}))
+    assert list(vectors_of(outputs)) == [third.handle]
     ends = {end.handle: (end.reason, end.error) for end in outputs.finished}
     assert ends == {first.handle: ("error", "broken"), third.handle: ("stop", None)}
     engine.scheduler.check()
@@ -152,6 +161,16 @@ def test_vectors_travel_without_loss(shape):
     np.testing.assert_array_equal(msgspec.msgpack.decode(sent, type=Vector).array(), array)
 
 
-def test_a_damaged_vector_is_told():
+@pytest.mark.parametrize("shape", [[2], [-1], [-1, -1]], ids=repr)
+def test_a_damaged_vector_is_told(shape):
     with pytest.raises(ValueError, match="came with 4 bytes"):
-        Vector([2], b"1234").array()
+        Vector(shape, b"1234")
+    with pytest.raises(EngineError, match="CORE-E184 a part 'pool' is no Vector"):
+        Vector.in_end(Finished(1, "stop", parts={"pool": [shape, b"1234"]}))
+
+
+def test_a_request_that_does_not_say_how_it_is_pooled_is_refused():
+    engine = Engine()
+    message = Add(handle=1, prompt=bytes(4), params=SamplingParams(), task="pool")
+    with pytest.raises(ValueError, match="no part 'pool'"):
+        engine.scheduler.add(Request(message, 0, engine.hasher.root()))

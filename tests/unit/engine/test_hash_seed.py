@@ -233,6 +233,7 @@ NO_CONTENT = {
     "step_tokens",
     "shortens",
     "environment",
+    "task",
     "pooling",
     "options.model.served_model_name",
     "options.model.chat_template",

@@ -25,7 +25,6 @@ from core.engine.messages import (
     Stats,
     ToEngine,
 )
-from core.engine.pooling import Vector
 from core.engine.sampling import SamplingParams
 
 ERROR = {"code": "CORE-E100", "message": "broken."}
@@ -52,8 +51,6 @@ WRONG = [
     Outputs(handles=b"12345678", tokens=bytes(4), logprobs={0: Logprobs([], [], 1)}),
     Outputs(handles=b"12345678", tokens=bytes(4), logprobs={0: Logprobs([1], [0.5], -1)}),
     Outputs(prompt_logprobs={1: [Logprobs([-1], [0.5], 1)]}),
-    Outputs(vectors={1: Vector([3], b"12345678")}),
-    Outputs(vectors={1: Vector([-1, -2], b"12345678")}),
     Outputs(started=[Started(1, -1)]),
     Outputs(finished=[Finished(1, "tired")]),
     Outputs(finished=[Finished(-1, "stop")]),

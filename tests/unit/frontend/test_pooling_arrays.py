@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from core.api.errors import RequestError
-from core.engine.pooling import ARRAY_DTYPES, Array, Pooling
+from core.engine.tasks.pool import ARRAY_DTYPES, Array, Pooling
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling import inputs as pooling_inputs
 from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt

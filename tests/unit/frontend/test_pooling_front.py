@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from core.api.errors import EngineError, RequestError
 from core.api.models import PoolingShape
 from core.api.requests import Reject
 from core.engine.messages import Abort, Add, Finished, Outputs, Ready, Started, Stats
-from core.engine.pooling import Vector
+from core.engine.tasks.pool import Vector
 from core.frontend.async_llm import AsyncLLM
 from core.frontend.inputs import InputProcessor
 from core.frontend.llm import LLM
@@ -26,6 +27,10 @@ EMBEDS = PoolingShape(bidirectional=True)
 
 def vector_of(ids):
     return np.array([len(ids), *ids[: SIZE - 1], *[1] * (SIZE - 1 - len(ids[: SIZE - 1]))], np.float32)
+
+
+def ended(handle, array):
+    return Finished(handle, "stop", parts={"pool": Vector.of(array)})
 
 
 class PoolEngine:
@@ -58,10 +63,8 @@ class PoolEngine:
             outputs.finished.append(Finished(message.handle, "error", None, "it broke"))
         else:
             array = vector_of(ids)
-            outputs.vectors[message.handle] = Vector.of(
-                np.stack([array] * len(ids)) if message.pooling.method == "all" else array
-            )
-            outputs.finished.append(Finished(message.handle, "stop"))
+            whole = message.parts["pool"].method == "all"
+            outputs.finished.append(ended(message.handle, np.stack([array] * len(ids)) if whole else array))
         return [outputs]
 
     def close(self):
@@ -258,19 +261,28 @@ def test_a_call_that_fails_is_forgotten_as_a_whole(model):
     batch, messages = requests.add(model().embed([[1], [2], [3]], PoolingParams()).prompts)
     other, _ = requests.add(model().embed([[4]], PoolingParams()).prompts)
     first, second, third = batch.handles
-    assert (
-        requests.process(Outputs(vectors={first: Vector.of(vector_of([1]))}, finished=[Finished(first, "stop")])) == []
-    )
+    assert requests.process(Outputs(finished=[ended(first, vector_of([1]))])) == []
     assert requests.process(Outputs(finished=[Finished(second, "error", None, "it broke")])) == [third]
     with pytest.raises(RequestError, match="it broke") as failed:
         batch.answers()
     assert failed.value.status == 500
     assert len(requests) == 1
-    requests.process(
-        Outputs(vectors={third: Vector.of(vector_of([3]))}, finished=[Finished(third, "stop")])
-    )  # too late
+    requests.process(Outputs(finished=[ended(third, vector_of([3]))]))  # too late
     assert not other.done
-    assert [message.pooling.method for message in messages] == ["mean"] * 3
+    assert [message.parts["pool"].method for message in messages] == ["mean"] * 3
+    assert {message.task for message in messages} == {"pool"}
+
+
+def test_a_vector_that_is_none_fails_its_call_alone(model):
+    """As it arrives from the other process: plain data."""
+    requests = PoolingRequests()
+    (first, second), (third,) = (
+        (batch := requests.add(model().embed(ids, PoolingParams()).prompts)[0]).handles for ids in ([[1], [2]], [[3]])
+    )
+    sent = Outputs(finished=[Finished(first, "stop", parts={"pool": [[3], b"12345678"]}), ended(third, vector_of([3]))])
+    assert requests.process(msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=Outputs)) == [second]
+    np.testing.assert_array_equal(batch.answers()[0].vector, vector_of([3]))
+    assert len(requests) == 0
 
 
 # -- both front ends --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from core import SamplingParams
 from core.api.errors import EngineError, RequestError
 from core.engine.messages import Abort, Add, Call
-from core.engine.pooling import Pooling
+from core.engine.tasks.pool import Pooling
 from core.frontend.beams.search import BeamSearchParams
 from core.frontend.pooling.inputs import PoolingPrompt
 from core.frontend.pooling.requests import PoolingRequests

@@ -6,8 +6,10 @@ import pytest
 
 from core.api import CheckpointInfo, ModelShape
 from core.api.models import PoolingShape
+from core.config.resolved import ModelOptions
 from core.plugins.context import context_of
 from core.plugins.pooling import MOST_TOKENS
+from core.plugins.tasks import choose_task
 
 
 @pytest.mark.parametrize(
@@ -35,4 +37,5 @@ def test_the_longest_prompt(positions, said, wanted, context):
     )
     made = {} if said is None else {"max_length": said}
     checkpoint = CheckpointInfo(path="/nowhere", format="fake", architecture="Fake", config={}, pooling=made)
-    assert context_of(wanted, checkpoint, shape, pooling) == (context, [])
+    task = choose_task(ModelOptions(model="m"), checkpoint, shape)
+    assert context_of(wanted, task.context, shape) == (context, [])

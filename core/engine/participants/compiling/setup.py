@@ -25,13 +25,11 @@ from core.plugins.handed import Handed
 from core.plugins.kinds import kind_of
 
 
-def structured_participant(config: EngineConfig, active: ActivePlugins) -> StructuredParticipant | None:
+def structured_participant(config: EngineConfig, active: ActivePlugins) -> StructuredParticipant:
     """Return what drives the plan's structured-output backends, in its order, and bounds the thinking.
 
-    Without backends it does the latter alone; an engine that pools has none.
+    Without backends it does the latter alone.
     """
-    if config.pooling is not None:
-        return None
     options = config.options.structured
     mib = 2**20
     limits = PoolLimits(

@@ -1,21 +1,25 @@
-"""The runner of an engine that pools: one step from plan to vectors."""
+"""The task `pool` in the worker: one step from plan to vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.engine.pooling import Pooling
+from core.engine.parts import restored
 from core.engine.profile import Timer
 from core.engine.step import NewRow, StepPlan, StepResult
+from core.engine.tasks.pool import NAME, Pooled, Pooling
 from core.worker.inputs import StepInputs
 from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
+from core.worker.tasks.base import RunnerSetup, WorkerTask
+from core.worker.tasks.dense import load_dense
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
@@ -65,7 +69,10 @@ class PoolingRunner(StepRunner):
 
     def _admit(self, new_rows: Sequence[NewRow]) -> None:
         for new in new_rows:
-            asked = self._asked[new.row] = new.pooling or self._default
+            # The warm-up's row brings no part.
+            part = new.parts.get(NAME, self._default)
+            asked: Pooling = restored(part, Pooling, NAME)
+            self._asked[new.row] = asked
             self._seconds[new.row] = asked.second
             device = self._rows.device
             arrays = {name: torch.from_numpy(one.array()).to(device) for name, one in asked.arrays.items()}
@@ -79,7 +86,8 @@ class PoolingRunner(StepRunner):
         inputs = replace(inputs, token_types=self._types(plan, inputs), arrays=arrays)
         # Graphs read token ids and positions, and nothing else of a request.
         forward = self._whole if arrays or inputs.token_types is not None else self._forward
-        result.vectors, result.errors = self._reduce(plan, inputs, forward(inputs))
+        vectors, result.errors = self._reduce(plan, inputs, forward(inputs))
+        result.parts[NAME] = Pooled(vectors)
         self._taint(plan, result.errors)
 
     def _types(self, plan: StepPlan, inputs: StepInputs) -> Tensor | None:
@@ -129,6 +137,17 @@ class PoolingRunner(StepRunner):
         total = torch.zeros(len(lengths), hidden.shape[1], dtype=torch.float32, device=hidden.device)
         total.index_add_(0, owner, wanted.float())
         return (total / device(lengths)[:, None]).to(hidden.dtype)
+
+
+class PoolWorker(WorkerTask):
+    """Builds the runner that pools, with the layers that the model's makers put behind pooling."""
+
+    def runner(self, setup: RunnerSetup) -> PoolingRunner:
+        """Return the runner. Raises `CheckpointError` CORE-M136, the weights of those layers are not there."""
+        config, reader = setup.config, setup.active.new_of("core.weight_loaders")
+        shape = cast("PoolingShape", config.pooling)
+        dense = load_dense(reader, Path(config.checkpoint.path), shape.dense, setup.rows.device)
+        return PoolingRunner(setup.model, setup.backend, setup.caches, setup.rows, shape, dense, setup.graphed)
 
 
 def _ranges(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Tasks, their worker halves: which runner executes steps. `core.tasks` lists them."""
