@@ -148,10 +148,12 @@ class Participant:
     Attributes:
         name: Under which its parts travel.
         parts: Their types, as the descriptor declares them.
+        proposes: Its worker half proposes drafts. Where no participant does, `drafts` is never asked.
     """
 
     name: str = ""
     parts: Parts = Parts()
+    proposes: bool = False
 
     def __init__(self, setup: EngineSetup) -> None:
         self.name = setup.name
@@ -195,6 +197,21 @@ class Participant:
     def pending(self) -> bool:
         """Return whether a step is due although no row runs, to carry a part to the worker half or a result back."""
         return False
+
+    def drafts(self, rows: np.ndarray, room: np.ndarray) -> np.ndarray | None:
+        """Return how many drafts each of these decoding rows may run in the next step; the least of all answers counts.
+
+        A draft is a token that is proposed in place of the next one, run together with the last one, and kept while it
+        equals what is sampled there. What is not proposed by then is not run: an answer is an upper bound.
+
+        Args:
+            rows: `(n,)` rows whose last token is next.
+            room: `(n,)` most drafts that each can run.
+
+        Returns:
+            `(n,)` integers; None: as many as there is room for, or others say.
+        """
+        return None
 
     def plan(self, plan: StepPlan) -> None:
         """Add this step's part and orders to a plan that is complete otherwise: `plan.parts[self.name] = ...`.

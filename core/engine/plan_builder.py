@@ -41,6 +41,7 @@ class PlanBuilder:
         prompts: Tokens of prompts that were.
         share: Tokens of prompts after which no further one begins; None: as long as the budget lasts.
         allowance: What prompts may take beside decoding rows; None: whatever the budget holds.
+        drafting: Rows that run their last token are bound late.
     """
 
     def __init__(self, budget: int) -> None:
@@ -48,6 +49,7 @@ class PlanBuilder:
         self.prompts = 0
         self.share: int | None = None
         self.allowance: Allowance | None = None
+        self.drafting = False
         self._rows: list[np.ndarray] = []
         self._counts: list[np.ndarray] = []
         self._new: list[NewRow] = []
@@ -102,8 +104,9 @@ class PlanBuilder:
             rows=rows,
             starts=starts,
             counts=counts,
-            samples=starts + counts == known,
+            samples=starts + counts >= known,
             output_counts=known - table.prompt[rows],
+            drafts=np.where(starts + 1 == known, counts - 1, -1).astype(np.int32) if self.drafting else None,
         )
 
     def _block_update(self) -> BlockUpdate:

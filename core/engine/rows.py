@@ -6,6 +6,9 @@ A request owns one row from its first admission to its end, through preemptions.
     prompt <= settled <= known    tokens whose ids the engine has seen
     known <= limit                settled tokens plus those being sampled by steps in flight
     dead <= published <= owned    leading blocks given back, blocks with content that is final, blocks in the table
+
+Where steps in flight verify drafts, `computed` and `known` are upper bounds, as if every draft were right; `slack` says
+by how much they may be too high at most. Blocks are allocated by the upper bound and given back by the lower one.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ class RowTable:
         self.settled = np.zeros(capacity, np.int32)
         self.known = np.zeros(capacity, np.int32)
         self.limit = np.zeros(capacity, np.int32)
+        self.slack = np.zeros(capacity, np.int32)
         self.owned = np.zeros(capacity, np.int32)
         self.published = np.zeros(capacity, np.int32)
         self.dead = np.zeros(capacity, np.int32)
@@ -64,7 +68,7 @@ class RowTable:
         self.tokens[row, length:given] = request.generated
         self.prompt[row] = length
         self.settled[row] = self.known[row] = given
-        self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = 0
+        self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = self.slack[row] = 0
         self.limit[row] = request.limit
         self._set_stops(row, request.stop_ids)
         return row
@@ -75,7 +79,7 @@ class RowTable:
         self.epoch[row] += 1
         self.requests[row] = None
         self.many_stops.pop(row, None)
-        self.known[row] = self.limit[row] = 0
+        self.known[row] = self.limit[row] = self.slack[row] = 0
         self._free.append(row)
         request.row = -1
 
@@ -87,6 +91,7 @@ class RowTable:
         """
         self.epoch[row] += 1
         self.known[row] = self.settled[row]
+        self.slack[row] = 0
         return self.tokens[row, self.prompt[row] : self.settled[row]].copy()
 
     def blocks(self, row: int) -> list[int]:
@@ -109,6 +114,18 @@ class RowTable:
             within = np.arange(len(blocks)) - np.repeat(np.cumsum(counts) - counts, counts)
             self.tables[np.repeat(rows, counts), np.repeat(owned, counts) + within] = blocks
         self.owned[rows] = owned + counts
+
+    def bound(self, rows: np.ndarray, drafts: np.ndarray) -> None:
+        """Count `drafts (n,)` of a step that was launched as if all of them were right."""
+        self.known[rows] += drafts
+        self.slack[rows] += drafts
+
+    def unbind(self, rows: np.ndarray, drafts: np.ndarray, refused: np.ndarray) -> None:
+        """A step has settled that verified at most `drafts (n,)`: take back the `refused (n,)` of them."""
+        self.known[rows] -= refused
+        # A row that was preempted meanwhile has nothing computed; it comes back once its slack is 0.
+        self.computed[rows] = np.maximum(self.computed[rows] - refused, 0)
+        self.slack[rows] -= drafts
 
     def clear_blocks(self, row: int) -> list[int]:
         """Empty the row's block table, forget what was computed, and return the blocks it held."""

@@ -16,6 +16,7 @@ import numpy as np
 from core.api.connectors import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
+from core.engine.drafting import drafts_wanted, undrafted
 from core.engine.latency import Allowance, LatencyTarget
 from core.engine.managers import KVManagers
 from core.engine.participants.stages import Stages
@@ -228,6 +229,7 @@ class Scheduler:
         Counters advance at once, so that a further step can be scheduled before this one's results exist.
         """
         builder = PlanBuilder(self.limits.max_num_batched_tokens)
+        builder.drafting = bool(self.stages.drafts)
         preempted = self._schedule_running(builder)
         if not preempted:
             self._admit_waiting(builder)
@@ -245,6 +247,9 @@ class Scheduler:
         if self._managers is not None:
             self._drop_dead(builder, self._managers, rows)
         growth = self._growth(rows, counts)
+        if builder.drafting and int(growth.sum()) > self.pool.free:
+            counts = undrafted(self.rows, rows, counts)  # nobody gives way to drafts
+            growth = self._growth(rows, counts)
         if int(growth.sum()) <= self.pool.free:
             self._grow(builder, rows, growth)
             builder.add(rows, counts)
@@ -266,15 +271,32 @@ class Scheduler:
         if self._chunk is not None:
             self._cut(rows, need, builder.budget, self._chunk)
         prompts = need > 1
+        if builder.drafting:
+            need = need + self._drafts(builder, rows, need)
         if len(rows) > builder.budget or prompts.any():
             order = np.argsort(prompts, kind="stable")
             rows, need = rows[order], need[order]
             need = shared_out(need, builder.budget, self.limits.slack)
-            builder.prompts = int(need[need > 1].sum())
+            builder.prompts = int(need[(need > 1) & prompts[order]].sum())
         if need.all():
             return rows, need
         some = need > 0
         return rows[some], need[some]
+
+    def _drafts(self, builder: PlanBuilder, rows: np.ndarray, need: np.ndarray) -> np.ndarray:
+        """Return how many drafts each row may run behind the `need` tokens that it runs in any case.
+
+        They come on top of a budget that is advice, as decoding rows do. One that is a limit has room for them when
+        every decoding row has its token; prompts that wait keep half of that room.
+        """
+        drafts = drafts_wanted(self.stages.drafts, self.rows, rows, need, self.limits.max_chunk)
+        if self.limits.advised:
+            builder.budget += int(drafts.sum())
+            return drafts
+        room = max(0, builder.budget - int(np.count_nonzero(need == 1)))
+        if len(self.waiting) or (need > 1).any():
+            room //= 2
+        return shared_out(drafts, room, 0)
 
     def _allowance(self, computed: np.ndarray, need: np.ndarray) -> Allowance | None:
         """Return what prompts may take of this step, if there are any and somebody is being answered."""
@@ -308,7 +330,7 @@ class Scheduler:
         """
         table = self.rows
         # What is not published yet will be, from the row's own table.
-        dead = np.minimum(managers.dead_blocks(table.computed[rows]), table.published[rows])
+        dead = np.minimum(managers.dead_blocks(table.computed[rows] - table.slack[rows]), table.published[rows])
         due = np.flatnonzero(dead > table.dead[rows])
         for row, upto in zip(rows[due].tolist(), dead[due].tolist(), strict=True):
             builder.blocks(row, int(table.dead[row]), [NULL_BLOCK] * (upto - int(table.dead[row])))
@@ -420,6 +442,8 @@ class Scheduler:
         """Whether a row is there for a new request, or a preempted one has anything left to compute."""
         if request.row < 0:
             return self.rows.free > 0
+        if self.rows.slack[request.row]:
+            return False  # where it goes on is known when the drafts in flight are verified
         # At its limit it only waits for a token that a step in flight is sampling.
         return bool(self.rows.known[request.row] < self.rows.limit[request.row])
 
@@ -530,6 +554,8 @@ class Scheduler:
         rows = plan.rows
         table.computed[rows] += plan.counts
         table.known[rows] += plan.samples
+        if plan.drafts is not None:
+            table.bound(rows, np.maximum(plan.drafts, 0))
         self._publish(rows, plan.starts + plan.counts)
         kept = self._promises.take_kept()
         if kept:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from core.engine.drafting import Gained, behind, gained, settle_drafts
 from core.engine.messages import Finished, Logprobs, Outputs, Reason, Started
 from core.engine.request import Request
 from core.engine.scheduler import Scheduler, Step
@@ -129,39 +130,45 @@ class Settler:
 
     def _settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         table = self.scheduler.rows
-        plan, tokens = step.plan, result.tokens
-        rows, kept = plan.rows[plan.samples & alive], alive[plan.samples]
-        if not kept.all():
-            tokens = tokens[kept]
-        settled = table.settled[rows]
-        table.tokens[rows, settled] = tokens
-        table.settled[rows] = settled + 1
-        refused = self._tell(rows, tokens) if self.scheduler.stages.settle else {}
-        outputs.handles = table.handle[rows].tobytes()
-        outputs.tokens = tokens.astype(np.int32, copy=False).tobytes()
+        found = gained(table, step.plan, result, alive)
+        settle_drafts(table, step.plan, result, alive)
+        table.tokens[found.rows, found.lengths - 1] = found.tokens
+        table.settled[found.rows] = found.lengths  # the last entry of a row counts
+        refused: dict[int, str] = {}
+        if self.scheduler.stages.settle:
+            refused, dropped = self._tell(found)
+            found = found.without(dropped)
+        outputs.handles = table.handle[found.rows].tobytes()
+        outputs.tokens = found.tokens.astype(np.int32, copy=False).tobytes()
         if result.logprobs:
-            place = {int(index): i for i, index in enumerate(np.flatnonzero(kept))}
+            place = {int(index): i for i, index in enumerate(found.places)}
             outputs.logprobs = {
                 place[index]: _position(scores, 0) for index, scores in result.logprobs.items() if index in place
             }
-        self._end_rows(rows, tokens, settled + 1, outputs)
+        self._end_rows(found, outputs)
         for row, error in refused.items():
             self._finish_row(row, "error", outputs, error=error)
 
-    def _tell(self, rows: np.ndarray, tokens: np.ndarray) -> dict[int, str]:
-        """Tell participants of settled tokens; return row -> error of those that must end."""
-        requests = [self.scheduler.rows.requests[row] for row in rows.tolist()]
-        refused: dict[int, str] = {}
-        for settle in self.scheduler.stages.settle:
-            for index, error in settle(requests, tokens).items():
-                refused.setdefault(int(rows[index]), error)
-        return refused
+    def _tell(self, found: Gained) -> tuple[dict[int, str], np.ndarray]:
+        """Tell participants of settled tokens.
 
-    def _end_rows(self, rows: np.ndarray, tokens: np.ndarray, settled: np.ndarray, outputs: Outputs) -> None:
-        table = self.scheduler.rows
+        Returns:
+            Row -> error of those that must end, and which tokens follow a refused one of the same row, `(m,)` bool.
+        """
+        requests = [self.scheduler.rows.requests[row] for row in found.rows.tolist()]
+        refused: dict[int, str] = {}
+        marked = np.zeros(len(requests), bool)
+        for settle in self.scheduler.stages.settle:
+            for index, error in settle(requests, found.tokens).items():
+                marked[index] = True
+                refused.setdefault(int(found.rows[index]), error)
+        return refused, behind(marked, found.rows) if refused else np.zeros_like(marked)
+
+    def _end_rows(self, found: Gained, outputs: Outputs) -> None:
+        table, rows, tokens = self.scheduler.rows, found.rows, found.tokens
         # The sampler holds stop ids back below a row's minimum, unless nothing else may follow.
         stopped = table.stopped(rows, tokens)
-        for i in np.flatnonzero(stopped | (settled >= table.limit[rows])).tolist():
+        for i in np.flatnonzero(stopped | (found.lengths >= table.limit[rows])).tolist():
             request = table.requests[rows[i]]
             token = int(tokens[i])
             if request is not None and stopped[i]:

@@ -61,12 +61,15 @@ class StepPlan:
         rows: `(n,)` int32, the row of each scheduled request.
         starts: `(n,)` int32, position of its first token in this step.
         counts: `(n,)` int32, how many tokens it runs.
-        samples: `(n,)` bool, whether its last token is the last known one, so that a token is sampled from it.
+        samples: `(n,)` bool, whether its last token is the last known one or a draft, so that tokens are sampled.
         output_counts: `(n,)` int32, output tokens it has before this step, placeholders included.
         parts: What participants' engine halves send their worker halves, by name.
         loads: KV blocks that each participant's worker half fills before the forward pass, by its name.
         leaving: Names of participants whose worker half is closed before this step: they take part no more.
         late: Names of participants whose late parts follow while the forward pass runs (`Executor.late`).
+        drafts: `(n,)` int32, how many drafts each row may run behind its last token, which are in its count. Such a row
+            is bound late: `starts`, `output_counts` are upper bounds, it runs from its last token, wherever that is,
+            and has as many tokens more as drafts are there. -1: the row runs exactly what is said. None: all rows do.
     """
 
     number: int
@@ -81,10 +84,11 @@ class StepPlan:
     loads: dict[str, list[int]] = field(default_factory=dict)
     leaving: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    drafts: np.ndarray | None = None
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that the forward pass runs over."""
+        """Tokens that the forward pass runs over, if every row has as many drafts as it may run."""
         return int(self.counts.sum())
 
 
@@ -109,7 +113,9 @@ class StepResult:
 
     Attributes:
         number: The plan's number.
-        tokens: `(samples.sum(),)` int32, in the plan's order; none where the task is not to sample.
+        tokens: `(counts.sum(),)` int32, in the plan's order: those of a row follow each other. None where the task is
+            not to sample.
+        counts: `(samples.sum(),)` int32, tokens that each sampling row gained; None: one each.
         logprobs: Index into `tokens` -> its log-probabilities, for the rows that asked.
         prompt_logprobs: Index into the plan's rows -> log-probabilities of the prompt positions this step scored
             (position p's entry scores token p + 1), for the rows that asked.
@@ -127,6 +133,7 @@ class StepResult:
     parts: dict[str, Any] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     faults: dict[str, list[str]] = field(default_factory=dict)
+    counts: np.ndarray | None = None
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ class StepWork(NamedTuple):
 
     Attributes:
         steps: 1; the time that a step takes whatever is in it.
-        decodes: Rows that run a single token.
+        decodes: Rows that run a single token, or drafts behind it.
         context: Tokens that these attend to.
         tokens: Tokens of the other rows, which are prompts.
         pairs: Tokens that these attend to, in total over `tokens`.
@@ -61,7 +61,10 @@ class StepWork(NamedTuple):
     @staticmethod
     def of(plan: StepPlan, result: StepResult) -> StepWork:
         """Return the work of a step that has run."""
-        prompts = np.flatnonzero(plan.counts > 1)
+        several = plan.counts > 1
+        if plan.drafts is not None:
+            several &= plan.drafts < 0
+        prompts = np.flatnonzero(several)
         starts, counts = plan.starts[prompts].tolist(), plan.counts[prompts].tolist()
         return StepWork(
             1.0,

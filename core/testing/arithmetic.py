@@ -3,6 +3,9 @@
 It keeps tokens where a real worker keeps keys and values: in paged slots reached through block tables. A wrong table, a
 stale block, a lost token or a step out of order changes the output, so the whole engine can be checked exactly, in
 milliseconds and without torch.
+
+It verifies drafts as a real one does: guesses of a given agreement stand in the token pool behind a row's last token,
+run through the same slots, and are kept while they equal what follows.
 """
 
 from __future__ import annotations
@@ -34,19 +37,41 @@ def next_token(context: np.ndarray, vocab_size: int, allowed: Callable[[int], bo
     return next((t for i in range(vocab_size) if allowed(t := (token + i) % vocab_size)), NO_TOKEN)
 
 
-def generate(prompt: list[int], count: int, vocab_size: int) -> list[int]:
-    """Return what any correct engine produces after `prompt`."""
+def generate(prompt: list[int], count: int, vocab_size: int, window: int = 0) -> list[int]:
+    """Return what any correct engine produces after `prompt`; only the last `window` tokens count, if it is not 0."""
     tokens = list(prompt)
     for _ in range(count):
-        tokens.append(next_token(np.array(tokens, np.int32), vocab_size))
+        tokens.append(next_token(np.array(tokens[-window:], np.int32), vocab_size))
     return tokens[len(prompt) :]
 
 
 class ArithmeticWorker:
-    """Executes step plans on paged token storage."""
+    """Executes step plans on paged token storage.
 
-    def __init__(self, num_blocks: int, block_size: int, max_rows: int, max_len: int, vocab_size: int) -> None:
+    Args:
+        agreement: Share of the guesses that are right.
+        window: How many of the last tokens the next one depends on; 0: all of them.
+
+    Attributes:
+        known: `(max_rows,)` tokens of each row: where it really stands.
+        drafted, accepted: Drafts that were verified, and that were right, in total.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        max_rows: int,
+        max_len: int,
+        vocab_size: int,
+        agreement: float = 0.0,
+        window: int = 0,
+    ) -> None:
         self.block_size, self.vocab_size = block_size, vocab_size
+        self.known = np.zeros(max_rows, np.int32)
+        self.drafted = self.accepted = 0
+        self._agreement, self._random = agreement, np.random.default_rng(0)
+        self._window = window
         self.cache = np.full(num_blocks * block_size, -1, np.int32)
         self.pool = np.full((max_rows, max_len + 1), -1, np.int32)
         self.tables = np.zeros((max_rows, -(-max_len // block_size)), np.int32)
@@ -67,22 +92,66 @@ class ArithmeticWorker:
             self._minima[new.row] = (len(new.prompt) + new.params.min_tokens, new.stop_ids)
             given = np.concatenate([new.prompt, new.generated])
             self.pool[new.row, : len(given)] = given
+            self.known[new.row] = len(given)
         for i, (row, start) in enumerate(zip(plan.blocks.rows, plan.blocks.starts, strict=True)):
             blocks = plan.blocks.blocks[plan.blocks.offsets[i] : plan.blocks.offsets[i + 1]]
             self.tables[row, start : start + len(blocks)] = blocks
-        work = list(zip(plan.rows.tolist(), plan.starts.tolist(), plan.counts.tolist(), strict=True))
+        work = self._work(plan)
         for row, start, count in work:  # every row writes before any row reads, as in a real layer
             self.cache[self._slots(row, start, start + count)] = self.pool[row, start : start + count]
             self.computed_tokens += count
         places = np.flatnonzero(plan.samples).tolist()
-        sampled = [self._sample(work[i][0], work[i][1] + work[i][2]) for i in places]
-        errors = {i: "no token is left" for i, token in zip(places, sampled, strict=True) if token == NO_TOKEN}
-        return StepResult(plan.number, np.array(sampled, np.int32), errors=errors)
+        if plan.drafts is None:
+            gained = [[self._sample(work[i][0], work[i][1] + work[i][2])] for i in places]
+        else:
+            gained = [self._verify(*work[i], late=bool(plan.drafts[i] >= 0)) for i in places]
+        errors = {i: "no token is left" for i, tokens in zip(places, gained, strict=True) if tokens[-1] == NO_TOKEN}
+        counts = None if plan.drafts is None else np.array([len(tokens) for tokens in gained], np.int32)
+        flat = np.array([token for tokens in gained for token in tokens], np.int32)
+        return StepResult(plan.number, flat, errors=errors, counts=counts)
+
+    def _work(self, plan: StepPlan) -> list[tuple[int, int, int]]:
+        """Return row, first position and number of tokens of everything that runs."""
+        work = list(zip(plan.rows.tolist(), plan.starts.tolist(), plan.counts.tolist(), strict=True))
+        for i, most in enumerate(() if plan.drafts is None else plan.drafts.tolist()):
+            if most >= 0:
+                row, start, count = work[i]
+                known = int(self.known[row])
+                if not known - 1 <= start or count != most + 1:
+                    raise ValueError(f"row {row} has {known} tokens and is to run {count} from position {start} on")
+                work[i] = (row, known - 1, 1 + self._guess(row, known, most))
+        return work
+
+    def _guess(self, row: int, known: int, most: int) -> int:
+        """Write up to `most` guesses behind a row's tokens; return how many."""
+        count = int(self._random.integers(0, most + 1)) if self._random.random() < 0.2 else most
+        text = self.pool[row, :known].tolist()
+        for _ in range(count):
+            right = self._random.random() < self._agreement
+            token = next_token(np.array(text[-self._window :], np.int32), self.vocab_size)
+            text.append((token + (not right)) % self.vocab_size)
+        self.pool[row, known : known + count] = text[known:]
+        return count
+
+    def _verify(self, row: int, start: int, count: int, *, late: bool) -> list[int]:
+        """Sample behind each of the last tokens for as long as the draft that follows is what was sampled."""
+        drafts = self.pool[row, start + 1 : start + count].tolist() if late else []
+        first = start + count - len(drafts)
+        tokens = [self._sample(row, first)]
+        for i, draft in enumerate(drafts if row not in self._allowed else ()):  # a mask is for one position
+            if tokens[-1] != draft:
+                break
+            tokens.append(self._sample(row, first + i + 1))
+        if tokens[-1] == NO_TOKEN and len(tokens) > 1:
+            tokens.pop()  # the next step fails there; what came before it is kept
+        self.known[row] = first + len(tokens)
+        self.drafted, self.accepted = self.drafted + len(drafts), self.accepted + len(tokens) - 1
+        return tokens
 
     def _sample(self, row: int, length: int) -> int:
         shortest, stop_ids = self._minima.get(row, (0, ()))
         held, bits = stop_ids if length < shortest else (), self._allowed.get(row)
-        context = self.cache[self._slots(row, 0, length)]
+        context = self.cache[self._slots(row, max(0, length - self._window) if self._window else 0, length)]
         token = next_token(
             context, self.vocab_size, lambda token: token not in held and (bits is None or bool(bits[token]))
         )

@@ -41,6 +41,8 @@ class Stages:
         self.run = self._bound("run")
         self.leave = self._bound("leave")
         self.pending = self._bound("pending")
+        proposing = any(one.proposes for one in self.participants)
+        self.drafts = self._bound("drafts") if proposing else ()
         self.plan = self._bound("plan")
         self.settle = self._bound("settle")
         self.finished = tuple(zip(self._names("finished"), self._bound("finished"), strict=True))
@@ -144,6 +146,16 @@ def _refusals(value: Any, requests: Sequence[StagedRequest | None], tokens: np.n
     return refusals
 
 
+def _bounds(value: Any, rows: np.ndarray, room: np.ndarray) -> np.ndarray | None:
+    if value is None:
+        return None
+    bounds = np.asarray(value)
+    if bounds.shape != rows.shape or bounds.dtype.kind not in "iu":
+        raise ValueError(f"its answer is {bounds.dtype} {bounds.shape}, not {len(rows)} integers")
+    clipped: np.ndarray = np.clip(bounds, 0, room)
+    return clipped
+
+
 def _figure(value: Any) -> Stat:
     return [counted(one) for one in value] if isinstance(value, list | tuple) else counted(value)
 
@@ -161,6 +173,7 @@ _CHECKED: Mapping[str, Callable[..., Any]] = {
     "supply": lambda value, *_: operator.index(value),
     "place": lambda value, *_: bool(value),
     "pending": lambda value, *_: bool(value),
+    "drafts": _bounds,
     "settle": _refusals,
     "stats": lambda value, *_: {str(name): _figure(one) for name, one in value.items()},
 }

@@ -103,6 +103,12 @@ class StructuredParticipant(Participant):
             self._rows[request.row] = matcher
             self._row_of[request.handle] = request.row
 
+    def drafts(self, rows: np.ndarray, room: np.ndarray) -> np.ndarray | None:
+        """Allow none to constrained rows: a row has one mask in a step, and further tokens would need their own."""
+        if not self._rows:
+            return None
+        return np.where(np.isin(rows, list(self._rows)), 0, room)
+
     def plan(self, plan: StepPlan) -> None:
         """Announce masks, if rows that may be constrained by then sample in this step."""
         if self._rows and any(row in self._rows for row in plan.rows[plan.samples].tolist()):

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from core.api.kvspecs import KVSpec
+from core.api.participants import Participant
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.latency import LatencyTarget
 from core.engine.loop import EngineLoop
+from core.engine.managers import managers_for
 from core.engine.messages import Add
 from core.engine.participants.connectors import ConnectorParticipant
 from core.engine.participants.stages import Stages
@@ -139,6 +142,20 @@ class Shelf:
         return self.worker.cache[block * size : (block + 1) * size]
 
 
+class Guesses(Participant):
+    """Lets every decoding row run some drafts, which an `ArithmeticWorker` makes up."""
+
+    name = "guesses"
+    proposes = True
+
+    def __init__(self, most):
+        self.most, self._random = most, np.random.default_rng(1)
+
+    def drafts(self, rows, room):
+        assert (room >= 0).all()
+        return np.minimum(self._random.integers(0, self.most + 1, len(rows)), room)
+
+
 @dataclass
 class Harness:
     """One engine and what its clients received."""
@@ -159,9 +176,15 @@ class Harness:
     shelved: bool = False
     lenient: bool = False  # the connector is never switched off
     latency: float = 0.0
+    drafts: int = 0  # most drafts of a row in a step
+    agreement: float = 0.7
+    window: int = 0  # tokens that the next one depends on; what lies before is given back
 
     def __post_init__(self):
-        self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
+        sizes = (self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
+        self.worker = ArithmeticWorker(*sizes, agreement=self.agreement, window=self.window)
+        if self.drafts:
+            self.participants = (*self.participants, Guesses(self.drafts))
         if self.shelved:
             self.shelf = Shelf(self.worker)
             self.participants = (
@@ -180,6 +203,7 @@ class Harness:
             self.cache,
             self.policy,
             Stages(self.participants, self.participant_faults),
+            managers_for([KVSpec("sliding", self.window)], self.block_size) if self.window else None,
             latency=LatencyTarget(self.latency, self.block_size) if self.latency else None,
         )
         self.scheduler.spread = self.spread

@@ -49,6 +49,8 @@ class EngineMachine(RuleBasedStateMachine):
         if step is not None:
             limits, counts = self.engine.scheduler.limits, step.plan.counts
             decoding = int((counts == 1).sum()) if limits.advised else 0
+            if limits.advised and step.plan.drafts is not None:
+                decoding = int(counts[step.plan.drafts >= 0].sum())
             assert counts.sum() <= limits.max_num_batched_tokens + decoding + limits.slack
             self.flying.append((step, self.engine.executor.launch(step.plan)))
 
@@ -89,6 +91,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert table.computed[row] <= table.known[row] <= table.limit[row]
             assert table.prompt[row] <= table.settled[row] <= table.known[row]
             assert table.owned[row] * table.block_size >= table.computed[row]
+            assert 0 <= table.slack[row] <= table.known[row] - table.settled[row]
 
     @invariant()
     def the_queue_knows_its_tokens(self):
@@ -100,7 +103,7 @@ class EngineMachine(RuleBasedStateMachine):
     def outputs_are_right(self):
         for handle, tokens in self.engine.outputs.items():
             prompt, _ = self.prompts[handle]
-            assert tokens == generate(prompt, len(tokens), 97)
+            assert tokens == generate(prompt, len(tokens), 97, self.engine.window)
 
     def teardown(self):
         while self.flying:
@@ -132,7 +135,8 @@ class ShelvedMachine(EngineMachine):
 
     def teardown(self):
         super().teardown()
-        texts = [prompt + generate(prompt, count, 97) for prompt, count in self.prompts.values()]
+        window = self.engine.window
+        texts = [prompt + generate(prompt, count, 97, window) for prompt, count in self.prompts.values()]
         self.engine.shelf.check(self.engine, texts)
 
 
@@ -154,11 +158,38 @@ class LosingMachine(ShelvedMachine):
         return multiple()
 
 
+class DraftingMachine(EngineMachine):
+    """The same with drafts, most of them right."""
+
+    more: ClassVar[dict] = {"drafts": 4}
+
+
+class DraftingWindowMachine(EngineMachine):
+    """The same where only a few tokens are read, and blocks before them are given back."""
+
+    more: ClassVar[dict] = {"drafts": 4, "window": 5, "block_size": 2}
+
+
+class DraftingShelfMachine(LosingMachine):
+    """The same with a connector whose loads fail, where the budget is advice."""
+
+    more: ClassVar[dict] = {**AdvisedMachine.more, **LosingMachine.more, "drafts": 3}
+
+
+MACHINES = [
+    (EngineMachine, 120),
+    (AdvisedMachine, 50),
+    (HurriedMachine, 50),
+    (ShelvedMachine, 80),
+    (LosingMachine, 100),
+    (DraftingMachine, 100),
+    (DraftingWindowMachine, 80),
+    (DraftingShelfMachine, 80),
+]
+
+
 @pytest.mark.covers("ENG-01")
-@pytest.mark.parametrize(
-    ("machine", "examples"),
-    [(EngineMachine, 120), (AdvisedMachine, 50), (HurriedMachine, 50), (ShelvedMachine, 80), (LosingMachine, 100)],
-)
+@pytest.mark.parametrize(("machine", "examples"), MACHINES)
 def test_the_books_balance_in_every_order(harness, machine, examples):
     machine.make = staticmethod(harness)
     budget = settings(max_examples=examples, stateful_step_count=40, deadline=None)

@@ -46,6 +46,7 @@ plans = st.builds(
     parts=reports,
     loads=st.dictionaries(st.text(max_size=4), st.lists(st.integers(1, 99), max_size=4), max_size=2),
     leaving=st.lists(st.text(max_size=4), max_size=2),
+    drafts=st.none() | int32s,
 )
 tops = st.builds(
     TopLogprobs,
@@ -63,6 +64,7 @@ results = st.builds(
     parts=reports,
     lost=st.lists(st.integers(1, 99), max_size=4),
     faults=st.dictionaries(st.text(max_size=4), st.lists(st.text(max_size=9), max_size=2), max_size=2),
+    counts=st.none() | int32s,
 )
 
 
