@@ -389,6 +389,7 @@ class ParticipantSpec(Descriptor):
         parts: Dotted path of a `Parts`, the types of what the halves send each other, in a torch-free module; None:
             they send nothing.
         devices: Device types that its worker half runs on; `*` means any.
+        args: Names of a request's `extra_args` that its halves read; others are refused if no plugin reads them.
     """
 
     group: ClassVar[str] = "core.participants"
@@ -397,6 +398,7 @@ class ParticipantSpec(Descriptor):
     front_impl: str | None = None
     parts: str | None = None
     devices: frozenset[str] = frozenset({"*"})
+    args: tuple[str, ...] = ()
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {

@@ -386,7 +386,18 @@ class FrontParticipant:
     def request(self, params: SamplingParams, prompt: np.ndarray, caller: Caller) -> Any:
         """Return the part that travels with a new request, None if there is none.
 
+        Called once for a request, whatever its `n`, when plugins have changed it as they want.
+
         Raises:
             ValueError: The request cannot be served; the client is told why.
         """
         return None
+
+    def finished(self, part: Any) -> Any:
+        """Return what the client is told of a sequence that ended (`CompletionOutput.parts`), None for nothing.
+
+        Args:
+            part: What the engine half sent with the end; there is none where the front end ended the sequence itself,
+                because of a stop text.
+        """
+        return part

@@ -28,6 +28,7 @@ def add_message(prepared: Prepared, handle: int, params: SamplingParams, prompt:
         priority=prepared.priority,
         cache_salt=request.cache_salt,
         caller=request.caller,
+        parts=dict(prepared.parts),
     )
 
 

@@ -69,7 +69,9 @@ class AsyncLLM(ServedFacts, PoolingTasks, Pausing):
         self.lost_weights: str | None = None
         self._weights: str | None = None
         self.model = FrontModel(resolution, engine.ready, tokenizer)
-        self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
+        self._outputs = OutputProcessor(
+            self.model.tokenizer, self.model.plugins.sinks.finished, self.model.plugins.halves.finished
+        )
         self._preparer = AsyncPreparer(self.model)
         self._gate = PauseGate()
         self._pooled = PoolingRequests()

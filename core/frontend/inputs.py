@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from core.api.errors import RequestError
@@ -39,6 +39,7 @@ class Prepared:
         params: Its parameters, completed: `max_tokens` is a number.
         stop_ids, held_ids: Those of `Add`.
         priority: The request's own, or what a plugin has made of it.
+        parts: What the front halves of participants send with it, by name.
     """
 
     request: GenerationRequest
@@ -47,6 +48,7 @@ class Prepared:
     stop_ids: list[int]
     held_ids: list[int]
     priority: int
+    parts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class InputProcessor:

@@ -84,7 +84,9 @@ class LLM(PoolingCalls, BeamCalls):
     def _connect(self, resolution: Resolved, engine: SyncEngine) -> None:
         self.model = FrontModel(resolution, engine.ready)
         self._engine: SyncEngine | None = engine
-        self._outputs = OutputProcessor(self.model.tokenizer, self.model.plugins.sinks.finished)
+        self._outputs = OutputProcessor(
+            self.model.tokenizer, self.model.plugins.sinks.finished, self.model.plugins.halves.finished
+        )
         self._pooled = PoolingRequests()
         self._numbers = count(1)
         self._time(untimed)

@@ -120,8 +120,11 @@ class FrontModel:
         request, prompt = prepared.request, prepared.prompt
         params, priority = self.plugins.request(prompt.ids, prepared.params, prepared.priority, request.caller)
         if params is not prepared.params:
-            return self.inputs.fit(request, prompt, self.inputs.complete(params), priority)
-        return prepared if priority == prepared.priority else replace(prepared, priority=priority)
+            prepared = self.inputs.fit(request, prompt, self.inputs.complete(params), priority)
+        elif priority != prepared.priority:
+            prepared = replace(prepared, priority=priority)
+        parts = self.plugins.halves.request(prepared.params, prompt.ids, request.caller)
+        return replace(prepared, parts=parts) if parts else prepared
 
     def admit_pooling(self, prompts: Sequence[PoolingPrompt], caller: Caller) -> None:
         """Let the plugins that judge requests see those of a pooling call.

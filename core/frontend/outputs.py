@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -45,10 +46,16 @@ class OutputProcessor:
 
     Args:
         on_finished: Told of every request that ends, for whatever reason.
+        told: Returns what clients are told of the parts that came with the end of a sequence.
     """
 
-    def __init__(self, tokenizer: Tokenizer, on_finished: Callable[[RequestState], None] | None = None) -> None:
-        self._on_finished = on_finished
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        on_finished: Callable[[RequestState], None] | None = None,
+        told: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+    ) -> None:
+        self._on_finished, self._told = on_finished, told
         self._tokenizer = tokenizer
         self._reader = LogprobReader(tokenizer)
         self._handles = count(1)
@@ -235,6 +242,8 @@ class OutputProcessor:
                 sequence.finish(reason)
             else:
                 sequence.finish(reason, stop_id=end.stop_id, error=end.error, param=end.param)
+                if end.parts:
+                    sequence.parts = self._told(end.parts)
         except Exception as failure:
             _break(request, sequence, failure)
         if request.settle():

@@ -12,14 +12,15 @@ from core.api.io_processors import IOContext, IOProcessor
 from core.api.requests import Caller, Reject, RequestDraft, RequestPatch
 from core.api.sinks import StatSink
 from core.engine.sampling import SamplingParams
+from core.frontend.halves import FrontHalves
 from core.frontend.sinks import StatSinks
 from core.plugins.boot import ActivePlugins, enter
 from core.plugins.faults import Faults
 from core.plugins.plan import PluginPlan
 
 ARGUMENTS, GRAMMARS, SINKS = "core.logits", "core.structured_output", "core.stat_sinks"
-PROCESSORS = "core.io_processors"
-HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS})
+PROCESSORS, PARTICIPANTS = "core.io_processors", "core.participants"
+HERE = frozenset({ARGUMENTS, GRAMMARS, SINKS, PROCESSORS, PARTICIPANTS})
 """Kinds of driver that the front end needs."""
 
 
@@ -29,6 +30,7 @@ class FrontPlugins:
     Attributes:
         sinks: Receivers of figures.
         grammars: Kinds of grammar that a backend compiles.
+        halves: Front halves of participants.
     """
 
     def __init__(self, plan: PluginPlan) -> None:
@@ -37,8 +39,9 @@ class FrontPlugins:
         self._active = active
         self.sinks = StatSinks(_sinks(active) if active else ())
         self._hooks = active.hooks if active and active.hooks.has("core_request") else None
+        self.halves = FrontHalves(active)
         logits = [cast(LogitsSpec, spec) for _, spec in active.specs(ARGUMENTS)] if active else []
-        self._arguments = frozenset(name for spec in logits for name in spec.args)
+        self._arguments = frozenset(name for spec in logits for name in spec.args) | self.halves.args
         self._checks = _checks(active) if active else []
         backends = [cast(StructuredOutputSpec, spec) for _, spec in active.specs(GRAMMARS)] if active else []
         self.grammars = frozenset[str]().union(*(spec.grammars for spec in backends))
@@ -85,7 +88,7 @@ class FrontPlugins:
         unknown = sorted(set(given) - self._arguments)
         if unknown:
             known = f"known: {', '.join(sorted(self._arguments))}" if self._arguments else "there is none"
-            text = f"extra_args: no logits processor here reads '{unknown[0]:.40}'; {known}"
+            text = f"extra_args: no plugin here reads '{unknown[0]:.40}'; {known}"
             raise RequestError(text, param="extra_args", code="unsupported_parameter")
         for check in self._checks:
             try:

@@ -39,6 +39,7 @@ class SequenceState:
         "handle",
         "index",
         "params",
+        "parts",
         "started",
         "stop_reason",
     )
@@ -50,6 +51,7 @@ class SequenceState:
         self.stop_reason: int | str | None = None
         self.error: str | None = None
         self.error_param: str | None = None
+        self.parts: dict[str, Any] = {}
         self._text = text
         self._repetition = (
             None if params.repetition_detection is None else RepetitionScanner(params.repetition_detection)
@@ -127,6 +129,7 @@ class SequenceState:
             stop_reason=self.stop_reason,
             error=self.error,
             error_param=self.error_param,
+            parts=self.parts,
         )
 
     def _stopped_by(self, stop: str | None) -> None:

@@ -37,6 +37,7 @@ class CompletionOutput:
         stop_reason: The stop text or stop token id that ended it, if one did.
         error: What went wrong, when finish_reason is `error`.
         error_param: Field of the request that is at fault, when the error is the client's mistake.
+        parts: What participants say of a sequence that ended, by name.
         message: What `LLM.chat` reads of the text: the assistant's message in OpenAI's form, with `content`, and as far
             as there are any `tool_calls` and `reasoning`. It may be sent back as a message of the conversation.
     """
@@ -50,6 +51,7 @@ class CompletionOutput:
     stop_reason: int | str | None = None
     error: str | None = None
     error_param: str | None = None
+    parts: dict[str, Any] = field(default_factory=dict)
     message: dict[str, Any] | None = None
 
     def finished(self) -> bool:
