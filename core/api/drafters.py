@@ -1,8 +1,8 @@
 """Drafters guess the next tokens of a request, and the model verifies a whole guess in one step. Provisional.
 
-A drafter runs in the worker, right after the tokens of a step were chosen. The next step runs a row's last token together
-with the guess behind it, chooses a token at each of these positions as it always does, and keeps the guess as far as it
-equals what was chosen. So a drafter changes how fast tokens come, never which.
+A drafter runs in the worker, right after the tokens of a step were chosen. The next step runs a row's last token
+together with the guess behind it, chooses a token at each of these positions as it always does, and keeps the guess as
+far as it equals what was chosen. So a drafter changes how fast tokens come, never which.
 """
 
 from __future__ import annotations
@@ -35,28 +35,27 @@ class DrafterContext:
 class Drafter(Protocol):
     """Runtime of a `DrafterSpec` that reads token ids only (n-gram, suffix). Torch-free; used by one thread.
 
-    A row belongs to one request from `admit` to `release`. Of a row, a guess may depend on its known tokens and on what
-    was there when the drafter was made, on nothing else: not on other rows, nor on requests that ended. Else the speed of
-    one client's answer would tell about the text of another's.
+    A row belongs to one request from `admit` to `release`; admitted again in between it starts over. Its known tokens
+    stay as they are, and more come. A guess may depend on them and on what the drafter was made with, not on other
+    rows, nor on requests that ended: else the speed of one client's answer would tell about the text of another's.
     """
 
     def __init__(self, ctx: DrafterContext) -> None: ...
 
     def admit(self, row: int, prompt: np.ndarray) -> None:
-        """A request takes `row`.
+        """A request takes `row`, or has to be computed again.
 
         Args:
-            prompt: `(length,)` int32, its first tokens, which lie in the token pool as well. Not to be kept or written.
+            prompt: `(length,)` int32, the tokens that it begins with, which lie in the token pool as well. Read only,
+                and not to be kept.
         """
         ...
 
     def propose(self, rows: np.ndarray, known: np.ndarray, tokens: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Guess what follows `tokens[row, :known]` of each row, and return how many tokens each row got.
 
-        Runs between two steps of every request: a few microseconds a row, whatever the row's length. Asked twice it
-        guesses the same. A row is not asked after each of its tokens: between two calls any number may have come. Known
-        tokens stay as they are, except that `known` may be smaller than in the call before: the tokens behind it may
-        then be others when they are known again.
+        Every request waits meanwhile: this should take microseconds a row, whatever the row's length. Asked twice it
+        guesses the same. Between two calls for a row any number of tokens may have come, or none.
 
         Args:
             rows: `(n,)` int64, the rows that are asked, each once, in any order. Read only.
@@ -67,9 +66,8 @@ class Drafter(Protocol):
                 behind it is not read.
 
         Returns:
-            `(n,)` integers from 0 (no guess) to k.
-
-        An exception costs the guesses of this call, and no request fails; a drafter that keeps raising is switched off.
+            `(n,)` integers from 0 (no guess) to k. A token outside the vocabulary, or an exception, costs guesses and
+            no request.
         """
         ...
 

@@ -50,14 +50,12 @@ STABLE = frozenset(
 """Kinds that break only with a new integer; the others are provisional and may break with a note in one release."""
 
 _WINDOW = 1
-# Core never drove drafters of API 1, so that nobody can have published one.
+# The newest integer that is not accepted although it may be the one before. No core ever called drafters of API 1.
 _DROPPED = {"core.drafters": 1}
 
 
 def oldest(group: str) -> int:
-    """Return the oldest integer of `group` that is accepted: the one before the current one, if there is one that was
-    not dropped.
-    """
+    """Return the oldest integer of `group` that is accepted: the one before the current, unless it was dropped."""
     return max(1, versions()[group].api - _WINDOW, _DROPPED.get(group, 0) + 1)
 
 

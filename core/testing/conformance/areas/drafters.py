@@ -40,6 +40,7 @@ class Bench:
 
     def admit(self, row: int, prompt: np.ndarray) -> None:
         """Give the row to a request."""
+        self.tokens[row] = -1
         self.tokens[row, : len(prompt)] = prompt
         self.known[row] = len(prompt)
         self.drafter.admit(row, prompt)
@@ -80,13 +81,13 @@ def asking_changes_nothing(subject: Subject) -> None:
             before = prompt.copy()
             bench.admit(row, prompt)
             require(np.array_equal(prompt, before), "admit writes to the prompt")
-        answers = [bench.ask(range(ROWS)) for _ in range(3)]
-        require(answers[0] == answers[1] == answers[2], f"asked three times it guesses {answers}")
         given = (np.arange(ROWS), bench.known.copy(), bench.tokens.copy())
         copies = [one.copy() for one in given]
         bench.drafter.propose(*given, np.full((ROWS, bench.most), -1, np.int32))
         for name, one, before in zip(("rows", "known", "tokens"), given, copies):
             require(np.array_equal(one, before), f"propose writes to {name}")
+        answers = [bench.ask(range(ROWS)) for _ in range(3)]
+        require(answers[0] == answers[1] == answers[2], f"asked three times it guesses {answers}")
 
 
 def unknown_tokens_are_not_read(subject: Subject) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from core_plugin_ngram.index import RowIndex
-from core_plugin_ngram.options import NGramOptions
 
 from core.api import DrafterContext
+from core_plugin_ngram.index import RowIndex
+from core_plugin_ngram.options import NGramOptions
 
 
 class NGramDrafter:
