@@ -81,11 +81,11 @@ def asking_changes_nothing(subject: Subject) -> None:
             before = prompt.copy()
             bench.admit(row, prompt)
             require(np.array_equal(prompt, before), "admit writes to the prompt")
-        given = (np.arange(ROWS), bench.known.copy(), bench.tokens.copy())
-        copies = [one.copy() for one in given]
-        bench.drafter.propose(*given, np.full((ROWS, bench.most), -1, np.int32))
-        for name, one, before in zip(("rows", "known", "tokens"), given, copies):
-            require(np.array_equal(one, before), f"propose writes to {name}")
+        rows, known, tokens = np.arange(ROWS), bench.known.copy(), bench.tokens.copy()
+        bench.drafter.propose(rows, known, tokens, np.full((ROWS, bench.most), -1, np.int32))
+        require(np.array_equal(rows, np.arange(ROWS)), "propose writes to rows")
+        require(np.array_equal(known, bench.known), "propose writes to known")
+        require(np.array_equal(tokens, bench.tokens), "propose writes to tokens")
         answers = [bench.ask(range(ROWS)) for _ in range(3)]
         require(answers[0] == answers[1] == answers[2], f"asked three times it guesses {answers}")
 

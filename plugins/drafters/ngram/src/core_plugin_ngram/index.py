@@ -10,7 +10,7 @@ import numpy as np
 class RowIndex:
     """Remembers for each n-gram of a row where it ended last, and grows with the row.
 
-    About 300 bytes a token, of which most n-grams are new; a token's keys and values take many times as much.
+    It takes about 300 bytes a token where most n-grams are new; a token's keys and values take many times as much.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
@@ -24,6 +24,7 @@ class RowIndex:
 
         Args:
             tokens: `(length,)`, the row; nothing behind its `known` tokens is read.
+            known: At least as many as in the call before.
         """
         size = tokens.itemsize
         # What is new, and before it the tokens of the n-grams that end there.
@@ -35,7 +36,7 @@ class RowIndex:
             first, width = max(self._known, length), length * size
             offsets = range((first - length - start) * size, (known - length - start) * size, size)
             ends.update(zip([raw[offset : offset + width] for offset in offsets], range(first, known)))
-            if found is None and known >= length:
+            if found is None:
                 found = ends.get(raw[-width:])
         self._known = known
         return found
