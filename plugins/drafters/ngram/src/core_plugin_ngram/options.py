@@ -10,6 +10,9 @@ class NGramOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # Counted over edited files, prose, code and JSON with four drafts: the lengths 8, 4 and 2 bring within 2 % of the
+    # tokens that all lengths from 8 to 2 do, and edits 10 % more than from 4. Single tokens bring prose 6 % more tokens
+    # a step for 2.5 times as many drafts, of which 7 in 100 are accepted.
     longest: int = Field(
         8, ge=1, le=64, description="Tokens that are looked up first; then half as many, down to `shortest`."
     )
