@@ -159,6 +159,7 @@ class Harness:
     shelved: bool = False
     lenient: bool = False  # the connector is never switched off
     latency: float = 0.0
+    task: object = None
 
     def __post_init__(self):
         self.worker = ArithmeticWorker(self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
@@ -181,6 +182,7 @@ class Harness:
             self.policy,
             Stages(self.participants, self.participant_faults),
             latency=LatencyTarget(self.latency, self.block_size) if self.latency else None,
+            task=self.task,
         )
         self.scheduler.spread = self.spread
         self.executor = ArithmeticExecutor(self.worker, self.blocks)
@@ -188,11 +190,12 @@ class Harness:
         self.outputs: dict[int, list[int]] = {}
         self.finished: dict[int, str] = {}
         self.errors: dict[int, str | None] = {}
+        self.parts: dict[int, dict[str, object]] = {}
         self.started: list[int] = []
         self.cached: dict[int, int] = {}
         self._arrivals = 0
 
-    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, generated=(), **params):
+    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, generated=(), parts=None, **params):
         params.setdefault("temperature", 0.0)
         message = Add(
             handle=handle,
@@ -202,6 +205,7 @@ class Harness:
             priority=priority,
             cache_salt=salt,
             generated=np.array(generated, "<i4").tobytes(),
+            parts=parts or {},
         )
         self._arrivals += 1
         self.outputs[handle] = []
@@ -222,6 +226,7 @@ class Harness:
         for finished in outputs.finished:
             self.finished[finished.handle] = finished.reason
             self.errors[finished.handle] = finished.error
+            self.parts[finished.handle] = finished.parts
 
     def run(self, max_turns=5000):
         for _ in range(max_turns):
