@@ -66,6 +66,8 @@ class CountingWorker(ArithmeticWorker):
     def execute(self, plan, late=None):
         if self._distant:
             plan = Decoder(StepPlan).decode(encode(plan))
+        if not len(plan.rows):
+            return StepResult(plan.number, np.zeros(0, np.int32))
         self._numbers.update((new.row, restored(new.parts["count"], Divisor, "count").number) for new in plan.new_rows)
         super().execute(plan, late)
         places = np.flatnonzero(plan.samples)
@@ -112,6 +114,38 @@ def test_a_prompt_may_fill_the_longest_request_and_the_whole_cache(counting):
     for length in (0, 17):
         with pytest.raises(ValueError, match="1 to 16 are possible"):
             engine.add(length, range(length))
+
+
+def test_a_step_that_a_participant_needs_has_no_result_of_the_task(counting):
+    class Impatient(Participant):
+        """Wants one step of its own before anybody runs."""
+
+        def __init__(self):
+            self.numbers = []
+
+        def admit(self, request):
+            return bool(self.numbers)
+
+        def pending(self):
+            return not self.numbers
+
+        def plan(self, plan):
+            self.numbers.append((plan.number, len(plan.rows)))
+
+    impatient = Impatient()
+    engine = counting(participants=(impatient,), depth=0)
+    engine.add(0, range(5), parts={"count": Divisor(1)})
+    engine.run()
+    assert impatient.numbers == [(0, 0), (1, 1)] and engine.parts == {0: {"count": 5}}
+
+
+def test_the_last_token_of_a_request_takes_no_block(harness):
+    engine = harness(blocks=5)  # four, and the null block: 16 tokens
+    engine.add(0, range(8), max_tokens=9)
+    engine.run()
+    assert len(engine.outputs[0]) == 9 and engine.scheduler.preemptions == 0
+    with pytest.raises(ValueError, match="may need 5 KV blocks, the whole cache has 4"):
+        engine.add(1, range(8), max_tokens=10)
 
 
 @pytest.mark.parametrize("seed", range(8))
