@@ -50,7 +50,8 @@ class Settler:
         if result.errors:
             self._fail_rows(step, alive, result, outputs)
             alive = self._alive(step)
-        self._settle_result(self, step, alive, result, outputs)
+        if len(alive):  # a step may run for a participant alone
+            self._settle_result(self, step, alive, result, outputs)
         return outputs
 
     def fail(self, step: Step, error: str) -> Outputs:

@@ -8,12 +8,13 @@ from typing import Any, cast
 import numpy as np
 
 from core.api.descriptors import ParticipantSpec
-from core.api.errors import RequestError
+from core.api.errors import CoreError, PluginError, RequestError
 from core.api.participants import FrontParticipant, FrontSetup
 from core.api.requests import Caller
 from core.engine.parts import restored
 from core.engine.sampling import SamplingParams
 from core.plugins.boot import ActivePlugins
+from core.plugins.drivers import describe
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 
@@ -29,7 +30,6 @@ class FrontHalves:
 
     def __init__(self, active: ActivePlugins | None) -> None:
         self._halves: list[tuple[PlannedPlugin, FrontParticipant, Faults]] = []
-        self._active = active
         specs = [] if active is None else [(one, cast(ParticipantSpec, spec)) for one, spec in active.specs(GROUP)]
         self.args = frozenset(name for _, spec in specs for name in spec.args)
         for planned, spec in specs:
@@ -54,16 +54,11 @@ class FrontHalves:
             PluginError: CORE-P108, one raised anything else.
         """
         parts: dict[str, Any] = {}
-        if not self._halves or self._active is None:
+        if not self._halves:
             return parts
         ids = np.asarray(prompt, dtype=np.int32)
         for planned, half, _ in self._halves:
-            try:
-                part = self._active.guard(planned, "request()", half.request, params, ids, caller)
-            except RequestError:
-                raise
-            except ValueError as error:
-                raise RequestError(str(error), param=getattr(error, "param", None)) from error
+            part = _asked(planned, half, params, ids, caller)
             if part is not None:
                 parts[planned.name] = part
         return parts
@@ -82,3 +77,16 @@ class FrontHalves:
             if answer is not None:
                 told[planned.name] = answer
         return told
+
+
+def _asked(
+    planned: PlannedPlugin, half: FrontParticipant, params: SamplingParams, prompt: np.ndarray, caller: Caller
+) -> Any:
+    try:
+        return half.request(params, prompt, caller)
+    except (CoreError, RequestError):
+        raise
+    except ValueError as error:
+        raise RequestError(str(error), param=getattr(error, "param", None)) from error
+    except Exception as error:
+        raise PluginError("CORE-P108", f"participant {planned.owner}: request() raised {describe(error)}.") from error

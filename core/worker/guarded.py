@@ -54,17 +54,17 @@ class GuardedModel:
             cause = error
         return self._fail("logits()", logits, f"({len(hidden)}, {self._vocab_size}) of a float dtype", cause)
 
-    def classify(self, pooled: Tensor) -> Tensor:
+    def classify(self, hidden: Tensor) -> Tensor:
         """Project `(rows, hidden)` to `(rows, labels)`. Raises as `forward` does."""
         scores: Any = None
         cause: Exception | None = None
         try:
-            scores = cast("Classifies", self._model).classify(pooled)
-            if scores.dim() == 2 and scores.shape[0] == pooled.shape[0]:
+            scores = cast("Classifies", self._model).classify(hidden)
+            if scores.dim() == 2 and scores.shape[0] == hidden.shape[0]:
                 return cast("Tensor", scores)
         except Exception as error:
             cause = error
-        return self._fail("classify()", scores, f"({len(pooled)}, labels)", cause)
+        return self._fail("classify()", scores, f"({len(hidden)}, labels)", cause)
 
     def _fail(self, method: str, result: object, wanted: str, cause: Exception | None) -> NoReturn:
         if isinstance(cause, PASSED):

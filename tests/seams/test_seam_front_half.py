@@ -10,7 +10,7 @@ from core import LLM, SamplingParams
 from core.api import PluginError, RequestError
 from core.frontend.async_llm import AsyncLLM
 
-METER = '''
+METER = """
 import msgspec
 
 from core.api import FrontParticipant, Participant, ParticipantSpec, Parts
@@ -63,7 +63,7 @@ __core_drivers__ = [
     ParticipantSpec(name="meter", impl="meter:Meter", front_impl="meter:Desk", parts="meter:PARTS", api=1,
                     summary="", args=("tier",)),
 ]
-'''
+"""
 TOKENS = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True)
 TIER = TOKENS.replace(extra_args={"tier": 2})
 

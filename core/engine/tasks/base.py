@@ -67,7 +67,7 @@ class Task(ABC):
 
     @abstractmethod
     def settle(self, settler: Settler, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
-        """Apply a step's result: add to `outputs`, and end the requests that are done.
+        """Apply the result of a step that has rows: add to `outputs`, and end the requests that are done.
 
         Args:
             settler: Whose `settle_tokens` and `end` do it.

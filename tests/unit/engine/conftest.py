@@ -179,6 +179,7 @@ class Harness:
     drafts: int = 0  # most drafts of a row in a step
     agreement: float = 0.7
     window: int = 0  # tokens that the next one depends on; what lies before is given back
+    task: object = None
 
     def __post_init__(self):
         sizes = (self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
@@ -205,6 +206,7 @@ class Harness:
             Stages(self.participants, self.participant_faults),
             managers_for([KVSpec("sliding", self.window)], self.block_size) if self.window else None,
             latency=LatencyTarget(self.latency, self.block_size) if self.latency else None,
+            task=self.task,
         )
         self.scheduler.spread = self.spread
         self.executor = ArithmeticExecutor(self.worker, self.blocks)
@@ -212,11 +214,12 @@ class Harness:
         self.outputs: dict[int, list[int]] = {}
         self.finished: dict[int, str] = {}
         self.errors: dict[int, str | None] = {}
+        self.parts: dict[int, dict[str, object]] = {}
         self.started: list[int] = []
         self.cached: dict[int, int] = {}
         self._arrivals = 0
 
-    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, generated=(), **params):
+    def add(self, handle, prompt, *, stop_ids=(), priority=0, salt=None, generated=(), parts=None, **params):
         params.setdefault("temperature", 0.0)
         message = Add(
             handle=handle,
@@ -226,6 +229,7 @@ class Harness:
             priority=priority,
             cache_salt=salt,
             generated=np.array(generated, "<i4").tobytes(),
+            parts=parts or {},
         )
         self._arrivals += 1
         self.outputs[handle] = []
@@ -246,6 +250,7 @@ class Harness:
         for finished in outputs.finished:
             self.finished[finished.handle] = finished.reason
             self.errors[finished.handle] = finished.error
+            self.parts[finished.handle] = finished.parts
 
     def run(self, max_turns=5000):
         for _ in range(max_turns):
