@@ -10,6 +10,13 @@ from core.api.errors import EngineError
 from core.engine.wire import unpack_array
 
 
+def require_kind(part: Any, kind: type | None, name: str) -> None:
+    """Raise `EngineError` CORE-E184 unless a part that participant `name` sends is of the type that it declares."""
+    if kind is None or not isinstance(part, kind):
+        due = "it declares no such part" if kind is None else f"it is a {type(part).__name__}"
+        raise _no_part(name, kind, due)
+
+
 def restored(part: Any, kind: type | None, name: str) -> Any:
     """Return a part as its declared type: itself in one process, rebuilt from plain data behind a process border.
 
@@ -23,5 +30,9 @@ def restored(part: Any, kind: type | None, name: str) -> Any:
             raise ValueError("it declares no such part")
         return msgspec.convert(part, kind, dec_hook=unpack_array)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
-        text = f"a part of participant '{name}' is no {getattr(kind, '__name__', 'part')}: {error}."
-        raise EngineError("CORE-E184", text, hint="Both halves must come from one version of its plugin.") from error
+        raise _no_part(name, kind, str(error)) from error
+
+
+def _no_part(name: str, kind: type | None, why: str) -> EngineError:
+    text = f"a part of participant '{name}' is no {getattr(kind, '__name__', 'part')}: {why}."
+    return EngineError("CORE-E184", text, hint="Both halves must come from one version of its plugin.")

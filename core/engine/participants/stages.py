@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant, StagedRequest, Stat
-from core.engine.parts import restored
+from core.engine.parts import require_kind, restored
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
@@ -76,7 +77,11 @@ class Stages:
         return {name: dict(islice(stats().items(), MOST_STATS)) for name, stats in given}
 
     def late(self, plan: StepPlan, alive: np.ndarray) -> dict[str, Any]:
-        """Return the late parts of a launched step, by name."""
+        """Return the late parts of a launched step, by name.
+
+        Raises:
+            PluginError: CORE-P108, a plugin cannot make its part: rows that it constrains would sample any token.
+        """
         parts = {name: self._late[name](plan, alive) for name in plan.late}
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -115,7 +120,10 @@ class Stages:
     def _one(self, participant: Participant, moment: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(participant, moment)
         faults = self._faults.get(participant.name)
-        return method if faults is None else guarded_moment(method, moment, faults)
+        if faults is None:
+            return method
+        typed = _TYPED.get(moment)
+        return guarded_moment(method if typed is None else partial(typed, participant, method), moment, faults)
 
 
 def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> Callable[..., Any]:
@@ -133,9 +141,44 @@ def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> C
                 faults.raised(f"{moment}()", error)
                 raise ValueError(f"CORE-P108 {faults.owner}: {moment}() raised {describe(error)}") from error
             faults.raised(f"{moment}()", error)
+            if moment == "late":
+                raise PluginError("CORE-P108", f"{faults.owner}: late() raised {describe(error)}.") from error
             return fallback
 
     return called
+
+
+def _planned(participant: Participant, method: Callable[..., Any], plan: StepPlan) -> None:
+    """Let a plugin add to a plan. What it leaves there when it fails is withdrawn: no step runs with half of it."""
+    name = participant.name
+    try:
+        method(plan)
+        if (part := plan.parts.get(name)) is not None:
+            require_kind(part, participant.parts.plan, name)
+        if name in plan.late and type(participant).late is Participant.late:
+            raise TypeError("it announces a late part and has no method late")
+    except Exception:
+        plan.parts.pop(name, None)
+        plan.late[:] = [one for one in plan.late if one != name]
+        raise
+
+
+def _late_part(participant: Participant, method: Callable[..., Any], plan: StepPlan, alive: np.ndarray) -> Any:
+    part = method(plan, alive)
+    if part is not None:
+        require_kind(part, participant.parts.late, participant.name)
+    return part
+
+
+def _finished_part(participant: Participant, method: Callable[..., Any], request: StagedRequest) -> Any:
+    part = method(request)
+    if part is not None:
+        require_kind(part, participant.parts.finished, participant.name)
+    return part
+
+
+_TYPED: Mapping[str, Callable[..., Any]] = {"plan": _planned, "late": _late_part, "finished": _finished_part}
+"""Moments of a plugin that send parts, with what holds those against their types."""
 
 
 def _as_it_is(value: Any, *_: Any) -> Any:

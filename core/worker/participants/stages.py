@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from core.api.errors import CoreError, PluginError
+from core.api.errors import EngineError, PluginError
 from core.api.participants import AllowedTokens, SampledStep, WorkerParticipant
-from core.engine.parts import restored
+from core.engine.parts import require_kind, restored
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.worker.inputs import StepInputs
@@ -31,9 +31,16 @@ class WorkerStages:
 
     Args:
         owners: By name of a participant: kind, name, distribution and version of its plugin, for messages.
+        vocab_size: Of the model; 0: masks of any width are taken.
     """
 
-    def __init__(self, halves: Sequence[WorkerParticipant] = (), owners: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        halves: Sequence[WorkerParticipant] = (),
+        owners: Mapping[str, str] | None = None,
+        vocab_size: int = 0,
+    ) -> None:
+        self._words = -(-vocab_size // 32)
         self._owners = dict(owners or {})
         self._faults: dict[str, list[str]] = {}
         self._failed: set[str] = set()  # could not begin this step
@@ -59,8 +66,7 @@ class WorkerStages:
         bits: dict[int, np.ndarray] = {}
         for half in self._allow:
             if half.name in late:
-                part = restored(late[half.name], half.parts.late, half.name)
-                self._combine(bits, self._needed(half, "allow()", half.allow, plan, part))
+                self._needed(half, "allow()", self._combine, half, plan, late[half.name], bits)
         return bits
 
     def sampled(self, step: Callable[[], SampledStep]) -> None:
@@ -74,7 +80,7 @@ class WorkerStages:
         """End a step; one that a participant could not begin has no end for it."""
         for half in self._end:
             if half.name not in self._failed:
-                self._try(half, "end()", half.end, plan, result)
+                self._try(half, "end()", self._ended, half, plan, result)
         if self._faults:
             result.faults.update(self._faults)
             self._faults = {}
@@ -137,14 +143,30 @@ class WorkerStages:
             self._fault(half, f"{len(lost)} of {len(wanted)} blocks could not be loaded")
         return lost
 
-    def _combine(self, bits: dict[int, np.ndarray], allowed: AllowedTokens | None) -> None:
-        for row, mask in () if allowed is None else zip(allowed.rows.tolist(), allowed.bits, strict=True):
+    def _combine(self, half: WorkerParticipant, plan: StepPlan, late: Any, bits: dict[int, np.ndarray]) -> None:
+        """Add what one participant allows to `bits`."""
+        allowed = half.allow(plan, restored(late, half.parts.late, half.name))
+        if allowed is None:
+            return
+        due = (len(allowed.rows), self._words or allowed.bits.shape[-1])
+        if allowed.bits.shape != due or allowed.bits.dtype != np.int32:
+            raise ValueError(f"bits are {allowed.bits.dtype} {allowed.bits.shape}, due is int32 {due}")
+        for row, mask in zip(allowed.rows.tolist(), allowed.bits, strict=True):
             bits[row] = bits[row] & mask if row in bits else mask
+
+    def _ended(self, half: WorkerParticipant, plan: StepPlan, result: StepResult) -> None:
+        half.end(plan, result)
+        if half.name in result.parts:
+            try:
+                require_kind(result.parts[half.name], half.parts.result, half.name)
+            except EngineError:
+                del result.parts[half.name]
+                raise
 
     def _needed(self, half: WorkerParticipant, what: str, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return method(*arguments)
-        except CoreError:
+        except PluginError:
             raise
         except Exception as error:
             raise PluginError("CORE-P108", f"{self._owner(half)}: {what} raised {describe(error)}.") from error
