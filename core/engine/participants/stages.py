@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +17,8 @@ from core.engine.parts import require_kind, restored
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
+
+logger = logging.getLogger(__name__)
 
 MOST_STATS = 64
 """Most figures of one participant: each is a time series of whoever reads `/metrics`."""
@@ -84,6 +87,16 @@ class Stages:
         """
         parts = {name: self._late[name](plan, alive) for name in plan.late}
         return {name: part for name, part in parts.items() if part is not None}
+
+    def close(self) -> None:
+        """Close all of them, whatever one of them raises."""
+        for participant in self.participants:
+            try:
+                participant.close()
+            except Exception as error:
+                faults = self._faults.get(participant.name)
+                owner = f"participant '{participant.name}'" if faults is None else faults.owner
+                logger.warning("CORE-P161 %s: close() raised %s; it is taken for closed.", owner, describe(error))
 
     def collect(self, plan: StepPlan, result: StepResult) -> None:
         """Hand a step's result on, its parts as their types."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from core.api.errors import EngineError, PluginError
-from core.api.participants import AllowedTokens, SampledStep, WorkerParticipant
+from core.api.participants import SampledStep, WorkerParticipant
 from core.engine.parts import require_kind, restored
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
@@ -88,13 +88,13 @@ class WorkerStages:
     def weights_replaced(self) -> None:
         """The model has other weights."""
         for half in self._halves:
-            half.weights_replaced()
+            self._needed(half, "weights_replaced()", half.weights_replaced)
 
     def calls(self) -> dict[str, Callable[..., Any]]:
         """Return the methods that the halves offer. Raises `PluginError` CORE-P181 for a name that is taken."""
         found: dict[str, Callable[..., Any]] = {}
         for half in self._halves:
-            for name, call in half.calls().items():
+            for name, call in self._needed(half, "calls()", half.calls).items():
                 if name in found:
                     raise PluginError("CORE-P181", f"{self._owner(half)}: there is a call '{name}' already.")
                 found[name] = call
