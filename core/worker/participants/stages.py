@@ -57,7 +57,7 @@ class WorkerStages:
     def inputs(self, plan: StepPlan, step: StepInputs) -> StepInputs:
         """Return the inputs of the forward pass."""
         for half in self._inputs:
-            step = self._needed(half, "inputs()", half.inputs, plan, step)
+            step = self._needed(half, "inputs()", _inputs, half, plan, step)
         return step
 
     def allowed(self, plan: StepPlan, wait: Late | None) -> dict[int, np.ndarray]:
@@ -189,3 +189,10 @@ class WorkerStages:
 
     def _owner(self, half: WorkerParticipant) -> str:
         return self._owners.get(half.name, f"participant '{half.name}'")
+
+
+def _inputs(half: WorkerParticipant, plan: StepPlan, step: StepInputs) -> StepInputs:
+    changed = half.inputs(plan, step)
+    if not isinstance(changed, type(step)):
+        raise TypeError(f"it returned a {type(changed).__name__}, not a {type(step).__name__}")
+    return changed
