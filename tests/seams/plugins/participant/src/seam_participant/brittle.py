@@ -1,9 +1,9 @@
 """An engine half that overrides every moment and fails at one of them."""
 
 import numpy as np
-from seam_participant.parts import Orders
 
 from core.api import AllowedTokens, Participant
+from seam_participant.parts import Orders
 
 WRONG = {
     "supply": "all",
@@ -11,13 +11,13 @@ WRONG = {
     "stats": {"half": 0.5},
     "finished": 5,
     "late": "masks",
-    "pending": object(),
 }
 
 
 class Brittle(Participant):
     def __init__(self, setup):
         super().__init__(setup)
+        self._words = -(-setup.vocab_size // 32)
         self._at, self._wrong, self._left = setup.options["at"], setup.options["wrong"], 1
 
     def _moment(self, name, otherwise=None):
@@ -55,7 +55,7 @@ class Brittle(Participant):
         self._moment("leave")
 
     def pending(self):
-        return self._moment("pending", False) if self._wrong != "pending" else False
+        return self._moment("pending", False)
 
     def plan(self, plan):
         plan.parts[self.name] = {"items": 5} if self._wrong == "plan" else Orders(plan.rows.astype(np.int64))
@@ -64,7 +64,7 @@ class Brittle(Participant):
         self._moment("plan")
 
     def late(self, plan, alive):
-        return self._moment("late", AllowedTokens(np.zeros(0, np.int32), np.zeros((0, 3), np.int32)))
+        return self._moment("late", AllowedTokens(np.zeros(0, np.int32), np.zeros((0, self._words), np.int32)))
 
     def collect(self, plan, result):
         self._moment("collect")

@@ -1,9 +1,9 @@
 """A worker half that overrides every moment and fails at one of them."""
 
 import numpy as np
-from seam_participant.parts import Stocked
 
 from core.api import AllowedTokens, WorkerParticipant
+from seam_participant.parts import Stocked
 
 WRONG = {
     "begin": [10**6],

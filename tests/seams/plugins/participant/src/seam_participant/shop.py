@@ -1,9 +1,9 @@
 """Requests of `item:N` wait until the worker half has item N; it decides what their tokens mean."""
 
 import numpy as np
-from seam_participant.parts import Orders
 
 from core.api import Participant
+from seam_participant.parts import Orders
 
 
 class Shop(Participant):

@@ -1,8 +1,7 @@
 """Worker halves of the shop and the choir."""
 
-from seam_participant.parts import Stocked
-
 from core.api import WorkerParticipant
+from seam_participant.parts import Stocked
 
 
 class ShopWorker(WorkerParticipant):
