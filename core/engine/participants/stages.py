@@ -38,6 +38,7 @@ class Stages:
     def __init__(self, participants: Sequence[Participant] = (), faults: Mapping[str, Faults] | None = None) -> None:
         self.participants = tuple(participants)
         self._faults = dict(faults or {})
+        self._ordered: dict[str, list[int]] = {}  # blocks that plugins are to fill with the plan that follows, by name
         self.arrive = self._bound("arrive")
         self.admit = self._bound("admit")
         self.supply = tuple(zip(self._bound("supply"), self._bound("place", like="supply"), strict=True))
@@ -45,7 +46,7 @@ class Stages:
         self.run = self._bound("run")
         self.leave = self._bound("leave")
         self.pending = self._bound("pending")
-        self.plan = self._bound("plan")
+        self.plan = self._bound("plan", also="supply")
         self.settle = self._bound("settle")
         self.finished = tuple(zip(self._names("finished"), self._bound("finished"), strict=True))
         self.finish = self._bound("finish")
@@ -126,17 +127,48 @@ class Stages:
     def _names(self, moment: str) -> list[str]:
         return [one.name for one in self._overriding(moment)]
 
-    def _bound(self, moment: str, *, like: str = "") -> tuple[Callable[..., Any], ...]:
-        """Return the bound methods of those who override `moment`, or `like`."""
-        return tuple(self._one(participant, moment) for participant in self._overriding(like or moment))
+    def _bound(self, moment: str, *, like: str = "", also: str = "") -> tuple[Callable[..., Any], ...]:
+        """Return the bound methods of those who override `moment` or `also`; or `like`, in its place."""
+        names = [like or moment, *([also] if also else [])]
+        overriding = [one for name in names for one in self._overriding(name)]
+        return tuple(self._one(one, moment) for one in self.participants if one in overriding)
 
     def _one(self, participant: Participant, moment: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(participant, moment)
         faults = self._faults.get(participant.name)
         if faults is None:
             return method
-        typed = _TYPED.get(moment)
-        return guarded_moment(method if typed is None else partial(typed, participant, method), moment, faults)
+        typed: Mapping[str, Callable[..., Any]] = {
+            "place": self._placed,
+            "plan": self._planned,
+            "late": _late_part,
+            "finished": _finished_part,
+        }
+        held = partial(typed[moment], participant, method) if moment in typed else method
+        return guarded_moment(held, moment, faults)
+
+    def _placed(self, participant: Participant, method: Callable[..., Any], request: Any, refs: Any) -> bool:
+        """Let a plugin order blocks, and remember which: they are lost if it loses sight of them."""
+        placed = bool(method(request, refs))
+        if placed:
+            self._ordered.setdefault(participant.name, []).extend(ref.block for ref in refs)
+        return placed
+
+    def _planned(self, participant: Participant, method: Callable[..., Any], plan: StepPlan) -> None:
+        """Let a plugin add to a plan. What it leaves there when it fails is withdrawn: no step runs with half of it."""
+        name = participant.name
+        if ordered := self._ordered.pop(name, None):
+            plan.loads[name] = ordered
+        try:
+            method(plan)
+            if (part := plan.parts.get(name)) is not None:
+                require_kind(part, participant.parts.plan, name)
+            if name in plan.late and type(participant).late is Participant.late:
+                raise TypeError("it announces a late part and has no method late")
+        except Exception:
+            plan.parts.pop(name, None)
+            plan.late[:] = [one for one in plan.late if one != name]
+            raise
 
 
 def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> Callable[..., Any]:
@@ -161,21 +193,6 @@ def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> C
     return called
 
 
-def _planned(participant: Participant, method: Callable[..., Any], plan: StepPlan) -> None:
-    """Let a plugin add to a plan. What it leaves there when it fails is withdrawn: no step runs with half of it."""
-    name = participant.name
-    try:
-        method(plan)
-        if (part := plan.parts.get(name)) is not None:
-            require_kind(part, participant.parts.plan, name)
-        if name in plan.late and type(participant).late is Participant.late:
-            raise TypeError("it announces a late part and has no method late")
-    except Exception:
-        plan.parts.pop(name, None)
-        plan.late[:] = [one for one in plan.late if one != name]
-        raise
-
-
 def _late_part(participant: Participant, method: Callable[..., Any], plan: StepPlan, alive: np.ndarray) -> Any:
     part = method(plan, alive)
     if part is not None:
@@ -188,10 +205,6 @@ def _finished_part(participant: Participant, method: Callable[..., Any], request
     if part is not None:
         require_kind(part, participant.parts.finished, participant.name)
     return part
-
-
-_TYPED: Mapping[str, Callable[..., Any]] = {"plan": _planned, "late": _late_part, "finished": _finished_part}
-"""Moments of a plugin that send parts, with what holds those against their types."""
 
 
 def _as_it_is(value: Any, *_: Any) -> Any:

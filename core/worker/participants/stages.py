@@ -50,6 +50,9 @@ class WorkerStages:
         """Begin a step; return the blocks of its `loads` that were not filled."""
         lost: list[int] = []
         self._failed.clear()
+        if plan.loads:  # of one that has no such moment nothing is filled
+            filling = {half.name for half in self._begin}
+            lost += [block for name, blocks in plan.loads.items() if name not in filling for block in blocks]
         for half in self._begin:
             lost += self._filled(half, plan)
         return lost
