@@ -178,7 +178,8 @@ class Participant:
     def place(self, request: StagedRequest, supplied: Sequence[BlockRef]) -> bool:
         """Order `supplied`, blocks that `supply` promised; on False they are computed.
 
-        Ordered blocks belong into `loads` of the plan that follows. What the worker half does not fill is computed.
+        They stand in `loads` of the plan that follows, under the participant's name. What the worker half does not
+        fill is computed.
         """
         return False
 

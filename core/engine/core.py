@@ -185,8 +185,7 @@ class EngineCore:
     def close(self) -> None:
         """Stop the workers."""
         self.active.events("stopped", {})
-        for participant in self.stages.participants:
-            participant.close()
+        self.stages.close()
         self.executor.close()
 
     def _add(self, message: Add) -> list[FromEngine]:

@@ -40,6 +40,17 @@ class _FailedLaunch:
         raise self._error
 
 
+class _Spoiled:
+    """A step that runs without its late parts; when it is done it fails with the reason."""
+
+    def __init__(self, pending: Pending[StepResult], error: Exception) -> None:
+        self._pending, self._error = pending, error
+
+    def result(self) -> StepResult:
+        self._pending.result()
+        raise self._error
+
+
 class EngineLoop:
     """Drives one scheduler and one executor.
 
@@ -130,7 +141,12 @@ class EngineLoop:
             step, pending = self._inflight[0]
             if step.plan.late and not isinstance(pending, _FailedLaunch):
                 alive = self.scheduler.rows.epoch[step.plan.rows] == step.epochs
-                self.executor.late(step.plan.number, self.scheduler.stages.late(step.plan, alive))
+                try:
+                    self.executor.late(step.plan.number, self.scheduler.stages.late(step.plan, alive))
+                except Exception as error:
+                    # The worker waits for them. What it samples without them means nothing.
+                    self.executor.late(step.plan.number, {})
+                    self._inflight[0] = step, _Spoiled(pending, error)
 
     def _settle(self) -> Outputs:
         outputs = self._settle_oldest()

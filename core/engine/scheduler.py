@@ -110,12 +110,21 @@ class Scheduler:
         needed = -(-(request.limit - 1) // self.rows.block_size)  # the last token is never computed on
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
-        for arrive in self.stages.arrive:
-            arrive(request)
+        self._arrive(request)
         if request.reusable:
             self.cache.extend(request, self._known_tokens(request))
         self.requests[request.handle] = request
         self.waiting.push(request)
+
+    def _arrive(self, request: Request) -> None:
+        """Tell every participant of a new request. Who heard of one that another refuses hears of its end, too."""
+        try:
+            for arrive in self.stages.arrive:
+                arrive(request)
+        except Exception:
+            for finish in self.stages.finish:
+                finish(request)
+            raise
 
     def finish(self, request: Request) -> None:
         """End a request, wherever it stands; its blocks and row are free at once."""

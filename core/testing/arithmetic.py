@@ -22,18 +22,15 @@ from core.engine.step import StepPlan, StepResult, WorkerInfo
 NO_TOKEN = -1
 
 
-def any_token(token: int) -> bool:
-    """Allow every token."""
-    return True
-
-
-def next_token(context: np.ndarray, vocab_size: int, allowed: Callable[[int], bool] = any_token) -> int:
+def next_token(context: np.ndarray, vocab_size: int, allowed: Callable[[int], bool] | None = None) -> int:
     """Return the token that follows `context` (int32 ids); in place of one that is not allowed, the next that is.
 
     -1 if none is.
     """
     digest = blake2b(np.ascontiguousarray(context, dtype=np.int32).tobytes(), digest_size=4).digest()
     token = int.from_bytes(digest, "little") % vocab_size
+    if allowed is None:
+        return token
     return next((t for i in range(vocab_size) if allowed(t := (token + i) % vocab_size)), NO_TOKEN)
 
 

@@ -64,7 +64,7 @@ def worker_stages(active: ActivePlugins, caches: Sequence[Tensor], pool: Tensor,
             made.parts = active.load(planned, found.parts)
         halves.append(made)
         owners[planned.name] = _owner(planned)
-    return WorkerStages(halves, owners)
+    return WorkerStages(halves, owners, vocab_size)
 
 
 def joined_calls(own: Mapping[str, Callable[..., Any]], stages: WorkerStages) -> dict[str, Callable[..., Any]]:

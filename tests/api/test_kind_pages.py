@@ -47,10 +47,17 @@ PROTOCOLS = {
     "core.tool_servers": (api.ToolServerClient, api.ToolSession),
     "core.structured_output": (api.StructuredOutputBackend, api.CompiledGrammar, api.GrammarMatcher),
     "core.drafters": (api.Drafter,),
+    "core.participants": (
+        api.Participant,
+        api.WorkerParticipant,
+        api.FrontParticipant,
+        api.Parts,
+        api.AllowedTokens,
+    ),
 }
 """What each page must tell of; the first is what `impl` must have."""
 
-PATHS = ("worker_impl", "sender", "shape", "probe", "check", "refine", "options")
+PATHS = ("worker_impl", "front_impl", "parts", "sender", "shape", "probe", "check", "refine", "options")
 DRIVERS = sorted(group.removeprefix("core.") for group in DESCRIPTORS)
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 OPTIONS = {"dtype": "float32", "num_blocks": 40}
@@ -175,6 +182,7 @@ def plain(llama):
         ("kv_connectors", {"kv_connector": ["attic"]}),
         ("stat_sinks", {"stat_sink": ["ledger"]}),
         ("logits", {"logits_processor": ["quiet"]}),
+        ("participants", {"participant": ["turns"]}),
     ],
 )
 def test_an_example_leaves_the_tokens_as_they_are(example, llama, plain, page, options, tmp_path):
@@ -198,6 +206,18 @@ def test_the_logits_example_lowers_what_it_is_told_to(example, llama, plain):
     with LLM(llama, **OPTIONS, logits_processor=["quiet"]) as llm:
         quiet = GREEDY.replace(extra_args={"quiet": plain[:1]})
         assert llm.generate([PROMPT], quiet)[0].outputs[0].token_ids[0] != plain[0]
+
+
+def test_the_participant_example_limits_callers_and_parts_their_prefixes(example, llama, plain):
+    example("participants")
+    ann, ben = (api.Caller(user) for user in ("ann", "ben"))
+    with LLM(llama, **OPTIONS, block_size=4, participant=["turns"]) as llm:
+        for caller, cached in ((ann, 0), (ann, 4), (ben, 0)):
+            (output,) = llm.generate([PROMPT], GREEDY, caller=caller)
+            assert output.outputs[0].token_ids == plain and output.num_cached_tokens == cached
+        assert llm.call("turns_limit", 1) == 1
+        assert [one.outputs[0].token_ids for one in llm.generate([PROMPT] * 3, GREEDY)] == [plain] * 3
+        assert llm.call("participant_stats") == {"turns": {"running": 0, "limit": 1}}
 
 
 def test_the_structured_output_example_gives_digits(example, llama):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,10 +13,12 @@ import numpy as np
 
 from core.api.errors import EngineError, PluginError
 from core.api.participants import Participant, StagedRequest, Stat
-from core.engine.parts import restored
+from core.engine.parts import require_kind, restored
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.plugins.faults import Faults
+
+logger = logging.getLogger(__name__)
 
 MOST_STATS = 64
 """Most figures of one participant: each is a time series of whoever reads `/metrics`."""
@@ -34,6 +38,7 @@ class Stages:
     def __init__(self, participants: Sequence[Participant] = (), faults: Mapping[str, Faults] | None = None) -> None:
         self.participants = tuple(participants)
         self._faults = dict(faults or {})
+        self._ordered: dict[str, list[int]] = {}  # blocks that plugins are to fill with the plan that follows, by name
         self.arrive = self._bound("arrive")
         self.admit = self._bound("admit")
         self.supply = tuple(zip(self._bound("supply"), self._bound("place", like="supply"), strict=True))
@@ -43,7 +48,7 @@ class Stages:
         self.pending = self._bound("pending")
         proposing = any(one.proposes for one in self.participants)
         self.drafts = self._bound("drafts") if proposing else ()
-        self.plan = self._bound("plan")
+        self.plan = self._bound("plan", also="supply")
         self.settle = self._bound("settle")
         self.finished = tuple(zip(self._names("finished"), self._bound("finished"), strict=True))
         self.finish = self._bound("finish")
@@ -73,9 +78,23 @@ class Stages:
         return {name: dict(islice(stats().items(), MOST_STATS)) for name, stats in given}
 
     def late(self, plan: StepPlan, alive: np.ndarray) -> dict[str, Any]:
-        """Return the late parts of a launched step, by name."""
+        """Return the late parts of a launched step, by name.
+
+        Raises:
+            PluginError: CORE-P108, a plugin cannot make its part: rows that it constrains would sample any token.
+        """
         parts = {name: self._late[name](plan, alive) for name in plan.late}
         return {name: part for name, part in parts.items() if part is not None}
+
+    def close(self) -> None:
+        """Close all of them, whatever one of them raises."""
+        for participant in self.participants:
+            try:
+                participant.close()
+            except Exception as error:
+                faults = self._faults.get(participant.name)
+                owner = f"participant '{participant.name}'" if faults is None else faults.owner
+                logger.warning("CORE-P161 %s: close() raised %s; it is taken for closed.", owner, describe(error))
 
     def collect(self, plan: StepPlan, result: StepResult) -> None:
         """Hand a step's result on, its parts as their types."""
@@ -105,14 +124,48 @@ class Stages:
     def _names(self, moment: str) -> list[str]:
         return [one.name for one in self._overriding(moment)]
 
-    def _bound(self, moment: str, *, like: str = "") -> tuple[Callable[..., Any], ...]:
-        """Return the bound methods of those who override `moment`, or `like`."""
-        return tuple(self._one(participant, moment) for participant in self._overriding(like or moment))
+    def _bound(self, moment: str, *, like: str = "", also: str = "") -> tuple[Callable[..., Any], ...]:
+        """Return the bound methods of those who override `moment` or `also`; or `like`, in its place."""
+        names = [like or moment, *([also] if also else [])]
+        overriding = [one for name in names for one in self._overriding(name)]
+        return tuple(self._one(one, moment) for one in self.participants if one in overriding)
 
     def _one(self, participant: Participant, moment: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(participant, moment)
         faults = self._faults.get(participant.name)
-        return method if faults is None else guarded_moment(method, moment, faults)
+        if faults is None:
+            return method
+        typed: Mapping[str, Callable[..., Any]] = {
+            "place": self._placed,
+            "plan": self._planned,
+            "late": _late_part,
+            "finished": _finished_part,
+        }
+        held = partial(typed[moment], participant, method) if moment in typed else method
+        return guarded_moment(held, moment, faults)
+
+    def _placed(self, participant: Participant, method: Callable[..., Any], request: Any, refs: Any) -> bool:
+        """Let a plugin order blocks, and remember which: they are lost if it loses sight of them."""
+        placed = bool(method(request, refs))
+        if placed:
+            self._ordered.setdefault(participant.name, []).extend(ref.block for ref in refs)
+        return placed
+
+    def _planned(self, participant: Participant, method: Callable[..., Any], plan: StepPlan) -> None:
+        """Let a plugin add to a plan. What it leaves there when it fails is withdrawn: no step runs with half of it."""
+        name = participant.name
+        if ordered := self._ordered.pop(name, None):
+            plan.loads[name] = ordered
+        try:
+            method(plan)
+            if (part := plan.parts.get(name)) is not None:
+                require_kind(part, participant.parts.plan, name)
+            if name in plan.late and type(participant).late is Participant.late:
+                raise TypeError("it announces a late part and has no method late")
+        except Exception:
+            plan.parts.pop(name, None)
+            plan.late[:] = [one for one in plan.late if one != name]
+            raise
 
 
 def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> Callable[..., Any]:
@@ -130,9 +183,25 @@ def guarded_moment(method: Callable[..., Any], moment: str, faults: Faults) -> C
                 faults.raised(f"{moment}()", error)
                 raise ValueError(f"CORE-P108 {faults.owner}: {moment}() raised {describe(error)}") from error
             faults.raised(f"{moment}()", error)
+            if moment == "late":
+                raise PluginError("CORE-P108", f"{faults.owner}: late() raised {describe(error)}.") from error
             return fallback
 
     return called
+
+
+def _late_part(participant: Participant, method: Callable[..., Any], plan: StepPlan, alive: np.ndarray) -> Any:
+    part = method(plan, alive)
+    if part is not None:
+        require_kind(part, participant.parts.late, participant.name)
+    return part
+
+
+def _finished_part(participant: Participant, method: Callable[..., Any], request: StagedRequest) -> Any:
+    part = method(request)
+    if part is not None:
+        require_kind(part, participant.parts.finished, participant.name)
+    return part
 
 
 def _as_it_is(value: Any, *_: Any) -> Any:

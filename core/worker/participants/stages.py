@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from core.api.errors import CoreError, PluginError
-from core.api.participants import AllowedTokens, SampledStep, WorkerParticipant
-from core.engine.parts import restored
+from core.api.errors import EngineError, PluginError
+from core.api.participants import SampledStep, WorkerParticipant
+from core.engine.parts import require_kind, restored
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe
 from core.worker.inputs import StepInputs
@@ -31,9 +31,16 @@ class WorkerStages:
 
     Args:
         owners: By name of a participant: kind, name, distribution and version of its plugin, for messages.
+        vocab_size: Of the model; 0: masks of any width are taken.
     """
 
-    def __init__(self, halves: Sequence[WorkerParticipant] = (), owners: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        halves: Sequence[WorkerParticipant] = (),
+        owners: Mapping[str, str] | None = None,
+        vocab_size: int = 0,
+    ) -> None:
+        self._words = -(-vocab_size // 32)
         self._owners = dict(owners or {})
         self._faults: dict[str, list[str]] = {}
         self._failed: set[str] = set()  # could not begin this step
@@ -43,6 +50,9 @@ class WorkerStages:
         """Begin a step; return the blocks of its `loads` that were not filled."""
         lost: list[int] = []
         self._failed.clear()
+        if plan.loads:  # of one that has no such moment nothing is filled
+            filling = {half.name for half in self._begin}
+            lost += [block for name, blocks in plan.loads.items() if name not in filling for block in blocks]
         for half in self._begin:
             lost += self._filled(half, plan)
         return lost
@@ -50,7 +60,7 @@ class WorkerStages:
     def inputs(self, plan: StepPlan, step: StepInputs) -> StepInputs:
         """Return the inputs of the forward pass."""
         for half in self._inputs:
-            step = self._needed(half, "inputs()", half.inputs, plan, step)
+            step = self._needed(half, "inputs()", _inputs, half, plan, step)
         return step
 
     def allowed(self, plan: StepPlan, wait: Late | None) -> dict[int, np.ndarray]:
@@ -59,8 +69,7 @@ class WorkerStages:
         bits: dict[int, np.ndarray] = {}
         for half in self._allow:
             if half.name in late:
-                part = restored(late[half.name], half.parts.late, half.name)
-                self._combine(bits, self._needed(half, "allow()", half.allow, plan, part))
+                self._needed(half, "allow()", self._combine, half, plan, late[half.name], bits)
         return bits
 
     def sampled(self, step: Callable[[], SampledStep]) -> None:
@@ -74,7 +83,7 @@ class WorkerStages:
         """End a step; one that a participant could not begin has no end for it."""
         for half in self._end:
             if half.name not in self._failed:
-                self._try(half, "end()", half.end, plan, result)
+                self._try(half, "end()", self._ended, half, plan, result)
         if self._faults:
             result.faults.update(self._faults)
             self._faults = {}
@@ -82,13 +91,13 @@ class WorkerStages:
     def weights_replaced(self) -> None:
         """The model has other weights."""
         for half in self._halves:
-            half.weights_replaced()
+            self._needed(half, "weights_replaced()", half.weights_replaced)
 
     def calls(self) -> dict[str, Callable[..., Any]]:
         """Return the methods that the halves offer. Raises `PluginError` CORE-P181 for a name that is taken."""
         found: dict[str, Callable[..., Any]] = {}
         for half in self._halves:
-            for name, call in half.calls().items():
+            for name, call in self._needed(half, "calls()", half.calls).items():
                 if name in found:
                     raise PluginError("CORE-P181", f"{self._owner(half)}: there is a call '{name}' already.")
                 found[name] = call
@@ -137,14 +146,30 @@ class WorkerStages:
             self._fault(half, f"{len(lost)} of {len(wanted)} blocks could not be loaded")
         return lost
 
-    def _combine(self, bits: dict[int, np.ndarray], allowed: AllowedTokens | None) -> None:
-        for row, mask in () if allowed is None else zip(allowed.rows.tolist(), allowed.bits, strict=True):
+    def _combine(self, half: WorkerParticipant, plan: StepPlan, late: Any, bits: dict[int, np.ndarray]) -> None:
+        """Add what one participant allows to `bits`."""
+        allowed = half.allow(plan, restored(late, half.parts.late, half.name))
+        if allowed is None:
+            return
+        due = (len(allowed.rows), self._words or allowed.bits.shape[-1])
+        if allowed.bits.shape != due or allowed.bits.dtype != np.int32:
+            raise ValueError(f"bits are {allowed.bits.dtype} {allowed.bits.shape}, due is int32 {due}")
+        for row, mask in zip(allowed.rows.tolist(), allowed.bits, strict=True):
             bits[row] = bits[row] & mask if row in bits else mask
+
+    def _ended(self, half: WorkerParticipant, plan: StepPlan, result: StepResult) -> None:
+        half.end(plan, result)
+        if half.name in result.parts:
+            try:
+                require_kind(result.parts[half.name], half.parts.result, half.name)
+            except EngineError:
+                del result.parts[half.name]
+                raise
 
     def _needed(self, half: WorkerParticipant, what: str, method: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return method(*arguments)
-        except CoreError:
+        except PluginError:
             raise
         except Exception as error:
             raise PluginError("CORE-P108", f"{self._owner(half)}: {what} raised {describe(error)}.") from error
@@ -167,3 +192,10 @@ class WorkerStages:
 
     def _owner(self, half: WorkerParticipant) -> str:
         return self._owners.get(half.name, f"participant '{half.name}'")
+
+
+def _inputs(half: WorkerParticipant, plan: StepPlan, step: StepInputs) -> StepInputs:
+    changed = half.inputs(plan, step)
+    if not isinstance(changed, type(step)):
+        raise TypeError(f"it returned a {type(changed).__name__}, not a {type(step).__name__}")
+    return changed

@@ -28,6 +28,7 @@ TORCH_FREE = [
         "core.tool_servers",
         "core.structured_output",
         "core.drafters",
+        "core.participants",
         "core.weight_loaders",
     ),
 ]

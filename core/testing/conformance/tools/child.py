@@ -46,6 +46,7 @@ TORCH_FREE: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
                 "core.kv_connectors",
                 "core.structured_output",
                 "core.drafters",
+                "core.participants",
                 "core.stat_sinks",
                 "core.io_processors",
                 "core.routes",
