@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from core import phases
+from core.api.descriptors import LogitsSpec
 from core.api.errors import EngineError, PluginError
 from core.api.logits import LogitsContext
 from core.api.platform import Platform, Stream
@@ -227,9 +228,10 @@ class Worker:
     def _logits_processors(self, rows: RowTable, max_rows: int) -> Iterator[Plugged]:
         """Yield the plan's logits processors, in its order."""
         vocab_size = self._config.shape.vocab_size
-        for planned, _, _ in self._active.impls("core.logits"):
+        for planned, spec, _ in self._active.impls("core.logits"):
             context = LogitsContext(rows.device, vocab_size, max_rows, rows.tokens, planned.options)
-            yield Plugged(planned.owner, self._active.make(planned, context), np.zeros(max_rows, dtype=bool))
+            made, drafts = self._active.make(planned, context), cast(LogitsSpec, spec).drafts
+            yield Plugged(planned.owner, made, np.zeros(max_rows, dtype=bool), drafts)
 
     def _tell_loaded(self) -> None:
         """Tell hook plugins that weights are in place."""
