@@ -372,10 +372,10 @@ class StructuredOutputSpec(Descriptor):
 
 
 class DrafterSpec(Descriptor):
-    """A source of draft tokens. `impl` is a `Drafter` (torch-free).
+    """A source of draft tokens. `impl` is a `Drafter` (torch-free), loaded in the worker.
 
     Attributes:
-        max_draft: Most tokens it proposes at a time.
+        max_draft: Most tokens of one guess.
     """
 
     group: ClassVar[str] = "core.drafters"

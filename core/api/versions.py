@@ -1,6 +1,7 @@
 """API integers: one per kind, bumped for breaking changes only.
 
-A plugin states the integer it was written for; core accepts the current one and the one before.
+A plugin states the integer it was written for; core accepts the current one and the one before, unless that was
+dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ API_VERSIONS: dict[str, int] = {
     "core.schedulers": 1,
     "core.kernels": 1,
     "core.structured_output": 1,
-    "core.drafters": 1,
+    "core.drafters": 2,
     "core.participants": 1,
     "core.logits": 1,
     "core.stat_sinks": 1,
@@ -48,14 +49,19 @@ STABLE = frozenset(
 )
 """Kinds that break only with a new integer; the others are provisional and may break with a note in one release."""
 
-WINDOW = 1
-"""How many older integers are still accepted."""
+_WINDOW = 1
+# The newest integer that is not accepted although it may be the one before. No core ever called drafters of API 1.
+_DROPPED = {"core.drafters": 1}
+
+
+def oldest(group: str) -> int:
+    """Return the oldest integer of `group` that is accepted: the one before the current, unless it was dropped."""
+    return max(1, versions()[group].api - _WINDOW, _DROPPED.get(group, 0) + 1)
 
 
 def accepts(group: str, api: int) -> bool:
     """Say whether a plugin of `group` written for integer `api` can be used by this core."""
-    current = API_VERSIONS[group]
-    return current - WINDOW <= api <= current
+    return oldest(group) <= api <= API_VERSIONS[group]
 
 
 class ApiVersion(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from core.api.descriptors import DESCRIPTORS, Descriptor
 from core.api.errors import CoreError, PluginError
-from core.api.versions import API_VERSIONS, WINDOW, accepts
+from core.api.versions import API_VERSIONS, accepts, oldest
 from core.plugins.catalog import Entry, duplicate
 from core.plugins.contracts import check_contract
 from core.plugins.kinds import kind_of
@@ -211,9 +211,9 @@ def _check(entry: Entry, loaded: object) -> Candidate | LoadFailure:
 
 
 def _outside_window(entry: Entry, api: int) -> LoadFailure:
-    current = API_VERSIONS[entry.group]
+    first, current = oldest(entry.group), API_VERSIONS[entry.group]
     label = kind_of(entry.group).label
-    window = f"{max(1, current - WINDOW)} to {current}" if current > 1 else f"{current}"
+    window = f"{first} to {current}" if first < current else f"{current}"
     hint = "Upgrade core." if api > current else f"Upgrade {entry.dist}."
     return LoadFailure(entry, "CORE-P104", f"it needs {label} API {api}; this core offers {window}", hint)
 

@@ -250,17 +250,22 @@ def test_the_parser_example_reads_calls_in_any_pieces(example):
     assert read(1)[1:3] == [api.ToolStart(0, "find"), api.ToolArguments(0, '{"q": 1}')]
 
 
-def test_the_drafter_example_repeats_what_came_before(example):
+def test_the_drafter_example_says_what_earlier_answers_said(example, tmp_path):
     example("drafters")
-    from acme_core_echo.drafter import Echo
+    from acme_core_answers.drafter import Answers
 
-    drafter = Echo(api.DrafterContext(max_rows=2, max_draft=2, vocab_size=9))
-    drafter.admit(0, np.array([1, 2, 3, 4, 2], np.int32))
-    drafter.admit(1, np.array([5, 6], np.int32))
-    assert drafter.propose([0, 1], 8) == [[3, 4], []]
-    drafter.observe([0], [[3]])
-    assert drafter.propose([0], 1) == [[4]]
+    file = tmp_path / "answers.json"
+    file.write_text("[[1, 2, 3, 4, 5, 6], [0, 8]]")
+    drafter = Answers(api.DrafterContext(max_rows=2, max_draft=2, vocab_size=9, options={"file": str(file)}))
+    tokens = np.array([[7, 1, 2, 3, 8, 8], [1, 2, 3, 8, 8, 8]], np.int32)
+    out = np.zeros((2, 2), np.int32)
+    drafter.admit(0, tokens[0, :2])
+    drafter.admit(1, tokens[1, :1])
+    assert drafter.propose(np.array([1, 0]), np.array([2, 4]), tokens, out).tolist() == [0, 2]
+    assert out[1].tolist() == [4, 5]
     drafter.release(0)
+    with pytest.raises(ValueError, match="another tokenizer"):
+        Answers(api.DrafterContext(max_rows=2, max_draft=2, vocab_size=8, options={"file": str(file)}))
 
 
 def test_the_command_example_says_hello(example, capsys):

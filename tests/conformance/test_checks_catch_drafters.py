@@ -9,58 +9,65 @@ from core.testing.conformance import Level
 MANIFEST = """
 from core.api import DrafterSpec
 
-SPEC = DrafterSpec(name="broken", impl="PKG.drafter:Drafter", api=1, summary="s", max_draft=4)
+SPEC = DrafterSpec(name="broken", impl="PKG.drafter:Drafter", api=2, summary="s", max_draft=4)
 """
 
 # Repeats what followed the last token before.
 DRAFTER = """
+import time
+
+import numpy as np
+
+NOTHING = np.zeros(0, np.int32)
+
+
 class Drafter:
     def __init__(self, ctx):
-        self.most, self.known = ctx.max_draft, {}
+        self.most, self.read, self.first, self.kept = ctx.max_draft, {}, {}, {}
 
     def admit(self, row, prompt):
         {admit}
-        self.known[row] = [*({kept}), *prompt.tolist()]
+        self.first.pop(row, None)
 
-    def observe(self, rows, tokens):
-        for row, fresh in zip(rows, tokens, strict=True):
-            {observe}
-            self.known[row] += fresh
-
-    def propose(self, rows, budget):
-        drafts = []
-        for row in rows:
-            draft = self.draft(self.known[row])
-            {limit}
-            drafts.append(draft)
-            budget -= len(draft)
+    def propose(self, rows, known, tokens, out):
+        counts = np.zeros(len(rows), np.int64)
+        for place, (row, end) in enumerate(zip(rows.tolist(), known.tolist())):
+            {slow}
+            self.read[row] = tokens[row, : {end}]
+            whole = self.draft(np.concatenate([self.kept.get(row, NOTHING), self.read[row]]))
+            draft = whole[: out.shape[1]]
+            out[place, : len(draft)] = draft
+            counts[place] = {count}
         {propose}
-        return drafts
+        return {answer}
 
     def draft(self, known):
-        before = [i for i, token in enumerate(known[:-1]) if token == known[-1]]
-        return known[before[-1] + 1 :] if before else []
+        before = np.flatnonzero(known[:-1] == known[-1])
+        return known[before[-1] + 1 :] if len(before) else NOTHING
 
     def release(self, row):
-        {release}
+        pass
 """
 
 PARTS = {
     "admit": "pass",
-    "kept": "()",
-    "observe": "pass",
-    "limit": "draft = draft[: min(self.most, budget)]",
+    "slow": "pass",
+    "end": "end",
+    "count": "len(draft)",
     "propose": "pass",
-    "release": "del self.known[row]",
+    "answer": "counts",
 }
 
 CASES = {
-    "drafts_keep_their_limits": {"limit": "draft = draft[: self.most]"},
+    "guesses_keep_their_limits": {"count": "len(whole[: self.most])"},
     "asking_changes_nothing": {"admit": "prompt[:1] = 0"},
-    "rows_do_not_mix": {"propose": "if budget > 0 and len(rows) > 1: drafts.reverse()"},
-    "rows_are_forgotten": {"release": "pass", "kept": "self.known.get(row, ())"},
-    "pieces_do_not_matter": {"observe": "fresh = list(fresh[-1:])"},
+    "unknown_tokens_are_not_read": {"end": "end + (tokens[row, end] >= 0)"},
+    "rows_do_not_mix": {"propose": "if len(rows) > 1: out[:], counts[:] = out[::-1].copy(), counts[::-1].copy()"},
+    "rows_are_forgotten": {"admit": "self.kept[row] = self.read.get(row, NOTHING).copy()"},
+    "pieces_do_not_matter": {"end": "self.first.setdefault(row, end)"},
+    "guesses_are_quick": {"slow": "[time.process_time() for _ in range(4000 if end > 4000 else 0)]"},
 }
+"""Check -> what the drafter does that it finds."""
 
 
 @pytest.fixture
@@ -85,14 +92,21 @@ def test_drafters(drafter, check):
 
 
 @pytest.mark.parametrize(
-    ("propose", "told"),
+    ("wrong", "told"),
     [
-        ("drafts = drafts[1:]", "drafts"),
-        ("drafts = tuple(drafts)", "due is a list of lists"),
-        ("drafts = [[50 for _ in one] for one in drafts]", "tokens are integers below 50"),
-        ("drafts = [[float(t) for t in one] for one in drafts]", "tokens are integers below 50"),
-        ("drafts = [one * 2 for one in drafts]", "max_draft is 1"),
+        ({"answer": "counts[1:]"}, "rows propose gives counts of shape"),
+        ({"answer": "counts.tolist()"}, "due is an array of integers"),
+        ({"answer": "counts + 0.0"}, "due is an array of integers"),
+        ({"answer": "counts - 1"}, "where 0 to 1 are possible"),
+        ({"propose": "out[counts > 0] = 50"}, "tokens are integers from 0 to 49"),
+        ({"propose": "out[counts > 0] = -1"}, "tokens are integers from 0 to 49"),
     ],
 )
-def test_drafts_that_are_none_are_caught(drafter, propose, told):
-    assert told in drafter(propose=propose).failing("drafters")["drafts_keep_their_limits"]
+def test_guesses_that_are_none_are_caught(drafter, wrong, told):
+    assert told in drafter(**wrong).failing("drafters")["guesses_keep_their_limits"]
+
+
+@pytest.mark.parametrize("name", ["rows", "known", "tokens"])
+def test_writes_to_what_is_given_are_caught(drafter, name):
+    told = drafter(propose=f"{name}[:] = {name}[::-1].copy()").failing("drafters")["asking_changes_nothing"]
+    assert told == f"propose writes to {name}"

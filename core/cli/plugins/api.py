@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from core.api.versions import WINDOW, versions
+from core.api.versions import oldest, versions
 from core.cli.ui.tables import table
 from core.plugins.kinds import KINDS
 
@@ -38,7 +38,7 @@ def _row(group: str) -> dict[str, Any]:
         "kind": kind.label,
         "group": group,
         "api": current,
-        "accepted": [max(1, current - WINDOW), current],
+        "accepted": [oldest(group), current],
         "tier": tier,
         "descriptor": DESCRIPTORS[group].__name__ if group in DESCRIPTORS else "module",
         "option": kind.flag,

@@ -8,6 +8,7 @@ import pytest
 
 from core.api.descriptors import DESCRIPTORS
 from core.api.errors import CoreError
+from core.api.versions import API_VERSIONS
 from core.boot import resolve
 from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
@@ -50,7 +51,8 @@ def world(site):
             for name in names:
                 constant = f"{kind.__name__}_{name}".upper()
                 requires = ", requires=('no-such-thing>=3',)" if name == "unfit" else ""
-                common = f"name={name!r}, impl={IMPLEMENTATIONS.get(group, 'world.impl:Nothing')!r}, api=1, summary=''"
+                impl, api = IMPLEMENTATIONS.get(group, "world.impl:Nothing"), API_VERSIONS[group]
+                common = f"name={name!r}, impl={impl!r}, api={api}, summary=''"
                 lines.append(f"{constant} = {kind.__name__}({common}{requires}, {FIELDS.get(group, '')})")
                 points.setdefault(group, {})[name] = f"{dist}_manifest:{constant}"
         site.install(dist, points, {f"{dist}_manifest": "\n".join(lines)})

@@ -177,3 +177,11 @@ def test_failures_do_not_depend_on_the_order(site, entry):
     entries = [entry("x", value="missing_x:A"), entry("y", value="missing_y:A")]
     _, failures = load_descriptors(Catalogue(reversed(entries)).entries(GROUP))
     assert [one.entry.name for one in failures] == ["x", "y"]
+
+
+def test_an_integer_that_was_dropped_is_refused_though_it_is_the_one_before(site):
+    manifest = "from core.api import DrafterSpec\nA = DrafterSpec(name='a', impl='acme_impl:A', api=1, summary='')\n"
+    site.install("acme", {"core.drafters": {"a": "acme_mod:A"}}, {"acme_mod": manifest})
+    candidates, (failure,) = load_descriptors(site.catalogue().entries("core.drafters"))
+    assert (candidates, failure.code, failure.hint) == ([], "CORE-P104", "Upgrade acme.")
+    assert failure.reason == "it needs drafter API 1; this core offers 2"

@@ -120,6 +120,7 @@ def test_the_table_of_kinds(core):
     rows = {row["group"]: row for row in json.loads(out)}
     assert set(rows) == set(KINDS)
     assert rows["core.platforms"]["tier"] == "stable" and rows["core.executors"]["tier"] == "provisional"
+    assert rows["core.drafters"]["accepted"] == [2, 2]  # nobody can have published API 1
     assert rows["core.models"]["accepted"] == [1, 1] and rows["core.models"]["descriptor"] == "ModelSpec"
     assert "--attention-backend" in core("plugins", "api")[1]
 
