@@ -79,10 +79,8 @@ class DraftsParticipant(WorkerParticipant):
         if counts.shape != rows.shape or counts.dtype.kind not in "iu":
             raise ValueError(f"propose() gave {counts.dtype} {counts.shape}, not {len(rows)} integers")
         if len(counts) and not 0 <= counts.min() <= counts.max() <= width:
-            raise ValueError(
-                f"propose() says that it wrote {counts.min()} to {counts.max()} tokens into {width} places"
-            )
-        counts = np.minimum(counts, most)
+            raise ValueError(f"propose() says that it wrote {counts.min()} to {counts.max()} tokens, not 0 to {width}")
+        counts = np.minimum(counts, most).astype(np.int64)
         used = np.arange(width) < counts[:, None]
         ids, of = out[used], np.repeat(np.arange(len(rows)), counts)
         wrong = (ids < 0) | (ids >= self._vocab_size)
@@ -90,7 +88,8 @@ class DraftsParticipant(WorkerParticipant):
             raise ValueError(f"propose() gave token {ids[wrong][0]}; the vocabulary has {self._vocab_size}")
         if len(ids):
             self._write(rows[of], known[of] + np.nonzero(used)[1], ids)
-        return counts
+        given: np.ndarray = counts
+        return given
 
     def _write(self, rows: np.ndarray, places: np.ndarray, ids: np.ndarray) -> None:
         self._tokens[rows, places] = ids
