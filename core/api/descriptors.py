@@ -306,12 +306,15 @@ class LogitsSpec(Descriptor):
         args: Names of a request's `extra_args` that it reads; others are refused if no processor reads them.
         check: Dotted path of a torch-free `(extra_args: Mapping) -> None` that raises `ValueError` for arguments it
             cannot use; the request is then refused before the engine sees it.
+        drafts: `apply` goes by `output_counts` and the token pool, so that it may be asked for several positions of a
+            row at once, of which some may turn out not to exist. Rows of a processor that cannot run no drafts.
     """
 
     group: ClassVar[str] = "core.logits"
 
     args: tuple[str, ...] = ()
     check: str | None = None
+    drafts: bool = False
 
 
 class StatSinkSpec(Descriptor):

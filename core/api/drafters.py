@@ -1,8 +1,8 @@
 """Drafters guess the next tokens of a request, and the model verifies a whole guess in one step. Provisional.
 
-A drafter runs in the worker, right after the tokens of a step were chosen. The next step runs a row's last token
-together with the guess behind it, chooses a token at each of these positions as it always does, and keeps the guess as
-far as it equals what was chosen. So a drafter changes how fast tokens come, never which.
+A drafter runs in the worker, when a step begins. The step runs a row's last token together with the guess behind it,
+chooses a token at each of these positions as it always does, and keeps the guess as far as it equals what was chosen.
+So a drafter changes how fast tokens come, never which.
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ class LogitsProcessor(Protocol):
 
         Args:
             rows: `(n,)` int64, the row of each line; only rows that `admit` accepted.
-            output_counts: `(n,)` int64, output tokens each row has so far.
+            output_counts: `(n,)` int64, output tokens each row has so far. With `LogitsSpec.drafts` a row may come
+                several times, each time with one token more: what stands before it in `LogitsContext.tokens` are then
+                drafts in part.
         """
         ...

@@ -275,7 +275,7 @@ class AllowedTokens:
 
 @dataclass(frozen=True, slots=True)
 class SampledStep:
-    """The rows that sampled in a step.
+    """The tokens that were sampled in a step. A row comes once for each of its tokens, in order.
 
     Attributes:
         rows: `(n,)` int64.
@@ -327,6 +327,23 @@ class WorkerParticipant:
 
         Returns:
             Blocks of the plan's `loads` under its name that were not filled; None if there is none.
+        """
+        return None
+
+    def drafts(self, rows: np.ndarray, known: np.ndarray, most: np.ndarray) -> np.ndarray | None:
+        """Write drafts into the pool behind the tokens of these rows, from `pool[row, known]` on.
+
+        Called before a step's inputs are built, for rows that may run drafts, if the engine half says `proposes`. Of
+        several participants the first one is asked. Drafts must be token ids; whatever they are, the text stays the
+        same: they are kept while they equal what is sampled.
+
+        Args:
+            rows: `(n,)` int64.
+            known: `(n,)` int64, tokens of each row.
+            most: `(n,)` most drafts of each row, 1 or more.
+
+        Returns:
+            How many each row has, `(n,)` integers; None: none has any.
         """
         return None
 

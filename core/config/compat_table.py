@@ -56,7 +56,7 @@ def _switches(names: str, why: str) -> tuple[Foreign, ...]:
 _WORKERS = "This version runs one worker on one device: leave it at 1."
 _NODES = "This version runs on one node."
 _GRAPHS = "How steps are captured and replayed is the platform's business and needs no flag."
-_DRAFTS = "Speculative decoding is chosen with --drafter NAME (see `core plugins list`)."
+_DRAFTS = "Speculative decoding is chosen with --drafter NAME (see `core plugins list`) and --draft-tokens N."
 _LORA = "LoRA adapters are not available in this version."
 _TEXT = "This version takes text only."
 _HEAD = "The head of a request may have 64 KiB and 128 headers; these limits are fixed."

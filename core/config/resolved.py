@@ -149,6 +149,9 @@ class SchedulerOptions(_Section):
         "fit. 0: any. Off in `LLM` and, unless set, in `core run-batch`.",
     )
     overlap_depth: int = Field(1, ge=0, le=4, description="Steps launched ahead of the one being settled.")
+    draft_tokens: int = Field(
+        4, ge=1, le=64, description="Most tokens that the drafter guesses for a request in a step (`--drafter`)."
+    )
     max_waiting: int = Field(4096, ge=1, description="Requests that may wait; more are refused with 503.")
 
 

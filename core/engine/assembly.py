@@ -8,12 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from core.api.descriptors import ParticipantSpec
+from core.api.descriptors import DrafterSpec, ParticipantSpec
 from core.api.errors import PluginError
 from core.api.participants import EngineSetup, Participant, StagedRequest
 from core.config.resolved import EngineConfig
 from core.engine.participants.compiling.setup import structured_participant
 from core.engine.participants.connectors import ConnectorParticipant
+from core.engine.participants.drafts import DraftsParticipant
 from core.engine.participants.stages import Stages
 from core.engine.step import WorkerInfo
 from core.engine.tasks.base import Task
@@ -21,7 +22,7 @@ from core.plugins.boot import ActivePlugins
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 
-CONNECTORS, PARTICIPANTS = "core.kv_connectors", "core.participants"
+CONNECTORS, PARTICIPANTS, DRAFTERS = "core.kv_connectors", "core.participants", "core.drafters"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def engine_stages(setup: Setup) -> Stages:
     participants = _connectors(setup)
     if setup.task.decodes:
         participants.append(structured_participant(setup.config, setup.active))
+        participants += _drafters(setup)
     for planned, spec, _ in setup.active.impls(PARTICIPANTS):
         participants.append(_own(setup, planned, cast(ParticipantSpec, spec)))
         faults[planned.name] = setup.faults(planned, "the step goes on without it", False)
@@ -71,6 +73,20 @@ def _connectors(setup: Setup) -> list[Participant]:
         connector = setup.active.make(planned, planned.options, **sizes)
         found.append(ConnectorParticipant(planned.name, connector, faults))
     return found
+
+
+def _drafters(setup: Setup) -> list[Participant]:
+    """Return the engine halves of the plan's drafters, which are themselves loaded in the worker."""
+    options = setup.config.options.scheduler
+    return [
+        DraftsParticipant(
+            planned.name,
+            min(options.draft_tokens, cast(DrafterSpec, spec).max_draft),
+            options.max_num_seqs,
+            setup.faults(planned, "rows run without drafts", True),
+        )
+        for planned, spec in setup.active.specs(DRAFTERS)
+    ]
 
 
 def _own(setup: Setup, planned: PlannedPlugin, spec: ParticipantSpec) -> Participant:

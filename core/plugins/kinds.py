@@ -17,7 +17,6 @@ class Kind:
         option: Field of `SelectOptions` that chooses it; empty for a kind that is never chosen by name.
         needed: Whether every start has one; the others take part only when they are named.
         also: Further fields that choose one of the kind, for a part of its work.
-        unused: Why this core cannot use the kind yet, so that choosing one is refused; empty for all others.
     """
 
     group: str
@@ -25,7 +24,6 @@ class Kind:
     option: str = ""
     needed: bool = False
     also: tuple[str, ...] = ()
-    unused: str = ""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -57,7 +55,7 @@ ROUTE = Kind("core.routes", "route plugin", "route")
 COMMAND = Kind("core.commands", "command")
 TOOL_SERVER = Kind("core.tool_servers", "tool-server client", "tool_client")
 STRUCTURED_OUTPUT = Kind("core.structured_output", "structured-output backend", "structured_output")
-DRAFTER = Kind("core.drafters", "drafter", "drafter", unused="this core has no speculative decoding yet")
+DRAFTER = Kind("core.drafters", "drafter", "drafter")
 PARTICIPANT = Kind("core.participants", "participant", "participant")
 HOOKS = Kind(HOOKS_GROUP, "hook plugin")
 
@@ -91,7 +89,7 @@ KINDS: dict[str, Kind] = {
 """Every kind by its entry-point group."""
 
 
-PARTICIPATING = (KV_CONNECTOR, PARTICIPANT)
+PARTICIPATING = (KV_CONNECTOR, DRAFTER, PARTICIPANT)
 """Kinds whose plugins take part in steps and have figures of their own."""
 
 

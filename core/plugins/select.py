@@ -31,11 +31,6 @@ def anything(_: Candidate) -> Verdict:
     return Verdict()
 
 
-def _refused(candidate: Candidate) -> Verdict:
-    """The check of a kind that core cannot use yet."""
-    return Verdict.of(kind_of(candidate.entry.group).unused)
-
-
 @dataclass(slots=True)
 class Selector:
     """Chooses among the plugins of a catalogue.
@@ -107,7 +102,7 @@ class Selector:
         for entry in self.catalogue.left_out(kind.group):
             contest.rows[entry] = Row.of(entry, "rejected", LEFT_OUT)
         for candidate in candidates:
-            contest.judge(candidate, _refused if kind.unused else check, self.score(candidate))
+            contest.judge(candidate, check, self.score(candidate))
         return contest
 
     def score(self, candidate: Candidate) -> int:
@@ -254,8 +249,6 @@ class Contest:
             said.append(f"No other installed {self.kind.label} can serve here either.")
         if unfit:
             said.append(f"Not supported: {reasons_of(unfit)}.")
-        elif self.kind.unused:
-            said.append(f"Whichever is installed: {self.kind.unused}.")
         return " ".join(said)
 
 

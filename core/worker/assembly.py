@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
-from core.api.descriptors import KVConnectorSpec, ParticipantSpec
+from core.api.descriptors import DrafterSpec, KVConnectorSpec, ParticipantSpec
+from core.api.drafters import DrafterContext
 from core.api.errors import PluginError
 from core.api.participants import WorkerParticipant, WorkerSetup
 from core.plugins.kinds import kind_of
 from core.worker.participants.connectors import ConnectorParticipant
+from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
 from core.worker.participants.stages import WorkerStages
 from core.worker.participants.structured import StructuredParticipant
+from core.worker.stage import is_apart
 
 if TYPE_CHECKING:
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
-CONNECTORS, PARTICIPANTS = "core.kv_connectors", "core.participants"
+CONNECTORS, PARTICIPANTS, DRAFTERS = "core.kv_connectors", "core.participants", "core.drafters"
 
 
 def bind_worker_halves(active: ActivePlugins) -> None:
@@ -28,6 +31,7 @@ def bind_worker_halves(active: ActivePlugins) -> None:
     Raises:
         PluginError: One cannot be imported, or is no participant.
     """
+    active.bind(DRAFTERS)
     for planned, spec in active.specs(CONNECTORS):
         active.load(planned, cast(KVConnectorSpec, spec).worker_impl)
     for planned, spec in active.specs(PARTICIPANTS):
@@ -36,12 +40,15 @@ def bind_worker_halves(active: ActivePlugins) -> None:
             active.load(planned, path)
 
 
-def worker_stages(active: ActivePlugins, caches: Sequence[Tensor], pool: Tensor, vocab_size: int) -> WorkerStages:
+def worker_stages(
+    active: ActivePlugins, caches: Sequence[Tensor], pool: Tensor, vocab_size: int, draft_tokens: int = 0
+) -> WorkerStages:
     """Make the worker halves of the plan's participants.
 
     Args:
         caches: KV cache of each layer.
         pool: `(max_rows, tokens)` int32, the tokens of every row.
+        draft_tokens: Most drafts of a row in a step.
     """
     halves: list[WorkerParticipant] = [StructuredParticipant()]
     owners: dict[str, str] = {}
@@ -50,6 +57,12 @@ def worker_stages(active: ActivePlugins, caches: Sequence[Tensor], pool: Tensor,
         worker = guard(planned, "the constructor of its worker half", half, planned.options)
         guard(planned, "bind()", worker.bind, caches)
         halves.append(ConnectorParticipant(planned.name, worker))
+        owners[planned.name] = _owner(planned)
+    for planned, spec, _ in active.impls(DRAFTERS):
+        most = min(draft_tokens, cast(DrafterSpec, spec).max_draft)
+        drafter = active.make(planned, DrafterContext(len(pool), most, vocab_size, planned.options))
+        kind = MirroredDrafts if is_apart(pool.device) else DraftsParticipant
+        halves.append(kind(planned.name, drafter, most, vocab_size, pool))
         owners[planned.name] = _owner(planned)
     for planned, spec, _ in active.impls(PARTICIPANTS):
         found = cast(ParticipantSpec, spec)

@@ -11,6 +11,7 @@ from torch import Tensor
 from core.api.attention import AttentionBackend, AttentionPlan, BatchView
 from core.engine.step import StepPlan
 from core.worker.guarded import GuardedBackend
+from core.worker.late import verified
 from core.worker.rows import RowTable
 from core.worker.stage import Stage
 from core.worker.tables import BatchTables
@@ -26,7 +27,8 @@ class StepInputs:
         token_ids, positions: `(tokens,)` int64 on the device.
         plan: The attention backend's plan.
         batch: The batch as attention sees it.
-        logit_indices: `(samples.sum(),)` int64 on the device, the token that each sampled row samples from.
+        logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
+            that samples, and with drafts all that it runs.
         token_types, arrays: As in `core.api.models.StepInputs`.
     """
 
@@ -53,7 +55,10 @@ class InputBuilder:
         longest = int(step.counts.max())
         token_rows, query_starts, begins = self._spread(step, longest)
         tokens, table = len(token_rows), self._rows
-        self._stage.lay_out(tokens, tokens, tokens, tokens, int(np.count_nonzero(step.samples)))
+        sampled = query_starts[1:][step.samples] - 1
+        if step.drafts is not None:
+            sampled = _with_drafts(sampled, verified(step))
+        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled))
         token_ids, positions, slots, places, last = self._stage.host
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)
@@ -62,7 +67,7 @@ class InputBuilder:
         slots += offsets
         np.multiply(token_rows, table.width, out=places)
         places += positions
-        np.subtract(query_starts[1:][step.samples], 1, out=last, casting="unsafe")
+        last[:] = sampled
         self._stage.flush()
         staged = self._stage.tensors
         table.read_tokens(places, staged[3], token_ids, staged[0])
@@ -96,3 +101,11 @@ class InputBuilder:
             max_query_len=longest,
             max_seq_len=longest_context,
         )
+
+
+def _with_drafts(last: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the last `counts[i]` tokens up to each `last[i]`, in order."""
+    ends = np.cumsum(counts)
+    within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
+    places: np.ndarray = np.repeat(last - counts + 1, counts) + within
+    return places

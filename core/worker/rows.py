@@ -24,6 +24,7 @@ class RowTable:
             inputs here, so that the host never needs to know a token to run it.
         block_tables: `(max_rows, blocks per request)` int32 on the host.
         prompt_lens: `(max_rows,)` int32 on the host.
+        known: `(max_rows,)` int64 on the host: tokens of each row. Kept up to date where steps may run drafts.
         width: Columns of `tokens`: token `p` of row `r` is number `r * width + p` of the pool.
     """
 
@@ -33,6 +34,7 @@ class RowTable:
         self.tokens = zeros((max_rows, self.width), torch.int32, device)
         self.block_tables = np.zeros((max_rows, columns), dtype=np.int32)
         self.prompt_lens = np.zeros(max_rows, dtype=np.int32)
+        self.known = np.zeros(max_rows, dtype=np.int64)
         self.block_size = block_size
         self.device = device
         self._flat = self.tokens.view(-1)
@@ -48,6 +50,7 @@ class RowTable:
             self.tokens[new.row, : len(given)] = given.to(self.device)
             self.block_tables[new.row] = 0
             self.prompt_lens[new.row] = len(new.prompt)
+            self.known[new.row] = len(given)
 
     def update_blocks(self, update: BlockUpdate) -> None:
         """Apply a ragged diff of block tables with one scatter."""

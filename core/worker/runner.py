@@ -17,6 +17,7 @@ from core.engine.step import NewRow, StepPlan, StepResult
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.inputs import InputBuilder, StepInputs
+from core.worker.late import Positions, bound, gains, positions
 from core.worker.participants.stages import Late, WorkerStages
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import Feature, SampleBatch
@@ -157,6 +158,8 @@ class Runner(StepRunner):
             self._scorer.admit(new.row)
 
     def _run(self, plan: StepPlan, result: StepResult) -> None:
+        if plan.drafts is not None:
+            plan = bound(plan, self._rows, self._sampler.single, self.stages.drafts)
         inputs = self._build(plan)
         hidden = self._forward(inputs)
         prompt = self._scorer.score(plan, inputs.batch.query_starts, hidden)
@@ -170,25 +173,48 @@ class Runner(StepRunner):
         self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, sampling: np.ndarray, result: StepResult
     ) -> None:
         # A pure decode step samples from every token as it is.
-        every = len(sampling) == len(hidden)
+        every = len(inputs.logit_indices) == len(hidden)
         logits = self._model.logits(hidden if every else hidden[inputs.logit_indices])
-        rows, known = plan.rows[sampling].astype(np.int64), inputs.batch.seq_lens[sampling].astype(np.int64)
-        flags, outputs = self._sampler.params.flags[rows], plan.output_counts[sampling].astype(np.int64)
+        at = positions(plan, sampling, inputs.batch.seq_lens)
+        flags = self._sampler.params.flags[at.rows]
         allowed = self.stages.allowed(plan, self._late) if plan.late else {}
         if allowed:
-            flags[np.isin(rows, list(allowed))] |= Feature.CONSTRAINED
-        sampled = self._sampler.sample(logits, SampleBatch(rows, flags, outputs, known, self._rows.tokens, allowed))
-        self._rows.write_tokens(rows, known, sampled.tokens)
+            flags[np.isin(at.rows, list(allowed))] |= Feature.CONSTRAINED
+        batch = SampleBatch(at.rows, flags, at.outputs, at.known, self._rows.tokens, allowed, at.ahead)
+        sampled = self._sampler.sample(logits, batch)
+        if plan.drafts is not None:
+            sampled, at = self._keep(sampled, at, inputs, allowed, result)
+        self._rows.write_tokens(at.rows, at.known, sampled.tokens)
         result.tokens = sampled.tokens.cpu().numpy().astype(np.int32)
         if sampled.logprobs or sampled.errors or result.errors:
-            _report(sampled, sampling, result)
-        self.stages.sampled(lambda: SampledStep(rows, known, result.tokens, self._rows.tokens))
+            _report(sampled, at.places, result)
+        self.stages.sampled(lambda: SampledStep(at.rows, at.known, result.tokens, self._rows.tokens))
+
+    def _keep(
+        self, sampled: Sampled, at: Positions, inputs: StepInputs, constrained: Iterable[int], result: StepResult
+    ) -> tuple[Sampled, Positions]:
+        """Keep what was sampled up to the first wrong draft of each row."""
+        if at.ahead is None:
+            result.counts = np.ones(len(at.rows), np.int32)
+        else:
+            follows = (inputs.logit_indices + 1).clamp_(max=len(inputs.token_ids) - 1)
+            agrees = (sampled.tokens == inputs.token_ids[follows]).cpu().numpy()
+            result.counts = gains(at, agrees, sampled.errors, constrained)
+            kept = np.flatnonzero(at.ahead < np.repeat(result.counts, np.diff(_bounds(at.ahead))))
+            sampled, at = sampled.take(kept), at.take(kept)
+        self._rows.known[at.rows] = at.known + 1  # the last entry of a row counts
+        return sampled, at
 
 
-def _report(sampled: Sampled, sampling: np.ndarray, result: StepResult) -> None:
+def _bounds(ahead: np.ndarray) -> np.ndarray:
+    """Return where each row's positions begin, and where the last ones end."""
+    return np.append(np.flatnonzero(ahead == 0), len(ahead))
+
+
+def _report(sampled: Sampled, places: np.ndarray, result: StepResult) -> None:
     """Add what is not a token to the result; a row that failed has none."""
     for index, message in sampled.errors.items():
-        result.errors[int(sampling[index])] = message
-    failed = np.isin(sampling, list(result.errors))
+        result.errors[int(places[index])] = message
+    failed = np.isin(places, list(result.errors))
     result.tokens[failed] = NO_TOKEN
     result.logprobs = {index: entry for index, entry in sampled.logprobs.items() if not failed[index]}

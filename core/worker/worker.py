@@ -222,7 +222,9 @@ class Worker:
 
     def _join(self, caches: list[Tensor]) -> None:
         """Let the plan's participants take part from now on, and offer their calls."""
-        stages = worker_stages(self._active, caches, self._runner.tokens, self._config.shape.vocab_size)
+        config, tokens = self._config, self._runner.tokens
+        most = config.options.scheduler.draft_tokens
+        stages = worker_stages(self._active, caches, tokens, config.shape.vocab_size, most)
         self._methods = joined_calls(self._methods, stages)
         self._runner.stages = stages
 

@@ -72,6 +72,19 @@ class WorkerStages:
                 self._needed(half, "allow()", self._combine, half, plan, late[half.name], bits)
         return bits
 
+    def drafts(self, rows: np.ndarray, known: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Have drafts written behind the tokens of `rows`; return how many each has. One that fails has none."""
+        nothing = np.zeros_like(most)
+        for half in self._drafts[:1]:
+            try:
+                counts = half.drafts(rows, known, most)
+                if counts is not None:
+                    kept: np.ndarray = np.clip(counts, nothing, most).astype(np.int64, casting="same_kind")
+                    return kept
+            except Exception as error:
+                self._fault(half, f"drafts() raised {describe(error)}")
+        return nothing
+
     def sampled(self, step: Callable[[], SampledStep]) -> None:
         """Tell of sampled tokens; `step` is called if somebody listens."""
         if self._sampled:
@@ -122,6 +135,7 @@ class WorkerStages:
         self._begin = self._overriding("begin")
         self._inputs = self._overriding("inputs")
         self._allow = self._overriding("allow")
+        self._drafts = self._overriding("drafts")
         self._sampled = self._overriding("sampled")
         self._end = self._overriding("end")
 

@@ -32,15 +32,17 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """Entry `i` of every array is the i-th sampled row.
+    """Entry `i` of every array is the i-th position that is sampled at: one of each row, or several that follow each
+    other where drafts are verified.
 
     Attributes:
         rows: `(n,)` permanent rows.
         flags: `(n,)` `Feature` bits.
         output_counts: `(n,)` output tokens before this one.
-        known: `(n,)` prompt and output tokens before this one.
+        known: `(n,)` prompt and output tokens before this one, in the pool.
         pool: The token pool, `(max_rows, tokens)` int32.
         allowed: Row -> bits of the tokens that it may take, for rows with the feature CONSTRAINED.
+        ahead: `(n,)` how many of the tokens before this one are drafts; None: none are.
     """
 
     rows: np.ndarray
@@ -49,6 +51,7 @@ class SampleBatch:
     known: np.ndarray
     pool: Tensor
     allowed: Mapping[int, np.ndarray] = field(default_factory=dict)
+    ahead: np.ndarray | None = None
 
     @property
     def features(self) -> int:
@@ -62,4 +65,4 @@ class SampleBatch:
     def take(self, part: slice | np.ndarray) -> SampleBatch:
         """Return some of the rows, in the order of `part`."""
         arrays = (self.rows[part], self.flags[part], self.output_counts[part], self.known[part])
-        return SampleBatch(*arrays, self.pool, self.allowed)
+        return SampleBatch(*arrays, self.pool, self.allowed, None if self.ahead is None else self.ahead[part])

@@ -11,12 +11,16 @@ from torch import Tensor
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 
+MOST_COUNTED = 65
+"""Tokens that are added to a row's counts one by one; a row that is further behind is counted anew."""
+
 
 class Penalties:
     """Applies `repetition_penalty`, `frequency_penalty` and `presence_penalty`.
 
     Rows with a penalty get a slot in `counts (slots, vocab)` and `prompt (slots, vocab)`; both grow on demand. Counts
-    follow the token pool: one token per step in the ordinary case, a recount whenever a row is not where it was.
+    follow the token pool: what a step gained is added, and a row that moved otherwise is counted anew. Drafts are added
+    to a copy, as they may be wrong.
     """
 
     feature = Feature.PENALTIES
@@ -30,6 +34,7 @@ class Penalties:
         self._free: list[int] = []
         self._counts = torch.zeros(0, vocab_size, dtype=torch.int32, device=device)
         self._prompt = torch.zeros(0, vocab_size, dtype=torch.bool, device=device)
+        self._one = torch.ones((), dtype=torch.int32, device=device)
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
         """Take the row's strengths; its tokens are counted when it first samples."""
@@ -51,6 +56,8 @@ class Penalties:
         self._count(batch, chosen)
         slots = torch.from_numpy(self._slots[rows]).to(self._device)
         counts = self._counts[slots]
+        if batch.ahead is not None:
+            self._count_drafts(batch, chosen, batch.ahead[chosen], counts)
         repetition, frequency, presence = torch.from_numpy(self._strengths[:, rows]).to(self._device)[:, :, None]
         index = torch.from_numpy(chosen).to(self._device)
         values = logits[index]
@@ -68,21 +75,37 @@ class Penalties:
         return self._free.pop()
 
     def _count(self, batch: SampleBatch, chosen: np.ndarray) -> None:
-        rows, outputs = batch.rows[chosen], batch.output_counts[chosen]
+        """Count what the rows have said, drafts left out."""
+        rows, outputs, known = batch.rows[chosen], batch.output_counts[chosen], batch.known[chosen]
+        if batch.ahead is not None:
+            rows, first = np.unique(rows, return_index=True)
+            outputs, known = (outputs - batch.ahead[chosen])[first], (known - batch.ahead[chosen])[first]
         behind = outputs - self._counted[rows]
         behind[self._counted[rows] < 0] = -1
-        self._count_last(batch.pool, rows[behind == 1], batch.known[chosen][behind == 1])
-        for i in chosen[(behind != 0) & (behind != 1)].tolist():
-            self._recount(batch.pool, int(batch.rows[i]), int(batch.known[i]), int(batch.output_counts[i]))
+        self._count_last(batch.pool, rows, known, np.where(behind <= MOST_COUNTED, behind, 0))
+        for i in np.flatnonzero((behind < 0) | (behind > MOST_COUNTED)).tolist():
+            self._recount(batch.pool, int(rows[i]), int(known[i]), int(outputs[i]))
         self._counted[rows] = outputs
 
-    def _count_last(self, pool: Tensor, rows: np.ndarray, known: np.ndarray) -> None:
-        if len(rows) == 0:
-            return
-        places = (torch.from_numpy(rows).to(self._device), torch.from_numpy(known - 1).to(self._device))
-        slots = torch.from_numpy(self._slots[rows]).to(self._device)
-        one = torch.ones((), dtype=torch.int32, device=self._device)
-        self._counts.index_put_((slots, pool[places].long()), one, accumulate=True)
+    def _count_last(self, pool: Tensor, rows: np.ndarray, known: np.ndarray, counts: np.ndarray) -> None:
+        """Add the last `counts (n,)` of each row's `known (n,)` tokens."""
+        of, tokens = self._last(pool, rows, known, np.maximum(counts, 0))
+        if len(of):
+            slots = torch.from_numpy(self._slots[rows[of]]).to(self._device)
+            self._counts.index_put_((slots, tokens), self._one, accumulate=True)
+
+    def _count_drafts(self, batch: SampleBatch, chosen: np.ndarray, ahead: np.ndarray, counts: Tensor) -> None:
+        """Add the drafts before each position to its own `counts (m, vocab)`."""
+        of, tokens = self._last(batch.pool, batch.rows[chosen], batch.known[chosen], ahead)
+        if len(of):
+            counts.index_put_((torch.from_numpy(of).to(self._device), tokens), self._one, accumulate=True)
+
+    def _last(self, pool: Tensor, rows: np.ndarray, known: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, Tensor]:
+        """Return the last `counts (n,)` tokens of all rows, `(m,)` int64, and the index of the row of each."""
+        of = np.repeat(np.arange(len(rows)), counts)
+        back = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+        places = (torch.from_numpy(rows[of]).to(self._device), torch.from_numpy(known[of] - back).to(self._device))
+        return of, pool[places].long()
 
     def _recount(self, pool: Tensor, row: int, known: int, outputs: int) -> None:
         slot = int(self._slots[row])

@@ -22,11 +22,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Plugged:
-    """A plugin's processor and the rows it accepted, `(max_rows,)` bool."""
+    """A plugin's processor and the rows it accepted, `(max_rows,)` bool; `drafts` as in `LogitsSpec`."""
 
     owner: str
     processor: LogitsProcessor
     rows: np.ndarray
+    drafts: bool = False
 
 
 @dataclass(slots=True)

@@ -57,6 +57,15 @@ class Sampled:
     logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
 
+    def take(self, kept: np.ndarray) -> Sampled:
+        """Return what was chosen at the `kept (m,)` indices, which ascend."""
+        new = {int(index): i for i, index in enumerate(kept)} if self.logprobs or self.errors else {}
+        return Sampled(
+            self.tokens[torch.from_numpy(kept).to(self.tokens.device)],
+            {new[index]: entry for index, entry in self.logprobs.items() if index in new},
+            {new[index]: error for index, error in self.errors.items() if index in new},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -100,10 +109,19 @@ class Sampler:
             LogitBias(vocab_size, device),
             Penalties(max_rows, vocab_size, device),
         )
+        self._one_position = [one for one in plugged if not one.drafts]
         early = [one for one in plugged if not one.processor.is_argmax_invariant]
         late = [one for one in plugged if one.processor.is_argmax_invariant]
         self._early = PluggedLogits(Feature.PLUGGED, early)
         self._late = PluggedLogits(Feature.PLUGGED_DRAW, late)
+
+    @property
+    def single(self) -> np.ndarray:
+        """Rows that sample at one position of a step, `(max_rows,)` bool: a processor could not tell two apart."""
+        found = np.zeros(len(self.params.flags), bool)
+        for one in self._one_position:
+            found |= one.rows
+        return found
 
     def admit(self, new_rows: Sequence[NewRow]) -> None:
         """Take the parameters of new rows; what their rows' previous owners asked for is forgotten."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from core.api.descriptors import LogitsSpec
 from core.api.errors import PluginError
 from core.api.logits import LogitsContext
 from core.worker.runner import Runner
@@ -50,6 +51,7 @@ class GenerateWorker(WorkerTask):
 def _logits_processors(setup: RunnerSetup) -> Iterator[Plugged]:
     """Yield the plan's logits processors, in its order."""
     rows, max_rows = setup.rows, setup.config.options.scheduler.max_num_seqs
-    for planned, _, _ in setup.active.impls("core.logits"):
+    for planned, spec, _ in setup.active.impls("core.logits"):
         context = LogitsContext(rows.device, setup.config.shape.vocab_size, max_rows, rows.tokens, planned.options)
-        yield Plugged(planned.owner, setup.active.make(planned, context), np.zeros(max_rows, dtype=bool))
+        made, drafts = setup.active.make(planned, context), cast(LogitsSpec, spec).drafts
+        yield Plugged(planned.owner, made, np.zeros(max_rows, dtype=bool), drafts)

@@ -14,7 +14,7 @@ from core.config.fields import fields_by_path
 from core.config.flags import add_option_flags
 from core.config.load import load_options
 from core.config.parser import CoreParser
-from core.plugins.kinds import COMMAND, DRAFTER, HOOKS, KERNEL, KINDS
+from core.plugins.kinds import COMMAND, HOOKS, KERNEL, KINDS
 
 FIELDS = {
     "core.platforms": "device_type='host', probe='world.impl:probe_host', dtypes=('bfloat16',)",
@@ -33,7 +33,7 @@ IMPLEMENTATIONS = {"core.weight_loaders": "world.impl:Reader", "core.model_sourc
 BESIDE = {"core.io_processors": ("--runner", "pooling")}
 """What must be said besides, so that a model has a use for the kind."""
 CHOSEN = [kind for kind in KINDS.values() if kind.option]
-SINGLE = [kind for kind in CHOSEN if fields_by_path()[f"select.{kind.option}"].kind == "str" and kind is not DRAFTER]
+SINGLE = [kind for kind in CHOSEN if fields_by_path()[f"select.{kind.option}"].kind == "str"]
 MANY = [kind for kind in CHOSEN if fields_by_path()[f"select.{kind.option}"].kind == "list" and kind is not KERNEL]
 
 
@@ -122,7 +122,7 @@ def test_where_several_take_part_a_list_means_all_of_them(start, kind, tmp_path)
     assert start(kind.group, "--config", config(tmp_path, kind, ["twin@bolt", "other"])) == ["twin@bolt", "other@acme"]
 
 
-@of_every_kind([*SINGLE, *MANY, KERNEL, DRAFTER])
+@of_every_kind([*SINGLE, *MANY, KERNEL])
 def test_an_unknown_name_is_an_error_with_the_nearest_name_and_every_reason(start, kind):
     (ask,) = written(kind, "othr")
     with pytest.raises(CoreError) as caught:
@@ -131,11 +131,11 @@ def test_an_unknown_name_is_an_error_with_the_nearest_name_and_every_reason(star
     assert error.code == "CORE-P101" and f"no {kind.label} named 'othr'" in error.message
     assert "Did you mean 'other'?" in error.hint
     assert "unfit (acme 1.0): it needs no-such-thing>=3, which is not installed" in error.hint
-    if kind not in (DRAFTER, KERNEL):
+    if kind is not KERNEL:
         assert "Supported alternatives here: " in error.hint and "other" in error.hint.partition("here: ")[2]
 
 
-@of_every_kind([*SINGLE, *MANY, KERNEL, DRAFTER])
+@of_every_kind([*SINGLE, *MANY, KERNEL])
 def test_what_cannot_serve_or_is_not_clear_is_an_error(start, kind):
     for name, code in (("unfit", "CORE-P105"), ("twin", "CORE-P102"), ("twin@nobody", "CORE-P101")):
         (ask,) = written(kind, name)
@@ -143,26 +143,6 @@ def test_what_cannot_serve_or_is_not_clear_is_an_error(start, kind):
             start(kind.group, kind.flag, ask)
         assert caught.value.code == code
         assert ("acme 1.0" if name != "twin@nobody" else "it comes from acme, bolt") in caught.value.message
-
-
-@pytest.mark.parametrize("words", [("--drafter", "other"), ("--drafter", "unfit,other"), ("--drafter=twin@bolt",)])
-def test_a_drafter_is_refused_and_never_ignored(start, words):
-    with pytest.raises(CoreError) as caught:
-        start(DRAFTER.group, *words)
-    assert caught.value.code == "CORE-P201"
-    assert "cannot serve here: this core has no speculative decoding yet." in caught.value.message
-
-
-def test_a_drafter_from_the_environment_is_refused_too(start):
-    with pytest.raises(CoreError, match="no speculative decoding yet"):
-        start(DRAFTER.group, CORE_DRAFTER="other")
-
-
-def test_a_drafter_that_is_not_installed_is_not_worth_installing(start):
-    with pytest.raises(CoreError) as caught:
-        start(DRAFTER.group, "--drafter", "ngram", "--disable-plugin", "acme,bolt")
-    assert caught.value.code == "CORE-P101"
-    assert "Whichever is installed: this core has no speculative decoding yet." in caught.value.hint
 
 
 def test_a_further_flag_of_a_kind_allows_what_it_names(start):
