@@ -263,7 +263,7 @@ class Resolver:
             allowed = [*self.options.tools.mcp_server, *self.options.tools.allow_mcp_url]
             chosen += choose_tool_client(self.selector, select.tool_client, allowed)
         if select.drafter:
-            reason = None if pooling is None else "the model gives vectors, no tokens"
+            reason = None if task.decodes else "the model gives vectors, no tokens"
             chosen.append(self.selector.choose(DRAFTER, select.drafter, check=lambda _: Verdict.of(reason)))
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
