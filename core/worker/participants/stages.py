@@ -102,9 +102,15 @@ class WorkerStages:
             self._faults = {}
 
     def weights_replaced(self) -> None:
-        """The model has other weights."""
+        """Tell all of them that the model has other weights. Raises `PluginError` CORE-P108 if one fails."""
+        failed: list[PluginError] = []
         for half in self._halves:
-            self._needed(half, "weights_replaced()", half.weights_replaced)
+            try:
+                self._needed(half, "weights_replaced()", half.weights_replaced)
+            except PluginError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def calls(self) -> dict[str, Callable[..., Any]]:
         """Return the methods that the halves offer. Raises `PluginError` CORE-P181 for a name that is taken."""

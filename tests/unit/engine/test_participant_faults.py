@@ -121,6 +121,10 @@ def test_what_nobody_fills_is_lost(half, lost):
 
 
 def test_a_half_that_cannot_forget_old_weights_is_named():
-    stages = WorkerStages([Names("a")], {"a": "participant 'a' (acme 1.0)"})
+    told = []
+    last = Filler("b")
+    last.weights_replaced = lambda: told.append("b")
+    stages = WorkerStages([Names("a"), last], {"a": "participant 'a' (acme 1.0)"})
     with pytest.raises(PluginError, match=r"CORE-P108 participant 'a' \(acme 1.0\): weights_replaced\(\) raised"):
         stages.weights_replaced()
+    assert told == ["b"]

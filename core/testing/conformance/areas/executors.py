@@ -13,6 +13,7 @@ from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.footprint import Footprint
 from core.testing.conformance.tools.tiny_engine import (
     BLOCKS,
+    OneTokenAStep,
     expected,
     greedy,
     some_prompts,
@@ -33,6 +34,15 @@ def steps_run_in_order(subject: Subject) -> None:
         found = greedy(executor, config, some_prompts(), _COUNT)
         meant = expected(some_prompts(), _COUNT)
         require(found == meant, f"requests get the tokens {found}, the reference gives {meant}")
+
+
+def late_parts_reach_their_step(subject: Subject) -> None:
+    """Every step samples what its own late part allows, while others are launched ahead; the next ones need none."""
+    with _started(subject) as (executor, config, _):
+        found = greedy(executor, config, some_prompts(), _COUNT, [OneTokenAStep()])
+        require([len(one) for one in found] == [_COUNT] * len(found), f"requests get the tokens {found}")
+        free = greedy(executor, config, some_prompts()[:1], 3)
+        require(free == expected(some_prompts()[:1], 3), f"after steps with late parts requests get the tokens {free}")
 
 
 def calls_run_between_steps(subject: Subject) -> None:
@@ -84,5 +94,9 @@ def _started(subject: Subject) -> Iterator[tuple[Executor, EngineConfig, WorkerI
 
 
 CHECKS = checks(
-    steps_run_in_order, calls_run_between_steps, close_leaves_nothing_behind, failed_start_leaves_nothing_behind
+    steps_run_in_order,
+    late_parts_reach_their_step,
+    calls_run_between_steps,
+    close_leaves_nothing_behind,
+    failed_start_leaves_nothing_behind,
 )

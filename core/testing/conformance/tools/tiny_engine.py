@@ -10,11 +10,15 @@ import numpy as np
 
 from core.api.errors import CoreError
 from core.api.executors import Executor
+from core.api.participants import AllowedTokens, Participant, Parts
 from core.boot import resolve
 from core.config.resolved import EngineConfig, KVOptions, ModelOptions, Options, RuntimeOptions, SelectOptions
+from core.engine.participants import STRUCTURED
+from core.engine.participants.stages import Stages
+from core.engine.step import StepPlan, StepResult
 from core.engine.step_budget import Limits
 from core.plugins.kinds import kind_of
-from core.testing.conformance.outcome import Unavailable
+from core.testing.conformance.outcome import Unavailable, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.engine_driver import EngineDriver
 from core.testing.conformance.tools.options import some_options
@@ -83,9 +87,55 @@ def without_weights(subject: Subject) -> EngineConfig:
     return config.model_copy(update={"checkpoint": empty})
 
 
-def greedy(executor: Executor, config: EngineConfig, prompts: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+class OneTokenAStep(Participant):
+    """Allows one token in each step, by a late part: `due(number)`."""
+
+    name = STRUCTURED
+    parts = Parts(late=AllowedTokens)
+
+    def __init__(self) -> None: ...
+
+    @staticmethod
+    def due(number: int) -> int:
+        """Return the token of a step."""
+        return 3 + number % 5
+
+    def plan(self, plan: StepPlan) -> None:
+        """Announce the part, if anything is sampled."""
+        if plan.samples.any():
+            plan.late.append(self.name)
+
+    def late(self, plan: StepPlan, alive: np.ndarray) -> AllowedTokens:
+        """Allow this step's token in every row that samples."""
+        rows = plan.rows[plan.samples]
+        bits = np.zeros((len(rows), -(-VOCAB_SIZE // 32)), np.int32)
+        bits[:, 0] = 1 << self.due(plan.number)
+        return AllowedTokens(rows, bits)
+
+    def collect(self, plan: StepPlan, result: StepResult) -> None:
+        """Raise `Failed` if anything else was sampled."""
+        due = self.due(plan.number)
+        wrong = [token for token in result.tokens.tolist() if token != due]
+        require(not wrong, f"step {plan.number} samples {wrong}, its late part allows {due} alone")
+
+
+def greedy(
+    executor: Executor,
+    config: EngineConfig,
+    prompts: Sequence[Sequence[int]],
+    count: int,
+    participants: Sequence[Participant] = (),
+) -> list[list[int]]:
     """Generate `count` tokens after each prompt, all at once, with two steps launched ahead."""
-    driver = EngineDriver(executor, _Arrival(), _LIMITS, blocks=BLOCKS, block_size=config.block_size, overlap=2)
+    driver = EngineDriver(
+        executor,
+        _Arrival(),
+        _LIMITS,
+        blocks=BLOCKS,
+        block_size=config.block_size,
+        overlap=2,
+        stages=Stages(participants),
+    )
     for prompt in prompts:
         driver.add(prompt, count)
     while driver.busy:
