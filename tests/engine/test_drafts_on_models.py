@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from core_plugin_ngram.drafter import NGramDrafter
 
+from core.api.errors import CoreError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
@@ -115,3 +116,10 @@ def test_a_drafter_that_fails_is_switched_off_and_no_request_fails(model, plain,
         assert faults.off and faults.count >= 3
         assert engine._core.stages.stats()["ngram"]["draft_tokens"] == 0
     assert [record for record in caplog.records if "CORE-P162" in record.message and "ngram" in record.getMessage()]
+
+
+def test_a_model_that_pools_has_no_use_for_a_drafter(model):
+    pools = ModelOptions(model=model, dtype="float32", runner="pooling", convert="embed")
+    with pytest.raises(CoreError, match="the model gives vectors, no tokens") as caught:
+        resolve(Options(model=pools, select=SelectOptions(drafter="ngram")))
+    assert caught.value.code == "CORE-P201"
