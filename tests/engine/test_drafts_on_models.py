@@ -16,6 +16,7 @@ from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
 from core.testing.tinymodels import tiny_llama
 
+EOS = 2
 REPEATED = [5, 9, 14, 3, 77, 8] * 4
 ASKED = {
     "greedy": {"temperature": 0.0, "logprobs": 2},
@@ -45,12 +46,13 @@ def opened(model, depth=1, num_blocks=64, **select):
     return closing(open_sync(resolve(options).config))
 
 
-def answers(engine, names, tokens=24):
+def answers(engine, names, tokens=24, stop_ids=(EOS,)):
     """Return by name the tokens of all requests at once, the log-probability of each, and why it ended."""
     for handle, name in enumerate(names):
         params = SamplingParams(max_tokens=tokens, **ASKED[name])
         prompt = np.array(REPEATED[handle % 3 :], "<i4").tobytes()
-        engine.send(Add(handle=handle, prompt=prompt, params=params, stop_ids=params.stop_token_ids))
+        stops = [*params.stop_token_ids, *stop_ids]
+        engine.send(Add(handle=handle, prompt=prompt, params=params, stop_ids=stops))
     texts, scores, ends = {name: [] for name in names}, {name: [] for name in names}, {}
     while found := engine.step():
         for outputs in found:
@@ -84,13 +86,21 @@ def test_a_drafter_changes_no_token_and_no_end(model, plain, depth):
 
 
 @pytest.mark.covers("SPEC-01")
+def test_a_worker_in_a_process_of_its_own_drafts_alike(model, plain):
+    with opened(model, drafter="ngram", executor="subprocess") as engine:
+        drafted = answers(engine, list(ASKED))
+        assert engine._core.stages.stats()["ngram"]["accepted_tokens"] > 0
+    assert drafted[0] == plain[0] and drafted[2] == plain[2]
+
+
+@pytest.mark.covers("SPEC-01")
 def test_preemption_and_shared_prefixes_change_nothing(model):
     """Twelve blocks are fewer than three requests need: they take turns, and find each other's prefixes."""
     names = ["greedy", "seeded", "repeats"]
     with opened(model) as engine:
-        expected = answers(engine, names, tokens=60)
+        expected = answers(engine, names, tokens=60, stop_ids=())
     with opened(model, num_blocks=13, drafter="ngram") as engine:
-        drafted = answers(engine, names, tokens=60)
+        drafted = answers(engine, names, tokens=60, stop_ids=())
         assert engine._core.scheduler.preemptions > 0
     assert drafted[0] == expected[0] and drafted[2] == expected[2]
 
