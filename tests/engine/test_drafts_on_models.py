@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import msgspec
 import numpy as np
 import pytest
 from core_plugin_ngram.drafter import NGramDrafter
 
+from core import LLM
 from core.api.errors import CoreError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
@@ -133,3 +135,24 @@ def test_a_model_that_pools_has_no_use_for_a_drafter(model):
     with pytest.raises(CoreError, match="the model gives vectors, no tokens") as caught:
         resolve(Options(model=pools, select=SelectOptions(drafter="ngram")))
     assert caught.value.code == "CORE-P201"
+
+
+@pytest.mark.covers("SPEC-01")
+@pytest.mark.parametrize("include", [False, True])
+def test_stop_texts_inside_drafts_cut_the_same_text(model, include):
+    """Several tokens of a sequence come in one message; nothing behind a stop text is taken in."""
+    options = {"dtype": "float32", "num_blocks": 64, "threads": 1, "structured_output": "none"}
+    texts = []
+    for drafter in ({}, {"drafter": "ngram", "draft_tokens": 6}):
+        with LLM(model, **options, **drafter) as llm:
+            free = SamplingParams(max_tokens=24, logit_bias=ASKED["repeats"]["logit_bias"], temperature=0.0)
+            whole = llm.generate([REPEATED], free)[0].outputs[0].text
+            params = msgspec.structs.replace(free, stop=[whole[6:9]], include_stop_str_in_output=include, n=2)
+            texts.append([whole, *[(one.text, one.token_ids, one.finish_reason) for one in asked(llm, params)]])
+            if drafter:
+                assert llm.call("participant_stats")["ngram"]["accepted_tokens"] > 0
+    assert texts[0] == texts[1] and texts[0][1][2] == "stop"
+
+
+def asked(llm, params):
+    return llm.generate([REPEATED], params)[0].outputs
