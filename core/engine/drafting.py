@@ -72,7 +72,7 @@ class Gained:
 def gained(table: RowTable, plan: StepPlan, result: StepResult, alive: np.ndarray) -> Gained:
     """Return what the rows of a step gained; `alive (n,)` bool says which of them are still what was planned."""
     rows, kept = plan.rows[plan.samples], alive[plan.samples]
-    if result.counts is None:
+    if result.counts is None or len(result.tokens) == len(rows):
         places = np.flatnonzero(kept)
         if not kept.all():
             rows = rows[kept]

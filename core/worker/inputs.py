@@ -56,7 +56,7 @@ class InputBuilder:
         token_rows, query_starts, begins = self._spread(step, longest)
         tokens, table = len(token_rows), self._rows
         sampled = query_starts[1:][step.samples] - 1
-        if step.drafts is not None:
+        if step.drafts is not None and step.drafts.max() > 0:
             sampled = _with_drafts(sampled, verified(step))
         self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled))
         token_ids, positions, slots, places, last = self._stage.host

@@ -28,6 +28,8 @@ def bound(plan: StepPlan, table: RowTable, single: np.ndarray, ask: Ask) -> Step
     late = drafts >= 0
     rows = plan.rows.astype(np.int64)
     known = table.known[rows]
+    if drafts.max() <= 0 and (plan.starts == known - 1)[late].all():
+        return plan  # nobody drafts, and nobody did in the steps before
     most = np.where(late & ~single[rows], drafts, 0)
     asked = np.flatnonzero(most > 0)
     run = np.where(late, 0, -1).astype(np.int32)

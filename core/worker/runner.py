@@ -194,9 +194,7 @@ class Runner(StepRunner):
         self, sampled: Sampled, at: Positions, inputs: StepInputs, constrained: Iterable[int], result: StepResult
     ) -> tuple[Sampled, Positions]:
         """Keep what was sampled up to the first wrong draft of each row."""
-        if at.ahead is None:
-            result.counts = np.ones(len(at.rows), np.int32)
-        else:
+        if at.ahead is not None:
             follows = (inputs.logit_indices + 1).clamp_(max=len(inputs.token_ids) - 1)
             agrees = (sampled.tokens == inputs.token_ids[follows]).cpu().numpy()
             result.counts = gains(at, agrees, sampled.errors, constrained)

@@ -89,10 +89,10 @@ CASES = {
 
 @pytest.fixture
 def processor(make_plugin):
-    def make(samples: str = SAMPLES, **given: str):
+    def make(samples: str = SAMPLES, *, drafts: bool = False, **given: str):
         parts = {**PARTS, **given}
         modules = {
-            "manifest": MANIFEST,
+            "manifest": MANIFEST.replace("api=1", f"api=1, drafts={drafts}"),
             "processor": PROCESSOR.format(**{key: value for key, value in parts.items() if key != "check"}),
             "check": CHECK.format(check=parts["check"]),
             "conformance": samples,
@@ -110,6 +110,23 @@ def test_a_sound_processor_passes(processor):
 @pytest.mark.parametrize("check", CASES)
 def test_logits(processor, check):
     assert set(processor(**CASES[check]).failing("logits")) == {check}
+
+
+def test_a_processor_that_knows_drafts_passes(processor):
+    report = processor(drafts=True).report("logits")
+    assert (report.failures, report.level) == ([], Level.L1)
+
+
+@pytest.mark.parametrize(
+    ("apply", "told"),
+    [
+        ("if len(set(rows.tolist())) < len(rows): logits[1:, 3] -= 1", "behind 1 drafts"),
+        ("if len(set(rows.tolist())) < len(rows): self.rows[int(rows[0])] = [4]", "a draft was refused"),
+    ],
+)
+def test_a_processor_that_mixes_positions_up_is_caught(processor, apply, told):
+    failing = processor(drafts=True, apply=apply).failing("logits")
+    assert set(failing) == {"drafts_are_as_declared"} and told in failing["drafts_are_as_declared"]
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import msgspec
 import numpy as np
 import pytest
 from core_plugin_ngram.drafter import NGramDrafter
 
+from core import LLM
+from core.api.errors import CoreError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
@@ -15,6 +18,7 @@ from core.engine.messages import Add
 from core.engine.sampling import SamplingParams
 from core.testing.tinymodels import tiny_llama
 
+EOS = 2
 REPEATED = [5, 9, 14, 3, 77, 8] * 4
 ASKED = {
     "greedy": {"temperature": 0.0, "logprobs": 2},
@@ -44,12 +48,13 @@ def opened(model, depth=1, num_blocks=64, **select):
     return closing(open_sync(resolve(options).config))
 
 
-def answers(engine, names, tokens=24):
+def answers(engine, names, tokens=24, stop_ids=(EOS,)):
     """Return by name the tokens of all requests at once, the log-probability of each, and why it ended."""
     for handle, name in enumerate(names):
         params = SamplingParams(max_tokens=tokens, **ASKED[name])
         prompt = np.array(REPEATED[handle % 3 :], "<i4").tobytes()
-        engine.send(Add(handle=handle, prompt=prompt, params=params, stop_ids=params.stop_token_ids))
+        stops = [*params.stop_token_ids, *stop_ids]
+        engine.send(Add(handle=handle, prompt=prompt, params=params, stop_ids=stops))
     texts, scores, ends = {name: [] for name in names}, {name: [] for name in names}, {}
     while found := engine.step():
         for outputs in found:
@@ -83,13 +88,21 @@ def test_a_drafter_changes_no_token_and_no_end(model, plain, depth):
 
 
 @pytest.mark.covers("SPEC-01")
+def test_a_worker_in_a_process_of_its_own_drafts_alike(model, plain):
+    with opened(model, drafter="ngram", executor="subprocess") as engine:
+        drafted = answers(engine, list(ASKED))
+        assert engine._core.stages.stats()["ngram"]["accepted_tokens"] > 0
+    assert drafted[0] == plain[0] and drafted[2] == plain[2]
+
+
+@pytest.mark.covers("SPEC-01")
 def test_preemption_and_shared_prefixes_change_nothing(model):
     """Twelve blocks are fewer than three requests need: they take turns, and find each other's prefixes."""
     names = ["greedy", "seeded", "repeats"]
     with opened(model) as engine:
-        expected = answers(engine, names, tokens=60)
+        expected = answers(engine, names, tokens=60, stop_ids=())
     with opened(model, num_blocks=13, drafter="ngram") as engine:
-        drafted = answers(engine, names, tokens=60)
+        drafted = answers(engine, names, tokens=60, stop_ids=())
         assert engine._core.scheduler.preemptions > 0
     assert drafted[0] == expected[0] and drafted[2] == expected[2]
 
@@ -115,3 +128,31 @@ def test_a_drafter_that_fails_is_switched_off_and_no_request_fails(model, plain,
         assert faults.off and faults.count >= 3
         assert engine._core.stages.stats()["ngram"]["draft_tokens"] == 0
     assert [record for record in caplog.records if "CORE-P162" in record.message and "ngram" in record.getMessage()]
+
+
+def test_a_model_that_pools_has_no_use_for_a_drafter(model):
+    pools = ModelOptions(model=model, dtype="float32", runner="pooling", convert="embed")
+    with pytest.raises(CoreError, match="the model gives vectors, no tokens") as caught:
+        resolve(Options(model=pools, select=SelectOptions(drafter="ngram")))
+    assert caught.value.code == "CORE-P201"
+
+
+@pytest.mark.covers("SPEC-01")
+@pytest.mark.parametrize("include", [False, True])
+def test_stop_texts_inside_drafts_cut_the_same_text(model, include):
+    """Several tokens of a sequence come in one message; nothing behind a stop text is taken in."""
+    options = {"dtype": "float32", "num_blocks": 64, "threads": 1, "structured_output": "none"}
+    texts = []
+    for drafter in ({}, {"drafter": "ngram", "draft_tokens": 6}):
+        with LLM(model, **options, **drafter) as llm:
+            free = SamplingParams(max_tokens=24, logit_bias=ASKED["repeats"]["logit_bias"], temperature=0.0)
+            whole = llm.generate([REPEATED], free)[0].outputs[0].text
+            params = msgspec.structs.replace(free, stop=[whole[6:9]], include_stop_str_in_output=include, n=2)
+            texts.append([whole, *[(one.text, one.token_ids, one.finish_reason) for one in asked(llm, params)]])
+            if drafter:
+                assert llm.call("participant_stats")["ngram"]["accepted_tokens"] > 0
+    assert texts[0] == texts[1] and texts[0][1][2] == "stop"
+
+
+def asked(llm, params):
+    return llm.generate([REPEATED], params)[0].outputs

@@ -59,14 +59,15 @@ class DraftsParticipant(Participant):
         if self.faults.off:
             return np.zeros_like(room)
         mean = self._mean[rows]
-        wanted = np.ceil(2 * mean).astype(np.int64)
         poor = mean < WORTH
+        wanted = np.ceil(2 * mean)
+        wanted[poor] = 0
         if poor.any():
-            self._idle[rows] = np.where(poor, self._idle[rows] + 1, 0)
-            trial = self._idle[rows] > PROBED
+            self._idle[rows[poor]] += 1
+            trial = poor & (self._idle[rows] > PROBED)
+            wanted[trial] = self.most
             self._idle[rows[trial]] = 0
-            wanted[poor] = np.where(trial[poor], self.most, 0)
-        bounds: np.ndarray = np.minimum(np.minimum(wanted, self.most), room)
+        bounds: np.ndarray = np.minimum(np.minimum(wanted, self.most), room).astype(np.int64)
         return bounds
 
     def plan(self, plan: StepPlan) -> None:
@@ -79,11 +80,12 @@ class DraftsParticipant(Participant):
         """Account for faults, and for the drafts that a step ran."""
         for fault in result.faults.get(self.name, ()):
             self.faults.note(fault)
-        if plan.drafts is None or result.counts is None or not (plan.drafts > 0).any():
+        if plan.drafts is None or plan.drafts.max(initial=0) <= 0:
             return
         asked = plan.drafts > 0
         gained = np.ones(len(plan.rows), np.int64)
-        gained[plan.samples] = result.counts
+        if result.counts is not None:
+            gained[plan.samples] = result.counts
         rows, accepted = plan.rows[asked], gained[asked] - 1
         self._mean[rows] += WEIGHT * (accepted - self._mean[rows])
         part: Drafted | None = result.parts.get(self.name)

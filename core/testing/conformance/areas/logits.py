@@ -45,6 +45,7 @@ _STRANGE: tuple[Any, ...] = (
 
 _CLOSE = 1e-3
 _VOCABULARIES = (1, 31, 32, 128, 1000)
+DRAFT = (3, 9, 3, 11)
 
 
 def samples_are_accepted(subject: Subject) -> None:
@@ -161,6 +162,31 @@ def outputs_may_come_along(subject: Subject) -> None:
         require(same, f"a request that comes with {len(asked.output)} output tokens has other logits than one without")
 
 
+def drafts_are_as_declared(subject: Subject) -> None:
+    """If it says `drafts`, several positions of a row get the logits that they get one by one, kept or refused."""
+    if not subject.spec(LogitsSpec).drafts:
+        raise NotApplicable("it does not say that its rows may run drafts")
+    for asked in requests(subject):
+        here = LogitsBench(subject)
+        if not here.admit(2, asked):
+            continue
+        found = here.drafted(2, DRAFT)
+        for place in range(len(DRAFT) + 1):
+            same = torch.equal(found[place], _after(subject, asked, DRAFT[:place]))
+            require(same, f"a row behind {place} drafts has other logits beside its other positions than alone")
+        here.say(2, DRAFT[0])
+        here.say(2, DRAFT[0])
+        same = torch.equal(here.apply([2]), _after(subject, asked, (DRAFT[0], DRAFT[0]))[None])
+        require(same, "a row of which a draft was refused has other logits than one that ran none")
+
+
+def _after(subject: Subject, asked: Asked, further: tuple[int, ...]) -> torch.Tensor:
+    """Return a row's logits for a request that has `further` output, `(vocabulary,)`."""
+    bench = LogitsBench(subject)
+    bench.admit(2, replace(asked, output=(*asked.output, *further)))
+    return bench.apply([2])[0]
+
+
 def failures_stay_with_their_request(subject: Subject) -> None:
     """Arguments that it cannot use end their own request at most: other rows go on as if it were not there."""
     asked = requests(subject)
@@ -259,6 +285,7 @@ CHECKS = (
         rows_do_not_mix,
         rows_are_forgotten,
         outputs_may_come_along,
+        drafts_are_as_declared,
         failures_stay_with_their_request,
         logits_equal_the_samples_reference,
         on_device=True,

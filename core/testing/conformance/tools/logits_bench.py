@@ -84,6 +84,14 @@ class LogitsBench:
         self.processor.apply(logits, np.array(rows, np.int64), self.counts[list(rows)])
         return logits
 
+    def drafted(self, row: int, draft: Sequence[int]) -> Tensor:
+        """Return a row's logits before and behind each token of `draft (n,)`, `(n + 1, vocabulary)`, in one call."""
+        places, length = np.arange(len(draft) + 1), int(self.lengths[row])
+        self.tokens[row, length : length + len(draft)] = torch.tensor(draft, dtype=torch.int32)
+        logits = torch.stack([self.logits(row)] * len(places))
+        self.processor.apply(logits, np.full(len(places), row, np.int64), self.counts[row] + places)
+        return logits
+
     def logits(self, row: int, seed: int = 0) -> Tensor:
         """Return a row's logits before the processor, `(vocabulary,)` float32."""
         rng = torch.Generator().manual_seed(1000 * seed + row)
