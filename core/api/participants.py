@@ -69,7 +69,11 @@ class StagedRequest(Protocol):
         row: The row it owns from its first admission to its end, -1 before.
         prompt: `(prompt,)` int32 token ids.
         generated: `(output,)` int32 token ids behind the prompt that it came with: another engine sampled them.
+        params: Its sampling parameters.
         stop_ids: Tokens that end it.
+        priority: Smaller runs earlier, under a policy that looks at it.
+        arrival: Order of arrival, strictly increasing.
+        caller: Who sent it.
         parts: What front halves sent with it, by name.
         first: It has been held back by `admit` longer than any other that waits.
         hash_root: Parent of its first block's hash: what decides its keys and values beside its tokens goes in here.

@@ -80,7 +80,7 @@ def test_a_processor_that_breaks_ends_its_request_alone(plugins, llama, prompt, 
 @pytest.mark.parametrize(
     ("extra", "text"),
     [
-        ({"bann": [1]}, "no logits processor here reads 'bann'; known: ban, ban_after, ban_breaks"),
+        ({"bann": [1]}, "no plugin here reads 'bann'; known: ban, ban_after, ban_breaks"),
         ({"ban": ["x"]}, "ban must be a list of token ids"),
     ],
 )

@@ -101,7 +101,7 @@ def text_of(make_bench, row, prompt, ask, steps=STEPS):
     return tokens, [result.logprobs.get(0) for result in results]
 
 
-@pytest.mark.covers("SPEC-01", "SAMP-01")
+@pytest.mark.covers("SPEC-01")
 @pytest.mark.parametrize("over", [0, 3])
 @pytest.mark.parametrize("most", [1, 4])
 @pytest.mark.parametrize("asks", [[ask] for ask in ASKS] + [list(ASKS)[:6], list(ASKS)[3:]])

@@ -209,8 +209,9 @@ def test_what_constrains_tokens_takes_part_where_tokens_are_sampled(monkeypatch,
     made = SimpleNamespace(name="structured_output")
     monkeypatch.setattr(assembly, "structured_participant", lambda config, active: made)
     monkeypatch.setattr(assembly, "Stages", lambda participants, faults: [one.name for one in participants])
-    setup = SimpleNamespace(config=SimpleNamespace(block_size=4), info=SimpleNamespace(bytes_per_block=1), task=task)
-    setup.active = SimpleNamespace(impls=lambda group: ())
+    config = SimpleNamespace(block_size=4, options=SimpleNamespace(scheduler=None))
+    setup = SimpleNamespace(config=config, info=SimpleNamespace(bytes_per_block=1), task=task)
+    setup.active = SimpleNamespace(impls=lambda group: (), specs=lambda group: ())
     assert assembly.engine_stages(setup) == names
 
 
