@@ -9,6 +9,7 @@ from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLay
 from core_plugin_cpu.native import attention as kernels
 from core_plugin_cpu.native import encoder
 from core_plugin_cpu.native.refine import MOST_HEAD_DIM
+from core_plugin_cpu.native.verify import apart
 
 
 class NativeAttentionBackend:
@@ -24,8 +25,8 @@ class NativeAttentionBackend:
         return kernels.kv_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
 
     def plan(self, batch: BatchView) -> kernels.Batch:
-        """Take the batch as it is: the kernel divides the work by itself."""
-        return kernels.Batch.of(batch)
+        """Take the batch as it is, but for rows of a few tokens: the kernel divides the work by itself."""
+        return kernels.Batch.of(apart(batch))
 
     def layer(self, site: AttentionSite) -> NativeAttentionLayer:
         """Return the attention of one layer. Raises `ValueError` for a geometry that the kernels do not have."""
