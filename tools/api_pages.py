@@ -87,7 +87,7 @@ RESULTS = MappingProxyType(
             "PoolingRequestOutput PoolingOutput EmbeddingOutput ClassificationOutput ScoringOutput "
             "EmbeddingRequestOutput ClassificationRequestOutput ScoringRequestOutput"
         ),
-        "core.engine.grammars": "Grammar Thinking",
+        "core.engine.participants.grammars": "Grammar Thinking",
         "core.engine.repetition": "RepetitionDetection",
     }
 )

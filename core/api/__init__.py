@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         config_number,
         config_object,
     )
-    from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
+    from core.api.connectors import KVConnector, KVConnectorWorker
     from core.api.deprecation import CoreDeprecationWarning, Removed, Renamed
     from core.api.descriptors import (
         DESCRIPTORS,
@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     )
     from core.api.participants import (
         AllowedTokens,
+        BlockRef,
         EngineSetup,
         FrontParticipant,
         FrontSetup,
@@ -180,7 +181,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "config_architecture config_dtype config_heads config_int config_labels config_names config_number "
             "config_object MOST_LAYERS MOST_POSITIONS"
         ),
-        "connectors": "BlockRef KVConnector KVConnectorWorker",
+        "connectors": "KVConnector KVConnectorWorker",
         "deprecation": "CoreDeprecationWarning",
         "descriptors": (
             "AttentionRequest AttentionSpec CommandSpec Descriptor DESCRIPTORS DrafterSpec ExecutorSpec "
@@ -206,8 +207,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "ToolArguments ToolEnd ToolStart"
         ),
         "participants": (
-            "AllowedTokens EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep StagedRequest "
-            "WorkerParticipant WorkerSetup"
+            "AllowedTokens BlockRef EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep "
+            "StagedRequest WorkerParticipant WorkerSetup"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",

@@ -6,7 +6,6 @@ the opaque `bytes` that `plan_step` returns and the worker's `begin` receives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -14,20 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-
-@dataclass(frozen=True, slots=True)
-class BlockRef:
-    """A full block of a request.
-
-    Attributes:
-        index: Its place in the request's sequence, from 0.
-        hash: Chained hash: of its tokens and of everything before them.
-        block: Number of the device block that holds it, `cache[block]` in the worker.
-    """
-
-    index: int
-    hash: bytes
-    block: int
+    from core.api.participants import BlockRef
 
 
 class KVConnector(Protocol):

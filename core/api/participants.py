@@ -35,7 +35,6 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from core.api.connectors import BlockRef
     from core.api.models import StepInputs
     from core.api.requests import Caller
     from core.api.tokenizer import Tokenizer
@@ -59,6 +58,21 @@ class Parts:
     late: type | None = None
     result: type | None = None
     finished: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRef:
+    """A full block of a request.
+
+    Attributes:
+        index: Its place in the request's sequence, from 0.
+        hash: Chained hash: of its tokens and of everything before them.
+        block: Number of the device block that holds it, `cache[block]` in the worker.
+    """
+
+    index: int
+    hash: bytes
+    block: int
 
 
 class StagedRequest(Protocol):

@@ -23,6 +23,8 @@ from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
 
 CONNECTORS, PARTICIPANTS, DRAFTERS = "core.kv_connectors", "core.participants", "core.drafters"
+BOUND = (CONNECTORS, PARTICIPANTS, "core.structured_output")
+"""Kinds of which participants are made in the engine's process."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from core.api.descriptors import AttentionSpec
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
 from core.config.resolved import EngineConfig
-from core.engine.assembly import CONNECTORS, PARTICIPANTS, Setup, engine_stages
+from core.engine.assembly import BOUND, Setup, engine_stages
 from core.engine.blocks import BlockPool
 from core.engine.environment import apply_environment
 from core.engine.hashing import BlockHasher, stable_key
@@ -317,7 +317,7 @@ class EngineCore:
 
 
 _SCHEDULERS = "core.schedulers"
-_BOUND = (_SCHEDULERS, CONNECTORS, PARTICIPANTS, "core.structured_output")
+_BOUND = (_SCHEDULERS, *BOUND)
 """Kinds of which this process makes objects."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from core.api.connectors import BlockRef
+from core.api.participants import BlockRef
 from core.engine.blocks import BlockPool
 from core.engine.request import NOTHING, Needs, Request, Status
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from core.api.errors import RequestError
-from core.engine.grammars import Grammar as Grammar
-from core.engine.grammars import Thinking as Thinking
-from core.engine.grammars import structured_output
+from core.engine.participants.grammars import Grammar as Grammar
+from core.engine.participants.grammars import Thinking as Thinking
+from core.engine.participants.grammars import structured_output
 from core.engine.repetition import RepetitionDetection as RepetitionDetection
 from core.engine.repetition import repetition_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.api.connectors import BlockRef
+from core.api.participants import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
 from core.engine.drafting import drafts_wanted, undrafted

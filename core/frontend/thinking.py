@@ -8,7 +8,7 @@ import numpy as np
 
 from core.api.errors import RequestError
 from core.api.tokenizer import Tokenizer
-from core.engine.grammars import Thinking
+from core.engine.participants.grammars import Thinking
 from core.engine.participants.thinking import last_place
 from core.engine.sampling import SamplingParams
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.api.structured import GRAMMAR_KINDS
-from core.engine.grammars import MAX_GRAMMAR_CHARS
+from core.engine.participants.grammars import MAX_GRAMMAR_CHARS
 from core.testing.conformance import HOSTILE, Level
 from core.testing.conformance.tools.hostile_grammars import MOST_BYTES
 

@@ -9,7 +9,7 @@ import pytest
 from core import LLM, SamplingParams
 from core.api import CoreError, IOContext
 from core.cli.main import main
-from core.engine.grammars import Grammar
+from core.engine.participants.grammars import Grammar
 from core.frontend.plugged import FrontPlugins
 from core.plugins.boot import enter
 from core.plugins.kinds import KINDS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
-from core.api.connectors import BlockRef, KVConnector
-from core.api.participants import Participant, Parts, StagedRequest
+from core.api.connectors import KVConnector
+from core.api.participants import BlockRef, Participant, Parts, StagedRequest
 from core.engine.participants.stages import counted
 from core.engine.step import StepPlan, StepResult
 from core.plugins.drivers import describe

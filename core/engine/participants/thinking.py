@@ -10,7 +10,7 @@ import numpy as np
 
 from core.api.structured import GrammarMatcher
 from core.api.tokenizer import Tokenizer
-from core.engine.grammars import Thinking
+from core.engine.participants.grammars import Thinking
 
 _TAIL = 64
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.api.errors import RequestError
 from core.api.parsers import CallGrammar, ParserContext
-from core.engine.grammars import Grammar, Thinking
+from core.engine.participants.grammars import Grammar, Thinking
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser, CallRules
 from core.frontend.conversation import Conversation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.engine.grammars import schema_grammar
+from core.engine.participants.grammars import schema_grammar
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.conversation import Conversation, ToolChoice

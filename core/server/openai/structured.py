@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from core.engine.grammars import MAX_CHOICES, Grammar, schema_grammar, structured_output
+from core.engine.participants.grammars import MAX_CHOICES, Grammar, schema_grammar, structured_output
 from core.server.body import up_to
 from core.server.errors import invalid
 

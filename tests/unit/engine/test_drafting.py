@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.api.participants import Participant
-from core.engine.grammars import Grammar
+from core.engine.participants.grammars import Grammar
 from core.engine.participants.stages import Stages
 from core.engine.step import StepResult, TopLogprobs
 from core.testing.arithmetic import generate

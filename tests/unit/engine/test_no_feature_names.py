@@ -28,16 +28,10 @@ WORDS: dict[str, dict[str, str]] = {
     "audio": {},
     "video": {},
     "draft model": {},
-    "grammar": {
-        "core/engine/grammars.py": PARAMETERS,
-        "core/engine/sampling.py": PARAMETERS,
-        "core/engine/closing.py": "rewrites the schemas of that parameter",
-    },
-    "grammars": {"core/engine/sampling.py": PARAMETERS, "core/engine/closing.py": "reads that parameter"},
+    "grammar": {"core/engine/sampling.py": PARAMETERS},
+    "grammars": {"core/engine/sampling.py": PARAMETERS},
     "structured": {
         "core/engine/assembly.py": ASSEMBLY,
-        "core/engine/closing.py": "reads that parameter",
-        "core/engine/grammars.py": PARAMETERS,
         "core/engine/sampling.py": PARAMETERS,
         "core/worker/assembly.py": ASSEMBLY,
     },
@@ -47,13 +41,7 @@ WORDS: dict[str, dict[str, str]] = {
     },
     "masks": {},
     "connector": {"core/engine/assembly.py": ASSEMBLY, "core/worker/assembly.py": ASSEMBLY},
-    "connectors": {
-        "core/engine/assembly.py": ASSEMBLY,
-        "core/engine/core.py": "imports the plan's plugins early, a kind each",
-        "core/engine/promises.py": "imports `BlockRef`, which participants that fill blocks are told of",
-        "core/engine/scheduler.py": "imports `BlockRef`, which participants that fill blocks are told of",
-        "core/worker/assembly.py": ASSEMBLY,
-    },
+    "connectors": {"core/engine/assembly.py": ASSEMBLY, "core/worker/assembly.py": ASSEMBLY},
 }
 """Word -> the files that have it in a name of theirs, and why they may."""
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from core.api.errors import RequestError
-from core.engine.grammars import Thinking
 from core.engine.participants.compiling.pool import CompilePool, PoolLimits
+from core.engine.participants.grammars import Thinking
 from core.engine.participants.structured import StructuredParticipant
 from core.engine.participants.thinking import ThoughtLimit, last_place
 from core.engine.sampling import SamplingParams

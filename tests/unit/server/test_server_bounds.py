@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from core.api.parsers import ThinkingTags
-from core.engine.grammars import Grammar, Thinking
+from core.engine.participants.grammars import Grammar, Thinking
 from core.engine.repetition import RepetitionDetection
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser

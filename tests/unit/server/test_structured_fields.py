@@ -8,7 +8,7 @@ import pytest
 
 from core.api import RequestError
 from core.api.parsers import ParserContext, ThinkingTags
-from core.engine.grammars import Grammar, Thinking
+from core.engine.participants.grammars import Grammar, Thinking
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import AnswerParser
 from core.frontend.answering.thinking import after_thinking

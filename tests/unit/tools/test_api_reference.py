@@ -83,7 +83,7 @@ def test_signatures_sections_and_links(pages):
     page = pages["kv_connectors.md"]
     assert "KVConnector(options: Mapping[str, Any], *, block_size: int, bytes_per_block: int)" in page
     assert "def match(hashes: Sequence[bytes], local_blocks: int) -> int\n" in page
-    assert "Types: [`BlockRef`](#blockref)" in page
+    assert "Types: [`BlockRef`](participants.md#blockref)" in page
     assert "| `queue_seconds`, `first_token_seconds`, `total_seconds` |" in pages["stat_sinks.md"]
     assert "| `priority` | `int, 0 to 100` | `50` |" in pages["shared.md"]
     assert "[`Verdict`](shared.md#verdict)" in pages["quantization.md"]

@@ -14,7 +14,7 @@ from core.api.structured import (
     StructuredOutputBackend,
 )
 from core.config.resolved import EngineConfig
-from core.engine.closing import compiled_value
+from core.engine.participants.closing import compiled_value
 from core.engine.participants.compiling.child import GROUP, Order
 from core.engine.participants.compiling.pool import CompilePool, Compiler, PoolLimits
 from core.engine.participants.compiling.remote import IsolatedCompiler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.engine.grammars import Grammar
+from core.engine.participants.grammars import Grammar
 from core.engine.sampling import SamplingParams
 from core.frontend.answering.parsing import thinking_switches
 from core.frontend.request import sampling_params

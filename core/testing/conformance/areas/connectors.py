@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import wraps
 
-from core.api.connectors import BlockRef
+from core.api.participants import BlockRef
 from core.testing.conformance.outcome import checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.connector_pair import BLOCKS, ConnectorPair, chain, hashes

@@ -10,8 +10,8 @@ from typing import cast
 
 from core.api.descriptors import StructuredOutputSpec
 from core.api.structured import GRAMMAR_KINDS, CompiledGrammar, LoadsGrammars, PortableGrammar
-from core.engine.closing import compiled_value
-from core.engine.grammars import Grammar
+from core.engine.participants.closing import compiled_value
+from core.engine.participants.grammars import Grammar
 from core.testing.conformance.outcome import Failed, Level, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.samples import GrammarSample
 from core.testing.conformance.subject import Subject

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.api.connectors import BlockRef, KVConnector, KVConnectorWorker
+from core.api.connectors import KVConnector, KVConnectorWorker
 from core.api.descriptors import KVConnectorSpec
+from core.api.participants import BlockRef
 from core.testing.conformance.outcome import require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of

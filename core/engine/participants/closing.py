@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from core.api.structured import grammar_json
-from core.engine.grammars import MAX_GRAMMAR_CHARS, Grammar
-from core.engine.schema_tree import (
+from core.engine.participants.grammars import MAX_GRAMMAR_CHARS, Grammar
+from core.engine.participants.schema_tree import (
     ALTERNATIVES,
     SAYS_MORE,
     Branches,
