@@ -6,6 +6,8 @@ import pytest
 
 from core import LLM, SamplingParams
 from core.api import Caller, PluginError
+from core.testing.conformance.kit import run
+from core.testing.conformance.table import checks_of
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
 OPTIONS = {"dtype": "float32", "num_blocks": 60, "block_size": 8}
@@ -136,3 +138,12 @@ def test_what_would_make_tokens_wrong_ends_that_step(plugins, llama, prompts, pl
         assert "CORE-P108 participant 'brittle'" in error and f"{name}() raised" in error
         assert ids(llm.generate(prompts, GREEDY)) == plain
         llm.call("check")
+
+
+@pytest.mark.parametrize("name", ["shop", "choir"])
+def test_they_pass_the_checks_of_their_kind(plugins, name):
+    plugins("participant")
+    names = [check.name for check in checks_of("participants")]
+    (report,) = run(f"participants:{name}", checks=names).plugins
+    assert {one.check for one in report.outcomes} == set(names)
+    assert [(one.check, one.message) for one in report.failures] == []
