@@ -69,13 +69,18 @@ class Gained:
         return Gained(self.rows[kept], self.tokens[kept], self.lengths[kept], self.places[kept])
 
 
-def gained(table: RowTable, plan: StepPlan, result: StepResult, alive: np.ndarray) -> Gained:
-    """Return what the rows of a step gained; `alive (n,)` bool says which of them are still what was planned."""
-    rows, kept = plan.rows[plan.samples], alive[plan.samples]
+def gained(table: RowTable, plan: StepPlan, rows: np.ndarray, result: StepResult, alive: np.ndarray) -> Gained:
+    """Return what the rows of a step gained.
+
+    Args:
+        rows: `(n,)` the plan's rows, as intp.
+        alive: `(n,)` bool: which of them are still what was planned.
+    """
+    rows, kept = rows[plan.samples], alive[plan.samples]
     if result.counts is None or len(result.tokens) == len(rows):
-        places = np.flatnonzero(kept)
-        if not kept.all():
-            rows = rows[kept]
+        if kept.all():
+            return Gained(rows, result.tokens, table.settled[rows] + 1, np.arange(len(rows)))
+        places, rows = np.flatnonzero(kept), rows[kept]
         return Gained(rows, result.tokens[places], table.settled[rows] + 1, places)
     counts = result.counts
     firsts = np.repeat(np.cumsum(counts) - counts, counts)

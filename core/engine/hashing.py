@@ -32,7 +32,7 @@ class BlockHasher:
 
     def __init__(self, block_size: int, key: bytes | None = None) -> None:
         self.block_size = block_size
-        self._key = os.urandom(KEY_BYTES) if key is None else key
+        self._keyed = _keyed(os.urandom(KEY_BYTES) if key is None else key)
 
     def root(self, **own: str | None) -> bytes:
         """Return the parent of a request's first block.
@@ -42,7 +42,7 @@ class BlockHasher:
                 requests in which all of it is equal share blocks. None is as if it were not given.
         """
         given = {name: value for name, value in own.items() if value is not None}
-        return self._digest(b"root" + json.dumps(given, sort_keys=True).encode())
+        return self.digest(b"root" + json.dumps(given, sort_keys=True).encode())
 
     def extend(
         self, hashes: list[bytes], root: bytes, tokens: np.ndarray, extras: Mapping[int, bytes] = NO_EXTRAS
@@ -57,15 +57,8 @@ class BlockHasher:
             return
         parent = hashes[-1] if hashes else root
         for start in range(len(hashes) * size, len(tokens) - size + 1, size):
-            parent = self._digest(parent + tokens[start : start + size].tobytes() + extras.get(start // size, b""))
+            parent = self.digest(parent + tokens[start : start + size].tobytes() + extras.get(start // size, b""))
             hashes.append(parent)
-
-    def append(self, hashes: list[bytes], root: bytes, tokens: bytes) -> bytes:
-        """Append the hash of the block that follows, given its tokens (and extra bytes) in memory, and return it."""
-        parent = hashes[-1] if hashes else root
-        digest = blake2b(parent + tokens, digest_size=DIGEST_BYTES, key=self._key).digest()
-        hashes.append(digest)
-        return digest
 
     def update(self, version: str, info: Mapping[str, Any]) -> None:
         """Hash as for other content from now on: the weights were updated.
@@ -74,10 +67,18 @@ class BlockHasher:
             version: Of the new weights.
             info: Where they came from. Engines that went through the same updates have equal hashes again.
         """
-        self._key = self._digest(b"weights" + json.dumps([version, info], sort_keys=True, default=str).encode())
+        key = self.digest(b"weights" + json.dumps([version, info], sort_keys=True, default=str).encode())
+        self._keyed = _keyed(key)
 
-    def _digest(self, data: bytes) -> bytes:
-        return blake2b(data, digest_size=DIGEST_BYTES, key=self._key).digest()
+    def digest(self, data: bytes) -> bytes:
+        """Return the hash of a block: of its parent's, the bytes of its tokens, and what else it depends on."""
+        state = self._keyed.copy()  # cheaper than a new one
+        state.update(data)
+        return state.digest()
+
+
+def _keyed(key: bytes) -> blake2b:
+    return blake2b(digest_size=DIGEST_BYTES, key=key)
 
 
 def stable_key(config: EngineConfig, hooks: Hooks) -> bytes | None:

@@ -140,7 +140,7 @@ class EngineLoop:
         if self._inflight:
             step, pending = self._inflight[0]
             if step.plan.late and not isinstance(pending, _FailedLaunch):
-                alive = self.scheduler.rows.epoch[step.plan.rows] == step.epochs
+                alive = self.scheduler.rows.epoch[step.rows] == step.epochs
                 try:
                     self.executor.late(step.plan.number, self.scheduler.stages.late(step.plan, alive))
                 except Exception as error:

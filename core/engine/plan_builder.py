@@ -54,11 +54,13 @@ class PlanBuilder:
         self._counts: list[np.ndarray] = []
         self._new: list[NewRow] = []
         self._growth: list[_Growth] = []
+        self._admitted: dict[int, int] = {}  # row -> tokens
+        self._tables: list[list[int]] = []  # the blocks of each of them
 
     @property
     def empty(self) -> bool:
         """Whether nothing is scheduled."""
-        return not any(len(rows) for rows in self._rows)
+        return not (self._admitted or any(len(rows) for rows in self._rows))
 
     def takes(self, count: int) -> bool:
         """Say whether a prompt that runs `count` tokens may begin in this step; the first one always may."""
@@ -69,6 +71,13 @@ class PlanBuilder:
         self._rows.append(rows)
         self._counts.append(counts)
         self.budget -= int(counts.sum())
+
+    def admit(self, row: int, count: int, blocks: list[int]) -> None:
+        """Schedule the first `count` tokens of a prompt, whose block table is `blocks`."""
+        self._admitted[row] = count
+        self._tables.append(blocks)
+        self.budget -= count
+        self.prompts += count
 
     def remove(self, row: int) -> None:
         """Take back whatever this builder gave to `row`, which is being preempted."""
@@ -93,21 +102,37 @@ class PlanBuilder:
         """Record the same of several rows: `counts[i]` of `blocks`, in turn, for `rows[i]`."""
         self._growth.append(_Growth(rows, starts, counts, blocks))
 
-    def plan(self, number: int, table: RowTable) -> StepPlan:
-        """Freeze the builder. The row table still holds the counters from before this step."""
-        rows, counts = _joined(self._rows), _joined(self._counts)
+    def plan(self, number: int, table: RowTable) -> tuple[StepPlan, np.ndarray]:
+        """Freeze the builder. The row table still holds the counters from before this step.
+
+        Returns:
+            The plan, and its rows as intp: with int32 numpy takes three times as long to find what is theirs.
+        """
+        self._join_admitted()
+        rows = np.concatenate(self._rows) if self._rows else np.zeros(0, np.intp)
+        counts = _joined(self._counts)
         starts, known = table.computed[rows], table.known[rows]
-        return StepPlan(
+        plan = StepPlan(
             number=number,
             new_rows=self._new,
             blocks=self._block_update(),
-            rows=rows,
+            rows=rows.astype(np.int32),
             starts=starts,
             counts=counts,
             samples=starts + counts >= known,
             output_counts=known - table.prompt[rows],
             drafts=np.where(starts + 1 == known, counts - 1, -1).astype(np.int32) if self.drafting else None,
         )
+        return plan, rows
+
+    def _join_admitted(self) -> None:
+        if self._admitted:
+            rows = np.array(list(self._admitted))
+            self._rows.append(rows)
+            self._counts.append(np.array(list(self._admitted.values())))
+            counts = np.array([len(blocks) for blocks in self._tables])
+            blocks = np.array([block for table in self._tables for block in table])
+            self._growth.append(_Growth(rows, np.zeros_like(rows), counts, blocks))
 
     def _block_update(self) -> BlockUpdate:
         if not self._growth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
@@ -29,10 +30,20 @@ class PrefixCache:
         if self.enabled:
             self.hasher.extend(request.hashes, request.hash_root, tokens, request.extras)
 
-    def complete(self, request: Request, tokens: bytes, block: int) -> None:
-        """Make the request's next block findable, given its tokens as they lie in memory."""
-        own = request.extras.get(len(request.hashes), b"") if request.extras else b""
-        self.pool.publish(block, self.hasher.append(request.hashes, request.hash_root, tokens + own))
+    def complete(self, completed: Iterable[tuple[Request, int, int]], tokens: bytes, width: int) -> None:
+        """Make the next block of several requests findable.
+
+        Args:
+            completed: Requests, their blocks, and which of the `width` bytes long pieces of `tokens` each holds.
+        """
+        digest, publish = self.hasher.digest, self.pool.publish
+        for request, block, piece in completed:
+            hashes, own = request.hashes, tokens[piece * width : (piece + 1) * width]
+            if request.extras:
+                own += request.extras.get(len(hashes), b"")
+            found = digest((hashes[-1] if hashes else request.hash_root) + own)
+            hashes.append(found)
+            publish(block, found)
 
     def usable(self, request: Request, length: int) -> list[bytes]:
         """Return the hashes of the blocks a lookup may use: never the one with the last token of `length`.

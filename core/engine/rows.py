@@ -47,7 +47,8 @@ class RowTable:
         self.owned = np.zeros(capacity, np.int32)
         self.published = np.zeros(capacity, np.int32)
         self.dead = np.zeros(capacity, np.int32)
-        self.stop_ids = np.full((capacity, STOP_WIDTH), -1, np.int32)
+        self.stop_ids = np.full((STOP_WIDTH, capacity), -1, np.int32)
+        self._stop_width = 0  # of STOP_WIDTH, as many as any row has used so far
         self.many_stops: dict[int, frozenset[int]] = {}
         self.requests: list[Request | None] = [None] * capacity
         self._free = list(range(capacity - 1, -1, -1))
@@ -144,15 +145,18 @@ class RowTable:
 
     def stopped(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """Say for each row whether its new token is one of its stop ids, `(n,)` bool."""
-        hits: np.ndarray = (self.stop_ids[rows] == tokens[:, None]).any(axis=1)
+        hits = np.zeros(len(rows), bool)
+        for stop_ids in self.stop_ids[: self._stop_width]:
+            hits |= stop_ids[rows] == tokens
         if self.many_stops:
             for i, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
                 hits[i] |= token in self.many_stops.get(row, ())
         return hits
 
     def _set_stops(self, row: int, stop_ids: tuple[int, ...]) -> None:
-        self.stop_ids[row] = -1
+        self.stop_ids[: self._stop_width, row] = -1
         if len(stop_ids) <= STOP_WIDTH:
-            self.stop_ids[row, : len(stop_ids)] = stop_ids
+            self.stop_ids[: len(stop_ids), row] = stop_ids
+            self._stop_width = max(self._stop_width, len(stop_ids))
         else:
             self.many_stops[row] = frozenset(stop_ids)

@@ -36,9 +36,15 @@ Place = Callable[[Request, Sequence[BlockRef]], bool]
 
 @dataclass(slots=True)
 class Step:
-    """A launched plan and what is needed to settle it: the epoch each row had when it was scheduled."""
+    """A launched plan and what is needed to settle it.
+
+    Attributes:
+        rows: `(n,)` intp, the plan's rows.
+        epochs: `(n,)` the epoch that each row had when it was scheduled.
+    """
 
     plan: StepPlan
+    rows: np.ndarray
     epochs: np.ndarray
 
 
@@ -83,7 +89,7 @@ class Scheduler:
         self._whole_prompts = self.task.whole_prompts
         self._promises = Promises(self.pool)
         self.waiting = WaitingQueue(policy)
-        self.running: list[Request] = []
+        self.running: dict[int, Request] = {}  # by row, in the order of admission
         self.requests: dict[int, Request] = {}
         self.preemptions = 0
         self.blocks_freed_early = 0
@@ -179,7 +185,7 @@ class Scheduler:
 
     def restart_running(self) -> None:
         """Preempt everything that runs; the tokens stay, their KV is computed anew. Nothing may be in flight."""
-        for request in list(self.running):
+        for request in list(self.running.values()):
             self.preempt(request)
 
     def rehash(self, root: Callable[[Request], bytes]) -> None:
@@ -203,7 +209,7 @@ class Scheduler:
         return self.rows.tokens[request.row, : self.rows.settled[request.row]]
 
     def _leave(self, request: Request) -> None:
-        self.running.remove(request)
+        del self.running[request.row]
         if request.row in self._came:
             self._came.remove(request.row)
         else:
@@ -370,9 +376,10 @@ class Scheduler:
     def _make_room(self, builder: PlanBuilder, request: Request, needed: int) -> bool:
         """Preempt until `needed` blocks are free; False if `request` itself had to go."""
         while self.pool.free < needed:
-            for candidate in self.running:
+            running = list(self.running.values())
+            for candidate in running:
                 candidate.num_computed = int(self.rows.computed[candidate.row])
-            victim = self.running[self.policy.victim(self.running)]
+            victim = running[self.policy.victim(running)]
             builder.remove(victim.row)
             self.preempt(victim)
             if victim is request:
@@ -484,12 +491,10 @@ class Scheduler:
             again = rest if self._whole_prompts else self._first_chunk(request, rest, cached, builder)
             count = min(again or count, len(blocks) * size - cached)
         self._enter(builder, request, cached)
-        builder.blocks(request.row, 0, blocks)
+        builder.admit(request.row, count, blocks)
         self.rows.append_blocks(request.row, blocks)
         self.rows.computed[request.row] = cached
         self.rows.published[request.row] = len(shared) + supplied
-        builder.add(np.array([request.row]), np.array([count]))
-        builder.prompts += count
         if builder.allowance is not None:
             builder.allowance.spend(cached, count, scored=request.scored)
         self._publish_one(request, cached + count)
@@ -533,7 +538,7 @@ class Scheduler:
         first = request.row < 0
         if first:
             self.rows.claim(request)
-        self.running.append(request)
+        self.running[request.row] = request
         self._came.append(request.row)
         self._not_held(request)
         for run in self.stages.run:
@@ -558,20 +563,20 @@ class Scheduler:
     def _seal(self, builder: PlanBuilder) -> Step:
         """Turn the builder into a plan and advance every counter as if it had run."""
         table = self.rows
-        plan = builder.plan(self._number, table)
+        plan, rows = builder.plan(self._number, table)
         self._number += 1
-        rows = plan.rows
-        table.computed[rows] += plan.counts
+        ends = plan.starts + plan.counts
+        table.computed[rows] = ends
         table.known[rows] += plan.samples
         if plan.drafts is not None:
             table.bound(rows, np.maximum(plan.drafts, 0))
-        self._publish(rows, plan.starts + plan.counts)
+        self._publish(rows, ends)
         kept = self._promises.take_kept()
         if kept:
             self._publish_to_participants(kept)
         for add_to in self.stages.plan:
             add_to(plan)
-        return Step(plan, table.epoch[rows])
+        return Step(plan, rows, table.epoch[rows])
 
     def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
         """Publish blocks that this step, computing `rows` up to `ends`, completes with tokens whose ids are known.
@@ -613,18 +618,20 @@ class Scheduler:
         table, size = self.rows, self.rows.block_size
         blocks = table.tables[rows, first].tolist()
         tokens = table.tokens[rows[:, None], (first * size)[:, None] + np.arange(size)].tobytes()
-        width = len(tokens) // len(rows)
         bounds = zip(rows.tolist(), first.tolist(), full.tolist(), strict=True)
+        completed: list[tuple[Request, int, int]] = []
         for i, (row, begin, end) in enumerate(bounds):
             request = table.requests[row]
             if request is None or not request.reusable:
                 continue  # final, although nobody may share it
             if end == begin + 1 == len(request.hashes) + 1:
-                self.cache.complete(request, tokens[i * width : (i + 1) * width], blocks[i])
-                if self.stages.publish:
-                    self._offer(request, [blocks[i]], begin)
+                completed.append((request, blocks[i], i))
             else:
                 self._share_all(request, begin, end)
+        self.cache.complete(completed, tokens, len(tokens) // len(rows))
+        if self.stages.publish:
+            for request, block, _ in completed:
+                self._offer(request, [block], len(request.hashes) - 1)
 
     def _offer(self, request: Request, blocks: list[int], first: int) -> None:
         """Tell participants of blocks whose content is final; not before what it needs has come."""
@@ -646,7 +653,7 @@ class Scheduler:
         writable = [b for row in owners for b in table.tables[row, table.published[row] : table.owned[row]].tolist()]
         if len(set(writable)) != len(writable) or any(self.pool.shared(block) for block in writable):
             raise RuntimeError("a block that is still being written is in two tables")
-        if self._current_rows().tolist() != [request.row for request in self.running]:
+        if self._current_rows().tolist() != [request.row for request in self.running.values()]:
             raise RuntimeError("the array of running rows is not that of the running requests")
         if len(self.running) + len(self.waiting) != len(self.requests):
             raise RuntimeError("running + waiting != live requests")

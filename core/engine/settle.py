@@ -102,16 +102,18 @@ class Settler:
     # ---------------------------------------------------------------------------------------------------------------
 
     def _alive(self, step: Step) -> np.ndarray:
-        alive: np.ndarray = self.scheduler.rows.epoch[step.plan.rows] == step.epochs
+        alive: np.ndarray = self.scheduler.rows.epoch[step.rows] == step.epochs
         return alive
 
     def _count(self, step: Step, alive: np.ndarray) -> None:
         plan, totals = step.plan, self.totals
         totals.steps += 1
         totals.scheduled_tokens += plan.num_tokens
-        in_prompt = np.minimum(self.scheduler.rows.prompt[plan.rows] - plan.starts, plan.counts)
-        in_prompt[in_prompt < 0] = 0
-        totals.prompt_tokens += int(in_prompt[alive].sum())
+        rest = self.scheduler.rows.prompt[step.rows] - plan.starts
+        in_prompt = np.flatnonzero(rest > 0)
+        if len(in_prompt):
+            counts = np.minimum(rest[in_prompt], plan.counts[in_prompt])
+            totals.prompt_tokens += int(counts[alive[in_prompt]].sum())
         if not alive.all():
             totals.wasted_tokens += int(plan.counts[~alive].sum())
 
@@ -131,7 +133,7 @@ class Settler:
 
     def _settle_tokens(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         table = self.scheduler.rows
-        found = gained(table, step.plan, result, alive)
+        found = gained(table, step.plan, step.rows, result, alive)
         settle_drafts(table, step.plan, result, alive)
         table.tokens[found.rows, found.lengths - 1] = found.tokens
         table.settled[found.rows] = found.lengths  # the last entry of a row counts

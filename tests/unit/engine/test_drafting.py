@@ -55,7 +55,7 @@ def test_drafts_never_change_a_text(harness, depth, window, seed):
             engine.abort(handle - 1)
             aborted.add(handle - 1)
         if handle % 6 == 5 and engine.scheduler.running:
-            engine.scheduler.preempt(engine.scheduler.running[-1])
+            engine.scheduler.preempt(list(engine.scheduler.running.values())[-1])
         engine.scheduler.check()
     engine.run()
     assert {handle: engine.outputs[handle] for handle in wanted if handle not in aborted} == {
@@ -197,6 +197,6 @@ def test_log_probabilities_belong_to_their_tokens(harness):
     assert np.frombuffer(outputs.tokens, "<i4").tolist() == [7, 50, 9, 10]
     assert [outputs.logprobs[i].ids for i in range(4)] == [[0], [1], [3], [4]]
     assert [(one.handle, one.reason) for one in outputs.finished] == [(0, "stop")]
-    row = engine.scheduler.running[0].row
+    row = next(iter(engine.scheduler.running.values())).row
     table = engine.rows
     assert (table.known[row], table.computed[row], table.slack[row], table.settled[row]) == (4, 3, 0, 4)

@@ -71,7 +71,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.scheduler.running)
     @rule(data=st.data())
     def preempt(self, data):
-        running = self.engine.scheduler.running
+        running = list(self.engine.scheduler.running.values())
         self.engine.scheduler.preempt(running[data.draw(st.integers(0, len(running) - 1))])
 
     @rule(target=handles)
@@ -85,7 +85,7 @@ class EngineMachine(RuleBasedStateMachine):
         engine.scheduler.check()
         assert engine.pool.free + engine.pool.used == engine.pool.total
         table = engine.rows
-        for request in engine.scheduler.running:
+        for request in engine.scheduler.running.values():
             row = request.row
             assert request.status is Status.RUNNING
             assert table.computed[row] <= table.known[row] <= table.limit[row]

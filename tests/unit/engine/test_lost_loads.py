@@ -103,7 +103,7 @@ def check(engine, count, told):
 def test_a_load_that_fails_is_computed(make, caplog, depth, apart, spoil, sound, told):
     engine = make(depth)
     spoil(engine)
-    row = engine.scheduler.running[0].row
+    row = next(iter(engine.scheduler.running.values())).row
     for i in range(4):
         engine.add(i, PROMPTS[i], max_tokens=8)
         for _ in range(apart):
@@ -159,7 +159,7 @@ def test_a_request_that_gave_way_in_between_is_computed_as_well(make, depth, whe
     engine.add(0, PROMPTS[0], max_tokens=8)
     for turn in range(4):
         engine.advance()
-        if turn == when and engine.scheduler.requests[0] in engine.scheduler.running:
+        if turn == when and engine.scheduler.requests[0] in engine.scheduler.running.values():
             engine.scheduler.preempt(engine.scheduler.requests[0])
     engine.run()
     check(engine, 1, "begin() raised OSError")

@@ -44,7 +44,7 @@ def test_rows_that_come_leave_and_come_again_between_two_steps_are_counted_once(
         engine.abort(handle)
     engine.advance()  # the second half takes their rows
     scheduler.check()
-    first = scheduler.running[0]
+    first = next(iter(scheduler.running.values()))
     engine.abort(first.handle)
     engine.add(99, [7, 7, 7], max_tokens=3)
     engine.advance()

@@ -57,7 +57,7 @@ def test_an_abort_while_the_load_runs_leaves_the_blocks_to_others(engine):
 def test_a_preempted_request_finds_what_was_loaded_for_it(engine):
     engine.add(0, prompts(1)[0], max_tokens=6)
     engine.advance()
-    engine.scheduler.preempt(engine.scheduler.running[0])
+    engine.scheduler.preempt(next(iter(engine.scheduler.running.values())))
     assert engine.run()[0] == generate(prompts(1)[0], 6, VOCAB)
     assert (engine.scheduler.preemptions, engine.shelf.loaded) == (1, 10)
 
@@ -92,7 +92,7 @@ def test_a_forward_pass_that_fails_ends_whoever_counted_on_it(harness, preempted
     if preempted:
         step = engine.scheduler.schedule()
         engine.loop._inflight.append((step, engine.executor.launch(step.plan)))
-        engine.scheduler.preempt(engine.scheduler.running[1])
+        engine.scheduler.preempt(list(engine.scheduler.running.values())[1])
     engine.run()
     assert engine.finished == {0: "error", 1: "error", 2: "length"}
     assert engine.outputs == {0: [], 1: [], 2: generate([1, 2, 3], 3, VOCAB)}
