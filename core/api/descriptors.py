@@ -276,14 +276,20 @@ class SchedulerPolicySpec(Descriptor):
 
 
 class KernelSpec(Descriptor):
-    """A faster form of one operation. `impl` is a callable with the signature of the operation's reference form.
+    """A faster form of one operation.
+
+    `impl` is a callable with the signature of the operation's reference form; of `linear` and `lookup`, a `Product`.
 
     Attributes:
-        op: The operation, one of `core.api.OPS`.
+        op: The operation, one of `core.api.OPS`, or one that this or another plugin brings.
         devices: Device types it runs on; `*` means any.
         dtypes: Compute dtypes.
         dims: Which sizes it takes, by the dimension names of the operation.
         needs: Features the platform's probe must report (`ProbeResult.has`).
+        forms: Of a product: globs of the weight forms that it multiplies with (`WeightForm.key`).
+        refine: Dotted path of a torch-free `(KernelRequest, ProbeResult) -> Verdict`, or None: what these data cannot
+            say.
+        reference: Of an operation that is not core's: dotted path of its form in plain torch.
     """
 
     group: ClassVar[str] = "core.kernels"
@@ -293,10 +299,13 @@ class KernelSpec(Descriptor):
     dtypes: frozenset[str]
     dims: Mapping[str, DimRule] = EMPTY
     needs: frozenset[str] = frozenset()
+    forms: tuple[str, ...] = ()
+    refine: str | None = None
+    reference: str | None = None
 
     def check(self, request: KernelRequest) -> Verdict:
         """Hold this kernel against a request for its operation; every reason against it is returned."""
-        return check_kernel(request, self.devices, self.dtypes, self.dims)
+        return check_kernel(request, self.devices, self.dtypes, self.dims, self.forms)
 
 
 class LogitsSpec(Descriptor):

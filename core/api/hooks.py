@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from core.api.deprecation import Renamed
     from core.api.models import Model
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
-    from core.api.quantization import LayerQuant, LayerSite
+    from core.api.products import Product
+    from core.api.quantization import LayerSite
     from core.api.requests import Reject, RequestDraft, RequestPatch
 
 hookspec = pluggy.HookspecMarker("core")
@@ -72,8 +73,8 @@ def core_waive(problem: Problem, options: Mapping[str, Any]) -> Waiver | None:
 
 @hookspec
 def core_layer(
-    site: LayerSite | AttentionSite, layer: LayerQuant | AttentionLayer, options: Mapping[str, Any]
-) -> LayerQuant | AttentionLayer | None:
+    site: LayerSite | AttentionSite, layer: Product | AttentionLayer, options: Mapping[str, Any]
+) -> Product | AttentionLayer | None:
     """Wrap or replace what the layer builder hands out for one place of the model; None leaves it as it is.
 
     Asked in the worker while the model is built. Several plugins may wrap the same layer; each sees the answer of the

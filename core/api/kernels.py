@@ -7,6 +7,7 @@ within its stated precision, the same values. Kernels are chosen once, while a m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from core.api.record import EMPTY, Record
@@ -28,9 +29,15 @@ OPS = frozenset(
         "rotary",
         "argmax",
         "draw",
+        "linear",
+        "lookup",
     }
 )
-"""Operations that layers ask kernels for; `core.ops.registry` has their reference forms."""
+"""Operations of core that layers ask kernels for; `core.ops.registry` has their reference forms. `linear` and `lookup`
+multiply with weights: their kernels are `Product`s. Plugins may bring further operations (`KernelSpec.reference`)."""
+
+PRODUCTS = frozenset({"linear", "lookup", "experts"})
+"""Operations whose kernels are chosen by the form of the weights, too."""
 
 
 class DimRule(Record):
@@ -60,16 +67,25 @@ class KernelRequest(Record):
         device: torch device type.
         dtype: Compute dtype.
         dims: Sizes known while the layer is built (`size` of a norm, `head_dim` of a rotary embedding).
+        form: Of a product, the form of the weights, as `WeightForm.key`; empty for other operations.
+        facts: Of a product: `kind`, the kind of the layer, and `method`, how the checkpoint says that it stores
+            weights.
     """
 
     op: str
     device: str
     dtype: str
     dims: Mapping[str, int] = EMPTY
+    form: str = ""
+    facts: Mapping[str, str] = EMPTY
 
 
 def check_kernel(
-    request: KernelRequest, devices: frozenset[str], dtypes: frozenset[str], dims: Mapping[str, DimRule]
+    request: KernelRequest,
+    devices: frozenset[str],
+    dtypes: frozenset[str],
+    dims: Mapping[str, DimRule],
+    forms: tuple[str, ...] = (),
 ) -> Verdict:
     """Hold a kernel's data against a request and return every reason against it."""
     from core.api.verdict import Verdict  # importing a descriptor stays cheap
@@ -81,5 +97,10 @@ def check_kernel(
     return Verdict.of(
         None if {request.device, "*"} & devices else f"device {request.device} not in {{{', '.join(sorted(devices))}}}",
         None if request.dtype in dtypes else f"dtype {request.dtype} not in {{{', '.join(sorted(dtypes))}}}",
+        f"weights of the form {request.form}, not {' or '.join(forms)}" if _misses(request.form, forms) else None,
         *sizes,
     )
+
+
+def _misses(form: str, patterns: tuple[str, ...]) -> bool:
+    return bool(form) and not any(fnmatchcase(form, pattern) for pattern in patterns)

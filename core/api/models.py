@@ -5,7 +5,7 @@ A model asks a `LayerBuilder` for layers by role; core decides quantization, sha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -134,7 +134,13 @@ class ModelShape(BaseModel):
 
 
 class Linear(Protocol):
-    """`(tokens, in_features) -> (tokens, sum of out_features)`."""
+    """`(tokens, in_features) -> (tokens, sum of out_features)`.
+
+    Attributes:
+        splits: Output features of each part on this rank, in order.
+    """
+
+    splits: Sequence[int]
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
@@ -174,6 +180,17 @@ class Activation(Protocol):
     """Gated: `(tokens, 2 * size)` as `[gate, up]` -> `(tokens, size)`. Plain: element by element."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
+
+
+Shard = Literal["out", "in"]
+"""How ranks divide a linear layer: by outputs, of which each rank has its own; or by inputs, and results are summed."""
+
+
+class Heads(NamedTuple):
+    """Heads of one rank, of queries and of keys and values."""
+
+    heads: int
+    kv_heads: int
 
 
 class StepInputs(Protocol):
@@ -223,16 +240,51 @@ class LayerBuilder(Protocol):
         """
         ...
 
-    def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
-        """Return a linear layer, filled from `<prefix>.weight (out_features, in_features)` and `<prefix>.bias`."""
+    def heads(self, num_heads: int, num_kv_heads: int) -> Heads:
+        """Return how many of a model's heads this rank has. Where ranks exceed the heads of keys and values, several
+        ranks have copies of one.
+
+        Raises:
+            CheckpointError: CORE-M175, the heads cannot be divided among the ranks.
+        """
         ...
 
-    def merged_linear(self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False) -> Linear:
+    def linear(
+        self,
+        in_features: int,
+        out_features: int,
+        prefix: str,
+        *,
+        bias: bool = False,
+        shard: Shard | None = None,
+    ) -> Linear:
+        """Return a linear layer, filled from `<prefix>.weight (out_features, in_features)` and `<prefix>.bias`.
+
+        Args:
+            in_features, out_features: Of the whole layer.
+            shard: How ranks divide it: `out`, and the result is this rank's share of the outputs; `in`, and `x` is this
+                rank's share of the inputs, the result the sum over all ranks. None: every rank has all of it.
+        """
+        ...
+
+    def merged_linear(
+        self,
+        in_features: int,
+        parts: Mapping[str, int],
+        prefix: str,
+        *,
+        bias: bool = False,
+        shard: Literal["out"] | None = None,
+        units: Mapping[str, int] | None = None,
+    ) -> Linear:
         """One product for several checkpoint tensors.
 
         Args:
             parts: Checkpoint module name -> output features, in the order of the concatenated output,
                 for example `{"q_proj": 576, "k_proj": 192, "v_proj": 192}` under prefix `...self_attn`.
+            shard: As in `linear`; each part is divided by itself.
+            units: Part -> outputs that stay together (the size of a head). A part of fewer units than ranks is copied:
+                every rank has the unit that its heads use.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Quantization: what a layer's parameters are, how checkpoint tensors fill them, how they are applied."""
+"""Quantization: what a layer stores, and formats, which read it from the tensors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
-    from torch import Tensor
 
     from core.api.descriptors import QuantSpec
+    from core.api.forms import Part, Stored, WeightForm
     from core.api.weights import WeightTensor
 
 
@@ -48,27 +48,44 @@ class QuantRequest:
 
 @dataclass(frozen=True, slots=True)
 class LayerSite:
-    """A place in the model that has weights.
+    """A place in the model that has weights. Sizes are those of this rank.
 
     Attributes:
-        kind: Role of the layer.
+        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `experts`, or another that a plugin knows.
         prefix: Its module path; of a head that is tied to an embedding, the embedding's.
         in_features: Columns of the weight.
-        parts: `(name, rows)` of every checkpoint tensor stacked into the weight, in order; a plain layer has one
-            part with an empty name.
+        parts: `(name, rows)` of every matrix stacked into the weight, in order; a plain layer has one part with an
+            empty name.
         bias: Whether the layer has a bias of `sum(rows)` elements.
+        experts: Experts that have such a weight each; 0: it is not one of experts.
+        fused: Name of the one module whose stored tensors hold all parts; None: each part has tensors of its own.
+        split: How a fused tensor holds its parts: one after another (`halves`), or by turns (`interleaved`).
+        turned: Whether the stored matrix has inputs first.
     """
 
-    kind: Literal["linear", "embedding", "lm_head"]
+    kind: str
     prefix: str
     in_features: int
     parts: Sequence[tuple[str, int]]
     bias: bool = False
+    experts: int = 0
+    fused: str | None = None
+    split: Literal["halves", "interleaved"] = "halves"
+    turned: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Outputs of all parts."""
+        return sum(rows for _, rows in self.parts)
+
+    def module(self, part: str) -> str:
+        """Return the module path of a part."""
+        return f"{self.prefix}.{part}" if part else self.prefix
 
 
 @dataclass(frozen=True, slots=True)
 class QuantContext:
-    """What a scheme is made with.
+    """What a format is made with.
 
     Attributes:
         device, dtype: Where and in what the layers compute.
@@ -82,60 +99,26 @@ class QuantContext:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-class ParamBuilder(Protocol):
-    """Where a layer declares its parameters; core owns sharding and filling."""
-
-    def declare(
-        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, *, rows: Sequence[tuple[str, int]] = ()
-    ) -> None:
-        """Declare parameter `name`.
-
-        Args:
-            rows: `(part, rows along dim 0)` when several checkpoint tensors are stacked into it: part `p` of
-                parameter `weight` is filled from `<prefix>.<p>.weight`, an empty part name from `<prefix>.weight`.
-        """
-        ...
-
-
-class LayerQuant(Protocol):
-    """How one layer stores and applies its weights."""
-
-    def declare(self, params: ParamBuilder) -> None:
-        """Declare every parameter that checkpoint tensors fill. Not called for a head that is tied to an embedding."""
-        ...
-
-    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
-        """Turn a checkpoint tensor into what the declared parameter holds (same shape as its part)."""
-        ...
-
-    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Repack after the last tensor; pure and repeatable, so that weights can be loaded again."""
-        ...
-
-    def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-        """`(tokens, in) -> (tokens, out)`, bias included; for an embedding `(tokens,) int64 -> (tokens, in)`.
-
-        Core has compared `x` with the site and the compute dtype.
-        """
-        ...
-
-
-class TellsSize(Protocol):
-    """Optional part of a `LayerQuant`: what the layer's weights take, known before any of them is read.
-
-    Without it a start finds out that they leave too little memory for the KV cache only once they are loaded.
-    """
-
-    def final_bytes(self) -> int:
-        """Return the bytes of what `finalize` gives, or fewer: a start is refused for too many."""
-        ...
-
-
-class QuantScheme(Protocol):
-    """Runtime of a `QuantSpec`, for one checkpoint. Its layers may be a `TellsSize`."""
+class Format(Protocol):
+    """Runtime of a `QuantSpec`, for one checkpoint: reads its tensors. It keeps nothing of what it has read."""
 
     def __init__(self, ctx: QuantContext) -> None: ...
 
-    def for_site(self, site: LayerSite) -> LayerQuant:
-        """Return how this layer is stored; a layer that the checkpoint leaves plain gets the plain form."""
+    def form(self, site: LayerSite, part: str) -> WeightForm:
+        """Return in which form the checkpoint stores a part; one that it leaves plain has the form `PLAIN`."""
+        ...
+
+    def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
+        """Return the tensors of a part's weight; core adds its bias."""
+        ...
+
+    def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return the part that `tensors`, by suffix, hold.
+
+        They were cut to the site's sizes; those of other forms than `form` told (plain numbers of an update) are read
+        as what they are.
+
+        Raises:
+            CheckpointError: CORE-M160, they are not what the checkpoint says of itself.
+        """
         ...

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
+from core.api.models import Heads
+from core.api.products import ProductPlace
 from core.api.quantization import LayerSite
 from core.layers.attention import AttentionModule, EncoderModule
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
-from core.layers.linear import Embedding, Linear, QuantLayer
+from core.layers.linear import Embedding, Linear, ProductLayer
 from core.layers.norm import LayerNorm, Norm, RMSNorm, norm_group
-from core.layers.params import ParamGroup
 from core.layers.rope import RotaryEmbedding
+from core.layers.weights import WeightGroup
 from core.ops import relu, silu
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, QUANT_LAYER, Handed
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, PRODUCT, Handed
 
 if TYPE_CHECKING:
     import torch
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
     from core.api import models as api
     from core.api.attention import AttentionBackend
-    from core.api.quantization import LayerQuant, QuantScheme
+    from core.api.quantization import Format
     from core.api.rotary import RopeConfig
+    from core.layers.params import Group
     from core.plugins.contracts import Contract
 
 T = TypeVar("T")
@@ -48,12 +51,13 @@ class Builder:
     """A `LayerBuilder` for one device.
 
     Args:
-        scheme: The quantization method, which decides how linears and embeddings are stored.
+        form: The quantization method, which reads how linears and embeddings are stored.
+        method: How the checkpoint says that it stores weights.
         max_positions: Longest context that will be used, in tokens; None leaves it to each model's own.
         kernels: Chooses the forms of operations; None takes the reference forms.
         options: The model plugin's own.
         wrap: `(site, layer) -> layer`, lets plugins wrap what is handed out for a place; None if no plugin does.
-        owners: Whose the model, the backend and the scheme are, for errors.
+        owners: Whose the model, the backend and the method are, for errors.
 
     Attributes:
         attentions: Attention layers in the order they were built.
@@ -64,9 +68,10 @@ class Builder:
 
     def __init__(
         self,
-        scheme: QuantScheme,
+        form: Format,
         backend: AttentionBackend,
         *,
+        method: str = "none",
         device: torch.device,
         dtype: torch.dtype,
         max_positions: int | None = None,
@@ -77,10 +82,10 @@ class Builder:
     ) -> None:
         self.options = options or {}
         self.attentions: list[AttentionModule] = []
-        self.groups: list[ParamGroup] = []
+        self.groups: list[Group] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
         self.tied: set[str] = set()
-        self._scheme = scheme
+        self._form, self._method = form, method
         self._backend = backend
         self._context = LayerContext(device, dtype, owners or Owners())
         self._max_positions = max_positions
@@ -90,25 +95,46 @@ class Builder:
 
     def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
         """Return the token embedding."""
-        return Embedding(*self._store("embedding", prefix, hidden_size, [("", vocab_size)]))
+        return Embedding(*self._store("embedding", prefix, hidden_size, [("", vocab_size)], op="lookup"))
 
     def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: api.Embedding | None = None) -> Linear:
         """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
         parts = [("", vocab_size)]
         if tied_to is None:
             return Linear(*self._store("lm_head", prefix, hidden_size, parts))
-        if not isinstance(tied_to, QuantLayer):
+        if not isinstance(tied_to, ProductLayer):
             raise TypeError(f"lm_head {prefix} can be tied to an embedding of this builder only, got {tied_to!r}")
         self.tied.add(f"{prefix}.weight")
         # The site carries the embedding's prefix: that is where the weights are in the checkpoint.
         site = LayerSite("lm_head", tied_to.group.prefix, hidden_size, parts)
-        return Linear(site, self._quant(site), tied_to.group, self._context)
+        return Linear(site, tied_to.group, self._context)
 
-    def linear(self, in_features: int, out_features: int, prefix: str, *, bias: bool = False) -> Linear:
+    def heads(self, num_heads: int, num_kv_heads: int) -> Heads:
+        """Return the heads of this rank."""
+        return Heads(num_heads, num_kv_heads)
+
+    def linear(
+        self,
+        in_features: int,
+        out_features: int,
+        prefix: str,
+        *,
+        bias: bool = False,
+        shard: api.Shard | None = None,
+    ) -> Linear:
         """Return a linear layer filled from `<prefix>.weight` (and `.bias`)."""
         return Linear(*self._store("linear", prefix, in_features, [("", out_features)], bias))
 
-    def merged_linear(self, in_features: int, parts: Mapping[str, int], prefix: str, *, bias: bool = False) -> Linear:
+    def merged_linear(
+        self,
+        in_features: int,
+        parts: Mapping[str, int],
+        prefix: str,
+        *,
+        bias: bool = False,
+        shard: Literal["out"] | None = None,
+        units: Mapping[str, int] | None = None,
+    ) -> Linear:
         """Return one linear layer for several checkpoint tensors, stacked in the order of `parts`."""
         return Linear(*self._store("linear", prefix, in_features, list(parts.items()), bias))
 
@@ -192,19 +218,25 @@ class Builder:
 
     def _store(
         self,
-        kind: Literal["linear", "embedding", "lm_head"],
+        kind: str,
         prefix: str,
         in_features: int,
         parts: Sequence[tuple[str, int]],
         bias: bool = False,
-    ) -> tuple[LayerSite, LayerQuant, ParamGroup, LayerContext]:
+        *,
+        op: str = "linear",
+    ) -> tuple[LayerSite, WeightGroup, LayerContext]:
         site = LayerSite(kind, prefix, in_features, parts, bias)
-        quant = self._quant(site)
-        group = ParamGroup(prefix, quant.decode)
-        with blamed(self._context.owners.quantization, f"declare() of {kind} '{prefix}'"):
-            quant.declare(group)
+        method = self._context.owners.quantization
+        with blamed(method, f"form() of {kind} '{prefix}'"):
+            forms = tuple(self._form.form(site, name) for name, _ in parts)
+        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method)
+        product, owner = self._kernels.product(place, op)
+        product = self._wrapped(site, product, PRODUCT)
+        with blamed(method, f"stored() of {kind} '{prefix}'"):
+            group = WeightGroup(site, self._form, product, (method, owner))
         self.groups.append(group)
-        return site, quant, group, self._context
+        return site, group, self._context
 
     def _norm(self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False) -> N:
         plain, add = self._kernels.pick(op, size=size), self._kernels.pick(f"add_{op}", size=size)
@@ -213,12 +245,12 @@ class Builder:
         self.groups.append(norm_group(layer, size, prefix, self._context.dtype, bias=bias))
         return layer
 
-    def _quant(self, site: LayerSite) -> LayerQuant:
-        return self._ask(self._context.owners.quantization, "for_site()", QUANT_LAYER, self._scheme.for_site, site)
-
     def _ask(self, owner: str, what: str, contract: Contract, function: Callable[[S], T], site: S) -> T:
         """Return what a plugin hands out for a place, or what hooks make of it; both fit the contract."""
-        layer = self._handed[owner].ask(what, contract, function, site)
+        return self._wrapped(site, self._handed[owner].ask(what, contract, function, site), contract)
+
+    def _wrapped(self, site: LayerSite | AttentionSite, layer: T, contract: Contract) -> T:
+        """Return what hooks make of a layer."""
         if self._wrap is None:
             return layer
         wrapped: T = self._wrap(site, layer)

@@ -1,14 +1,14 @@
-"""Parameters of layers: what was declared, which checkpoint tensors fill it, and who reads it once it is filled."""
+"""Parameters of layers: groups that checkpoint tensors fill, and who reads them once they are filled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from core.api.errors import CheckpointError
+from core.api.errors import CheckpointError, CoreError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,31 +18,6 @@ if TYPE_CHECKING:
 Params = dict[str, "Tensor"]
 Decode = Callable[[str, "WeightTensor"], "Tensor"]
 Finalize = Callable[[Params], Params]
-
-
-@dataclass(frozen=True, slots=True)
-class ParamSpec:
-    """A declared parameter; `rows` as in `ParamBuilder.declare`."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    rows: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where one checkpoint tensor goes: rows `start` to `start + rows` of a parameter, all of it if `rows` is None."""
-
-    group: ParamGroup
-    param: str
-    start: int
-    rows: int | None
-
-    def slot(self, params: Mapping[str, Tensor]) -> Tensor:
-        """Return the part of the storage that the tensor fills."""
-        whole = params[self.param]
-        return whole if self.rows is None else whole.narrow(0, self.start, self.rows)
 
 
 class Parameterised:
@@ -55,71 +30,157 @@ class Parameterised:
         self.params = params
 
 
-class ParamGroup:
-    """The parameters that one set of checkpoint tensors under `prefix` fills: those of a layer, or of a tied pair.
+class Filling(Protocol):
+    """New parameters of a group, from the first tensor that fills them to their final form."""
 
-    It is the `ParamBuilder` of its layer.
+    def take(self, key: Hashable, tensor: WeightTensor) -> int:
+        """Take the tensor of the target with this key; return the bytes that were written by it."""
+        ...
+
+    def ready(self) -> list[tuple[Parameterised, Params]]:
+        """Return every layer that reads the group with its parameters; nothing is bound yet."""
+        ...
+
+
+class Group(Protocol):
+    """Parameters of one layer, or of a pair that shares them.
+
+    Attributes:
+        prefix: Module path of the layer.
+    """
+
+    prefix: str
+
+    @property
+    def final_bytes(self) -> int:
+        """What the parameters take at least once they are filled."""
+        ...
+
+    def targets(self) -> Mapping[str, Target]:
+        """Return checkpoint tensor name -> where it goes."""
+        ...
+
+    def filling(self, device: torch.device) -> Filling:
+        """Return new storage, to be filled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where one checkpoint tensor goes.
+
+    Attributes:
+        key: What the group calls the place.
+        optional: Whether the checkpoint may lack the tensor.
+    """
+
+    group: Group
+    key: Hashable
+    optional: bool = False
+
+
+class ParamGroup:
+    """Parameters that are one checkpoint tensor each, `<prefix>.<name>`: of norms, of the scales of a cache.
 
     Attributes:
         optional: Whether a checkpoint may lack any of its tensors.
-        owner: Whose `decode` fills them, for errors.
     """
 
     optional = False
-    owner = "the quantization method"
 
     def __init__(self, prefix: str, decode: Decode) -> None:
         self.prefix = prefix
         self.decode = decode
-        self.specs: list[ParamSpec] = []
+        self.specs: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
         self._readers: list[tuple[Parameterised, Finalize]] = []
-        self._sizes: list[int] = []
 
-    def declare(
-        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, *, rows: Sequence[tuple[str, int]] = ()
-    ) -> None:
-        """Declare a parameter, see `core.api.quantization.ParamBuilder`."""
-        if rows and sum(count for _, count in rows) != shape[0]:
-            raise ValueError(f"parameter {self.prefix}.{name}: parts {tuple(rows)} do not make {shape[0]} rows")
-        self.specs.append(ParamSpec(name, tuple(shape), dtype, tuple(rows)))
+    def declare(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        """Declare parameter `name`."""
+        self.specs[name] = (shape, dtype)
 
-    def read_by(self, layer: Parameterised, finalize: Finalize, *, final_bytes: int = 0) -> None:
-        """Let `layer` read these parameters in the form that `finalize` gives them.
-
-        Args:
-            final_bytes: What this form takes at least.
-        """
+    def read_by(self, layer: Parameterised, finalize: Finalize) -> None:
+        """Let `layer` read these parameters in the form that `finalize` gives them."""
         self._readers.append((layer, finalize))
-        self._sizes.append(final_bytes)
 
     @property
     def final_bytes(self) -> int:
-        """What the parameters take at least once they are filled; readers may share one form."""
-        return max(self._sizes, default=0)
+        """Nothing to speak of."""
+        return 0
 
     def targets(self) -> dict[str, Target]:
         """Return checkpoint tensor name -> where it goes."""
-        found: dict[str, Target] = {}
-        for spec in self.specs:
-            start = 0
-            for part, rows in spec.rows:
-                module = f"{self.prefix}.{part}" if part else self.prefix
-                found[f"{module}.{spec.name}"] = Target(self, spec.name, start, rows)
-                start += rows
-            if not spec.rows:
-                found[f"{self.prefix}.{spec.name}"] = Target(self, spec.name, 0, None)
-        return found
+        return {f"{self.prefix}.{name}": Target(self, name, self.optional) for name in self.specs}
+
+    def filling(self, device: torch.device) -> ParamFilling:
+        """Return new storage, to be filled."""
+        return ParamFilling(self, self.allocate(device))
 
     def allocate(self, device: torch.device) -> Params:
         """Return uninitialised storage for every parameter."""
-        return {spec.name: torch.empty(spec.shape, dtype=spec.dtype, device=device) for spec in self.specs}
+        return {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in self.specs.items()}
 
     def finalize(self, params: Params) -> list[tuple[Parameterised, Params]]:
-        """Return every reader with its final parameters; nothing is bound yet."""
+        """Return every reader with its final parameters."""
         return [(layer, finalize(dict(params))) for layer, finalize in self._readers]
 
 
-def targets_of(groups: Sequence[ParamGroup]) -> dict[str, Target]:
+class ParamFilling:
+    """New parameters of a `ParamGroup`."""
+
+    def __init__(self, group: ParamGroup, storage: Params) -> None:
+        self._group, self._storage = group, storage
+
+    def take(self, key: Hashable, tensor: WeightTensor) -> int:
+        """Copy a tensor to its place."""
+        name, slot = str(key), self._storage[str(key)]
+        with unusable(f"the checkpoint tensor '{tensor.name}'"):
+            value = self._group.decode(name, tensor)
+        if value.shape != slot.shape:
+            raise misfit(tensor.name, tuple(value.shape), tuple(slot.shape))
+        slot.copy_(value)
+        release(tensor)
+        return slot.nbytes
+
+    def ready(self) -> list[tuple[Parameterised, Params]]:
+        """Return every layer with its parameters."""
+        with unusable(f"layer '{self._group.prefix}'"):
+            return self._group.finalize(self._storage)
+
+
+class unusable:  # noqa: N801 - reads as a statement
+    """Tells an error without a code, in what is done with the values of `what`, as CORE-M203."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, (CoreError, MemoryError, torch.OutOfMemoryError)):
+            return
+        found = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        hint = "The checkpoint is damaged, or its quantization method has a bug."
+        raise CheckpointError("CORE-M203", f"the values of {self._what} cannot be used: {found}.", hint=hint) from error
+
+
+def misfit(name: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> CheckpointError:
+    """Return the error of a tensor of another shape than the model needs: CORE-M122."""
+    return CheckpointError(
+        "CORE-M122",
+        f"the checkpoint tensor '{name}' has shape {given}, but the model that its configuration describes needs "
+        f"{wanted}.",
+        hint="The weights and config.json do not belong together.",
+    )
+
+
+def release(tensor: WeightTensor) -> None:
+    """Say that a tensor's values were taken."""
+    done: Callable[[], None] | None = getattr(tensor, "release", None)
+    if done is not None:
+        done()
+
+
+def targets_of(groups: Sequence[Group]) -> dict[str, Target]:
     """Return the targets of all groups.
 
     Raises:

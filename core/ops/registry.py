@@ -9,6 +9,7 @@ from typing import Any
 
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
+from core.ops.products import ReferenceProduct
 from core.ops.rotary import rotary
 from core.ops.sampling import argmax, draw
 
@@ -42,6 +43,8 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
         "argmax": OpSpec(argmax),
         "draw": OpSpec(draw),
+        "linear": OpSpec(ReferenceProduct, ("inputs", "outputs")),
+        "lookup": OpSpec(ReferenceProduct, ("inputs", "outputs")),
     }
 )
 """Operation -> specification; the same names as `core.api.OPS`."""

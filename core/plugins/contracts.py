@@ -41,7 +41,7 @@ IMPLEMENTATIONS = MappingProxyType(
     {
         "core.platforms": Contract("platform:Platform"),
         "core.attention_backends": Contract("attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV")),
-        "core.quantization": Contract("quantization:QuantScheme"),
+        "core.quantization": Contract("quantization:Format"),
         # A model that only pools has no logits.
         "core.models": Contract(
             "models:Model", ("models:Classifies", "attention:AfterLoad"), may_lack=frozenset({"logits"})

@@ -1,46 +1,59 @@
-"""Layers of a quantization method, filled from tensors, for the tests of the method."""
+"""Layers filled from tensors, for the tests of formats and products."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from core.api.models import WeightRules
-from core.api.quantization import LayerSite, QuantContext, QuantScheme
+from core.api.products import ProductPlace
+from core.api.quantization import Format, LayerSite, QuantContext
 from core.layers.guard import LayerContext
-from core.layers.linear import QuantLayer
-from core.layers.params import ParamGroup
+from core.layers.linear import Embedding, Linear, ProductLayer
+from core.layers.weights import WeightGroup
+from core.ops.products import ReferenceProduct
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 
 if TYPE_CHECKING:
-    from core.api.quantization import LayerQuant
+    from core.api.products import Product
     from core.api.weights import WeightTensor
+    from core.layers.params import Group
     from core.testing.conformance.device_samples import CheckpointSample
 
 __all__ = ["PlainTensor", "fill", "make_layer", "sample_layer"]
 
 
 def make_layer(
-    scheme: QuantScheme, site: LayerSite, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
-) -> tuple[LayerQuant, QuantLayer]:
-    """Return how a scheme stores a site, and the layer of it, without weights.
+    form: Format,
+    site: LayerSite,
+    *,
+    product: Callable[[ProductPlace], Product] | None = None,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float32,
+    method: str = "none",
+) -> ProductLayer:
+    """Return a layer whose weights a format reads, without weights.
 
     Args:
-        device, dtype: What the scheme was made with; the host's by default.
+        product: Makes what multiplies with them; the reference product by default.
+        device, dtype: What the format was made with; the host's by default.
+        method: The checkpoint's quantization method.
     """
-    quant = scheme.for_site(site)
-    group = ParamGroup(site.prefix, quant.decode)
-    quant.declare(group)
-    return quant, QuantLayer(site, quant, group, LayerContext(device or torch.device("cpu"), dtype))
+    context = LayerContext(device or torch.device("cpu"), dtype)
+    forms = tuple(form.form(site, name) for name, _ in site.parts)
+    place = ProductPlace(site, forms, context.device, dtype, method)
+    made = ReferenceProduct(place, {}) if product is None else product(place)
+    group = WeightGroup(site, form, made, ("the format", "the product"))
+    return Embedding(site, group, context) if site.kind == "embedding" else Linear(site, group, context)
 
 
-def fill(group: ParamGroup, tensors: Iterable[WeightTensor], device: torch.device | None = None) -> None:
+def fill(group: Group, tensors: Iterable[WeightTensor], device: torch.device | None = None) -> None:
     """Fill every layer that reads `group`, as core does; of `tensors` those count that it asks for.
 
     Raises:
@@ -52,19 +65,19 @@ def fill(group: ParamGroup, tensors: Iterable[WeightTensor], device: torch.devic
 
 
 def sample_layer(
-    scheme: type[QuantScheme],
+    form: type[Format],
     sample: CheckpointSample,
     site: LayerSite,
     folder: Path,
     *,
     dtype: torch.dtype = torch.float32,
     options: Mapping[str, object] | None = None,
-) -> QuantLayer:
+) -> ProductLayer:
     """Return a layer of a sample's safetensors files, which are written to `folder`."""
     from safetensors.torch import load_file
 
     path = sample.write(folder)
     config: dict[str, Any] = json.loads((path / "config.json").read_text())["quantization_config"]
-    _, layer = make_layer(scheme(QuantContext(torch.device("cpu"), dtype, config, options or {})), site, dtype=dtype)
+    layer = make_layer(form(QuantContext(torch.device("cpu"), dtype, config, options or {})), site, dtype=dtype)
     fill(layer.group, [PlainTensor(*pair) for pair in load_file(path / "model.safetensors").items()])
     return layer

@@ -11,6 +11,7 @@ import torch
 
 from core.api.attention import AttentionContext, KVLayout
 from core.api.errors import CheckpointError, ConfigError
+from core.api.kernels import PRODUCTS
 from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
@@ -165,11 +166,12 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     checkpoint = config.checkpoint
     planned = config.plan.one("core.quantization")
     options = planned.options if planned else {}
-    scheme = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config, options))
+    reader = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config, options))
     kernels = _kernels(config, active, device)
     builder = Builder(
-        scheme,
+        reader,
         backend,
+        method=checkpoint.quantization,
         device=device,
         dtype=dtype,
         max_positions=config.max_model_len,
@@ -187,8 +189,6 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         rules = model_class.weight_rules(settings)
     attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
-    for group in builder.groups:
-        group.owner = owners.quantization
     names = NameMap(rules, builder.tied, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
     return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)
@@ -196,6 +196,8 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
 
 def _form(active: ActivePlugins, planned: PlannedPlugin, spec: Descriptor) -> Any:
     """Return a kernel's form of its operation: its implementation, or what that makes of the plugin's options."""
+    if cast("KernelSpec", spec).op in PRODUCTS:
+        return partial(active.load(planned, spec.impl), options=planned.options)
     return active.load(planned, spec.impl) if spec.options is None else active.new(planned)
 
 

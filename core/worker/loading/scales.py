@@ -53,7 +53,7 @@ class ScaleGroup(ParamGroup):
 
     def allocate(self, device: torch.device) -> Params:
         """Return storage that says of every scale that the checkpoint has none."""
-        return {spec.name: torch.full((), math.nan) for spec in self.specs}
+        return {name: torch.full((), math.nan) for name in self.specs}
 
     def _one(self, param: str, tensor: WeightTensor) -> Tensor:
         """Return the scale. Raises `CheckpointError` CORE-M129 if there is not just one for the whole layer."""

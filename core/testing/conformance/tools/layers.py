@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from core.api.descriptors import QuantSpec
-from core.api.quantization import LayerSite, QuantContext, QuantRequest, QuantScheme
+from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader, WeightTensor
 from core.layers.guard import LayerContext
-from core.layers.linear import QuantLayer
+from core.layers.linear import ProductLayer
 from core.testing.conformance.device_samples import CheckpointSample, RoundingSample
 from core.testing.conformance.outcome import Failed, Unavailable, require
 from core.testing.conformance.subject import Subject
@@ -90,7 +90,7 @@ class LayerBench:
     def __init__(self, subject: Subject, case: Case, site: LayerSite, dtype: str) -> None:
         self.device = device_of(subject, subject.spec(QuantSpec).needs)
         self.dtype = dtype_of(dtype)
-        scheme: QuantScheme = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
+        scheme: Format = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
         self.quant, self.layer = make_layer(scheme, site, device=self.device, dtype=self.dtype)
         self.group = self.layer.group
         self.case, self.site = case, site
@@ -109,13 +109,11 @@ class LayerBench:
                 target.slot(params).copy_(self.group.decode(target.param, tensor))
         return params
 
-    def tied_head(self, subject: Subject) -> QuantLayer:
+    def tied_head(self, subject: Subject) -> ProductLayer:
         """Return an output projection that reads this embedding's stored parameters."""
-        scheme: QuantScheme = subject.impl()(
-            QuantContext(self.device, self.dtype, self.case.config, some_options(subject))
-        )
+        scheme: Format = subject.impl()(QuantContext(self.device, self.dtype, self.case.config, some_options(subject)))
         site = replace(self.site, kind="lm_head")
-        head = QuantLayer(site, scheme.for_site(site), self.group, LayerContext(self.device, self.dtype))
+        head = ProductLayer(site, scheme.for_site(site), self.group, LayerContext(self.device, self.dtype))
         self.fill()
         return head
 

@@ -8,10 +8,10 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from core.api.attention import AttentionContext, AttentionLayer, AttentionPlan, AttentionSite, BatchView, KVLayout
-from core.api.quantization import LayerSite, ParamBuilder, QuantContext
+from core.api.forms import PLAIN, Part, Stored, WeightForm
+from core.api.quantization import LayerSite, QuantContext
 from core.api.weights import WeightTensor
 
 
@@ -118,35 +118,14 @@ class PlainWeights:
     def __init__(self, ctx: QuantContext) -> None:
         self._dtype = ctx.dtype
 
-    def for_site(self, site: LayerSite) -> PlainLayer:
-        """Return how this layer is stored."""
-        return PlainLayer(site, self._dtype)
+    def form(self, site: LayerSite, part: str) -> WeightForm:
+        """Return the plain form."""
+        return PLAIN
 
+    def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
+        """Return one matrix."""
+        return (Stored("weight"),)
 
-class PlainLayer:
-    """`weight (rows, in)`, and `bias (rows,)` if the site has one."""
-
-    def __init__(self, site: LayerSite, dtype: torch.dtype) -> None:
-        self._site = site
-        self._dtype = dtype
-
-    def declare(self, params: ParamBuilder) -> None:
-        """Declare weight and bias, stacked from the site's parts."""
-        rows = sum(count for _, count in self._site.parts)
-        params.declare("weight", (rows, self._site.in_features), self._dtype, rows=self._site.parts)
-        if self._site.bias:
-            params.declare("bias", (rows,), self._dtype, rows=self._site.parts)
-
-    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
-        """Return the values."""
-        return tensor.dense(self._dtype)
-
-    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters."""
-        return params
-
-    def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-        """Multiply, or look up."""
-        if self._site.kind == "embedding":
-            return functional.embedding(x, params["weight"])
-        return functional.linear(x, params["weight"], params.get("bias"))
+    def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return the matrix in the compute dtype."""
+        return Part(PLAIN, tensors["weight"].dense(self._dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.api.descriptors import AttentionSpec, KernelSpec, PlatformSpec, QuantSpec
+from core.api.descriptors import AttentionSpec, KernelSpec, PlatformSpec
 
 NATIVE = "cpu_native"
 """Feature that the probe reports where the native library can be loaded."""
@@ -38,90 +38,6 @@ CPU_NATIVE = AttentionSpec(
 )
 
 
-def _quant(
-    name: str,
-    impl: str,
-    summary: str,
-    methods: frozenset[str],
-    *,
-    exact: bool = False,
-    priority: int = 50,
-    options: str | None = None,
-    refine: str | None = None,
-) -> QuantSpec:
-    """A method whose weights are multiplied as they are stored. What rounds activations leaves float32 to others."""
-    return QuantSpec(
-        name=name,
-        impl=f"core_plugin_cpu.{impl}",
-        api=1,
-        summary=summary,
-        band=3,
-        priority=priority,
-        methods=methods,
-        devices=frozenset({"cpu"}),
-        dtypes=frozenset({"float32", "bfloat16"} if exact else {"bfloat16"}),
-        needs=frozenset({NATIVE}),
-        options=options,
-        refine=None if refine is None else f"core_plugin_cpu.described:{refine}",
-    )
-
-
-CPU_DENSE = _quant(
-    "cpu_dense",
-    "dense:DenseScheme",
-    "Plain or decoded weights, packed for the native products",
-    frozenset({"none", "gguf"}),
-    exact=True,
-    options=f"{_OPTIONS}:DenseOptions",
-)
-CPU_GGUF = _quant(
-    "cpu_gguf",
-    "gguf:GGUFScheme",
-    "GGUF blocks multiplied as they are stored, activations rounded to 8 to 15 bits (float32: see cpu_dense)",
-    frozenset({"gguf"}),
-    priority=60,  # before cpu_dense, which decodes
-    options=f"{_OPTIONS}:BlockOptions",
-)
-CPU_AWQ = _quant(
-    "cpu_awq",
-    "awq:AWQScheme",
-    "AWQ 4-bit weights multiplied as they are stored",
-    frozenset({"awq"}),
-    refine="awq",
-    options=f"{_OPTIONS}:GroupOptions",
-)
-CPU_GPTQ = _quant(
-    "cpu_gptq",
-    "gptq:GPTQScheme",
-    "GPTQ 4-bit weights multiplied as they are stored",
-    frozenset({"gptq"}),
-    refine="gptq",
-    options=f"{_OPTIONS}:GroupOptions",
-)
-CPU_COMPRESSED_TENSORS = _quant(
-    "cpu_compressed_tensors",
-    "compressed:CompressedScheme",
-    "compressed-tensors int8 weights, activations int8 per token or left as they are",
-    frozenset({"compressed-tensors"}),
-    refine="compressed",
-    exact=True,  # the checkpoint itself says how activations are rounded
-    options=f"{_OPTIONS}:DenseOptions",
-)
-INT8 = QuantSpec(
-    name="int8",
-    impl="core_plugin_cpu.int8:Int8Scheme",
-    api=1,
-    summary="Any weights rounded to 8 bits while they load, activations per token",
-    band=3,
-    methods=frozenset({"none", "gguf"}),
-    devices=frozenset({"cpu"}),
-    dtypes=frozenset({"bfloat16"}),
-    needs=frozenset({NATIVE}),
-    on_request=True,
-    options=f"{_OPTIONS}:Int8Options",
-)
-
-
 def _kernel(op: str, summary: str) -> KernelSpec:
     return KernelSpec(
         name=f"cpu_{op}",
@@ -136,6 +52,25 @@ def _kernel(op: str, summary: str) -> KernelSpec:
     )
 
 
+def _product(op: str, name: str, impl: str, forms: tuple[str, ...], summary: str) -> KernelSpec:
+    return KernelSpec(
+        name=name,
+        impl=f"core_plugin_cpu.products:{impl}",
+        api=1,
+        summary=summary,
+        band=3,
+        op=op,
+        devices=frozenset({"cpu"}),
+        dtypes=frozenset({"float32", "bfloat16"}),
+        needs=frozenset({NATIVE}),
+        forms=forms,
+    )
+
+
+CPU_DENSE_LINEAR = _product(
+    "linear", "cpu_dense_linear", "DenseProduct", ("*@as_is",), "Weights opened and packed, in C++"
+)
+CPU_DENSE_LOOKUP = _product("lookup", "cpu_dense_lookup", "DenseProduct", ("*@as_is",), "Embeddings, in C++")
 CPU_RMS_NORM = _kernel("rms_norm", "RMS norm in C++")
 CPU_ADD_RMS_NORM = _kernel("add_rms_norm", "Residual sum and RMS norm in one pass, in C++")
 CPU_LAYER_NORM = _kernel("layer_norm", "Layer norm in C++")

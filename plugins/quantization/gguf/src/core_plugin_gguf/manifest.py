@@ -6,7 +6,7 @@ from core.api.descriptors import QuantSpec, WeightLoaderSpec
 
 GGUF = QuantSpec(
     name="gguf",
-    impl="core_plugin_gguf.scheme:GGUFScheme",
+    impl="core_plugin_gguf.scheme:GGUFFormat",
     api=1,
     summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ), decoded to the compute dtype at load",
     band=1,

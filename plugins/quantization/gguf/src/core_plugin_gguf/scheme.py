@@ -1,61 +1,39 @@
-"""The `gguf` quantization method: weights are decoded at load and applied in the compute dtype."""
+"""The format `gguf`: matrices in blocks of the file's own types."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-import torch.nn.functional as F  # noqa: N812
+from core.api import PLAIN, Part, Stored, WeightForm
+from core_plugin_gguf.formats import PLAIN as FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    import torch
-    from torch import Tensor
+    from core.api import LayerSite, QuantContext, WeightTensor
 
-    from core.api.quantization import LayerSite, ParamBuilder, QuantContext
-    from core.api.weights import WeightTensor
+_FLOATS = frozenset(kind.name for kind in FLOATS)
 
 
-class GGUFScheme:
-    """Quantization of one GGUF checkpoint. Every tensor names its own encoding, so layers need no table."""
+class GGUFFormat:
+    """Every tensor in its own type; the checkpoint's `tensors` says which (name -> type)."""
 
     def __init__(self, ctx: QuantContext) -> None:
-        self.dtype = ctx.dtype
+        self._dtype = ctx.dtype
+        self._types = cast("Mapping[str, str]", ctx.checkpoint.get("tensors", {}))
 
-    def for_site(self, site: LayerSite) -> GGUFLayer:
-        """Return how this layer is stored; plain and encoded tensors, also mixed in one layer, are all decoded."""
-        return GGUFLayer(site, self.dtype)
+    def form(self, site: LayerSite, part: str) -> WeightForm:
+        """Return the blocks of the part's matrix, or the plain form."""
+        kind = self._types.get(f"{site.module(part)}.weight", "F32")
+        return PLAIN if kind in _FLOATS else WeightForm(codes=f"gguf:{kind}")
 
+    def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
+        """Return one matrix; of blocks only whole ones can be taken."""
+        return (Stored("weight"),)
 
-class GGUFLayer:
-    """A layer whose parameters are dense: `weight (rows, in)` and, if the site has one, `bias (rows,)`."""
-
-    def __init__(self, site: LayerSite, dtype: torch.dtype) -> None:
-        self.site = site
-        self.dtype = dtype
-        self._embeds = site.kind == "embedding"
-
-    def declare(self, params: ParamBuilder) -> None:
-        """Declare the parameters; several checkpoint tensors may be stacked into each."""
-        rows = sum(count for _, count in self.site.parts)
-        params.declare("weight", (rows, self.site.in_features), self.dtype, rows=self.site.parts)
-        if self.site.bias:
-            params.declare("bias", (rows,), self.dtype, rows=self.site.parts)
-
-    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
-        """Return the tensor's values in the compute dtype."""
-        return tensor.dense(self.dtype)
-
-    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters as they are: dense weights need no packing."""
-        return params
-
-    def final_bytes(self) -> int:
-        """Return the bytes of the dense weight."""
-        return sum(count for _, count in self.site.parts) * self.site.in_features * self.dtype.itemsize
-
-    def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-        """Look up or multiply: `(tokens,) -> (tokens, in)`, or `(tokens, in) -> (tokens, rows)`."""
-        if self._embeds:
-            return F.embedding(x, params["weight"])
-        return F.linear(x, params["weight"], params.get("bias"))
+    def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return the blocks as they are stored; weights of an update, for instance, come as plain numbers."""
+        tensor = tensors["weight"]
+        if tensor.encoding == "plain":
+            return Part(PLAIN, tensor.raw())
+        return Part(WeightForm(codes=tensor.encoding), tensor.raw(), decode=tensor.dense)

@@ -6,7 +6,7 @@ from core.api.descriptors import QuantSpec
 
 NONE = QuantSpec(
     name="none",
-    impl="core_plugin_unquantized.scheme:Plain",
+    impl="core_plugin_unquantized.plain:Plain",
     api=1,
     summary="Plain weights in the compute dtype",
     methods=frozenset({"none"}),
