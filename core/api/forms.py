@@ -76,15 +76,25 @@ class Stored:
         axes: Its dimension along the outputs, and along the inputs; None: it has none, and is the same for all.
         per: Outputs, and inputs, that `unit` elements hold along these dimensions: `(1, 8)` for eight 4-bit codes of
             neighbouring inputs in a word, `(1, 128)` for one scale for 128 inputs.
-        unit: Elements that can only be taken together: 3 words hold 32 codes of 3 bits, 144 bytes a block of `Q4_K`.
+        unit: Elements along each of these dimensions that can only be taken together: with `per` of `(1, 32)`, `(1, 3)`
+            for 32 codes of 3 bits in 3 words; with `(1, 256)`, `(1, 144)` for the bytes of a block of `Q4_K`.
+        encoding: `WeightTensor.encoding` that `per` and `unit` hold for, in what `raw()` gives. A tensor that comes in
+            another (plain numbers of an update for a model in blocks) has one number for each output and input.
         optional: Whether a checkpoint may lack it.
     """
 
     suffix: str
     axes: tuple[int | None, int | None] = (0, 1)
     per: tuple[int, int] = (1, 1)
-    unit: int = 1
+    unit: tuple[int, int] = (1, 1)
+    encoding: str = "plain"
     optional: bool = False
+
+    def elements(self, outputs: int, inputs: int) -> tuple[int, int]:
+        """Return how many elements hold so many outputs along its dimension of them, and so many inputs."""
+        whole = (-(-size // per) for size, per in zip((outputs, inputs), self.per, strict=True))
+        first, second = (blocks * unit for blocks, unit in zip(whole, self.unit, strict=True))
+        return first, second
 
 
 @dataclass(slots=True)

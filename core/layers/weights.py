@@ -70,7 +70,7 @@ class WeightFilling:
         self._given: list[dict[str, WeightTensor]] = [{} for _ in group.site.parts]
         self._params: Params | None = None
         self._ready: Params | None = None
-        self._left = len(group.site.parts)
+        self._unpacked = set(range(len(group.site.parts)))
 
     def take(self, key: Hashable, tensor: WeightTensor) -> int:
         """Keep a tensor until the others of its part are there; return the bytes that were packed."""
@@ -82,11 +82,8 @@ class WeightFilling:
 
     def ready(self) -> list[tuple[Parameterised, Params]]:
         """Return every layer with its parameters."""
-        for index, given in enumerate(self._given):
-            if given:  # what is optional did not come
-                self._pack(index)
-        if self._ready is None:
-            self._finish()
+        for index in sorted(self._unpacked):  # what is optional did not come
+            self._pack(index)
         ready = self._ready or {}
         return [(layer, ready) for layer in self._group.layers]
 
@@ -106,16 +103,12 @@ class WeightFilling:
         for tensor in given.values():
             release(tensor)
         given.clear()
-        self._left -= 1
-        if not self._left:
-            self._finish()
-        return sum(math.prod(shape) * dtype.itemsize for shape, dtype in group.sizes.values()) // len(self._given)
-
-    def _finish(self) -> None:
-        params = _allocated(self._group.sizes, self._device) if self._params is None else self._params
-        with blamed(self._group.owners[1], f"finish() of '{self._group.prefix}'"):
-            self._ready = self._group.product.finish(params)
-        self._params = None
+        self._unpacked.remove(index)
+        if not self._unpacked:
+            with blamed(group.owners[1], f"finish() of '{group.prefix}'"):
+                self._ready = group.product.finish(self._params)
+            self._params = None
+        return group.final_bytes // len(self._given)
 
 
 def _allocated(sizes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device) -> Params:
@@ -123,15 +116,13 @@ def _allocated(sizes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device:
 
 
 def _check_sizes(tensor: WeightTensor, stored: Stored, site: LayerSite, index: int) -> None:
-    """Hold a tensor against the model. Raises `CheckpointError` CORE-M122."""
-    shape, wanted = tuple(tensor.shape), list(tensor.shape)
-    plain = tensor.encoding == "plain" and stored.per == (1, 1)
-    if not plain:
-        return  # packed: its format knows what it holds
-    for axis, size in zip(stored.axes, (site.parts[index][1], site.in_features), strict=True):
-        if axis is not None and math.prod(shape) != 1:
-            if axis >= len(wanted):
-                raise misfit(tensor.name, shape, (site.parts[index][1], site.in_features))
-            wanted[axis] = size
-    if tuple(wanted) != shape:
-        raise misfit(tensor.name, shape, tuple(wanted))
+    """Hold a tensor against the model, before it is read. Raises `CheckpointError` CORE-M122."""
+    sizes, shape = (site.parts[index][1], site.in_features), tuple(tensor.shape)
+    # The shape of an encoded tensor is that of its values; so is that of plain numbers where a format has blocks.
+    packed = tensor.encoding == stored.encoding == "plain"
+    counts = stored.elements(*sizes) if packed else sizes
+    due = {axis: count for axis, count in zip(stored.axes, counts, strict=True) if axis is not None}
+    rank = max(len(shape), *(axis + 1 for axis in due), 0)
+    wanted = tuple(due.get(axis, shape[axis] if axis < len(shape) else 1) for axis in range(rank))
+    if wanted != shape:
+        raise misfit(tensor.name, shape, wanted)
