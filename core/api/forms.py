@@ -104,12 +104,15 @@ class Part:
     Attributes:
         form: The form in which it came; other than the one that the format told of if, for instance, an update of the
             weights brings plain numbers for a model that was stored in blocks.
-        codes: `(outputs, inputs)`, one code each; of blocks of a file format `(outputs, bytes)` uint8.
-        scales: `(outputs / form.outputs, inputs / form.inputs)` float32, or the bytes of `form.scale`.
+        codes: `(outputs, inputs)`, one code each: int8, with zero points uint8; of a float8 its dtype or uint8; of
+            `e2m1` and `nf4` uint8, 0 to 15. Of blocks of a file format `(outputs, bytes)` uint8.
+        scales: `(outputs / form.outputs, inputs / form.inputs)`, rounded up, 1 where all share one: float32, or of
+            another `form.scale` its dtype or uint8.
         zeros: Zero points, shaped as `scales`, in any integer dtype.
         group_of: `(inputs,)` int64, the column of `scales` that each input belongs to, where the form is `ordered`.
         tensor_scale: `()` float32, a scale for the whole part.
-        input_scale: `()` float32, the scale of activations where the checkpoint fixes it.
+        input_scale: `()` float32, the scale of activations where the checkpoint fixes it: rounded ones are multiples
+            of it (`float8:tensor`), or of a scale in e4m3 for each run times it (`e2m1:16`).
         bias: `(outputs,)` float32; set by core.
         decode: Returns the values `(outputs, inputs)` in a dtype. A format sets it for codes that core does not know;
             core sets it for all others before a product gets the part.
