@@ -11,6 +11,7 @@ GGUF = QuantSpec(
     summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ), decoded to the compute dtype at load",
     band=1,
     methods=frozenset({"gguf"}),
+    forms_of="core_plugin_gguf.forms:forms_of",
 )
 
 GGUF_READER = WeightLoaderSpec(
