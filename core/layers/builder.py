@@ -15,10 +15,11 @@ from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, ProductLayer
 from core.layers.norm import LayerNorm, Norm, RMSNorm, norm_group
+from core.layers.operations import Operation, WeightsLayer
 from core.layers.rope import RotaryEmbedding
 from core.layers.weights import WeightGroup
 from core.ops import relu, silu
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, PRODUCT, Handed
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, Handed
 
 if TYPE_CHECKING:
     import torch
@@ -138,6 +139,25 @@ class Builder:
         """Return one linear layer for several checkpoint tensors, stacked in the order of `parts`."""
         return Linear(*self._store("linear", prefix, in_features, list(parts.items()), bias))
 
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> WeightsLayer:
+        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
+        return WeightsLayer(*self._store(kind, prefix, in_features, list(parts.items()), bias, op=op, dims=dims))
+
+    def operation(self, name: str, **dims: int) -> Operation:
+        """Return the form of an operation for these sizes."""
+        form = self._kernels.pick(name, **dims)
+        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
+
     def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
         """Return an RMS norm filled from `<prefix>.weight`."""
         return self._norm(RMSNorm, "rms_norm", size, eps, prefix)
@@ -225,16 +245,16 @@ class Builder:
         bias: bool = False,
         *,
         op: str = "linear",
+        dims: Mapping[str, int] | None = None,
     ) -> tuple[LayerSite, WeightGroup, LayerContext]:
         site = LayerSite(kind, prefix, in_features, parts, bias)
         method = self._context.owners.quantization
         with blamed(method, f"form() of {kind} '{prefix}'"):
             forms = tuple(self._form.form(site, name) for name, _ in parts)
-        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method)
+        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method, dims or {})
         product, owner = self._kernels.product(place, op)
-        product = self._wrapped(site, product, PRODUCT)
-        with blamed(method, f"stored() of {kind} '{prefix}'"):
-            group = WeightGroup(site, self._form, product, (method, owner))
+        product = self._wrapped(site, product, self._kernels.contract(op))
+        group = WeightGroup(site, self._form, product, (method, owner))
         self.groups.append(group)
         return site, group, self._context
 

@@ -12,6 +12,7 @@ GGUF = QuantSpec(
     band=1,
     methods=frozenset({"gguf"}),
     refine="core_plugin_gguf.formats:refine",
+    forms_of="core_plugin_gguf.forms:forms_of",
 )
 
 GGUF_READER = WeightLoaderSpec(
