@@ -74,16 +74,18 @@ class Stored:
 
     Attributes:
         axes: Its dimension along the outputs, and along the inputs; None: it has none, and is the same for all.
-        per: Outputs, and inputs, that `unit` elements hold along these dimensions: `(1, 8)` for eight 4-bit codes of
-            neighbouring inputs in a word, `(1, 128)` for one scale for 128 inputs.
-        unit: Elements that can only be taken together: 3 words hold 32 codes of 3 bits, 144 bytes a block of `Q4_K`.
+        per: Neighbouring outputs, and inputs, that can only be taken together, because `unit` elements hold them: `(1,
+            8)` for eight 4-bit codes in a word, `(1, 128)` for one scale for 128 inputs. A dimension of one element
+            is shared by all.
+        unit: Elements of `raw()` that hold them, along the outputs and along the inputs: 3 words for 32 codes of 3
+            bits, 144 bytes for the 256 values of a block of `Q4_K`.
         optional: Whether a checkpoint may lack it.
     """
 
     suffix: str
     axes: tuple[int | None, int | None] = (0, 1)
     per: tuple[int, int] = (1, 1)
-    unit: int = 1
+    unit: tuple[int, int] = (1, 1)
     optional: bool = False
 
 

@@ -12,7 +12,7 @@ import torch
 from core_plugin_huggingface.reader import SafetensorsReader
 from core_plugin_llama.config import shape
 from core_plugin_llama.model import CausalLM
-from core_plugin_unquantized.scheme import Plain
+from core_plugin_unquantized.plain import Plain
 
 from core.api import AttentionContext, AttentionSite, KVLayout, ModelFiles
 from core.config.resolved import EngineConfig, Options
