@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
+from core.api.errors import PluginError
 from core.api.forms import Stored
 from core.layers.cuts import cut_tensor
 from core.layers.guard import blamed
@@ -18,6 +19,7 @@ from core.layers.roles import whole
 from core.ops.products import opened
 
 if TYPE_CHECKING:
+    from core.api.forms import Part
     from core.api.products import Product
     from core.api.quantization import Format, LayerSite
     from core.api.weights import WeightTensor
@@ -112,6 +114,7 @@ class WeightFilling:
         given = self._given[index]
         with unusable(f"layer '{group.site.module(name)}'"):
             part = group.format.read(group.site, name, {key: one for key, one in given.items() if key != BIAS})
+            _check_rows(part, rows, f"{group.owners[0]}: read() of '{group.site.module(name)}'")
             if BIAS in given:
                 part.bias = given[BIAS].dense(torch.float32).view(rows)
         if part.decode is None:
@@ -135,6 +138,13 @@ class WeightFilling:
 
 def _allocated(sizes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device) -> Params:
     return {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in sizes.items()}
+
+
+def _check_rows(part: Part, rows: int, what: str) -> None:
+    """Raise `PluginError` CORE-P108 unless a part has the outputs of its place."""
+    shape = tuple(part.codes.shape)
+    if len(shape) != 2 or shape[0] != rows:
+        raise PluginError("CORE-P108", f"{what} made codes of shape {shape} for {rows} outputs.")
 
 
 class _LastOf:

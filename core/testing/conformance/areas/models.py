@@ -113,8 +113,7 @@ def ranks_share_the_model(subject: Subject, case: TinyCase) -> None:
     except CheckpointError as error:
         require(error.code in INDIVISIBLE, f"two ranks are refused otherwise than by their number: {error}")
         return
-    sites = [[one.site for one in decoder.attentions] for decoder, _ in found]
-    require_divided(2, sites, [one.site for one in whole.attentions])
+    require_divided(2, [decoder.sites for decoder, _ in found], whole.sites)
     logits = torch.cat([torch.cat(steps) for _, steps in found], dim=-1)
     _require_close(logits, _whole(subject, case), "two ranks")
 

@@ -108,6 +108,7 @@ class LoadedModel:
         self.names = NameMap(implementation.weight_rules(case.config), builder.left_out)
         self.targets = {name for group in builder.groups for name in group.targets()}
         self.attentions = builder.attentions
+        self.sites = [*(one.site for one in builder.attentions), *self.backend.encoders]
         self.ropes = [config for config, _ in builder.ropes]
         WeightFiller(builder.groups, self.names, self.device).fill(case.tensors() if tensors is None else tensors)
 

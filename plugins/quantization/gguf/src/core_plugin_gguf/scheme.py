@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
 from core.api import PLAIN, Part, Stored, WeightForm
+from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.formats import PLAIN as FLOATS
 
 if TYPE_CHECKING:
@@ -29,11 +33,17 @@ class GGUFFormat:
 
     def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
         """Return one matrix; of blocks only whole ones can be taken."""
-        return (Stored("weight"),)
+        kind = self._types.get(f"{site.module(part)}.weight", "F32")
+        if kind in _FLOATS:
+            return (Stored("weight"),)
+        block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+        return (Stored("weight", per=(1, block), unit=(1, block_bytes)),)
 
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
         """Return the blocks as they are stored; weights of an update, for instance, come as plain numbers."""
         tensor = tensors["weight"]
         if tensor.encoding == "plain":
             return Part(PLAIN, tensor.raw())
-        return Part(WeightForm(codes=tensor.encoding), tensor.raw(), decode=tensor.dense)
+        kind = GGMLQuantizationType[tensor.encoding.removeprefix("gguf:")]
+        raw, columns = tensor.raw(), tensor.shape[-1]
+        return Part(WeightForm(codes=tensor.encoding), raw, decode=partial(decode, raw, kind, columns))
