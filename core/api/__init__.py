@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
     from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
+    from core.api.ranks import Ranks
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
@@ -209,6 +210,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "platform": "MemorySnapshot Pending Platform Stream",
         "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",
+        "ranks": "Ranks",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
@@ -368,6 +370,7 @@ __all__ = [
     "QuantContext",
     "QuantRequest",
     "QuantSpec",
+    "Ranks",
     "ReachesOut",
     "Reasoning",
     "Reject",

@@ -47,6 +47,8 @@ class AttentionSite:
         window: Sliding window in tokens, as in `LayerBuilder.attention`; None for none.
         softcap: Scores become `softcap * tanh(score / softcap)`; None for none.
         bias: What is added to the scores, as in `LayerBuilder.encoder_attention`; None for nothing.
+        slopes: ALiBi: factor of each head for the distance that is added to its scores, as in
+            `LayerBuilder.attention`; None for none.
     """
 
     layer: int
@@ -57,6 +59,7 @@ class AttentionSite:
     window: int | None = None
     softcap: float | None = None
     bias: Callable[[int], Tensor] | None = None
+    slopes: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

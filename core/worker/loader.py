@@ -195,7 +195,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         rules = model_class.weight_rules(settings)
     attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
-    names = NameMap(rules, builder.tied, aliases(scales))
+    names = NameMap(rules, builder.left_out, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
     _warn_opened(kernels, config.options.select.kernel)
     return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)

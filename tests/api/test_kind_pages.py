@@ -332,7 +332,7 @@ def test_the_model_example_builds_on_the_builder(example):
     from acme_core_tiny.model import Tiny
     from acme_core_tiny.shape import shape
     from core_plugin_torch_sdpa.backend import TorchSdpaBackend
-    from core_plugin_unquantized.scheme import Plain
+    from core_plugin_unquantized.plain import Plain
 
     from core.layers.builder import Builder
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 from core_plugin_unquantized.manifest import NONE
-from core_plugin_unquantized.scheme import Plain
+from core_plugin_unquantized.plain import Plain
 
 from core.api import LayerSite, QuantContext
 

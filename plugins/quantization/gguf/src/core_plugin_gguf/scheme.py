@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 
 from core.api import PLAIN, Part, Stored, WeightForm
+from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.formats import FLOATS
 from core_plugin_gguf.forms import form_of
 
@@ -40,7 +42,9 @@ class GGUFFormat:
         tensor = tensors["weight"]
         if tensor.encoding == "plain":
             return Part(PLAIN, tensor.raw())
-        return Part(WeightForm(codes=tensor.encoding), tensor.raw(), decode=tensor.dense)
+        kind = Kind[tensor.encoding.removeprefix("gguf:")]
+        raw, columns = tensor.raw(), tensor.shape[-1]
+        return Part(WeightForm(codes=tensor.encoding), raw, decode=partial(decode, raw, kind, columns))
 
     def _kind(self, site: LayerSite, part: str) -> Kind:
         return Kind[self._types.get(f"{site.module(part)}.weight", "F32")]
