@@ -101,7 +101,7 @@ class Builder:
         """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
         parts = [("", vocab_size)]
         if tied_to is None:
-            return Linear(*self._store("lm_head", prefix, hidden_size, parts))
+            return Linear(*self._store("lm_head", prefix, hidden_size, parts, op="lookup"))
         if not isinstance(tied_to, ProductLayer):
             raise TypeError(f"lm_head {prefix} can be tied to an embedding of this builder only, got {tied_to!r}")
         self.tied.add(f"{prefix}.weight")
