@@ -128,7 +128,7 @@ class Builder:
         """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
         placed = self._roles.vocabulary("lm_head", prefix, vocab_size, hidden_size, "out", bias=bias)
         if tied_to is None:
-            return Linear(placed.site, self._store(placed), self._context)
+            return Linear(placed.site, self._store(placed, op="lookup"), self._context)
         if not isinstance(tied_to, ProductLayer):
             raise TypeError(f"lm_head {prefix} can be tied to an embedding of this builder only, got {tied_to!r}")
         if bias or tied_to.group.cuts != placed.cuts:

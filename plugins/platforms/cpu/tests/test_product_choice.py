@@ -1,4 +1,4 @@
-"""Which driver serves which checkpoint, and that it generates: whole engines in this process."""
+"""Which products serve which checkpoint, and that it generates: whole engines in this process."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ needs_demo = pytest.mark.skipif(
 
 
 def chosen(model, quantization=None, **options):
+    """The format, the compute dtype, and the product of linear layers that comes first."""
     select = SelectOptions(quantization=quantization)
     config = resolve(Options(model=ModelOptions(model=str(model), **options), select=select)).config
-    return config.plan.one("core.quantization").name, config.dtype
+    products = [one.name for one in config.plan.of("core.kernels") if one.name.endswith("linear")]
+    return config.plan.one("core.quantization").name, config.dtype, products[0]
 
 
 @needs_demo
-def test_gguf_is_multiplied_as_stored_unless_float32_or_a_decoding_method_is_asked_for():
-    assert chosen("smollm2") == ("cpu_gguf", "bfloat16")
-    assert chosen("smollm2", dtype="bfloat16") == ("cpu_gguf", "bfloat16")
-    assert chosen("smollm2", dtype="float32") == ("cpu_dense", "float32")
-    assert chosen("smollm2", "gguf", dtype="bfloat16") == ("gguf", "bfloat16")
-    assert chosen("smollm2", "int8") == ("int8", "bfloat16")
+def test_weights_are_multiplied_as_stored_unless_float32_is_asked_for():
+    assert chosen("smollm2") == ("gguf", "bfloat16", "cpu_linear")
+    assert chosen("smollm2", dtype="bfloat16") == ("gguf", "bfloat16", "cpu_linear")
+    assert chosen("smollm2", dtype="float32") == ("gguf", "float32", "cpu_dense_linear")
+    assert chosen("smollm2", "int8") == ("int8", "bfloat16", "cpu_linear")
 
 
 @needs_demo
@@ -48,10 +49,9 @@ def test_greedy_tokens_depend_neither_on_the_batch_nor_on_the_prefix_cache_where
         for i in range(10)
     ]
     greedy = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
-    invariant = {"cpu_gguf": {"batch_invariant": True}}
+    invariant = {name: {"batch_invariant": True} for name in ("cpu_linear", "cpu_lookup")}
     sizes = {"num_blocks": 200, "max_model_len": 256, "max_num_batched_tokens": 512}
     with LLM("smollm2", plugin_options=invariant, **sizes) as llm:
-        assert llm.config.plan.one("core.quantization").name == "cpu_gguf"
         together = [output.outputs[0].token_ids for output in llm.generate(prompts, greedy)]
         again = [output.outputs[0].token_ids for output in llm.generate(prompts, greedy)]
         alone = [llm.generate([prompt], greedy)[0].outputs[0].token_ids for prompt in prompts[:4]]
@@ -65,7 +65,7 @@ def plain(tmp_path_factory):
 
 
 def test_plain_weights_are_rounded_only_on_request(plain):
-    assert chosen(plain, dtype="bfloat16")[0] == "cpu_dense"
+    assert chosen(plain, dtype="bfloat16")[0] == "none"
     assert chosen(plain, "int8", dtype="bfloat16")[0] == "int8"
 
 
@@ -110,9 +110,9 @@ def tokens(model, **options):
 
 @pytest.mark.covers("QUANT-01", "QUANT-05")
 def test_a_compressed_checkpoint_gives_the_tokens_of_its_reference_form_and_of_rounding_on_the_fly(plain, w8a8):
-    assert chosen(w8a8, dtype="float32") == ("cpu_compressed_tensors", "float32")
+    assert chosen(w8a8, dtype="float32") == ("compressed-tensors", "float32", "cpu_dense_linear")
     native = tokens(w8a8, dtype="float32")
-    assert native == tokens(w8a8, dtype="float32", quantization="compressed-tensors")
+    assert native == tokens(w8a8, dtype="float32", kernel=["linear=reference", "lookup=reference"])
     assert tokens(w8a8, dtype="bfloat16") == tokens(plain, dtype="bfloat16", quantization="int8")
 
 
@@ -172,8 +172,8 @@ def four_bit(request, plain, tmp_path_factory):
 @pytest.mark.covers("QUANT-04")
 def test_a_four_bit_checkpoint_gives_the_tokens_of_its_decoded_twin(four_bit):
     method, packed, twin = four_bit
-    assert chosen(packed, dtype="float32") == (method, "float32")
+    assert chosen(packed, dtype="float32") == (method, "float32", "cpu_dense_linear")
     assert tokens(packed, dtype="float32") == tokens(twin, dtype="float32")
-    assert chosen(packed, dtype="bfloat16") == (f"cpu_{method}", "bfloat16")
+    assert chosen(packed, dtype="bfloat16") == (method, "bfloat16", "cpu_linear")
     # Activations are rounded to 8 bits where the twin's are not: late tokens may be others.
     assert tokens(packed, dtype="bfloat16")[:4] == tokens(twin, dtype="bfloat16")[:4]
