@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.api.forms import WeightForm
     from core.api.products import Sizes
 
-CHUNK = 1 << 19
+CHUNK = 1 << 16
 """Values opened at once: no float32 copy of a whole weight is made."""
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -36,19 +36,27 @@ _FLOATS = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m
 _SCALES = {"float32": torch.float32, "e8m0": torch.uint8, "e4m3": torch.float8_e4m3fn}
 
 
-def opened(part: Part, dtype: torch.dtype) -> Tensor:
+def opens(form: WeightForm) -> bool:
+    """Whether core knows the codes of a form."""
+    return form.codes in {"plain", "int", *_TABLES, *_FLOATS}
+
+
+def opened(part: Part, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
     """Return the values of a part, `(outputs, inputs)`.
+
+    Args:
+        out: Where to write them; by default memory of their own, or plain codes as they are.
 
     Raises:
         ValueError: Core does not know its codes, or its scales.
     """
     form, codes = part.form, part.codes
     if form.codes == "plain":
-        return codes.to(dtype)
-    if form.codes not in {"int", *_TABLES, *_FLOATS}:
+        return codes.to(dtype) if out is None else out.copy_(codes)
+    if not opens(form):
         raise ValueError(f"core has no values for codes '{form.codes}'")
     scales = None if part.scales is None else _scales(part.scales, form.scale)
-    out = torch.empty(codes.shape, dtype=dtype, device=codes.device)
+    out = torch.empty(codes.shape, dtype=dtype, device=codes.device) if out is None else out
     step = max(1, CHUNK // max(1, codes.shape[1]))
     for start in range(0, len(codes), step):
         rows = range(start, min(start + step, len(codes)))
@@ -110,7 +118,11 @@ class ReferenceProduct(Product):
         """Open the part into its rows."""
         start = sum(rows for _, rows in self.place.site.parts[:index])
         rows = self.place.site.parts[index][1]
-        out["weight"].narrow(0, start, rows).copy_(part.dense(self.place.dtype))
+        weight = out["weight"].narrow(0, start, rows)
+        if opens(part.form):
+            opened(part, weight.dtype, weight)  # without a copy of all values
+        else:
+            weight.copy_(part.dense(weight.dtype))
         if part.bias is not None:
             out["bias"].narrow(0, start, rows).copy_(part.bias)
         if "input_scales" in out:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerSite, QuantContext, WeightTensor
 
-CHUNK = 1 << 17
+CHUNK = 1 << 14
 """Words unpacked at once: intermediate results take eight bytes for each code."""
 
 

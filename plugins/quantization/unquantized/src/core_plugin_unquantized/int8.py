@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.api import LayerSite, QuantContext, WeightTensor
 
 
-CHUNK = 1 << 19
+CHUNK = 1 << 16
 """Values rounded at once."""
 
 
@@ -38,7 +38,8 @@ class Int8(Plain):
         """Return the rounded codes of a linear layer. Encoded tensors are decoded first."""
         if site.kind != "linear":
             return super().read(site, part, tensors)
-        codes, scales = round_rows(tensors["weight"].dense(torch.float32))
+        tensor = tensors["weight"]
+        codes, scales = round_rows(tensor.raw() if tensor.encoding == "plain" else tensor.dense(torch.float32))
         return Part(self._form, codes, scales)
 
 
@@ -48,7 +49,8 @@ def round_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     scales = torch.empty(len(weight), 1, device=weight.device)
     step = max(1, CHUNK // weight.shape[1])  # a few rows at a time: no float32 copies of all of them
     for rows, code, scale in zip(weight.split(step), codes.split(step), scales.split(step), strict=True):
-        largest = rows.abs().amax(dim=1, keepdim=True) / 127
+        values = rows.float()
+        largest = values.abs().amax(dim=1, keepdim=True) / 127
         scale.copy_(torch.where(largest > 0, largest, 1.0))
-        code.copy_(torch.round(rows / scale))
+        code.copy_(torch.round(values / scale))
     return codes, scales
