@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from core.api import PLAIN, Part, Stored, WeightForm
-from core_plugin_gguf.forms import form_of
+from core_plugin_gguf.formats import PLAIN as FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from core.api import LayerSite, QuantContext, WeightTensor
+
+_FLOATS = frozenset(kind.name for kind in FLOATS)
 
 
 class GGUFFormat:
@@ -23,7 +25,7 @@ class GGUFFormat:
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return the blocks of the part's matrix, or the plain form."""
         kind = self._types.get(f"{site.module(part)}.weight", "F32")
-        return form_of(kind)
+        return PLAIN if kind in _FLOATS else WeightForm(codes=f"gguf:{kind}")
 
     def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
         """Return one matrix; of blocks only whole ones can be taken."""
