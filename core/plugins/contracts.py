@@ -198,7 +198,9 @@ def check_form(entry: Entry, what: str, spec: KernelSpec, form: object) -> None:
         return
     if not spec.multiplies:
         wanted = _signature(reference)
-        _refuse(entry, what, f"operation {spec.op}", list(_against("", wanted, _signature(form))) if wanted else [])
+        wrong = [] if callable(form) else [f"it is a {type(form).__name__}, which cannot be called"]
+        wrong += _against("", wanted, _signature(form)) if callable(form) and wanted is not None else ()
+        _refuse(entry, what, f"operation {spec.op}", wrong)
         return
     own = spec.op not in OPS
     check_object(entry, what, form, OWN_PRODUCT if own else PRODUCT)
@@ -209,7 +211,7 @@ def check_form(entry: Entry, what: str, spec: KernelSpec, form: object) -> None:
 
 def _check_kernel(entry: Entry, spec: KernelSpec, path: str, loaded: object) -> None:
     if path == spec.impl and spec.options is not None and not spec.multiplies:
-        names = inspect.Signature([Parameter("options", Parameter.POSITIONAL_ONLY)])
+        names = inspect.Signature([Parameter("options", Parameter.POSITIONAL_OR_KEYWORD)])
         _refuse(entry, path, "its descriptor", list(_against("impl", names, _signature(loaded))))
     else:
         check_form(entry, path, spec, loaded)

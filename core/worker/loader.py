@@ -197,7 +197,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
     names = NameMap(rules, builder.left_out, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
-    _warn_opened(kernels, config.options.select.kernel)
+    warn_opened(kernels, config.options.select.kernel)
     return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)
 
 
@@ -219,7 +219,7 @@ def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) 
     return KernelTable(device.type, config.dtype, kernels, commanded, references)
 
 
-def _warn_opened(kernels: KernelTable, asks: Sequence[str]) -> None:
+def warn_opened(kernels: KernelTable, asks: Sequence[str]) -> None:
     """Say of each form of weights that no kernel multiplies with what that costs, unless the user wants it so."""
     asked = parse_kernels(asks)
     for (op, form), num_bytes in sorted(kernels.opened.items()):

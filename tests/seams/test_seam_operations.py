@@ -99,7 +99,9 @@ def test_a_model_that_asks_for_the_wrong_operation_is_told(plugins, mixer, op, t
 
 def test_operations_of_plugins_are_in_the_report_and_in_the_plan(plugins, mixer):
     plugins("operation")
-    options = Options.model_validate({"model": {"model": mixer(), "dtype": "float32"}, "select": {"kernel": REFERENCES}})
+    options = Options.model_validate(
+        {"model": {"model": mixer(), "dtype": "float32"}, "select": {"kernel": REFERENCES}}
+    )
     resolution = Resolver(options).run()
     kernels = {one.name: one.reference_only for one in resolution.config.plan.of("core.kernels")}
     seams = {name: alone for name, alone in kernels.items() if not name.startswith("cpu_")}

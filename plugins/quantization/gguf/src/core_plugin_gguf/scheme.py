@@ -11,12 +11,13 @@ from gguf.constants import GGMLQuantizationType as Kind
 from core.api import PLAIN, Part, Stored, WeightForm
 from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.formats import FLOATS
-from core_plugin_gguf.forms import form_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from core.api import LayerSite, QuantContext, WeightTensor
+
+_FLOATS = frozenset(kind.name for kind in FLOATS)
 
 
 class GGUFFormat:
@@ -27,7 +28,8 @@ class GGUFFormat:
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return the blocks of the part's matrix, or the plain form."""
-        return form_of(self._kind(site, part).name)
+        kind = self._kind(site, part)
+        return PLAIN if kind in FLOATS else WeightForm(codes=f"gguf:{kind.name}")
 
     def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
         """Return one matrix; of blocks only whole ones can be taken."""
