@@ -12,6 +12,8 @@ from core.api.ranks import Ranks
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = ["run_ranks"]
+
 T = TypeVar("T")
 
 

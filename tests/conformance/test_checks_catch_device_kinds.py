@@ -367,6 +367,7 @@ MODEL_CASES = {
     "chunked_prefill_equals_whole": {"forward": "if counts == [11]: hidden = hidden + 1"},
     "batched_rows_are_independent": {"forward": "if len(counts) > 1: hidden = hidden + 1"},
     "prefix_blocks_can_be_shared": {"forward": "if counts == [16]: hidden = hidden + int(positions[0] == 8)"},
+    "ranks_share_the_model": {"forward": "hidden = hidden + (self.layers[0][0].attention.heads[0] == 2)"},
     "missing_and_extra_tensors_are_errors": {
         "rules": "rules = WeightRules(skip=('*no_such_projection*', *rules.skip))"
     },
@@ -425,6 +426,22 @@ def test_a_model_that_leaves_a_tensor_out_is_caught(model):
     failing = model(rules=rules, init=helper).failing("models")
     assert set(failing) == {"every_tensor_is_used_once", "logits_equal_transformers"}
     assert "leave out model.norm.weight" in failing["every_tensor_is_used_once"]
+
+
+def test_a_model_that_ranks_do_not_divide_is_found(model):
+    undivided = (
+        "inner = build\n"
+        "        class Whole:\n"
+        "            def __getattr__(self, name): return getattr(inner, name)\n"
+        "            def heads(self, heads, kv_heads): return Heads(heads, kv_heads)\n"
+        "            def linear(self, *sizes, shard=None, **rest): return inner.linear(*sizes, **rest)\n"
+        "            def merged_linear(self, *sizes, shard=None, **rest): return inner.merged_linear(*sizes, **rest)\n"
+        "        from core.api.models import Heads\n"
+        "        build = Whole()"
+    )
+    failing = model(init=undivided).failing("models")
+    assert set(failing) == {"ranks_share_the_model"}
+    assert "its layers have [4, 4, 4] of [4, 4, 4] heads" in failing["ranks_share_the_model"]
 
 
 def test_an_architecture_without_a_tiny_configuration_stays_at_l0(model):
