@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         EncoderLayer,
         Encodes,
         KVLayout,
+        Replayable,
         ReportsKV,
         TakesScales,
     )
@@ -118,7 +119,7 @@ if TYPE_CHECKING:
         WorkerSetup,
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
-    from core.api.platform import MemorySnapshot, Pending, Platform, Stream
+    from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream
     from core.api.quantization import (
         LayerQuant,
         LayerSite,
@@ -174,7 +175,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout ReportsKV TakesScales"
+            "EncoderLayer Encodes KVLayout Replayable ReportsKV TakesScales"
         ),
         "commands": "Command",
         "configs": (
@@ -211,7 +212,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "StagedRequest WorkerParticipant WorkerSetup"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
-        "platform": "MemorySnapshot Pending Platform Stream",
+        "platform": "Done MemorySnapshot Pending Platform Queue Stream",
         "quantization": "LayerQuant LayerSite ParamBuilder QuantContext QuantRequest QuantScheme TellsSize",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
@@ -316,6 +317,7 @@ __all__ = [
     "Descriptor",
     "DESCRIPTORS",
     "DimRule",
+    "Done",
     "Drafter",
     "DrafterContext",
     "DrafterSpec",
@@ -391,11 +393,13 @@ __all__ = [
     "QuantRequest",
     "QuantScheme",
     "QuantSpec",
+    "Queue",
     "ReachesOut",
     "Reasoning",
     "Reject",
     "RemoteTool",
     "RemovesModels",
+    "Replayable",
     "ReportsKV",
     "RequestDraft",
     "RequestError",

@@ -43,8 +43,10 @@ class Contract(NamedTuple):
 
 IMPLEMENTATIONS = MappingProxyType(
     {
-        "core.platforms": Contract("platform:Platform"),
-        "core.attention_backends": Contract("attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV")),
+        "core.platforms": Contract("platform:Platform", closed=True),
+        "core.attention_backends": Contract(
+            "attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV", "attention:Replayable")
+        ),
         "core.quantization": Contract("quantization:QuantScheme"),
         # A model that only pools has no logits.
         "core.models": Contract(

@@ -22,6 +22,7 @@ GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("parsers:OutputParser")
 TOOL_SESSION = Contract("tool_servers:ToolSession")
 GRAPH = Contract("facets:Graph")
+QUEUE = Contract("platform:Queue")
 STREAM = Contract("platform:Stream")
 WEIGHT_TENSOR = Contract("weights:WeightTensor")
 

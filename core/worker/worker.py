@@ -13,13 +13,13 @@ from torch import Tensor
 
 from core import phases
 from core.api.errors import EngineError, PluginError
-from core.api.platform import Platform, Stream
+from core.api.platform import Pending, Platform, Stream
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.plugins.drivers import describe
-from core.plugins.handed import STREAM, Handed
+from core.plugins.handed import QUEUE, STREAM, Handed
 from core.tasks import worker_half
 from core.trim import trim
 from core.worker.allocate import zeros
@@ -32,6 +32,7 @@ from core.worker.participants.stages import Late
 from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
 from core.worker.tasks.base import RunnerSetup
+from core.worker.transfers import Transfers
 from core.worker.warmup import warm_up
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Worker:
         active: The plan's plugins, loaded in this process.
         on_progress: Called with `(done, total)` bytes while weights load.
 
-    `start` comes first and `close` last; in between, `execute` and `call` are for one thread at a time.
+    `start` comes first and `close` last; in between, `begin` and `call` are for one thread at a time. What `begin`
+    returned may be waited for by another.
     """
 
     def __init__(self, config: EngineConfig, active: ActivePlugins, on_progress: Callable[[int, int], None]) -> None:
@@ -84,13 +86,12 @@ class Worker:
         options = self._config.options
         self._bind_plugins()
         with self._phase("device"):
-            bind = getattr(self._platform, "bind", None)
-            if bind is not None:
-                bind(options.runtime.threads_bind)
+            self._platform.bind(options.runtime.threads_bind)
             planned, given = self._active.planned("core.platforms"), options.runtime
             device = self._active.guard(
-                planned, "open()", self._platform.open, threads=given.threads, seed=options.model.seed
+                planned, "open()", self._platform.open, threads=given.threads, seed=options.model.seed, index=0
             )
+            self._transfers = self._meet(device)
         with self._phase("weights"):
             self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check)
             self._device = device.type
@@ -118,9 +119,17 @@ class Worker:
             self._config.max_model_len,
         )
 
+    def begin(self, plan: StepPlan, late: Late | None = None) -> Pending[StepResult]:
+        """Begin one step and return its result to come; `late` waits for the late parts of a plan that announces some.
+
+        Where the device has a queue everything is enqueued then, and `result` waits for the device alone; elsewhere the
+        step is done.
+        """
+        return self._runner.begin(plan, late)
+
     def execute(self, plan: StepPlan, late: Late | None = None) -> StepResult:
-        """Run one step; `late` waits for the late parts of a plan that announces some."""
-        return self._runner.execute(plan, late)
+        """Run one step and wait for it. As `begin`."""
+        return self.begin(plan, late).result()
 
     def stream(self) -> Stream:
         """Return a stream of the platform on which to execute steps."""
@@ -145,6 +154,17 @@ class Worker:
         if runner is not None:
             runner.close()
         self._platform.close()
+
+    def _meet(self, device: torch.device) -> Transfers:
+        """Return how this process reaches the opened device."""
+        planned = self._active.planned("core.platforms")
+        queue = self._active.guard(planned, "queue()", self._platform.queue)
+        if queue is None:
+            return Transfers(device, self._platform.apart)
+        Handed(planned.owner).fit("queue()", queue, QUEUE)
+        # The engine launches `overlap_depth` steps ahead of the one that it waits for; one more is being written.
+        areas = self._config.options.scheduler.overlap_depth + 2
+        return Transfers(device, self._platform.apart, queue, areas)
 
     def _bind_plugins(self) -> None:
         """Import what is made into objects late, so that a mistake in one is told before the weights are read."""
@@ -183,7 +203,7 @@ class Worker:
         with torch.inference_mode(False):
             for attention, layout in layouts:
                 shape = (self._budget.num_blocks, *layout.block_shape)
-                attention.kv = zeros(shape, layout.dtype, device)
+                attention.kv = zeros(shape, layout.dtype, device, apart=self._transfers.apart)
                 caches.append(attention.kv)
         return caches
 
@@ -202,8 +222,8 @@ class Worker:
 
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config = self._config
-        rows = RowTable(config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size, device)
-        loaded, facet = self._loaded, getattr(self._platform, "graphs", None)
+        rows = RowTable(config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size, self._transfers)
+        loaded, facet = self._loaded, self._platform.graphs
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)
         graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
@@ -224,13 +244,14 @@ class Worker:
         """Let the plan's participants take part from now on, and offer their calls."""
         config, tokens = self._config, self._runner.tokens
         most = config.options.scheduler.draft_tokens
-        stages = worker_stages(self._active, caches, tokens, config.shape.vocab_size, most)
+        stages = worker_stages(self._active, caches, tokens, config.shape.vocab_size, most, apart=self._transfers.apart)
         self._methods = joined_calls(self._methods, stages)
         self._runner.stages = stages
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")
-        facets = [name for name in ("graphs", "collectives") if getattr(self._platform, name, None) is not None]
+        offered = {"graphs": self._platform.graphs, "collectives": self._platform.collectives}
+        facets = [name for name, facet in offered.items() if facet is not None]
         further = {"kernels": self._loaded.kernels.describe(), "facets": ", ".join(facets)}
         return {
             **self._platform.describe(),

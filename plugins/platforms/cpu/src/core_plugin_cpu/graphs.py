@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
-from core.api.facets import Forward, StepShape
+from core.api.facets import Forward, GraphFacet, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.partial import NotReplayableError
@@ -103,7 +103,7 @@ class EagerGraph:
         return self._forward(step)
 
 
-class ProgramGraphs:
+class ProgramGraphs(GraphFacet):
     """Records a program for each of `CAPACITIES` that is needed: prompts run the same calls as decode rows.
 
     Attributes:

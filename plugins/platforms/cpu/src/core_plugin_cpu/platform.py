@@ -8,7 +8,7 @@ import logging
 import psutil
 import torch
 
-from core.api.platform import MemorySnapshot
+from core.api.platform import MemorySnapshot, Platform
 from core_plugin_cpu.binding import allowed, choose, restrict, show
 from core_plugin_cpu.cgroups import memory_limit
 from core_plugin_cpu.graphs import ProgramGraphs
@@ -19,7 +19,7 @@ from core_plugin_cpu.stream import ThreadStream
 _LOG = logging.getLogger(__name__)
 
 
-class CPUPlatform:
+class CPUPlatform(Platform):
     """The host processor as a device.
 
     Attributes:
@@ -37,7 +37,7 @@ class CPUPlatform:
         """Choose the processors of what `open` starts, see `binding.choose`."""
         self._where = where
 
-    def open(self, *, threads: int | None, seed: int) -> torch.device:
+    def open(self, *, threads: int | None, seed: int, index: int = 0) -> torch.device:
         """Set torch's compute threads (default: the physical cores this process may use) and seed its generators.
 
         Raises:
