@@ -74,13 +74,15 @@ class CPUPlatform(Platform):
         return stream
 
     def describe(self) -> dict[str, str]:
-        """Return processor, compute threads, instruction sets, and the one that the native kernels use."""
+        """Return processor, compute threads, instruction sets, the one that the native kernels use, and the program."""
         processor = read_processor()
+        program = "" if self.graphs is None else self.graphs.describe()
         return {
             "device": processor.name,
             "threads": f"{self._threads} on processors {show(self._cpus)}" if self._bound else str(self._threads),
             "isa": ", ".join(processor.isa),
             "native kernels": library.isa() if library.available() else f"none: {library.reason()}",
+            **({"program": program} if program else {}),
         }
 
     def close(self) -> None:

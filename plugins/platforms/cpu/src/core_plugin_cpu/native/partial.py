@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from core_plugin_cpu.native.uses import Call, Home, Homes
+from core_plugin_cpu.native.uses import Home, Homes, Item, TorchCall, begin
 
 
 class NotReplayableError(Exception):
     """What was recorded cannot be repeated by its native calls alone."""
 
 
-def refuse_partial(calls: Sequence[Call], homes: Homes, size: int, places: Mapping[int, str]) -> None:
+def refuse_partial(items: Sequence[Item], homes: Homes, size: int, places: Mapping[int, str]) -> None:
     """Refuse calls that read what the step gave, or what was made of it, but not all of its rows from the first on.
 
     Args:
@@ -25,7 +25,12 @@ def refuse_partial(calls: Sequence[Call], homes: Homes, size: int, places: Mappi
         NotReplayableError: With the operation and how many rows it takes.
     """
     derived: set[int] = set()  # where the memory begins that holds what depends on the step
-    for entry, packed in calls:
+    for item in items:
+        if isinstance(item, TorchCall):
+            derived.update(map(begin, item.results))  # whatever it reads: nobody else knows
+            derived.update(map(begin, item.given()) if not item.results else ())
+            continue
+        entry, packed = item
         words = np.frombuffer(packed, dtype=np.int64)
         pointers = [int(words[entry.fields[name]]) for name in entry.pointers]
         touched = [(at, home) for at in pointers if (home := homes.at(at)) is not None]
@@ -33,9 +38,9 @@ def refuse_partial(calls: Sequence[Call], homes: Homes, size: int, places: Mappi
             continue
         derived.update(home.begin for _, home in touched)
         counts = {int(words[entry.fields[name]]) for name, slot in entry.slots.items() if slot in ("tokens", "rows")}
-        if counts - {size}:
-            rows = ", ".join(map(str, sorted(counts - {size})))
-            raise NotReplayableError(f"{entry.name} takes {rows} of the step's {size} rows")
+        other = sorted(count for count in counts if count % size)
+        if other:
+            raise NotReplayableError(f"{entry.name} takes {', '.join(map(str, other))} of the step's {size} rows")
         if not all(_at_first_row(at, home, size) for at, home in touched):
             raise NotReplayableError(f"{entry.name} begins behind the step's first row")
 
