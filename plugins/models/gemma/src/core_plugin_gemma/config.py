@@ -210,7 +210,7 @@ def _kinds(config: Mapping[str, Any], pattern: int) -> tuple[str, ...]:
 def _rope(config: Mapping[str, Any], kind: str, head_dim: int, default: Defaults) -> RopeConfig:
     """Read the rotary embedding of one kind of layers: transformers 5 may have parameters for each.
 
-    Gemma 2 has one for all layers. Gemma 3 scales that of full attention alone; sliding layers have a base of their own.
+    Gemma 2 has one for all layers. Gemma 3 scales that of full attention only; sliding layers have their own base.
     """
     given = config_object(config, "rope_parameters")
     context = config_int(config, "max_position_embeddings", default.context, most=MOST_POSITIONS)

@@ -76,15 +76,14 @@ class Conventions:
     """
 
     blocks: Mapping[str, str]
-    heads: Mapping[str, int] = MappingProxyType({})
-    norm_offset: float = 0.0
+    heads: Mapping[str, int]
+    norm_offset: float
 
     @staticmethod
     def of(arch: str, heads: Mapping[str, int] = MappingProxyType({})) -> Conventions:
         """Return those of a GGUF architecture."""
-        if arch in GEMMA:
-            return Conventions(_GEMMA_MODULES, heads, norm_offset=1.0)
-        return Conventions(_BLOCK_MODULES, heads)
+        gemma = arch in GEMMA
+        return Conventions(_GEMMA_MODULES if gemma else _BLOCK_MODULES, heads, norm_offset=1.0 if gemma else 0.0)
 
     def name(self, name: str) -> str:
         """Translate a tensor's name; one without a translation is returned as it is, for the loader to refuse."""
