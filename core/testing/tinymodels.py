@@ -62,10 +62,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2_window": ("qwen2", _WINDOWED),
     "qwen3": ("qwen3", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3_window": ("qwen3", {"head_dim": 16, "attention_bias": True, **_WINDOWED}),
-    "gemma2": ("gemma2", {**_GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
+    "gemma2": ("gemma2", {**_GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 10.0}),
     "gemma2_untied": ("gemma2", {**_GEMMA, "final_logit_softcapping": None, "tie_word_embeddings": False}),
     "gemma3": ("gemma3_text", {**_GEMMA, "sliding_window_pattern": 3}),
-    "gemma3_scaled": ("gemma3_text", {**_GEMMA, "final_logit_softcapping": 3.0, "rope_parameters": _GEMMA3_ROPES}),
+    "gemma3_scaled": ("gemma3_text", {**_GEMMA, "final_logit_softcapping": 10.0, "rope_parameters": _GEMMA3_ROPES}),
 }
 """Name -> transformers' model type and what differs from the common configuration."""
 
