@@ -65,7 +65,15 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma2": ("gemma2", {**_GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 10.0}),
     "gemma2_untied": ("gemma2", {**_GEMMA, "final_logit_softcapping": None, "tie_word_embeddings": False}),
     "gemma3": ("gemma3_text", {**_GEMMA, "sliding_window_pattern": 3}),
-    "gemma3_scaled": ("gemma3_text", {**_GEMMA, "final_logit_softcapping": 10.0, "rope_parameters": _GEMMA3_ROPES}),
+    "gemma3_scaled": (
+        "gemma3_text",
+        {
+            **_GEMMA,
+            "sliding_window_pattern": 2,
+            "final_logit_softcapping": 10.0,
+            "rope_parameters": _GEMMA3_ROPES,
+        },
+    ),
 }
 """Name -> transformers' model type and what differs from the common configuration."""
 
