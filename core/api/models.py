@@ -210,8 +210,12 @@ class LayerBuilder(Protocol):
     @property
     def options(self) -> Mapping[str, Any]: ...
 
-    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
-        """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`."""
+    def embedding(self, vocab_size: int, hidden_size: int, prefix: str, *, scale: float = 1.0) -> Embedding:
+        """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`.
+
+        Args:
+            scale: What looked-up rows are multiplied by, rounded to the compute dtype. A tied head is not scaled.
+        """
         ...
 
     def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: Embedding | None = None) -> Linear:
@@ -236,8 +240,12 @@ class LayerBuilder(Protocol):
         """
         ...
 
-    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm:
-        """Return an RMS norm, filled from `<prefix>.weight (size,)`."""
+    def rms_norm(self, size: int, eps: float, prefix: str, *, offset: float = 0.0) -> Norm:
+        """Return an RMS norm, filled from `<prefix>.weight (size,)`.
+
+        Args:
+            offset: Added to the weight while it is loaded: 1 for checkpoints whose norms multiply by `1 + weight`.
+        """
         ...
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:

@@ -9,6 +9,7 @@ from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.quantization import LayerSite
 from core.layers.attention import AttentionModule, EncoderModule
+from core.layers.embedding import ScaledEmbedding
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, QuantLayer
@@ -88,9 +89,10 @@ class Builder:
         self._wrap = wrap
         self._handed = {owner: Handed(owner) for owner in (*self._context.owners, _HOOKS)}
 
-    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
-        """Return the token embedding."""
-        return Embedding(*self._store("embedding", prefix, hidden_size, [("", vocab_size)]))
+    def embedding(self, vocab_size: int, hidden_size: int, prefix: str, *, scale: float = 1.0) -> Embedding:
+        """Return the token embedding, with every looked-up row multiplied by `scale`."""
+        stored = self._store("embedding", prefix, hidden_size, [("", vocab_size)])
+        return Embedding(*stored) if scale == 1.0 else ScaledEmbedding(*stored, scale=scale)
 
     def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: api.Embedding | None = None) -> Linear:
         """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
@@ -112,9 +114,9 @@ class Builder:
         """Return one linear layer for several checkpoint tensors, stacked in the order of `parts`."""
         return Linear(*self._store("linear", prefix, in_features, list(parts.items()), bias))
 
-    def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
-        """Return an RMS norm filled from `<prefix>.weight`."""
-        return self._norm(RMSNorm, "rms_norm", size, eps, prefix)
+    def rms_norm(self, size: int, eps: float, prefix: str, *, offset: float = 0.0) -> RMSNorm:
+        """Return an RMS norm filled from `<prefix>.weight`, to which `offset` is added."""
+        return self._norm(RMSNorm, "rms_norm", size, eps, prefix, offset=offset)
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
         """Return a layer norm filled from `<prefix>.weight` (and `.bias`)."""
@@ -206,11 +208,13 @@ class Builder:
         self.groups.append(group)
         return site, quant, group, self._context
 
-    def _norm(self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False) -> N:
+    def _norm(
+        self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False, offset: float = 0.0
+    ) -> N:
         plain, add = self._kernels.pick(op, size=size), self._kernels.pick(f"add_{op}", size=size)
         place = self._context.place(f"{op} '{prefix}'", self._kernels.owner(plain, add))
         layer = kind(place, self._context.dtype, size, eps, plain, add)
-        self.groups.append(norm_group(layer, size, prefix, self._context.dtype, bias=bias))
+        self.groups.append(norm_group(layer, size, prefix, self._context.dtype, bias=bias, offset=offset))
         return layer
 
     def _quant(self, site: LayerSite) -> LayerQuant:

@@ -87,11 +87,20 @@ class LayerNorm(Norm):
         self._weights = params["weight"], params.get("bias")
 
 
-def norm_group(layer: Norm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False) -> ParamGroup:
-    """Return the parameters of a norm layer: one vector or two, never quantized."""
+def norm_group(
+    layer: Norm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False, offset: float = 0.0
+) -> ParamGroup:
+    """Return the parameters of a norm layer: one vector or two, never quantized.
+
+    Args:
+        offset: Added to the weight.
+    """
 
     def decode(param: str, tensor: WeightTensor) -> Tensor:
-        return tensor.dense(dtype)
+        if param != "weight" or not offset:
+            return tensor.dense(dtype)
+        # The sum is rounded once: a weight near 0 has bits that 1 + weight has no room for in 16.
+        return (tensor.dense(torch.float32) + offset).to(dtype)
 
     group = ParamGroup(prefix, decode)
     group.declare("weight", (size,), dtype)

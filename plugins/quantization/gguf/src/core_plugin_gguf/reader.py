@@ -13,7 +13,7 @@ from core_plugin_gguf.config import architecture, eos_ids, generation_config, mo
 from core_plugin_gguf.faults import bad_tensor_type
 from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE, stored_as
-from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
+from core_plugin_gguf.names import ROPE_FREQUENCIES, Conventions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,6 +46,7 @@ class GGUFReader:
         header = parts[0]
         tensors = [tensor for part in parts for tensor in part.tensors]
         config = model_config(header, tensors)
+        conventions = Conventions.of(architecture(header))
         types = Counter(tensor.kind.name for tensor in tensors)
         return CheckpointInfo(
             path=str(path),
@@ -53,12 +54,12 @@ class GGUFReader:
             architecture=config["architectures"][0],
             config=config,
             quantization="gguf",
-            quantization_config={"types": dict(types), "tensors": _matrices(tensors)},
+            quantization_config={"types": dict(types), "tensors": _matrices(tensors, conventions)},
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
             tensors={
-                hugging_face_name(one.name): (one.shape, stored_as(one.kind))
+                conventions.name(one.name): (one.shape, stored_as(one.kind))
                 for one in tensors
                 if one.name != ROPE_FREQUENCIES
             },
@@ -92,7 +93,8 @@ class GGUFReader:
 
         parts = open_parts(path)
         _check_types(parts)
-        return read_tensors(parts, _interleaved_heads(parts[0]), progress)
+        conventions = Conventions.of(architecture(parts[0]), _interleaved_heads(parts[0]))
+        return read_tensors(parts, conventions, progress)
 
 
 def _named_templates(header: Header) -> dict[str, str]:
@@ -117,9 +119,9 @@ def _check_types(parts: list[Header]) -> None:
                 raise bad_tensor_type(part.path, tensor.name, tensor.kind.name)
 
 
-def _matrices(tensors: list[TensorInfo]) -> dict[str, str]:
+def _matrices(tensors: list[TensorInfo], conventions: Conventions) -> dict[str, str]:
     """Return Hugging Face's name of every matrix -> its type: what a method must know before tensors are read."""
-    return {hugging_face_name(one.name): one.kind.name for one in tensors if len(one.shape) == 2}
+    return {conventions.name(one.name): one.kind.name for one in tensors if len(one.shape) == 2}
 
 
 def _interleaved_heads(header: Header) -> dict[str, int]:
