@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from core import LLM, SamplingParams
+from core.testing.fakedevice.queue import LateQueue
+from core.worker.runner import StepRunner
 from core.worker.transfers import Transfers
+from core.worker.worker import Worker
+
+meet, upload = Worker._meet, Transfers.upload
 
 REPEATED = [5, 9, 14, 3, 77, 8] * 4
 ASKED = {
@@ -67,18 +74,84 @@ def test_a_device_of_its_own_gives_the_same(plugins, llama, wanted, depth, engin
     assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
 
 
-@pytest.mark.parametrize("areas", [1, None])
-def test_a_staging_area_that_is_used_again_too_early_changes_tokens(plugins, llama, prompt, monkeypatch, areas):
-    """With a ring of one area whose fence is ignored the device reads the inputs of a later step."""
-    plugins("fake_device")
-    if areas is not None:
-        from core.testing.fakedevice.queue import LateQueue
+TWO = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 
-        monkeypatch.setattr(LateQueue, "fence", lambda self: None)
-        monkeypatch.setattr(Transfers, "areas", property(lambda self: areas, lambda self, value: None), raising=False)
-    params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
-    with LLM(llama, **ENGINE, num_blocks=64, platform="cpu") as llm:
-        due = [out.outputs[0].token_ids for out in llm.generate([prompt(9), prompt(4, 1)], params)]
-    with LLM(llama, **ENGINE, num_blocks=64, platform="fake", overlap_depth=2) as llm:
-        found = [out.outputs[0].token_ids for out in llm.generate([prompt(9), prompt(4, 1)], params)]
-    assert (found == due) == (areas is None)
+
+@pytest.fixture
+def two(llama, prompt):
+    """`two(**options)` -> the tokens of two requests, facts of the start, and the platform as it is at the end."""
+
+    def make(**options):
+        with LLM(llama, **{**ENGINE, "num_blocks": 64, **options}) as llm:
+            found = [out.outputs[0].token_ids for out in llm.generate([prompt(9), prompt(4, 1)], TWO)]
+            platform = llm._engine._core.loop.executor._worker._platform
+            return found, llm._engine.ready.facts, platform
+
+    return make
+
+
+def test_a_staging_area_that_is_used_again_too_early_changes_tokens(plugins, two, monkeypatch):
+    """With a ring of one area that no fence guards, the device reads the inputs of a later step."""
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    assert two(platform="fake", overlap_depth=2)[0] == due
+    monkeypatch.setattr(LateQueue, "fence", lambda self: None)
+    monkeypatch.setattr(Worker, "_meet", lambda self, device: replace(meet(self, device), areas=1))
+    assert two(platform="fake", overlap_depth=2)[0] != due
+
+
+def test_an_array_that_is_uploaded_and_written_again_changes_tokens(plugins, two, monkeypatch):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    places = np.zeros(64, dtype=np.int64)
+
+    def reused(self, array):
+        if array.dtype != np.int64 or array.ndim != 1:
+            return upload(self, array)
+        places[: array.size] = array
+        return upload(self, places[: array.size])
+
+    monkeypatch.setattr(Transfers, "upload", reused)
+    assert two(platform="fake", overlap_depth=2)[0] != due
+
+
+def test_nothing_waits_between_the_logits_and_the_tokens(plugins, two):
+    plugins("fake_device")
+    _, _, platform = two(platform="fake", overlap_depth=2)
+    assert platform.queue().waits == 0
+
+
+def test_steps_of_one_token_run_by_graphs_and_others_as_they_are(plugins, two):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    found, facts, platform = two(platform="fake")
+    assert found == due and facts["graphs"] == "4 captured, of up to 6 rows"
+    assert platform.graphs.captured == [6, 4, 2, 1] and set(platform.graphs.replayed) == {2}
+    assert len(platform.graphs.replayed) >= 11
+
+
+def test_a_backend_without_fixed_plans_runs_eagerly_and_says_so(plugins, two):
+    plugins("fake_device", "attention")
+    due, _, _ = two(platform="cpu")
+    found, facts, platform = two(platform="fake", attention_backend="traced")
+    assert found == due and not platform.graphs.captured
+    assert facts["graphs"].startswith("none: attention backend 'traced' (seam-attention 1.0) makes no plans for them")
+
+
+def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkeypatch):
+    """A quarter of the fake device's GiB is in use at once."""
+    plugins("fake_device")
+    widest, begin = [], StepRunner.begin
+    monkeypatch.setattr(
+        StepRunner,
+        "begin",
+        lambda self, plan, late=None: widest.append(plan.counts.tolist()) or begin(self, plan, late),
+    )
+    _, facts, _ = two(platform="fake", num_blocks=None, max_num_seqs=3, max_model_len=32, memory_fraction=0.5)
+    assert widest[0] == [32, 7, 1]
+    assert facts["kv cache"].endswith("(all that 3 requests of 32 tokens can use)")
+    monkeypatch.setattr("core.testing.fakedevice.platform.TOTAL", 2**20)
+    _, facts, _ = two(platform="fake", num_blocks=None, memory_fraction=0.5)
+    assert facts["kv cache"].endswith("(memory_fraction 0.5 of 0.00 GiB beside a step)")
+    blocks = int(2**20 * 3 / 4 * 0.5) // (3 * 2 * 16 * 2 * 16 * 4)
+    assert f"{blocks} blocks" in facts["kv cache"]
