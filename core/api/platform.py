@@ -25,7 +25,7 @@ class MemorySnapshot:
     Attributes:
         total: Bytes of the device.
         free: Bytes that nobody uses right now.
-        peak: Most bytes that this process had in use at once since `Platform.mark_memory`; 0 where nobody counts.
+        peak: Most bytes of the device that were in use at once since `Platform.mark_memory`; 0 where nobody counts.
     """
 
     total: int

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionBackend, AttentionPlan, BatchView
+from core.api.attention import AttentionPlan, BatchView
 from core.engine.step import StepPlan
-from core.worker.guarded import GuardedBackend
 from core.worker.late import verified
 from core.worker.rows import RowTable
 from core.worker.stage import Stage, int32_section
@@ -42,10 +42,18 @@ class StepInputs:
     arrays: tuple[Mapping[str, Tensor], ...] = ()
 
 
+class Planner(Protocol):
+    """Plans attention: a backend, or what decides for it."""
+
+    def plan(self, batch: BatchView) -> AttentionPlan:
+        """Prepare a step."""
+        ...
+
+
 class InputBuilder:
     """Makes step inputs on the host, with a handful of array operations and at most one copy whatever the batch."""
 
-    def __init__(self, rows: RowTable, backend: AttentionBackend | GuardedBackend) -> None:
+    def __init__(self, rows: RowTable, backend: Planner) -> None:
         self._rows, self._backend = rows, backend
         self._stage = Stage(rows.transfers)
         self._tables = BatchTables(rows)

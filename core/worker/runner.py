@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionBackend
 from core.api.models import Model
 from core.api.participants import SampledStep
 from core.api.platform import Done, Pending
 from core.engine.profile import Timer, untimed
 from core.engine.step import NewRow, StepPlan, StepResult
 from core.worker.graphs import GraphedForward
-from core.worker.guarded import GuardedBackend, GuardedModel
-from core.worker.inputs import InputBuilder, StepInputs
+from core.worker.guarded import GuardedModel
+from core.worker.inputs import InputBuilder, Planner, StepInputs
 from core.worker.late import Positions, bound, gains, positions
 from core.worker.participants.stages import Late, WorkerStages
 from core.worker.rows import RowTable
@@ -65,7 +64,7 @@ class StepRunner(ABC):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend | GuardedBackend,
+        backend: Planner,
         caches: Sequence[Tensor],
         rows: RowTable,
         graphed: GraphedForward | None = None,
@@ -192,7 +191,7 @@ class Runner(StepRunner):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend | GuardedBackend,
+        backend: Planner,
         caches: Sequence[Tensor],
         rows: RowTable,
         sampler: Sampler,

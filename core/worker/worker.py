@@ -24,6 +24,7 @@ from core.tasks import worker_half
 from core.trim import trim
 from core.worker.allocate import zeros
 from core.worker.assembly import bind_worker_halves, joined_calls, worker_stages
+from core.worker.capture import graphs_for
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
 from core.worker.loader import LoadedModel, kv_layouts, load_model
@@ -33,7 +34,7 @@ from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
 from core.worker.tasks.base import RunnerSetup
 from core.worker.transfers import Transfers
-from core.worker.warmup import warm_up
+from core.worker.warmup import warm_up, widest_step
 
 if TYPE_CHECKING:
     from core.api.attention import KVLayout
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from core.plugins.plan import PlannedPlugin
 
 logger = logging.getLogger(__name__)
+
+MEASURED_BLOCKS = 16
+"""KV blocks of the step that shows how much memory steps take."""
 
 
 class Worker:
@@ -69,6 +73,8 @@ class Worker:
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
+        self._graphed: GraphedForward | None = None
+        self._without_graphs = ""
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
             "profile": self._time_steps,
@@ -97,6 +103,9 @@ class Worker:
             self._device = device.type
             self._tell_loaded()
             trim()
+        if self._platform.apart:
+            with self._phase("widest step"):
+                self._measure(device)
         with self._phase("kv cache"):
             caches = self._allocate(device)
         with self._phase("warm-up"):
@@ -108,6 +117,8 @@ class Worker:
                 max_model_len=self._config.max_model_len,
                 decodes=self._task.warm_up_decodes,
             )
+            if self._graphed is not None:
+                self._graphed.prepare()
         with self._phase("participants"):
             self._join(caches)
         return WorkerInfo(
@@ -198,14 +209,29 @@ class Worker:
         self._budget = plan_kv(self._config.options.kv, self._kv_demand(layouts), self._platform.memory())
         self._shorten(self._budget)
         self._loaded.prepare(self._config.max_model_len)
+        return self._caches(layouts, self._budget.num_blocks, device)
+
+    def _caches(
+        self, layouts: Sequence[tuple[AttentionModule, KVLayout]], num_blocks: int, device: torch.device
+    ) -> list[Tensor]:
+        """Allocate a cache of so many blocks for each layer, and bind the layers to them."""
         caches = []
         # Ordinary tensors, not inference tensors: a connector may write them from a thread of its own.
         with torch.inference_mode(False):
             for attention, layout in layouts:
-                shape = (self._budget.num_blocks, *layout.block_shape)
+                shape = (num_blocks, *layout.block_shape)
                 attention.kv = zeros(shape, layout.dtype, device, apart=self._transfers.apart)
                 caches.append(attention.kv)
         return caches
+
+    def _measure(self, device: torch.device) -> None:
+        """Run the largest step over a few blocks, so that the platform knows how much memory steps take at once."""
+        config = self._config
+        rows, longest, size = config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size
+        self._loaded.prepare(longest)
+        self._platform.mark_memory()
+        runner = self._make_runner(self._caches(kv_layouts(self._loaded), MEASURED_BLOCKS + 1, device), device)
+        runner.execute(widest_step(config.step_tokens, rows, longest, size, MEASURED_BLOCKS))
 
     def _shorten(self, budget: KVBudget) -> None:
         """Lower the longest request to what the cache holds, where that was left to core."""
@@ -223,11 +249,15 @@ class Worker:
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config = self._config
         rows = RowTable(config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size, self._transfers)
-        loaded, facet = self._loaded, self._platform.graphs
+        loaded = self._loaded
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)
-        graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
-        setup = RunnerSetup(config, self._active, loaded, model, backend, caches, rows, graphed)
+        graphed, self._without_graphs = graphs_for(
+            self._platform.graphs, loaded, model, backend, rows, decodes=self._task.warm_up_decodes > 0
+        )
+        self._graphed = graphed
+        planner = backend if graphed is None else graphed.planner(backend)
+        setup = RunnerSetup(config, self._active, loaded, model, planner, caches, rows, graphed)
         return self._task.runner(setup)
 
     def _tell_loaded(self) -> None:
@@ -252,7 +282,11 @@ class Worker:
         attention = self._config.plan.one("core.attention_backends")
         offered = {"graphs": self._platform.graphs, "collectives": self._platform.collectives}
         facets = [name for name, facet in offered.items() if facet is not None]
-        further = {"kernels": self._loaded.kernels.describe(), "facets": ", ".join(facets)}
+        further = {
+            "kernels": self._loaded.kernels.describe(),
+            "facets": ", ".join(facets),
+            "graphs": self._without_graphs if self._graphed is None else self._graphed.describe(),
+        }
         return {
             **self._platform.describe(),
             "checkpoint": gib(self._config.checkpoint.num_bytes),

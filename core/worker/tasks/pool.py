@@ -15,17 +15,16 @@ from core.engine.parts import restored
 from core.engine.profile import Timer
 from core.engine.step import NewRow, StepPlan, StepResult
 from core.engine.tasks.pool import NAME, Pooled, Pooling
-from core.worker.inputs import StepInputs
+from core.worker.inputs import Planner, StepInputs
 from core.worker.rows import RowTable
 from core.worker.runner import Enqueued, StepRunner
 from core.worker.tasks.base import RunnerSetup, WorkerTask
 from core.worker.tasks.dense import load_dense
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend
     from core.api.models import Classifies, Model, PoolingShape
     from core.worker.graphs import GraphedForward
-    from core.worker.guarded import GuardedBackend, GuardedModel
+    from core.worker.guarded import GuardedModel
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
@@ -46,7 +45,7 @@ class PoolingRunner(StepRunner):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend | GuardedBackend,
+        backend: Planner,
         caches: Sequence[Tensor],
         rows: RowTable,
         shape: PoolingShape,

@@ -56,6 +56,7 @@ class Bench:
         cpu = torch.device("cpu")
         transfers = transfers or Transfers(cpu)
         backend = TorchSdpaBackend(AttentionContext(cpu, torch.float32, torch.float32, BLOCK))
+        self.backend = backend
         self.model = TinyModel(backend, poison=poison)
         self.caches = []
         for attention in self.model.attentions:
