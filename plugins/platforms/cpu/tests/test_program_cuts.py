@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from core_plugin_cpu.graphs import CAPACITIES, EagerGraph, PaddedStep, ProgramGraph, ProgramGraphs
+from core_plugin_cpu.graphs import CAPACITIES, PaddedStep, ProgramGraph, ProgramGraphs
 from core_plugin_cpu.native import elementwise, library
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")

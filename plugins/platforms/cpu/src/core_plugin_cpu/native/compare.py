@@ -24,7 +24,7 @@ _INPUTS = ("token_ids", "positions")
 """Inputs of a step that torch operations may read."""
 
 Place = tuple[str, int | str, int]
-"""Whose memory that is (`made`, `constant`, `step`, `outside`), which of them, and how many bytes behind its beginning."""
+"""Whose memory that is (`made`, `constant`, `step`, `outside`), which of them, and how many bytes behind its begin."""
 
 
 class Places:

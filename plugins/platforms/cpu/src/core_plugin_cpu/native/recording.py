@@ -1,14 +1,13 @@
 """Recording: a forward pass becomes native calls, with the torch operations between them that no native call makes.
 
 While a step is recorded nothing is computed: torch says on its meta device what a result looks like, and memory is
-reserved for it that nobody writes. What is not there cannot be read: whoever looks at numbers on the host, or asks for a
-result whose size depends on numbers, is refused.
+reserved for it that nobody writes. What is not there cannot be read: whoever looks at numbers on the host, or asks for
+a result whose size depends on numbers, is refused.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -135,7 +134,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made
 
     def _takes_rows(self, before: int) -> bool:
-        """Whether the calls from there on take all rows of the step, which lie where they lie however many there are."""
+        """Whether the calls from there on take all rows of the step, which lie the same however many there are."""
         size = 0 if self.step is None else self.step.size
         for entry, packed in natives(self.items[before:]) if size else ():
             for name, number in entry.unpack(packed).items():
