@@ -64,6 +64,10 @@ class Compared:
         self._places = [Places(found) for found, _ in recordings]
         self._sizes = [found.step.size for found, _ in recordings if found.step is not None]
         self._twins: dict[int, list[TorchCall]] = {}
+        for fills in zip(*(found.fills for found, _ in recordings)):
+            _same_numbers([one.flatten()[:1] for one in fills])
+        for lifted in zip(*(found.lifted for found, _ in recordings)):
+            _same_numbers(lifted)
         for calls in zip(*(found.items for found, _ in recordings)):
             self._take(calls)
         self._recordings = recordings
@@ -157,20 +161,12 @@ class Compared:
         if kind == "outside" or kind == "constant":
             if any(one != places[0] for one in places):
                 raise NotReplayableError(f"{name} reads a tensor that is made anew for every step")
-            self._alike(name, tensors, kind)
             offsets = [one.storage_offset() - first.storage_offset() for one in tensors]
             shape = self._shape(tensors, name, offsets=offsets)
             return Lasting(first, shape) if _moves(shape) else Fixed(first)
         if any(one[1] != which for one in places):
             raise _differs(name)
         return self._made(name, tensors)
-
-    def _alike(self, name: str, tensors: Sequence[Tensor], kind: str) -> None:
-        """Refuse numbers of the host that differ: they were taken from the step."""
-        first = tensors[0]
-        for one in tensors[1:] if kind == "constant" else ():
-            if one.shape == first.shape and not torch.equal(one, first):
-                raise NotReplayableError(f"{name} takes numbers of the host that depend on the number of tokens")
 
     def _made(self, name: str, tensors: Sequence[Tensor]) -> Leaf:
         home = begin(tensors[0])
@@ -242,9 +238,15 @@ def compare(recordings: Sequence[tuple[Recorder, Tensor]]) -> Compared:
     Raises:
         NotReplayableError: They differ in more than sizes that follow the tokens.
     """
-    if len({len(found.items) for found, _ in recordings}) > 1:
+    if len({(len(found.items), len(found.fills), len(found.lifted)) for found, _ in recordings}) > 1:
         raise NotReplayableError("other operations are made for few tokens than for many")
     return Compared(recordings)
+
+
+def _same_numbers(tensors: Sequence[Tensor]) -> None:
+    """Refuse tensors of the host that differ: what is in them was taken from the step."""
+    if not all(torch.equal(tensors[0], one) for one in tensors[1:]):
+        raise NotReplayableError("a tensor of numbers of the host holds other numbers each time")
 
 
 def _differs(name: str) -> NotReplayableError:

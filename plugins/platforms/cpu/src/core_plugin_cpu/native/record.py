@@ -65,7 +65,7 @@ def record_step(trial: Callable[[int], Trial], size: int) -> tuple[Program, Tens
     found = Recorder(running=False, step=whole.inputs)
     out = _done(whole.work, found)
     compared = None
-    if any(isinstance(item, TorchCall) for item in found.items):
+    if found.torch_took_part:
         compared = compare([(found, out), *(_again(trial(few), found) for few in FEW)])
     return _program(found, out, (whole,), whole.inputs, compared)
 
@@ -73,7 +73,6 @@ def record_step(trial: Callable[[int], Trial], size: int) -> tuple[Program, Tens
 def _again(trial: Trial, like: Recorder) -> tuple[Recorder, Tensor]:
     found = Recorder(running=False, step=trial.inputs, like=like)
     out = _done(trial.work, found)
-    found.constants.append(out)  # keeps what was recorded alive as long as it is compared
     return found, out
 
 
@@ -102,7 +101,7 @@ def _program(
     homes = Homes(fused, private)
     calls, memory, moved = _move(fused, homes)
     cuts = [] if compared is None else compared.cuts(fused, homes, memory, moved, out)
-    return Program(calls, [memory, *found.constants, *keep, out], step, cuts), out
+    return Program(calls, [memory, *found.constants, *found.held, *keep, out], step, cuts), out
 
 
 def _checked_once(items: list[Item]) -> list[Item]:

@@ -23,7 +23,13 @@ from core_plugin_cpu.native.program import Inputs
 from core_plugin_cpu.native.rewrite import rewritten
 from core_plugin_cpu.native.uses import Item, TorchCall, begin, natives
 
-_CONSTANTS = frozenset({"new_zeros", "zeros"})
+_FILLS = frozenset(
+    f"{before}{kind}{behind}"
+    for kind in ("zeros", "ones", "full")
+    for before, behind in (("", ""), ("new_", ""), ("", "_like"))
+)
+"""Tensors of one number, made once: how much of it a step takes does not matter."""
+
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _READS = frozenset({"item", "_local_scalar_dense", "is_nonzero", "equal", "resolve_conj", "resolve_neg"})
 _MARKS = frozenset({"lift_fresh", "detach_"})
@@ -41,7 +47,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Attributes:
         items: Native calls and torch operations, in order.
         made: Tensors with memory of their own, which lives with the program.
-        constants: Tensors that hold the same in every step.
+        fills, lifted: Tensors that are made once for all steps: of one number, and of numbers of the host.
+        held: Tensors that native calls read, and nobody else may keep.
         choices: What became of each operation: a `view`, native calls for all `rows` of the step or for the `whole` of
             what does not depend on it, a `torch` call.
     """
@@ -50,7 +57,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.items: list[Item] = []
         self.made: list[Tensor] = []
-        self.constants: list[Tensor] = []
+        self.fills: list[Tensor] = []
+        self.lifted: list[Tensor] = []
+        self.held: list[Tensor] = []
         self.choices: list[str] = []
         self.refusal: NotReplayableError | None = None
         self.step = step
@@ -60,6 +69,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         # Nothing compiles here; to be skipped by the compiler, torch would import it first, which takes over a second.
         return False
+
+    @property
+    def constants(self) -> list[Tensor]:
+        """Tensors that are made once for all steps."""
+        return [*self.fills, *self.lifted]
+
+    @property
+    def torch_took_part(self) -> bool:
+        """Whether anything but native calls was asked for: numbers of the host may then be in it."""
+        return bool(self.fills or self.lifted) or any(choice != "view" for choice in self.choices)
 
     def add(self, entry: Entry, packed: bytes) -> bool:
         """Take a native call; return whether it is to be made now."""
@@ -72,9 +91,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _ALLOCATIONS and self._running:
             self.made.append(func(*args, **kwargs))
             return self.made[-1]
-        if name in _CONSTANTS or name in _MARKS:
-            self.constants.append(func(*args, **kwargs))
-            return self.constants[-1]
+        if name in _FILLS or name in _MARKS:
+            kept = self.fills if name in _FILLS else self.lifted
+            kept.append(func(*args, **kwargs))
+            return kept[-1]
         if name in _READS:
             raise self.refuse(f"{func} reads numbers on the host")
         like = self._look(func, args, kwargs)
@@ -131,6 +151,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         if not func._schema.is_mutable and len(self.made) == places:
             self.made.append(made)
+        self.held += [one for one in tree_leaves(args) if isinstance(one, Tensor)]
         return made
 
     def _takes_rows(self, before: int) -> bool:
