@@ -241,3 +241,27 @@ def test_a_step_that_is_refused_says_which_place_it_names():
     step.token_ids[1] = VOCAB
     with pytest.raises(IndexError, match="number 1 of 3 is 50"):
         graph.graph.replay(step)
+
+
+class Lazy:
+    """Makes a table when it is first called, and keeps it."""
+
+    def __init__(self, unfit):
+        self.table, self.unfit = None, unfit
+
+    def __call__(self, x, step):
+        if self.table is None:
+            self.table = torch.linspace(1, 2, WIDTH, dtype=x.dtype).cumsum(0)
+            self.size = self.table.sum().item()
+        y = x.cumsum(1) * self.table
+        return y * (y.mean().item() if self.unfit else self.size)
+
+
+@pytest.mark.parametrize("unfit", [False, True])
+def test_what_a_layer_makes_once_and_keeps_is_made(unfit):
+    graph, kept = Graph(Lazy(unfit)), Lazy(unfit)
+    plain = Parts(kept)
+    plain.table, plain.norm = graph.parts.table, graph.parts.norm
+    assert isinstance(graph.graph, EagerGraph if unfit else ProgramGraph)
+    step = step_of(4)
+    assert torch.equal(graph.graph.replay(step), plain.forward(step))

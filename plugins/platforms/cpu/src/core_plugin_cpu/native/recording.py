@@ -42,6 +42,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         running: Whether native calls are made, and memory is allocated as ever.
         step: What the step gives; None: torch operations are refused.
+        plain: Whether everything but native calls is refused, before anything is made of it.
         like: A recording of the same work for another number of tokens: what was made natively there is here.
 
     Attributes:
@@ -49,11 +50,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made: Tensors with memory of their own, which lives with the program.
         fills, lifted: Tensors that are made once for all steps: of one number, and of numbers of the host.
         held: Tensors that native calls read, and nobody else may keep.
-        choices: What became of each operation: a `view`, native calls for all `rows` of the step or for the `whole` of
-            what does not depend on it, a `torch` call.
+        choices: What became of each operation: native calls for all `rows` of the step or for the `whole` of what does
+            not depend on it, a `torch` call.
     """
 
-    def __init__(self, *, running: bool, step: Inputs | None = None, like: Recorder | None = None) -> None:
+    def __init__(
+        self, *, running: bool, step: Inputs | None = None, plain: bool = False, like: Recorder | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.items: list[Item] = []
         self.made: list[Tensor] = []
@@ -63,7 +66,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.choices: list[str] = []
         self.refusal: NotReplayableError | None = None
         self.step = step
-        self._running, self._like = running, like
+        self._running, self._plain, self._like = running, plain, like
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,11 +77,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def constants(self) -> list[Tensor]:
         """Tensors that are made once for all steps."""
         return [*self.fills, *self.lifted]
-
-    @property
-    def torch_took_part(self) -> bool:
-        """Whether anything but native calls was asked for: numbers of the host may then be in it."""
-        return bool(self.fills or self.lifted) or any(choice != "view" for choice in self.choices)
 
     def add(self, entry: Entry, packed: bytes) -> bool:
         """Take a native call; return whether it is to be made now."""
@@ -91,6 +89,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _ALLOCATIONS and self._running:
             self.made.append(func(*args, **kwargs))
             return self.made[-1]
+        if self._plain and (name in _FILLS or name in _MARKS):
+            raise self.refuse(f"{func} is no native call")
         if name in _FILLS or name in _MARKS:
             kept = self.fills if name in _FILLS else self.lifted
             kept.append(func(*args, **kwargs))
@@ -108,12 +108,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.refusal
 
     def _do(self, func: Any, args: Any, kwargs: Any, like: Any) -> Any:
-        wanted = "" if self._like is None else self._followed(len(self.choices))
-        if like is _SHARED and wanted in ("", "view"):
+        if like is _SHARED:
             if func is torch.ops.aten.squeeze.default and self._of_step(args):
                 raise self.refuse(f"{func} makes another shape of one token than of many")
-            self.choices.append("view")
             return func(*args, **kwargs)
+        if self._plain:
+            raise self.refuse(f"{func} is no native call")
+        wanted = "" if self._like is None else self._followed(len(self.choices))
         if func._schema.is_mutable and self.step is not None:
             self._changed(func, args, kwargs)
         choice = wanted or self._choose(args, like)
@@ -123,7 +124,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return made
         if self.step is None:
             raise self.refuse(f"{func} is no native call")
-        if like is _SHARED or wanted not in ("", "torch"):
+        if wanted not in ("", "torch"):
             raise self.refuse(f"{func} is something else for few tokens than for many")
         self.choices.append("torch")
         return self._torch(func, args, kwargs, like)
