@@ -106,11 +106,24 @@ struct Row {
   }
 };
 
+// Rounds to nearest even, a NaN stays one. The processor's own instruction would make zeros of what is below 2^-126.
+CORE_INLINE void put(bf16* out, vf value) {
+  vu bits = as_bits(value), quiet = (bits >> 16) | 0x40u;
+  vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  vh halves = __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded, vh);
+  *reinterpret_cast<vh_mem*>(out) = halves;
+}
+
+CORE_INLINE void put(float* out, vf value) { store(out, value); }
+
 template <typename T>
 void write(T* out, const float* held, int64_t size) {
   int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) store(out + i, load(held + i));
-  if (i < size) store_part(out + i, load(held + i), size - i);
+  for (; i + kLanes <= size; i += kLanes) put(out + i, load(held + i));
+  if (i == size) return;
+  T part[kLanes];
+  put(part, load(held + i));
+  std::memcpy(out + i, part, static_cast<size_t>(size - i) * sizeof(T));
 }
 
 void map_part(const core_map_args& a, const Row& x, const Row& y, void* out, int64_t from, int64_t size) {

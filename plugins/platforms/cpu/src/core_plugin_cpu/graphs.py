@@ -21,8 +21,8 @@ from core_plugin_cpu.native.torchcalls import Turn
 CAPACITIES = (2053, 8209)
 """Tokens that programs are recorded with. The first is what hardly any step exceeds, so that the program recorded while
 the engine starts is the only one: a program of fewer tokens saves nothing, its memory is what its steps use in any
-case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work. Prime numbers,
-so that no size of a model is taken for a number of tokens."""
+case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work. They are
+prime, so that no size of a model is taken for a number of tokens."""
 
 _LOG = logging.getLogger(__name__)
 

@@ -24,14 +24,19 @@ _INPUTS = ("token_ids", "positions")
 """Inputs of a step that torch operations may read."""
 
 Place = tuple[str, int | str, int]
-"""Whose memory that is (`made`, `constant`, `step`, `outside`), which of them, and how many bytes behind its beginning."""
+"""Whose memory that is (`made`, `constant`, `step`, `outside`), which of them, and how many bytes behind its begin."""
 
 
 class Places:
-    """The memory of a recording, found by address."""
+    """The memory of a recording, found by address.
 
-    def __init__(self, found: Recorder) -> None:
-        self._found = found
+    Args:
+        first: That of the recording it is compared with; what a layer makes at its first call, and keeps, lies there.
+    """
+
+    def __init__(self, found: Recorder, first: Places | None = None) -> None:
+        self._found, self._first = found, first
+        self._partners: dict[int, int] = {}
         self._made = {begin(one): index for index, one in enumerate(found.made)}
         self._constants = {begin(one): index for index, one in enumerate(found.constants) if begin(one)}
         self._homes = Homes((), [*found.made, *(one for one in found.constants if begin(one))])
@@ -45,7 +50,17 @@ class Places:
             return (*known, address - home.begin)
         step = self._found.step
         name = None if step is None else step.places.get(address)
-        return ("outside", 0, address) if name is None else ("step", name, 0)
+        if name is not None:
+            return ("step", name, 0)
+        kept = None if self._first is None else self._first.of(address)
+        return ("outside", 0, address) if kept is None or kept[0] != "made" else ("kept", *kept[1:])
+
+    def meets(self, place: Place, other: Place) -> bool:
+        """Whether a place of the first recording is what `other` is in this one."""
+        (kind, which, offset), (own_kind, own, own_offset) = place, other
+        if kind == own_kind == "made" and isinstance(which, int) and isinstance(own, int):
+            return self._partners.setdefault(own, which) == which and offset == own_offset
+        return other == (("kept", which, offset) if kind == "made" else place)
 
     def tensor(self, tensor: Tensor) -> Place:
         """Return where a tensor's memory begins; for an input of the step, where the tensor does."""
@@ -61,9 +76,14 @@ class Compared:
     """
 
     def __init__(self, recordings: Sequence[tuple[Recorder, Tensor]]) -> None:
-        self._places = [Places(found) for found, _ in recordings]
+        first = Places(recordings[0][0])
+        self._places = [first, *(Places(found, first) for found, _ in recordings[1:])]
         self._sizes = [found.step.size for found, _ in recordings if found.step is not None]
         self._twins: dict[int, list[TorchCall]] = {}
+        for fills in zip(*(found.fills for found, _ in recordings)):
+            _same_numbers([one.flatten()[:1] for one in fills])
+        for lifted in zip(*(found.lifted for found, _ in recordings)):
+            _same_numbers(lifted)
         for calls in zip(*(found.items for found, _ in recordings)):
             self._take(calls)
         self._recordings = recordings
@@ -111,7 +131,7 @@ class Compared:
         for name, word in entry.fields.items():
             numbers = [int(one[word]) for one in words]
             if name in entry.pointers:
-                same = len({places.of(one) for places, one in zip(self._places, numbers)}) == 1
+                same = self._meet([places.of(one) for places, one in zip(self._places, numbers)])
             elif entry.slots.get(name) in ("tokens", "rows"):
                 line = through(numbers, self._sizes)
                 same = line is not None and (not line.per_token or not line.constant)
@@ -119,6 +139,10 @@ class Compared:
                 same = name in entry.slots or len(set(numbers)) == 1
             if not same:
                 raise NotReplayableError(f"{name} of {entry.name} depends on the number of tokens: {numbers}")
+
+    def _meet(self, found: Sequence[Place]) -> bool:
+        """Whether these are one place, each as its recording has it."""
+        return all(places.meets(found[0], one) for places, one in zip(self._places[1:], found[1:]))
 
     def _operation(self, index: int, item: TorchCall, last: Mapping[int, int]) -> Operation:
         twins = self._twins[id(item)]
@@ -147,30 +171,20 @@ class Compared:
         first = tensors[0]
         places = [places.tensor(one) for places, one in zip(self._places, tensors)]
         kind, which, _ = places[0]
-        if any(one[0] != kind for one in places) or len({one.dtype for one in tensors}) > 1:
+        if len({one.dtype for one in tensors}) > 1:
             raise _differs(name)
         if kind == "step":
-            if any(one != places[0] for one in places) or which not in _INPUTS:
+            if any(one[:2] != places[0][:2] for one in places) or which not in _INPUTS:
                 raise NotReplayableError(f"{name} reads the step's {which}")
             offsets = [place[2] // one.element_size() for place, one in zip(places, tensors)]
             return Given(str(which), self._shape(tensors, name, offsets=offsets, room=self._sizes))
-        if kind == "outside" or kind == "constant":
-            if any(one != places[0] for one in places):
-                raise NotReplayableError(f"{name} reads a tensor that is made anew for every step")
-            self._alike(name, tensors, kind)
-            offsets = [one.storage_offset() - first.storage_offset() for one in tensors]
-            shape = self._shape(tensors, name, offsets=offsets)
-            return Lasting(first, shape) if _moves(shape) else Fixed(first)
-        if any(one[1] != which for one in places):
-            raise _differs(name)
-        return self._made(name, tensors)
-
-    def _alike(self, name: str, tensors: Sequence[Tensor], kind: str) -> None:
-        """Refuse numbers of the host that differ: they were taken from the step."""
-        first = tensors[0]
-        for one in tensors[1:] if kind == "constant" else ():
-            if one.shape == first.shape and not torch.equal(one, first):
-                raise NotReplayableError(f"{name} takes numbers of the host that depend on the number of tokens")
+        if not self._meet(places):
+            raise NotReplayableError(f"{name} reads a tensor that is another one each time")
+        if kind == "made":
+            return self._made(name, tensors)
+        offsets = [one.storage_offset() - first.storage_offset() for one in tensors]
+        shape = self._shape(tensors, name, offsets=offsets)
+        return Lasting(first, shape) if _moves(shape) else Fixed(first)
 
     def _made(self, name: str, tensors: Sequence[Tensor]) -> Leaf:
         home = begin(tensors[0])
@@ -242,9 +256,15 @@ def compare(recordings: Sequence[tuple[Recorder, Tensor]]) -> Compared:
     Raises:
         NotReplayableError: They differ in more than sizes that follow the tokens.
     """
-    if len({len(found.items) for found, _ in recordings}) > 1:
+    if len({(len(found.items), len(found.fills), len(found.lifted)) for found, _ in recordings}) > 1:
         raise NotReplayableError("other operations are made for few tokens than for many")
     return Compared(recordings)
+
+
+def _same_numbers(tensors: Sequence[Tensor]) -> None:
+    """Refuse tensors of the host that differ: what is in them was taken from the step."""
+    if not all(torch.equal(tensors[0], one) for one in tensors[1:]):
+        raise NotReplayableError("a tensor of numbers of the host holds other numbers each time")
 
 
 def _differs(name: str) -> NotReplayableError:

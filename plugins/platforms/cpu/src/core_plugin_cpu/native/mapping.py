@@ -1,8 +1,8 @@
 """Operations element by element and copies of strided tensors by native kernels, as torch makes them.
 
 Tensors of up to three dimensions that do not fold into each other are taken as they lie; the first may be the tokens of
-a step, which a recorded program then changes (`rows`). Sums, differences, products, quotients, extremes, roots and copies
-equal torch's bit for bit; exponentials and what is made of them are within 5e-7 before they are rounded.
+a step, which a recorded program then changes (`rows`). Sums, differences, products, quotients, extremes and copies are
+torch's bit for bit; roots, exponentials and what is made of them are computed in float32 to 5e-7 and rounded once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ OPERATIONS = {
 MAP = Entry(
     "map",
     pointers="x y out",
-    sizes="outer inner size x_outer x_inner x_step y_outer y_inner y_step out_outer out_inner operation x_dtype y_dtype "
-    "out_dtype threads",
+    sizes="outer inner size x_outer x_inner x_step y_outer y_inner y_step out_outer out_inner operation x_dtype "
+    "y_dtype out_dtype threads",
     numbers="scalar",
     slots={"outer": "tokens"},
 )
@@ -71,7 +71,7 @@ def compute(operation: str, out: Tensor, x: Tensor, y: Tensor | float | None = N
 
 
 def copy(out: Tensor, x: Tensor, *, rows: bool = True) -> bool:
-    """Copy `x`, expanded to the shape of `out`, into it; both are of one dtype. Arguments and result as of `compute`."""
+    """Copy `x`, expanded to the shape of `out`, into it; both are of one dtype. Otherwise as `compute`."""
     if x.dtype is not out.dtype or not (x.is_cpu and out.is_cpu) or x.element_size() > 8:
         return False
     laid = _folded(out.shape, [out.stride(), x.expand(out.shape).stride()], rows)

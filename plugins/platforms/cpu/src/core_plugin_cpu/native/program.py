@@ -18,7 +18,6 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from core_plugin_cpu.native.checks import explain
 from core_plugin_cpu.native.entry import WORD, Entry

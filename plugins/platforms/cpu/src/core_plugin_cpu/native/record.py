@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from core_plugin_cpu.native.arena import Need, lay_out, reserve
 from core_plugin_cpu.native.checks import CHECKS
 from core_plugin_cpu.native.compare import Compared, compare
 from core_plugin_cpu.native.fusion import fuse
-from core_plugin_cpu.native.partial import refuse_partial
+from core_plugin_cpu.native.partial import NotReplayableError, refuse_partial
 from core_plugin_cpu.native.program import Inputs, Program
 from core_plugin_cpu.native.recording import Recorder, recording
 from core_plugin_cpu.native.uses import Call, Homes, Item, TorchCall, begin, natives
@@ -62,18 +63,25 @@ def record_step(trial: Callable[[int], Trial], size: int) -> tuple[Program, Tens
         NotReplayableError: What is recorded cannot be repeated for other steps.
     """
     whole = trial(size)
+    found = Recorder(running=False, step=whole.inputs, plain=True)
+    try:
+        return _program(found, _done(whole.work, found), (whole,), whole.inputs)
+    except NotReplayableError:
+        if found.refusal is None:
+            raise
+    few = trial(FEW[-1])
+    # What layers make when they are first called, and keep, is made by this: while a step is recorded, nothing is.
+    with torch.inference_mode():
+        few.work()
     found = Recorder(running=False, step=whole.inputs)
     out = _done(whole.work, found)
-    compared = None
-    if any(isinstance(item, TorchCall) for item in found.items):
-        compared = compare([(found, out), *(_again(trial(few), found) for few in FEW)])
+    compared = compare([(found, out), *(_again(trial(tokens), found) for tokens in FEW)])
     return _program(found, out, (whole,), whole.inputs, compared)
 
 
 def _again(trial: Trial, like: Recorder) -> tuple[Recorder, Tensor]:
     found = Recorder(running=False, step=trial.inputs, like=like)
     out = _done(trial.work, found)
-    found.constants.append(out)  # keeps what was recorded alive as long as it is compared
     return found, out
 
 
@@ -102,7 +110,7 @@ def _program(
     homes = Homes(fused, private)
     calls, memory, moved = _move(fused, homes)
     cuts = [] if compared is None else compared.cuts(fused, homes, memory, moved, out)
-    return Program(calls, [memory, *found.constants, *keep, out], step, cuts), out
+    return Program(calls, [memory, *found.constants, *found.held, *keep, out], step, cuts), out
 
 
 def _checked_once(items: list[Item]) -> list[Item]:

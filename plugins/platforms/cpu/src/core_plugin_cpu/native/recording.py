@@ -1,14 +1,13 @@
 """Recording: a forward pass becomes native calls, with the torch operations between them that no native call makes.
 
 While a step is recorded nothing is computed: torch says on its meta device what a result looks like, and memory is
-reserved for it that nobody writes. What is not there cannot be read: whoever looks at numbers on the host, or asks for a
-result whose size depends on numbers, is refused.
+reserved for it that nobody writes. What is not there cannot be read: whoever looks at numbers on the host, or asks for
+a result whose size depends on numbers, is refused.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +23,13 @@ from core_plugin_cpu.native.program import Inputs
 from core_plugin_cpu.native.rewrite import rewritten
 from core_plugin_cpu.native.uses import Item, TorchCall, begin, natives
 
-_CONSTANTS = frozenset({"new_zeros", "zeros"})
+_FILLS = frozenset(
+    f"{before}{kind}{behind}"
+    for kind in ("zeros", "ones", "full")
+    for before, behind in (("", ""), ("new_", ""), ("", "_like"))
+)
+"""Tensors of one number, made once: how much of it a step takes does not matter."""
+
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _READS = frozenset({"item", "_local_scalar_dense", "is_nonzero", "equal", "resolve_conj", "resolve_neg"})
 _MARKS = frozenset({"lift_fresh", "detach_"})
@@ -37,30 +42,41 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         running: Whether native calls are made, and memory is allocated as ever.
         step: What the step gives; None: torch operations are refused.
+        plain: Whether everything but native calls is refused, before anything is made of it.
         like: A recording of the same work for another number of tokens: what was made natively there is here.
 
     Attributes:
         items: Native calls and torch operations, in order.
         made: Tensors with memory of their own, which lives with the program.
-        constants: Tensors that hold the same in every step.
-        choices: What became of each operation: a `view`, native calls for all `rows` of the step or for the `whole` of
-            what does not depend on it, a `torch` call.
+        fills, lifted: Tensors that are made once for all steps: of one number, and of numbers of the host.
+        held: Tensors that native calls read, and nobody else may keep.
+        choices: What became of each operation: native calls for all `rows` of the step or for the `whole` of what does
+            not depend on it, a `torch` call.
     """
 
-    def __init__(self, *, running: bool, step: Inputs | None = None, like: Recorder | None = None) -> None:
+    def __init__(
+        self, *, running: bool, step: Inputs | None = None, plain: bool = False, like: Recorder | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.items: list[Item] = []
         self.made: list[Tensor] = []
-        self.constants: list[Tensor] = []
+        self.fills: list[Tensor] = []
+        self.lifted: list[Tensor] = []
+        self.held: list[Tensor] = []
         self.choices: list[str] = []
         self.refusal: NotReplayableError | None = None
         self.step = step
-        self._running, self._like = running, like
+        self._running, self._plain, self._like = running, plain, like
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         # Nothing compiles here; to be skipped by the compiler, torch would import it first, which takes over a second.
         return False
+
+    @property
+    def constants(self) -> list[Tensor]:
+        """Tensors that are made once for all steps."""
+        return [*self.fills, *self.lifted]
 
     def add(self, entry: Entry, packed: bytes) -> bool:
         """Take a native call; return whether it is to be made now."""
@@ -73,9 +89,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in _ALLOCATIONS and self._running:
             self.made.append(func(*args, **kwargs))
             return self.made[-1]
-        if name in _CONSTANTS or name in _MARKS:
-            self.constants.append(func(*args, **kwargs))
-            return self.constants[-1]
+        if self._plain and (name in _FILLS or name in _MARKS):
+            raise self.refuse(f"{func} is no native call")
+        if name in _FILLS or name in _MARKS:
+            kept = self.fills if name in _FILLS else self.lifted
+            kept.append(func(*args, **kwargs))
+            return kept[-1]
         if name in _READS:
             raise self.refuse(f"{func} reads numbers on the host")
         like = self._look(func, args, kwargs)
@@ -89,12 +108,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.refusal
 
     def _do(self, func: Any, args: Any, kwargs: Any, like: Any) -> Any:
-        wanted = "" if self._like is None else self._followed(len(self.choices))
-        if like is _SHARED and wanted in ("", "view"):
+        if like is _SHARED:
             if func is torch.ops.aten.squeeze.default and self._of_step(args):
                 raise self.refuse(f"{func} makes another shape of one token than of many")
-            self.choices.append("view")
             return func(*args, **kwargs)
+        if self._plain:
+            raise self.refuse(f"{func} is no native call")
+        wanted = "" if self._like is None else self._followed(len(self.choices))
         if func._schema.is_mutable and self.step is not None:
             self._changed(func, args, kwargs)
         choice = wanted or self._choose(args, like)
@@ -104,7 +124,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return made
         if self.step is None:
             raise self.refuse(f"{func} is no native call")
-        if like is _SHARED or wanted not in ("", "torch"):
+        if wanted not in ("", "torch"):
             raise self.refuse(f"{func} is something else for few tokens than for many")
         self.choices.append("torch")
         return self._torch(func, args, kwargs, like)
@@ -132,10 +152,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return None
         if not func._schema.is_mutable and len(self.made) == places:
             self.made.append(made)
+        self.held += [one for one in tree_leaves(args) if isinstance(one, Tensor)]
         return made
 
     def _takes_rows(self, before: int) -> bool:
-        """Whether the calls from there on take all rows of the step, which lie where they lie however many there are."""
+        """Whether the calls from there on take all rows of the step, which lie the same however many there are."""
         size = 0 if self.step is None else self.step.size
         for entry, packed in natives(self.items[before:]) if size else ():
             for name, number in entry.unpack(packed).items():

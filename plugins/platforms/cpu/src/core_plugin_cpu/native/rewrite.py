@@ -60,9 +60,16 @@ def _two(operation: str) -> Rule:
         # A tensor without dimensions counts like a number when dtypes are settled, not when it is rounded.
         apart = isinstance(y, Tensor) and y.dtype is not x.dtype and not (x.dim() and y.dim())
         fits = isinstance(y, Tensor) or type(y) in (int, float)
+        if type(y) is float and operation in _SUMS:
+            y = torch.tensor(
+                y, dtype=x.dtype
+            ).item()  # torch adds numbers in the dtype, and multiplies by them as they are
         return fits and not apart and compute(operation, out, x, y, rows=rows)
 
     return rule
+
+
+_SUMS = ("add", "subtract", "subtract_from")
 
 
 def _square(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bool) -> bool:
@@ -122,30 +129,25 @@ def _all_copied(places: Sequence[Tensor], parts: Sequence[Tensor], rows: bool) -
 
 
 def _repeated(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bool) -> bool:
-    """Whole dimensions again and again; the tokens once."""
+    """One dimension again and again, as a whole."""
     x, times = args[0], args[1]
-    if not rows or len(times) != x.dim() or times[0] != 1:
+    dims = [dim for dim, count in enumerate(times) if count != 1]
+    if len(times) != x.dim() or len(dims) != 1 or (rows and dims[0] == 0):
         return False
-    shape = [x.shape[0], *(size for pair in zip(times[1:], x.shape[1:]) for size in pair)]
-    return copy(out.view(shape), _spread(x, times[1:]), rows=True)
-
-
-def _spread(x: Tensor, times: Sequence[int]) -> Tensor:
-    for place, count in enumerate(times):
-        x = x.unsqueeze(1 + 2 * place)
-        x = x.expand(*x.shape[: 1 + 2 * place], count, *x.shape[2 + 2 * place :])
-    return x
+    dim, count = dims[0], times[dims[0]]
+    whole = out.view(*x.shape[:dim], count, *x.shape[dim:])
+    return _all_copied([whole.select(dim, index) for index in range(count)], [x] * count, rows)
 
 
 def _interleaved(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bool) -> bool:
     """Every element of a dimension several times."""
-    x, times = args[0], args[1]
+    x, count = args[0], args[1]
     dim = args[2] if len(args) > 2 else kwargs.get("dim")
     if dim is None or (rows and dim % x.dim() == 0):
         return False
-    dim %= x.dim()
-    shape = (*x.shape[: dim + 1], times, *x.shape[dim + 1 :])
-    return copy(out.view(shape), x.unsqueeze(dim + 1).expand(shape), rows=rows)
+    behind = dim % x.dim() + 1
+    whole = out.view(*x.shape[:behind], count, *x.shape[behind:])
+    return _all_copied([whole.select(behind, index) for index in range(count)], [x] * count, rows)
 
 
 _ONE = {
