@@ -258,11 +258,18 @@ class LayerBuilder(Protocol):
     def options(self) -> Mapping[str, Any]: ...
 
     def embedding(
-        self, vocab_size: int, hidden_size: int, prefix: str, *, shard: Literal["out"] | None = "out"
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        prefix: str,
+        *,
+        scale: float = 1.0,
+        shard: Literal["out"] | None = "out",
     ) -> Embedding:
         """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`.
 
         Args:
+            scale: What looked-up rows are multiplied by, rounded to the compute dtype. A tied head is not scaled.
             shard: How ranks divide it: by rows, and the result is the sum over all ranks. None: every rank has all of
                 it, as befits a small one.
         """
@@ -384,11 +391,19 @@ class LayerBuilder(Protocol):
         ...
 
     def rms_norm(
-        self, size: int, eps: float, prefix: str, *, shard: Literal["out"] | None = None, unit: int | None = None
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        offset: float = 0.0,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
     ) -> Norm:
         """Return an RMS norm, filled from `<prefix>.weight (size,)`.
 
         Args:
+            offset: Added to the weight while it is loaded: 1 for checkpoints whose norms multiply by `1 + weight`.
             shard: `out`: what it normalises is this rank's share of `size` numbers, and the mean square that of all
                 of them. For norms over all heads.
             unit: Numbers that stay together, as in `merged_linear`.

@@ -13,6 +13,7 @@ from core.api.quantization import LayerSite
 from core.api.ranks import Ranks
 from core.layers.attention import AttentionModule, EncoderModule
 from core.layers.cuts import Cut
+from core.layers.embedding import ScaledEmbedding
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
@@ -106,15 +107,23 @@ class Builder:
         self._handed = {owner: Handed(owner) for owner in (*self._context.owners, _HOOKS)}
 
     def embedding(
-        self, vocab_size: int, hidden_size: int, prefix: str, *, shard: Literal["out"] | None = "out"
-    ) -> Embedding:
-        """Return the token embedding."""
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        prefix: str,
+        *,
+        scale: float = 1.0,
+        shard: Literal["out"] | None = "out",
+    ) -> Embedding | ScaledEmbedding:
+        """Return the token embedding, with every looked-up row multiplied by `scale`."""
         placed = self._roles.vocabulary("embedding", prefix, vocab_size, hidden_size, shard)
         group = self._store(placed, op="lookup")
         (rows,) = placed.cuts.outputs
         if rows.complete:
-            return Embedding(placed.site, group, self._context)
-        return DividedEmbedding(placed.site, group, self._context, rows.start, self._all_reduce)
+            rows_of = Embedding(placed.site, group, self._context)
+        else:
+            rows_of = DividedEmbedding(placed.site, group, self._context, rows.start, self._all_reduce)
+        return rows_of if scale == 1.0 else ScaledEmbedding(rows_of, self._context.dtype, scale)
 
     def lm_head(
         self,
@@ -129,7 +138,7 @@ class Builder:
         placed = self._roles.vocabulary("lm_head", prefix, vocab_size, hidden_size, "out", bias=bias)
         if tied_to is None:
             return Linear(placed.site, self._store(placed, op="lookup"), self._context)
-        if not isinstance(tied_to, ProductLayer):
+        if not isinstance(tied_to, (ProductLayer, ScaledEmbedding)):
             raise TypeError(f"lm_head {prefix} can be tied to an embedding of this builder only, got {tied_to!r}")
         if bias or tied_to.group.cuts != placed.cuts:
             raise ValueError(f"lm_head {prefix} has a bias or other rows than the embedding that it is tied to")
@@ -199,22 +208,29 @@ class Builder:
         return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
 
     def rms_norm(
-        self, size: int, eps: float, prefix: str, *, shard: Literal["out"] | None = None, unit: int | None = None
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        offset: float = 0.0,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
     ) -> RMSNorm:
-        """Return an RMS norm filled from `<prefix>.weight`.
+        """Return an RMS norm filled from `<prefix>.weight`, to which `offset` is added.
 
         Raises:
             CheckpointError: CORE-M184, ranks cannot divide it; CORE-M186, they do, and nothing sums over them.
         """
         share = Cut.all(size) if shard is None else self._roles.share(size, f"numbers of '{prefix}'", unit)
         if share.complete:
-            return self._norm(RMSNorm, "rms_norm", size, eps, prefix)
+            return self._norm(RMSNorm, "rms_norm", size, eps, prefix, offset=offset)
         if self._all_reduce is None:
             raise CheckpointError("CORE-M186", f"norm '{prefix}' needs the sum over the ranks that divide it.")
         place = self._context.place(f"rms_norm '{prefix}'", "core's own form")
         copies = share.size * self._roles.ranks.size // size
         layer = DividedRMSNorm(place, self._context.dtype, share, eps, copies, self._all_reduce)
-        self.groups.append(norm_group(layer, share, prefix, self._context.dtype))
+        self.groups.append(norm_group(layer, share, prefix, self._context.dtype, offset=offset))
         return layer
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
@@ -306,11 +322,13 @@ class Builder:
         self.groups.append(group)
         return group
 
-    def _norm(self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False) -> N:
+    def _norm(
+        self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False, offset: float = 0.0
+    ) -> N:
         plain, add = self._kernels.pick(op, size=size), self._kernels.pick(f"add_{op}", size=size)
         place = self._context.place(f"{op} '{prefix}'", self._kernels.owner(plain, add))
         layer = kind(place, self._context.dtype, size, eps, plain, add)
-        self.groups.append(norm_group(layer, Cut.all(size), prefix, self._context.dtype, bias=bias))
+        self.groups.append(norm_group(layer, Cut.all(size), prefix, self._context.dtype, bias=bias, offset=offset))
         return layer
 
     def _ask(self, owner: str, what: str, contract: Contract, function: Callable[[S], T], site: S) -> T:

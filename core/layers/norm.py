@@ -115,11 +115,21 @@ class DividedRMSNorm(RMSNorm):
         return self._normed(total, weight, eps), total
 
 
-def norm_group(layer: Norm, share: Cut, prefix: str, dtype: torch.dtype, *, bias: bool = False) -> ParamGroup:
-    """Return the parameters of a norm layer: one vector or two, never quantized."""
+def norm_group(
+    layer: Norm, share: Cut, prefix: str, dtype: torch.dtype, *, bias: bool = False, offset: float = 0.0
+) -> ParamGroup:
+    """Return the parameters of a norm layer: one vector or two, never quantized.
+
+    Args:
+        offset: Added to the weight.
+    """
 
     def decode(param: str, tensor: WeightTensor) -> Tensor:
-        return cut_tensor(tensor, Stored(param, (0, None)), (share, Cut.all(1)), prefix).dense(dtype)
+        own = cut_tensor(tensor, Stored(param, (0, None)), (share, Cut.all(1)), prefix)
+        if param != "weight" or not offset:
+            return own.dense(dtype)
+        # The sum is rounded once: a weight near 0 has bits that 1 + weight has no room for in 16.
+        return (own.dense(torch.float32) + offset).to(dtype)
 
     group = ParamGroup(prefix, decode)
     group.declare("weight", (share.size,), dtype)

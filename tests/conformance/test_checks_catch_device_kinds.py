@@ -126,7 +126,9 @@ def test_memory_that_sees_no_allocation_is_caught(platform, monkeypatch):
 
 
 GRAPHS = """
-class Graphs:
+from core.api import GraphFacet
+
+class Graphs(GraphFacet):
     def key(self, shape): return shape.num_tokens
     def capture(self, forward, step):
         self.forward, self.captured = forward, step
@@ -176,7 +178,7 @@ def test_facets(platform, check, replayed, reduced):
         ("opens_its_device", "def open(self, **named): super().open(**named); return 'cpu'", ""),
         (
             "open_seeds_the_generators",
-            "def open(self, *, threads, seed): return super().open(threads=threads, seed=5)",
+            "def open(self, *, threads, seed, index): return super().open(threads=threads, seed=5)",
             "",
         ),
         ("memory_is_plausible", "def memory(self): return MemorySnapshot(100, 101)", ""),

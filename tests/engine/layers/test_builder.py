@@ -102,6 +102,30 @@ def test_equal_rotary_configurations_share_one_table(build):
     assert build.rope(RopeConfig(head_dim=8, rotary_dim=8, max_positions=16, theta=5.0)) is not first
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_offset_is_added_to_a_norm_once_when_it_is_loaded(dtype):
+    build = Builder(Plain(QuantContext(CPU, dtype, {})), Recorder(), device=CPU, dtype=dtype)
+    norm, plain = (build.rms_norm(64, 1e-6, name, offset=offset) for name, offset in (("a", 1.0), ("b", 0.0)))
+    weight = torch.randn(64, generator=torch.Generator().manual_seed(0)) / 64
+    filler = WeightFiller(build.groups, NameMap(WeightRules(), ()), CPU)
+    for _ in range(2):  # weights that are replaced have no more offset than the first
+        filler.fill([PlainTensor("a.weight", weight), PlainTensor("b.weight", weight)])
+        assert torch.equal(norm.params["weight"], (1 + weight).to(dtype))
+        assert torch.equal(plain.params["weight"], weight.to(dtype))
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 640**0.5), (torch.bfloat16, 25.25)])
+def test_an_embedding_is_scaled_in_the_compute_dtype_and_its_tied_head_is_not(dtype, factor):
+    build = Builder(Plain(QuantContext(CPU, dtype, {})), Recorder(), device=CPU, dtype=dtype)
+    embedding = build.embedding(10, 640, "embed", scale=640**0.5)
+    head = build.lm_head(10, 640, "head", tied_to=embedding)
+    weight = torch.randn(10, 640, generator=torch.Generator().manual_seed(0)).to(dtype)
+    WeightFiller(build.groups, NameMap(WeightRules(), build.tied), CPU).fill([PlainTensor("embed.weight", weight)])
+    assert torch.equal(embedding(torch.tensor([3, 7])), weight[[3, 7]] * torch.tensor(factor, dtype=dtype))
+    hidden = torch.ones(1, 640, dtype=dtype)
+    torch.testing.assert_close(head(hidden), hidden @ weight.T)
+
+
 def test_unknown_activation_is_refused_with_the_known_ones(build):
     with pytest.raises(CheckpointError, match=r"CORE-M127 .*'relu9'.*silu"):
         build.gated_activation("relu9")

@@ -7,8 +7,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
+from core.api.facets import StepShape
 from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder
+from core_plugin_torch_sdpa.fixed import FixedPlan, FixedPlanner
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
 
 
@@ -18,6 +20,7 @@ class TorchSdpaBackend:
     def __init__(self, ctx: AttentionContext) -> None:
         self._ctx = ctx
         self._planner = Planner(ctx.block_size, ctx.dtype)
+        self._fixed = FixedPlanner(ctx.block_size, ctx.dtype, ctx.device)
         self._kinds: list[LayerKind] = []
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
@@ -28,6 +31,14 @@ class TorchSdpaBackend:
     def plan(self, batch: BatchView) -> SdpaPlan:
         """Prepare a step for the layers made so far."""
         return self._planner.plan(batch, self._kinds)
+
+    def fixed_plan(self, shape: StepShape) -> FixedPlan:
+        """Return a plan that captured graphs read, for the layers made so far."""
+        return self._fixed.plan(shape, self._kinds)
+
+    def refresh(self, plan: FixedPlan, batch: BatchView) -> None:
+        """Fill it for a batch."""
+        self._fixed.refresh(plan, batch)
 
     def layer(self, site: AttentionSite) -> TorchSdpaLayer:
         """Return the attention of one layer; later plans cover it."""
