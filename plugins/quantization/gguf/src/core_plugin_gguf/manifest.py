@@ -7,11 +7,11 @@ from core.api.descriptors import QuantSpec, WeightLoaderSpec
 GGUF = QuantSpec(
     name="gguf",
     impl="core_plugin_gguf.scheme:GGUFFormat",
+    forms_of="core_plugin_gguf.forms:forms_of",
     api=1,
     summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ), decoded to the compute dtype at load",
     band=1,
     methods=frozenset({"gguf"}),
-    forms_of="core_plugin_gguf.forms:forms_of",
 )
 
 GGUF_READER = WeightLoaderSpec(
