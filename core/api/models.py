@@ -302,6 +302,22 @@ class LayerBuilder(Protocol):
         """
         ...
 
+    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm:
+        """Return an RMS norm, filled from `<prefix>.weight (size,)`."""
+        ...
+
+    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
+        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`."""
+        ...
+
+    def rope(self, config: RopeConfig) -> Rope:
+        """Return a rotary embedding; equal configurations share one table.
+
+        Raises:
+            CheckpointError: CORE-M125, core does not compute its scaling rule.
+        """
+        ...
+
     def weights(
         self,
         kind: str,
@@ -340,22 +356,6 @@ class LayerBuilder(Protocol):
         Raises:
             PluginError: CORE-P237, no plugin that is installed brings the operation; CORE-P238, it multiplies with
                 weights (ask for `weights`); CORE-P201, the kernel that the user named does not take the sizes.
-        """
-        ...
-
-    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm:
-        """Return an RMS norm, filled from `<prefix>.weight (size,)`."""
-        ...
-
-    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
-        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`."""
-        ...
-
-    def rope(self, config: RopeConfig) -> Rope:
-        """Return a rotary embedding; equal configurations share one table.
-
-        Raises:
-            CheckpointError: CORE-M125, core does not compute its scaling rule.
         """
         ...
 

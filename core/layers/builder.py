@@ -139,25 +139,6 @@ class Builder:
         """Return one linear layer for several checkpoint tensors, stacked in the order of `parts`."""
         return Linear(*self._store("linear", prefix, in_features, list(parts.items()), bias))
 
-    def weights(
-        self,
-        kind: str,
-        op: str,
-        prefix: str,
-        in_features: int,
-        parts: Mapping[str, int],
-        *,
-        bias: bool = False,
-        dims: Mapping[str, int] | None = None,
-    ) -> WeightsLayer:
-        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
-        return WeightsLayer(*self._store(kind, prefix, in_features, list(parts.items()), bias, op=op, dims=dims))
-
-    def operation(self, name: str, **dims: int) -> Operation:
-        """Return the form of an operation for these sizes."""
-        form = self._kernels.pick(name, **dims)
-        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
-
     def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
         """Return an RMS norm filled from `<prefix>.weight`."""
         return self._norm(RMSNorm, "rms_norm", size, eps, prefix)
@@ -180,6 +161,25 @@ class Builder:
         rope = RotaryEmbedding(config, positions, self._context, rotate=rotate, owner=self._kernels.owner(rotate))
         self.ropes.append((config, rope))
         return rope
+
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> WeightsLayer:
+        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
+        return WeightsLayer(*self._store(kind, prefix, in_features, list(parts.items()), bias, op=op, dims=dims))
+
+    def operation(self, name: str, **dims: int) -> Operation:
+        """Return the form of an operation for these sizes."""
+        form = self._kernels.pick(name, **dims)
+        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
 
     def gated_activation(self, name: str) -> api.Activation:
         """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
