@@ -349,6 +349,41 @@ class LayerBuilder(Protocol):
         """
         ...
 
+    def rms_norm(
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        offset: float = 0.0,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
+    ) -> Norm:
+        """Return an RMS norm, filled from `<prefix>.weight (size,)`.
+
+        Args:
+            offset: Added to the weight while it is loaded: 1 for checkpoints whose norms multiply by `1 + weight`.
+            shard: `out`: what it normalises is this rank's share of `size` numbers, and the mean square that of all
+                of them. For norms over all heads.
+            unit: Numbers that stay together, as in `merged_linear`.
+
+        Raises:
+            CheckpointError: CORE-M186, nothing sums over the ranks.
+        """
+        ...
+
+    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
+        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`."""
+        ...
+
+    def rope(self, config: RopeConfig) -> Rope:
+        """Return a rotary embedding; equal configurations share one table.
+
+        Raises:
+            CheckpointError: CORE-M125, core does not compute its scaling rule.
+        """
+        ...
+
     def weights(
         self,
         kind: str,
@@ -387,41 +422,6 @@ class LayerBuilder(Protocol):
         Raises:
             PluginError: CORE-P237, no plugin that is installed brings the operation; CORE-P238, it multiplies with
                 weights (ask for `weights`); CORE-P201, the kernel that the user named does not take the sizes.
-        """
-        ...
-
-    def rms_norm(
-        self,
-        size: int,
-        eps: float,
-        prefix: str,
-        *,
-        offset: float = 0.0,
-        shard: Literal["out"] | None = None,
-        unit: int | None = None,
-    ) -> Norm:
-        """Return an RMS norm, filled from `<prefix>.weight (size,)`.
-
-        Args:
-            offset: Added to the weight while it is loaded: 1 for checkpoints whose norms multiply by `1 + weight`.
-            shard: `out`: what it normalises is this rank's share of `size` numbers, and the mean square that of all
-                of them. For norms over all heads.
-            unit: Numbers that stay together, as in `merged_linear`.
-
-        Raises:
-            CheckpointError: CORE-M186, nothing sums over the ranks.
-        """
-        ...
-
-    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
-        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`."""
-        ...
-
-    def rope(self, config: RopeConfig) -> Rope:
-        """Return a rotary embedding; equal configurations share one table.
-
-        Raises:
-            CheckpointError: CORE-M125, core does not compute its scaling rule.
         """
         ...
 

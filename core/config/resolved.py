@@ -191,7 +191,7 @@ class SelectOptions(_Section):
     tool_client: str | None = Field(
         None, description="Who speaks to tool servers, where some are allowed; auto: the one installed; none."
     )
-    kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; other operations are left to core.")
+    kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; core chooses those of other operations.")
     disable_plugin: list[str] = Field(
         [], description="Plugins never to use: name, kind:name, name@distribution or distribution."
     )

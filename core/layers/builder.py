@@ -187,26 +187,6 @@ class Builder:
         placed = self._roles.merged(prefix, in_features, cuts, bias=bias, fused=stored)
         return Linear(placed.site, self._store(placed), self._context)
 
-    def weights(
-        self,
-        kind: str,
-        op: str,
-        prefix: str,
-        in_features: int,
-        parts: Mapping[str, int],
-        *,
-        bias: bool = False,
-        dims: Mapping[str, int] | None = None,
-    ) -> WeightsLayer:
-        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
-        site = LayerSite(kind, prefix, in_features, list(parts.items()), bias)
-        return WeightsLayer(site, self._store(Placed(site, whole(site)), op=op, dims=dims), self._context)
-
-    def operation(self, name: str, **dims: int) -> Operation:
-        """Return the form of an operation for these sizes."""
-        form = self._kernels.pick(name, **dims)
-        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
-
     def rms_norm(
         self,
         size: int,
@@ -251,6 +231,26 @@ class Builder:
         rope = RotaryEmbedding(config, positions, self._context, rotate=rotate, owner=self._kernels.owner(rotate))
         self.ropes.append((config, rope))
         return rope
+
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> WeightsLayer:
+        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
+        site = LayerSite(kind, prefix, in_features, list(parts.items()), bias)
+        return WeightsLayer(site, self._store(Placed(site, whole(site)), op=op, dims=dims), self._context)
+
+    def operation(self, name: str, **dims: int) -> Operation:
+        """Return the form of an operation for these sizes."""
+        form = self._kernels.pick(name, **dims)
+        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
 
     def gated_activation(self, name: str) -> api.Activation:
         """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""

@@ -60,7 +60,7 @@ def test_a_model_uses_the_operations_of_its_distribution(plugins, mixer, prompt)
 
 def test_without_a_kernel_that_fits_the_reference_form_serves(plugins, mixer, prompt):
     plugins("operation")
-    tokens, told, _ = _tokens(mixer(), prompt, kernel=REFERENCES)
+    tokens, *_ = _tokens(mixer(), prompt, kernel=REFERENCES)
     with LLM(mixer(), **{**OPTIONS, "dtype": "bfloat16"}) as llm:  # the kernels are for float32
         assert "seam_bilinear: reference" in llm._engine.ready.facts["kernels"]
         assert len(llm.generate([prompt(9)], GREEDY)[0].outputs[0].token_ids) == len(tokens)

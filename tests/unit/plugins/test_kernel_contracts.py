@@ -72,7 +72,7 @@ def test_a_product_has_what_core_calls_and_nothing_else(form, told):
     if told is None:
         check_contract(MINE, spec, "acme:form", form)
         return
-    with pytest.raises(PluginError, match="CORE-P160 .* does not fit Product") as caught:
+    with pytest.raises(PluginError, match=r"CORE-P160 .* does not fit Product") as caught:
         check_contract(MINE, spec, "acme:form", form)
     assert told in caught.value.message
 
@@ -106,7 +106,7 @@ def test_what_makes_a_form_of_options_takes_them(reference):
 def test_a_reference_form_that_is_not_there_is_told(reference):
     spec = KernelSpec(op="acme_mix", reference="acme_reference:mixed", **COMMON)
     assert "acme_reference:mixed" in objects_of(spec)
-    with pytest.raises(PluginError, match="CORE-P160 .*acme_reference:mixed: AttributeError"):
+    with pytest.raises(PluginError, match=r"CORE-P160 .*acme_reference:mixed: AttributeError"):
         check_contract(MINE, spec, "acme:form", print)
 
 

@@ -16,7 +16,8 @@ MIX = KernelSpec(name="mix", impl="acme:mix", op="acme_mix", reference="acme:mix
 FAR = KernelSpec(name="far", impl="acme:mix", op="acme_far", reference="acme:mix", summary="", api=1, devices={"gpu"},
                  dtypes={"bfloat16"})
 SHY = MIX.replace(name="shy", maturity="experimental")
-FOUR = KernelSpec(name="four", impl="acme:Four", op="linear", forms=("int4/*",), refine="acme:refine", summary="", **HERE)
+FOUR = KernelSpec(name="four", impl="acme:Four", op="linear", forms=("int4/*",), refine="acme:refine", summary="",
+                  **HERE)
 EVEN = FOUR.replace(name="even", forms=("plain@*",), refine=None, band=3)
 ROWS = EVEN.replace(name="rows", op="lookup")
 STORED = QuantSpec(name="stored", impl="acme:Nothing", api=1, summary="", methods={"none"}, band=4,
@@ -150,7 +151,7 @@ def test_a_product_whose_own_check_raises_is_told_once_and_passed_over(start):
 
 @pytest.mark.parametrize("given", ["[]", "{'int4': 1}", "checkpoint.nothing"])
 def test_a_method_that_tells_forms_wrongly_is_named(start, given):
-    with pytest.raises(CoreError, match="CORE-P108 quantization method 'stored'.*acme:forms_of"):
+    with pytest.raises(CoreError, match=r"CORE-P108 quantization method 'stored'.*acme:forms_of"):
         start(impl=IMPL + f"\ndef forms_of(checkpoint):\n    return {given}\n")
 
 

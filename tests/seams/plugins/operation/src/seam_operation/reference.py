@@ -12,7 +12,7 @@ def mix(x, y, *, share=0.5):
 
 
 class Bilinear(Product):
-    """`left (tokens, a)`, `right (tokens, b)` -> `sum_ij W[:, i * b + j] * left_i * right_j`, with weights of any form."""
+    """`left (tokens, a)`, `right (tokens, b)` -> `sum W[:, i * b + j] * left_i * right_j`, for weights in any form."""
 
     def sizes(self):
         site = self.place.site
