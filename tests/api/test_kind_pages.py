@@ -30,7 +30,7 @@ PAGES = ROOT / "docs" / "plugins" / "kinds"
 PROTOCOLS = {
     "core.platforms": (api.Platform, api.GraphFacet, api.CollectiveFacet),
     "core.attention_backends": (api.AttentionBackend, api.AttentionLayer, api.AfterLoad, api.ReportsKV, api.KVManager),
-    "core.quantization": (api.QuantScheme, api.LayerQuant),
+    "core.quantization": (api.Format,),
     "core.models": (api.Model, api.LayerBuilder),
     "core.weight_loaders": (api.CheckpointReader,),
     "core.model_sources": (api.ModelSource, api.ReachesOut, api.KeepsModels, api.RemovesModels),
@@ -332,7 +332,7 @@ def test_the_model_example_builds_on_the_builder(example):
     from acme_core_tiny.model import Tiny
     from acme_core_tiny.shape import shape
     from core_plugin_torch_sdpa.backend import TorchSdpaBackend
-    from core_plugin_unquantized.scheme import Plain
+    from core_plugin_unquantized.plain import Plain
 
     from core.layers.builder import Builder
 

@@ -44,7 +44,7 @@ def test_tensors_say_how_much_they_hold(size, elements):
     site = LayerSite("linear", "x", 64, (("", 48),))
     for one in made(group_size=size).stored(site, ""):
         found = tuple(n if axis is not None else None for n, axis in zip(one.elements(48, 64), one.axes, strict=True))
-        assert elements.get(one.suffix, found) == found
+        assert elements[one.suffix] == found
 
 
 @pytest.mark.parametrize(

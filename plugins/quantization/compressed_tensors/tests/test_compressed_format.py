@@ -82,11 +82,8 @@ def test_what_is_not_understood_is_refused_by_name(change, named):
 
 
 def test_codes_of_another_type_are_refused():
-    tensors = {"weight": torch.zeros(8, 64), "weight_scale": torch.ones(8, 1)}
+    stored = {"weight": torch.zeros(8, 64), "weight_scale": torch.ones(8, 1)}
+    tensors = {name: PlainTensor(name, value) for name, value in stored.items()}
     with pytest.raises(CheckpointError, match=r"'weight' holds torch.float32, not torch.int8") as caught:
-        made().read(
-            LayerSite("linear", "x", 64, (("", 8),)),
-            "",
-            {name: PlainTensor(name, one) for name, one in tensors.items()},
-        )
+        made().read(LayerSite("linear", "x", 64, (("", 8),)), "", tensors)
     assert caught.value.code == "CORE-M160"

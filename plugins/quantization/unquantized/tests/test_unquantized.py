@@ -121,5 +121,6 @@ def test_int8_is_only_used_on_request_and_for_what_can_be_decoded():
 
 def test_the_manifest_names_the_formats_and_loads_no_torch():
     assert (NONE.name, NONE.methods, INT8.name) == ("none", {"none"}, "int8")
-    code = "import sys, core_plugin_unquantized.manifest, core_plugin_unquantized.options; sys.exit('torch' in sys.modules)"
+    modules = "core_plugin_unquantized.manifest, core_plugin_unquantized.options"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
