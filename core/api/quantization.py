@@ -26,7 +26,8 @@ class QuantRequest:
         device_type: torch device type.
         dtype: Compute dtype that the user asked for; `auto` while that is open.
         checkpoint: The checkpoint's own description of its quantization (`quantization_config`). A GGUF file's has
-            `types`, type -> number of tensors, and `tensors`, name -> type of every matrix.
+            `types`, type -> number of tensors; `tensors`, name -> type of every matrix; and `undecodable`, type -> one
+            of its tensors, of the types that only `WeightTensor.raw` gives.
     """
 
     method: str

@@ -80,7 +80,7 @@ class WeightFilling:
         self._given: list[dict[str, WeightTensor]] = [{} for _ in group.site.parts]
         self._params: Params | None = None
         self._ready: Params | None = None
-        self._left = len(group.site.parts)
+        self._unpacked = set(range(len(group.site.parts)))
 
     def take(self, key: Hashable, tensor: WeightTensor) -> int:
         """Keep what a part takes of a tensor until its others are there; return the bytes that were packed."""
@@ -99,11 +99,8 @@ class WeightFilling:
 
     def ready(self) -> list[tuple[Parameterised, Params]]:
         """Return every layer with its parameters."""
-        for index, given in enumerate(self._given):
-            if given:  # what is optional did not come
-                self._pack(index)
-        if self._ready is None:
-            self._finish()
+        for index in sorted(self._unpacked):  # what is optional did not come
+            self._pack(index)
         ready = self._ready or {}
         return [(layer, ready) for layer in self._group.layers]
 
@@ -124,16 +121,12 @@ class WeightFilling:
         for tensor in given.values():
             release(tensor)
         given.clear()
-        self._left -= 1
-        if not self._left:
-            self._finish()
-        return sum(math.prod(shape) * dtype.itemsize for shape, dtype in group.sizes.values()) // len(self._given)
-
-    def _finish(self) -> None:
-        params = _allocated(self._group.sizes, self._device) if self._params is None else self._params
-        with blamed(self._group.owners[1], f"finish() of '{self._group.prefix}'"):
-            self._ready = self._group.product.finish(params)
-        self._params = None
+        self._unpacked.remove(index)
+        if not self._unpacked:
+            with blamed(group.owners[1], f"finish() of '{group.prefix}'"):
+                self._ready = group.product.finish(self._params)
+            self._params = None
+        return group.final_bytes // len(self._given)
 
 
 def _allocated(sizes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device) -> Params:

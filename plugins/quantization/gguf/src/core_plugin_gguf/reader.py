@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo
 from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
-from core_plugin_gguf.faults import bad_tensor_type
 from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE, stored_as
 from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
@@ -38,22 +37,19 @@ class GGUFReader:
         """Read the facts.
 
         Raises:
-            CheckpointError: `CORE-M140` model not supported, `CORE-M141` damaged file, `CORE-M142` tensor type that
-                cannot be decoded.
+            CheckpointError: `CORE-M140` model not supported, `CORE-M141` damaged file, `CORE-M142` unknown tensor type.
         """
         parts = open_parts(path)
-        _check_types(parts)
         header = parts[0]
         tensors = [tensor for part in parts for tensor in part.tensors]
         config = model_config(header, tensors)
-        types = Counter(tensor.kind.name for tensor in tensors)
         return CheckpointInfo(
             path=str(path),
             format="gguf",
             architecture=config["architectures"][0],
             config=config,
             quantization="gguf",
-            quantization_config={"types": dict(types), "tensors": _matrices(tensors)},
+            quantization_config=_described(tensors),
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
@@ -91,7 +87,6 @@ class GGUFReader:
         from core_plugin_gguf.tensors import read_tensors
 
         parts = open_parts(path)
-        _check_types(parts)
         return read_tensors(parts, _interleaved_heads(parts[0]), progress)
 
 
@@ -110,16 +105,13 @@ def _license(header: Header) -> str | None:
     return None
 
 
-def _check_types(parts: list[Header]) -> None:
-    for part in parts:
-        for tensor in part.tensors:
-            if tensor.kind not in DECODABLE:
-                raise bad_tensor_type(part.path, tensor.name, tensor.kind.name)
-
-
-def _matrices(tensors: list[TensorInfo]) -> dict[str, str]:
-    """Return Hugging Face's name of every matrix -> its type: what a method must know before tensors are read."""
-    return {hugging_face_name(one.name): one.kind.name for one in tensors if len(one.shape) == 2}
+def _described(tensors: list[TensorInfo]) -> dict[str, object]:
+    """Return what a method must know before tensors are read."""
+    return {
+        "types": dict(Counter(one.kind.name for one in tensors)),
+        "tensors": {hugging_face_name(one.name): one.kind.name for one in tensors if len(one.shape) == 2},
+        "undecodable": {one.kind.name: one.name for one in tensors if one.kind not in DECODABLE},
+    }
 
 
 def _interleaved_heads(header: Header) -> dict[str, int]:

@@ -11,8 +11,8 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES
 
 from core_plugin_gguf.blocks import decode
-from core_plugin_gguf.faults import damaged
-from core_plugin_gguf.formats import PLAIN
+from core_plugin_gguf.faults import bad_tensor_type, damaged
+from core_plugin_gguf.formats import DECODABLE, FLOATS
 from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ class GGUFTensor:
     info: TensorInfo
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        """Return the values in `dtype`, in memory of their own."""
+        """Return the values in `dtype`, in memory of their own. Raises `CheckpointError` CORE-M142: no such decoder."""
+        if self.info.kind not in DECODABLE:
+            raise bad_tensor_type(self.header.path, self.info.name, self.info.kind.name)
         columns = self.shape[-1] if self.heads == 0 or len(self.shape) > 1 else 1
         return decode(self._bytes(), self.info.kind, columns, dtype).view(self.shape)
 
@@ -51,7 +53,7 @@ class GGUFTensor:
         stored = self._bytes()
         if self.encoding != "plain":
             return stored
-        return stored.view(getattr(torch, PLAIN[self.info.kind])).view(self.shape)
+        return stored.view(getattr(torch, FLOATS[self.info.kind])).view(self.shape)
 
     def release(self) -> None:
         """Give the memory back in which the file shows; the tensor can still be read."""
@@ -88,7 +90,7 @@ def read_tensors(
 
 
 def _tensor(header: Header, info: TensorInfo, heads: Mapping[str, int]) -> GGUFTensor:
-    encoding = "plain" if info.kind in PLAIN else f"gguf:{info.kind.name}"
+    encoding = "plain" if info.kind in FLOATS else f"gguf:{info.kind.name}"
     count = next((number for module, number in heads.items() if f".{module}." in info.name), 0)
     if count and info.shape[0] % (2 * count):
         raise damaged(header.path, f"the {info.shape[0]} rows of tensor {info.name} are not pairs for {count} heads")

@@ -11,3 +11,15 @@ NONE = QuantSpec(
     summary="Plain weights in the compute dtype",
     methods=frozenset({"none"}),
 )
+
+INT8 = QuantSpec(
+    name="int8",
+    impl="core_plugin_unquantized.int8:Int8",
+    api=1,
+    summary="Any weights rounded to 8 bits while they load, activations per token",
+    band=1,
+    methods=frozenset({"none", "gguf"}),
+    on_request=True,
+    refine="core_plugin_unquantized.options:decodable",
+    options="core_plugin_unquantized.options:Int8Options",
+)
