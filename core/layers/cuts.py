@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,7 +48,13 @@ class Cut:
         return self.count == self.whole
 
     def take(self, values: Tensor, axis: int) -> Tensor:
-        """Return the elements along `axis`: a view of a single run, a copy of several."""
+        """Return the elements along `axis`: a view of a single run, a copy of several.
+
+        Raises:
+            ValueError: There are not as many as the cut was made for.
+        """
+        if values.shape[axis] != self.whole:
+            raise ValueError(f"dimension {axis} of {tuple(values.shape)} has not {self.whole} elements")
         if self.runs == 1:
             return values.narrow(axis, self.start, self.count)
         # By views and one copy: indexing is not there for every dtype that weights are stored in.
@@ -79,29 +84,16 @@ class Cuts(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """The cut of one dimension of a tensor, and how many neighbours its elements hold."""
+    """The cut of one dimension of a tensor.
+
+    Attributes:
+        values: Of the values that it holds.
+        stored: Of the elements that hold them, as `raw()` gives these.
+    """
 
     axis: int
-    cut: Cut
-    group: int
-    unit: int
-
-    def take(self, values: Tensor) -> Tensor:
-        """Return what is taken of a dimension that has the elements one by one, or packed, or one for all."""
-        have = values.shape[self.axis]
-        if not self.size(have):
-            whole = f"{self.cut.whole} in groups of {self.group}"
-            raise ValueError(f"dimension {self.axis} has {have} elements, which do not hold {whole}")
-        if have == 1:
-            return values
-        cut = self.cut if have == self.cut.whole else self.cut.grouped(self.group, self.unit)
-        return cut.take(values, self.axis)
-
-    def size(self, have: int) -> int:
-        """Return how many of `have` elements are taken; 0: they are not as many as the cut was made for."""
-        packed = self.cut.grouped(self.group, self.unit)
-        sizes = {1: 1, packed.whole: packed.size, self.cut.whole: self.cut.size}
-        return sizes.get(have, 0)
+    values: Cut
+    stored: Cut
 
 
 class CutTensor:
@@ -116,23 +108,24 @@ class CutTensor:
         self._tensor, self._axes, self.release = tensor, axes, done
         shape = list(tensor.shape)
         for one in axes:
-            shape[one.axis] = one.size(shape[one.axis])
+            shape[one.axis] = (one.stored if self.encoding == "plain" else one.values).size
         self.shape = tuple(shape)
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """Return the values in `dtype`."""
         if self.encoding == "plain":  # only what is taken is converted
             return self.raw().to(dtype, copy=True)
-        return self._taken(self._tensor.dense(dtype))
+        values = self._tensor.dense(dtype)
+        for one in self._axes:
+            values = one.values.take(values, one.axis)
+        return values
 
     def raw(self) -> Tensor:
         """Return the stored elements."""
-        return self._taken(self._tensor.raw())
-
-    def _taken(self, values: Tensor) -> Tensor:
+        elements = self._tensor.raw()
         for one in self._axes:
-            values = one.take(values)
-        return values
+            elements = one.stored.take(elements, one.axis)
+        return elements
 
 
 def cut_tensor(
@@ -150,33 +143,31 @@ def cut_tensor(
             holds for several outputs or inputs together.
     """
     _check_sizes(tensor, stored, cuts)
-    axes = list(_axes(tensor, stored, cuts, module)) if math.prod(tensor.shape) != 1 else []
+    axes = list(_axes(tensor, stored, cuts, module))
     if not axes and done is None:
         return tensor
     return CutTensor(tensor, axes, done or (lambda: release(tensor)))
 
 
 def _axes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut], module: str) -> Iterator[_Axis]:
-    for axis, cut, group, unit in zip(stored.axes, cuts, stored.per, stored.unit, strict=True):
+    for what, axis, cut, group, unit in zip(
+        ("outputs", "inputs"), stored.axes, cuts, stored.per, stored.unit, strict=True
+    ):
         if axis is None or cut.complete:
             continue
-        have = tensor.shape[axis]
-        one = _Axis(axis, cut, group or cut.whole, unit)
-        if not one.size(have):
-            wanted = tuple(cut.whole if place == axis else size for place, size in enumerate(tensor.shape))
-            raise misfit(tensor.name, tuple(tensor.shape), wanted)
-        packed = have not in (1, cut.whole) or tensor.encoding != "plain"
-        if packed and cut.splits(one.group):
-            raise _inside(tensor, cut, one.group, module, "outputs" if cut is cuts[0] else "inputs")
-        yield one
+        if tensor.encoding != stored.encoding:  # one number for each output and input
+            yield _Axis(axis, cut, cut)
+        elif cut.splits(group):
+            raise _inside(tensor.name, cut, f"{group} {what}", module)
+        else:
+            yield _Axis(axis, cut, cut.grouped(group, unit))
 
 
-def _inside(tensor: WeightTensor, cut: Cut, group: int, module: str, what: str) -> CheckpointError:
+def _inside(name: str, cut: Cut, group: str, module: str) -> CheckpointError:
     taken = f"{cut.start} to {cut.start + cut.count} of {cut.whole}"
     return CheckpointError(
         "CORE-M185",
-        f"layer '{module}' cannot be divided as asked: this rank takes {what} {taken}, but '{tensor.name}' holds "
-        f"{group} {what} together.",
+        f"layer '{module}' cannot be divided as asked: this rank takes {taken}, but '{name}' holds {group} together.",
         hint=f"Use fewer ranks, or a checkpoint with groups that divide {cut.count}.",
     )
 
@@ -188,7 +179,10 @@ def _check_sizes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut]) ->
     packed = tensor.encoding == stored.encoding == "plain"
     counts = stored.elements(*sizes) if packed else sizes
     due = {axis: count for axis, count in zip(stored.axes, counts, strict=True) if axis is not None}
-    rank = max(len(shape), *(axis + 1 for axis in due), 0)
-    wanted = tuple(due.get(axis, shape[axis] if axis < len(shape) else 1) for axis in range(rank))
+    last = max(due, default=-1)
+    # Scales that outputs share may lie in further dimensions of 1, and in one of groups that nobody counts here.
+    rank = last + 1 if len(due) == 2 else max(len(shape), last + 1)
+    here = [*shape[: last + 1], *[1] * (rank - len(shape[: last + 1]))]
+    wanted = tuple(due.get(axis, here[axis]) for axis in range(rank))
     if wanted != shape:
         raise misfit(tensor.name, shape, wanted)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from core_plugin_huggingface.reader import SafetensorsReader
 
+from core.api import Product
 from core.layers.params import ParamFilling
 from core.layers.weights import WeightFilling, WeightGroup
 from core.worker.loading import fill
@@ -57,16 +58,16 @@ def test_a_layer_gets_its_final_form_while_others_are_still_to_be_read(checkpoin
     fill = WeightFiller._read
     open_now, most, open_at_end = set(), [], []
 
-    take, finish = WeightFilling.take, WeightFilling._finish
+    take, finish = WeightFilling.take, Product.finish
 
     def taken(filling, *arguments):
-        open_now.add(filling)
+        open_now.add(filling._group.product)
         most.append(len(open_now))
         return take(filling, *arguments)
 
-    def finished(filling):
-        open_now.discard(filling)
-        return finish(filling)
+    def finished(product, params):
+        open_now.discard(product)
+        return finish(product, params)
 
     def read(filler, tensors, fillings):
         count = fill(filler, tensors, fillings)
@@ -74,7 +75,7 @@ def test_a_layer_gets_its_final_form_while_others_are_still_to_be_read(checkpoin
         return count
 
     monkeypatch.setattr(WeightFilling, "take", taken)
-    monkeypatch.setattr(WeightFilling, "_finish", finished)
+    monkeypatch.setattr(Product, "finish", finished)
     monkeypatch.setattr(WeightFiller, "_read", read)
     names = [tensor.name for tensor in SafetensorsReader().tensors(directory, lambda count: None)]
     groups = [group for group in loaded._filler._groups if isinstance(group, WeightGroup)]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.scheme import GGUFFormat
 from core_plugin_unquantized.plain import Plain
 from gguf.constants import GGMLQuantizationType
@@ -35,7 +36,8 @@ class Coded:
 
     def stored(self, site, part):
         form = self._form
-        scales = Stored("scales", (0, None) if form.ordered else (0, 1), (form.outputs, form.inputs))
+        by_group = form.inputs and not form.ordered
+        scales = Stored("scales", (0, 1 if by_group else None), (form.outputs, form.inputs if by_group else 1))
         found = [Stored("codes"), scales]
         if form.zeros:
             found.append(Stored("zeros", scales.axes, scales.per))
@@ -100,16 +102,19 @@ class BlockTensor(PlainTensor):
 
     def __init__(self, name, kind, values):
         super().__init__(name, torch.from_numpy(quantize(values.numpy(), kind)))
-        self.shape, self.encoding = tuple(values.shape), f"gguf:{kind.name}"
+        self.shape, self.encoding, self._kind = tuple(values.shape), f"gguf:{kind.name}", kind
+
+    def dense(self, dtype):
+        return decode(self.raw(), self._kind, self.shape[1], dtype)
 
 
 class Blocks(GGUFFormat):
     def __init__(self, kind):
         super().__init__(QuantContext(CPU, torch.float32, {"tensors": _Every(kind.name)}))
-        self._kind = kind
+        self._stored_as = kind
 
     def tensors(self, name, outputs, inputs):
-        yield BlockTensor(f"{name}.weight", self._kind, torch.randn(outputs, inputs))
+        yield BlockTensor(f"{name}.weight", self._stored_as, torch.randn(outputs, inputs))
 
 
 class _Every(dict):
@@ -352,10 +357,10 @@ def test_what_four_ranks_cannot_divide_is_refused_by_name(what):
 @pytest.mark.parametrize(
     ("form", "shard", "sizes", "words"),
     [
-        (coded(), "in", (8, 96), ["inputs 48 to 96 of 96", "32 inputs together", "'layer.scales'"]),
-        (coded(outputs=8), "out", (24, 64), ["outputs 12 to 24 of 24", "8 outputs together"]),
+        (coded(), "in", (8, 96), ["takes 48 to 96 of 96", "32 inputs together", "'layer.scales'"]),
+        (coded(outputs=8), "out", (24, 64), ["takes 12 to 24 of 24", "8 outputs together"]),
         (Turned(WeightForm(codes="int", inputs=GROUP)), "out", (24, 64), ["8 outputs together", "'layer.codes'"]),
-        (Blocks(GGMLQuantizationType.Q4_0), "in", (8, 96), ["inputs 48 to 96 of 96", "32 inputs together"]),
+        (Blocks(GGMLQuantizationType.Q4_0), "in", (8, 96), ["takes 48 to 96 of 96", "32 inputs together"]),
     ],
 )
 def test_a_cut_inside_a_group_is_refused_with_both_numbers(form, shard, sizes, words):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Kind
 
 from core.api import PLAIN, Part, Stored, WeightForm
-from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -44,9 +42,7 @@ class GGUFFormat:
         tensor = tensors["weight"]
         if tensor.encoding == "plain":
             return Part(PLAIN, tensor.raw())
-        kind = Kind[tensor.encoding.removeprefix("gguf:")]
-        raw, columns = tensor.raw(), tensor.shape[-1]
-        return Part(WeightForm(codes=tensor.encoding), raw, decode=partial(decode, raw, kind, columns))
+        return Part(WeightForm(codes=tensor.encoding), tensor.raw(), decode=tensor.dense)
 
     def _kind(self, site: LayerSite, part: str) -> Kind:
         return Kind[self._types.get(f"{site.module(part)}.weight", "F32")]
