@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,8 @@ class StepInputs:
 
     Attributes:
         token_ids, positions: `(tokens,)` int64 on the device.
-        plan: The attention backend's plan.
-        batch: The batch as attention sees it.
+        plans: The attention backend's plans, one per cache group.
+        batch: The batch as attention sees it in the first group.
         logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
             that samples, and with drafts all that it runs.
         token_types, arrays: As in `core.api.models.StepInputs`.
@@ -34,11 +34,16 @@ class StepInputs:
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
     batch: BatchView
     logit_indices: Tensor
     token_types: Tensor | None = None
     arrays: tuple[Mapping[str, Tensor], ...] = ()
+
+    @property
+    def plan(self) -> AttentionPlan:
+        """The plan of the first group, which is the only one of most models."""
+        return self.plans[0]
 
 
 class InputBuilder:
@@ -48,7 +53,7 @@ class InputBuilder:
         self._rows, self._backend = rows, backend
         self._stage = Stage(rows.device)
         self._tables = BatchTables(rows)
-        self._ramp = np.arange(len(rows.block_tables) + 1, dtype=np.int32)
+        self._ramp = np.arange(rows.block_tables.shape[1] + 1, dtype=np.int32)
 
     def build(self, step: StepPlan) -> StepInputs:
         """Return the inputs of a step with at least one row."""
@@ -58,26 +63,27 @@ class InputBuilder:
         sampled = query_starts[1:][step.samples] - 1
         if step.drafts is not None and step.drafts.max() > 0:
             sampled = _with_drafts(sampled, verified(step))
-        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled))
-        token_ids, positions, slots, places, last = self._stage.host
+        self._stage.lay_out(tokens, tokens, tokens, len(sampled), *(tokens for _ in table.layers))
+        token_ids, positions, places, last, *slots = self._stage.host
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)
-        slots[:] = table.block_tables[token_rows, blocks]
-        slots *= table.block_size
-        slots += offsets
+        for of_group, block_table in zip(slots, table.block_tables, strict=True):
+            of_group[:] = block_table[token_rows, blocks]
+            of_group *= table.block_size
+            of_group += offsets
         np.multiply(token_rows, table.width, out=places)
         places += positions
         last[:] = sampled
         self._stage.flush()
         staged = self._stage.tensors
-        table.read_tokens(places, staged[3], token_ids, staged[0])
-        batch = self._view(step, query_starts, staged[2], longest)
+        table.read_tokens(places, staged[2], token_ids, staged[0])
+        views = self._views(step, query_starts, staged[4:], longest)
         return StepInputs(
             token_ids=staged[0],
             positions=staged[1],
-            plan=self._backend.plan(batch),
-            batch=batch,
-            logit_indices=staged[4],
+            plans=[self._backend.plan(view) for view in views],
+            batch=views[0],
+            logit_indices=staged[3],
         )
 
     def _spread(self, step: StepPlan, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -90,17 +96,25 @@ class InputBuilder:
         offsets = np.repeat(step.starts - query_starts[:-1], step.counts)
         return np.repeat(rows, step.counts), query_starts, offsets + np.arange(len(offsets))
 
-    def _view(self, step: StepPlan, query_starts: np.ndarray, slots: Tensor, longest: int) -> BatchView:
+    def _views(
+        self, step: StepPlan, query_starts: np.ndarray, slots: Sequence[Tensor], longest: int
+    ) -> Sequence[BatchView]:
+        """Return the batch as the layers of each group see it."""
         seq_lens = step.starts + step.counts
         longest_context = int(seq_lens.max())
-        return BatchView(
-            query_starts=query_starts,
-            seq_lens=seq_lens,
-            block_tables=self._tables.follow(step, seq_lens, longest_context),
-            slots=slots,
-            max_query_len=longest,
-            max_seq_len=longest_context,
-        )
+        tables = self._tables.follow(step, seq_lens, longest_context)
+        return [
+            BatchView(
+                query_starts=query_starts,
+                seq_lens=seq_lens,
+                block_tables=table,
+                slots=of_group,
+                max_query_len=longest,
+                max_seq_len=longest_context,
+                layers=layers,
+            )
+            for table, of_group, layers in zip(tables, slots, self._rows.layers, strict=True)
+        ]
 
 
 def _with_drafts(last: np.ndarray, counts: np.ndarray) -> np.ndarray:
