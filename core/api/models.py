@@ -225,7 +225,8 @@ class StepInputs(Protocol):
     Attributes:
         token_ids: `(tokens,)` int64, on the device.
         positions: `(tokens,)` int64, position of each token in its request.
-        plan: The attention backend's plan for this step.
+        plans: The attention backend's plans for this step, one per cache group: for layers that share a block table.
+        plan: The first of them.
 
     Steps of a pooling engine also have `token_types`, `(tokens,)` int64 or None: 1 for tokens of the second text of a
     pair, 0 for all others; None when all are 0. And `arrays`: for each request of the step, in order, the tensors that
@@ -234,7 +235,10 @@ class StepInputs(Protocol):
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
+
+    @property
+    def plan(self) -> AttentionPlan: ...
 
 
 class LayerBuilder(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,51 +28,63 @@ class _Memory:
 
     Smaller steps are the first rows of it. Rows without a request are padding: token 0 at position 0, one token long,
     in block 0, slot 0.
+
+    Args:
+        groups: Cache groups; each has slots and tables of its own.
     """
 
-    def __init__(self, rows: int, columns: int, device: torch.device) -> None:
+    def __init__(self, groups: int, rows: int, columns: int, device: torch.device) -> None:
         with torch.inference_mode(False):
-            self.token_ids, self.positions, self.slots = torch.zeros(3, rows, dtype=torch.int64, device=device)
+            self.token_ids, self.positions = torch.zeros(2, rows, dtype=torch.int64, device=device)
+            self.slots = torch.zeros(groups, rows, dtype=torch.int64, device=device)
             self.starts = torch.arange(rows + 1, dtype=torch.int32, device=device)
             self.lengths = torch.ones(rows, dtype=torch.int32, device=device)
-            self.tables = torch.zeros(rows, columns, dtype=torch.int32, device=device)
+            self.tables = torch.zeros(groups, rows, columns, dtype=torch.int32, device=device)
         self.host_starts = np.arange(rows + 1, dtype=np.int32)
         self.host_lengths = np.ones(rows, dtype=np.int32)
         self._used = 0  # rows that are no padding
         self._width = 0  # columns that may hold blocks
 
-    def view(self, shape: StepShape, block_size: int) -> BatchView:
-        """Return the batch of a step of this shape."""
+    def view(self, shape: StepShape, block_size: int, group: int, layers: frozenset[int] | None) -> BatchView:
+        """Return the batch of a step of this shape, as the layers of a group see it."""
         rows, columns = shape.num_rows, -(-shape.max_seq_len // block_size)
         return BatchView(
             query_starts=self.host_starts[: rows + 1],
             seq_lens=self.host_lengths[:rows],
-            block_tables=self.tables[:rows, :columns],
-            slots=self.slots[:rows],
+            block_tables=self.tables[group, :rows, :columns],
+            slots=self.slots[group, :rows],
             max_query_len=1,
             max_seq_len=shape.max_seq_len,
+            layers=layers,
             twins=(self.starts[: rows + 1], self.lengths[:rows]),
         )
 
-    def load(self, step: StepInputs) -> None:
-        """Copy a step's inputs, and make padding of the rows behind that the last step used."""
+    def load(self, step: StepInputs, views: Sequence[BatchView]) -> None:
+        """Copy a step's inputs, and make padding of the rows behind that the last step used.
+
+        Args:
+            views: The batch as the layers of each group see it.
+        """
         batch = step.batch
         rows, width = batch.block_tables.shape
         _, lengths = batch.on_device()
         for into, given in (
             (self.token_ids, step.token_ids),
             (self.positions, step.positions),
-            (self.slots, batch.slots),
             (self.lengths, lengths),
         ):
             into[:rows].copy_(given, non_blocking=True)
         self.host_lengths[:rows] = batch.seq_lens
-        self.tables[:rows, :width].copy_(batch.block_tables, non_blocking=True)
+        for slots, table, view in zip(self.slots, self.tables, views, strict=True):
+            slots[:rows].copy_(view.slots, non_blocking=True)
+            table[:rows, :width].copy_(view.block_tables, non_blocking=True)
         if self._width > width:
-            self.tables[: max(rows, self._used), width : self._width].zero_()
+            self.tables[:, : max(rows, self._used), width : self._width].zero_()
         if self._used > rows:
-            for padded in (self.token_ids, self.positions, self.slots, self.tables):
+            for padded in (self.token_ids, self.positions):
                 padded[rows : self._used].zero_()
+            for padded in (self.slots, self.tables):
+                padded[:, rows : self._used].zero_()
             self.lengths[rows : self._used].fill_(1)
             self.host_lengths[rows : self._used] = 1
         self._used, self._width = rows, width
@@ -83,6 +96,7 @@ class _FixedStep:
 
     shape: StepShape
     inputs: StepInputs
+    views: Sequence[BatchView]
     graph: Graph
 
 
@@ -108,9 +122,11 @@ class FixedForward(GraphedForward):
         super().__init__(facet, forward, owners)
         self._backend, self._replayable = backend, replayable
         self._block_size = rows.block_size
-        max_rows, columns = rows.block_tables.shape[-2:]
+        self._layers = list(rows.layers)
+        groups, max_rows, columns = rows.block_tables.shape
         self._limits = StepShape(max_rows, max_rows, 1, rows.width - 1)
-        self._memory = _Memory(max_rows, columns, rows.device)
+        self._memory = _Memory(groups, max_rows, columns, rows.device)
+        self._views: list[BatchView] = []  # of the step that was planned last, one of each group
         self._steps: dict[StepShape, _FixedStep] = {}  # smallest first, where the facet names sizes
         self._chosen: _FixedStep | None = None
         self._sizes: list[StepShape] = []
@@ -138,9 +154,11 @@ class FixedForward(GraphedForward):
         self.prepare()
 
     def plan(self, batch: BatchView) -> AttentionPlan:
-        """Plan a step: by a graph that holds it, or as it is."""
+        """Plan a step for the layers of a group: by a graph that holds it, or as it is."""
+        group = self._layers.index(batch.layers)
+        self._views[group:] = [batch]
         self._chosen = self._fitting(batch)
-        return self._backend.plan(batch) if self._chosen is None else self._chosen.inputs.plan
+        return self._backend.plan(batch) if self._chosen is None else self._chosen.inputs.plans[group]
 
     def _fitting(self, batch: BatchView) -> _FixedStep | None:
         if batch.max_query_len != 1:
@@ -160,28 +178,33 @@ class FixedForward(GraphedForward):
         return self._steps.get(shape)
 
     def _captured(self, shape: StepShape) -> _FixedStep:
+        rows, size = shape.num_rows, self._block_size
+        views = [self._memory.view(shape, size, group, layers) for group, layers in enumerate(self._layers)]
         with blamed(self._owners.attention, "fixed_plan()"):
-            plan = self._replayable.fixed_plan(shape)
-        rows, batch = shape.num_rows, self._memory.view(shape, self._block_size)
+            plans = [self._replayable.fixed_plan(shape) for _ in views]
         with blamed(self._owners.attention, "refresh()"):
-            self._replayable.refresh(plan, batch)
+            self._refresh(plans, views)
         inputs = StepInputs(
             token_ids=self._memory.token_ids[:rows],
             positions=self._memory.positions[:rows],
-            plan=plan,
-            batch=batch,
+            plans=plans,
+            batch=views[0],
             logit_indices=self._memory.positions[:0],
         )
         with blamed(self._owners.platform, "capture()"):
             graph = self._capture(inputs)
-        return _FixedStep(shape, inputs, graph)
+        return _FixedStep(shape, inputs, views, graph)
+
+    def _refresh(self, plans: Sequence[AttentionPlan], views: Sequence[BatchView]) -> None:
+        for plan, view in zip(plans, views, strict=True):
+            self._replayable.refresh(plan, view)
 
     def _run(self, step: StepInputs) -> Tensor:
         chosen, self._chosen = self._chosen, None
         if chosen is None:
             return self._forward(step)
-        self._memory.load(step)
-        self._replayable.refresh(chosen.inputs.plan, chosen.inputs.batch)
+        self._memory.load(step, self._views)
+        self._refresh(chosen.inputs.plans, chosen.views)
         return chosen.graph.replay(chosen.inputs)[: len(step.token_ids)]
 
 

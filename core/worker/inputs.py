@@ -26,8 +26,8 @@ class StepInputs:
 
     Attributes:
         token_ids, positions: `(tokens,)` int64 on the device.
-        plan: The attention backend's plan.
-        batch: The batch as attention sees it.
+        plans: The attention backend's plans, one per cache group.
+        batch: The batch as attention sees it in the first group.
         logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
             that samples, and with drafts all that it runs.
         token_types, arrays: As in `core.api.models.StepInputs`.
@@ -35,11 +35,16 @@ class StepInputs:
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
     batch: BatchView
     logit_indices: Tensor
     token_types: Tensor | None = None
     arrays: tuple[Mapping[str, Tensor], ...] = ()
+
+    @property
+    def plan(self) -> AttentionPlan:
+        """The plan of the first group, which is the only one of most models."""
+        return self.plans[0]
 
 
 class Planner(Protocol):
@@ -57,7 +62,7 @@ class InputBuilder:
         self._rows, self._backend = rows, backend
         self._stage = Stage(rows.transfers)
         self._tables = BatchTables(rows)
-        self._ramp = np.arange(len(rows.block_tables) + 1, dtype=np.int32)
+        self._ramp = np.arange(rows.block_tables.shape[1] + 1, dtype=np.int32)
 
     def build(self, step: StepPlan) -> StepInputs:
         """Return the inputs of a step with at least one row."""
@@ -69,19 +74,23 @@ class InputBuilder:
         seq_lens = step.starts + step.counts
         context = int(seq_lens.max())
         tables = self._tables.follow(step, seq_lens, context)
-        further = (query_starts, seq_lens, tables.numpy()) if self._rows.transfers.apart else ()
+        arrays = [table.numpy() for table in tables] if self._rows.transfers.apart else []
+        further = (query_starts, seq_lens, *arrays) if arrays else ()
         self._write(token_rows, begins, sampled, further)
-        token_ids, positions, slots, places, last, *twins = self._stage.tensors
-        self._rows.read_tokens(self._stage.host[3], places, self._stage.host[0], token_ids)
-        batch = BatchView(query_starts, seq_lens, tables, slots, longest, context)
+        token_ids, positions, places, last, *rest = self._stage.tensors
+        slots, twins = rest[: len(tables)], rest[len(tables) :]
+        self._rows.read_tokens(self._stage.host[2], places, self._stage.host[0], token_ids)
+        views = [
+            BatchView(query_starts, seq_lens, table, of_group, longest, context, layers)
+            for table, of_group, layers in zip(tables, slots, self._rows.layers, strict=True)
+        ]
         if further:
-            starts, lengths, tables = (_int32(twin, array) for twin, array in zip(twins, further, strict=True))
-            batch = replace(batch, block_tables=tables, twins=(starts, lengths))
+            views = _on_device(views, [_int32(twin, array) for twin, array in zip(twins, further, strict=True)])
         return StepInputs(
             token_ids=token_ids,
             positions=positions,
-            plan=self._backend.plan(batch),
-            batch=batch,
+            plans=[self._backend.plan(view) for view in views],
+            batch=views[0],
             logit_indices=last,
         )
 
@@ -94,17 +103,21 @@ class InputBuilder:
             further: int32 arrays that the device needs as well, where it does not share the host's memory.
         """
         tokens, table = len(token_rows), self._rows
-        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled), *(int32_section(a.size) for a in further))
-        _, positions, slots, places, last, *rest = self._stage.host
+        groups = len(table.layers)
+        numbers = (int32_section(array.size) for array in further)
+        self._stage.lay_out(tokens, tokens, tokens, len(sampled), *(tokens for _ in range(groups)), *numbers)
+        _, positions, places, last, *rest = self._stage.host
+        slots, twins = rest[:groups], rest[groups:]
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)
-        slots[:] = table.block_tables[token_rows, blocks]
-        slots *= table.block_size
-        slots += offsets
+        for of_group, block_table in zip(slots, table.block_tables, strict=True):
+            of_group[:] = block_table[token_rows, blocks]
+            of_group *= table.block_size
+            of_group += offsets
         np.multiply(token_rows, table.width, out=places)
         places += positions
         last[:] = sampled
-        for section, array in zip(rest, further, strict=True):
+        for section, array in zip(twins, further, strict=True):
             section.view(np.int32)[: array.size] = array.reshape(-1)
         self._stage.flush()
 
@@ -117,6 +130,13 @@ class InputBuilder:
         np.cumsum(step.counts, out=query_starts[1:])
         offsets = np.repeat(step.starts - query_starts[:-1], step.counts)
         return np.repeat(rows, step.counts), query_starts, offsets + np.arange(len(offsets))
+
+
+def _on_device(views: Sequence[BatchView], twins: Sequence[Tensor]) -> list[BatchView]:
+    """Return the views of a device with memory of its own: query starts, lengths and tables are there as well."""
+    starts, lengths, *tables = twins
+    pairs = zip(views, tables, strict=True)
+    return [replace(view, block_tables=table, twins=(starts, lengths)) for view, table in pairs]
 
 
 def _int32(section: Tensor, array: np.ndarray) -> Tensor:

@@ -109,17 +109,16 @@ class LoadedModel:
         for rope in self._ropes:
             rope.prepare(max_model_len)
 
-    def kv_specs(self) -> tuple[KVSpec, ...]:
-        """Return what the layers keep of the past, each kind of spec once, in the layers' order."""
-        report = getattr(self.backend, "kv_spec", _default_spec)
-        return tuple(dict.fromkeys(report(attention.site) for attention in self.attentions))
 
-
-def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVLayout]]:
-    """Return the attention layers, by layer, each with the layout of its KV blocks."""
+def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVSpec, KVLayout]]:
+    """Return the attention layers, by layer, each with what it keeps of the past and the layout of its KV blocks."""
     attentions = sorted(loaded.attentions, key=lambda attention: attention.site.layer)
+    report = getattr(loaded.backend, "kv_spec", _default_spec)
+    with blamed(loaded.owners.attention, "kv_spec()"):
+        specs = [report(attention.site) for attention in attentions]
     with blamed(loaded.owners.attention, "kv_layout()"):
-        return [(attention, _layout(loaded.backend.kv_layout(attention.site))) for attention in attentions]
+        layouts = [_layout(loaded.backend.kv_layout(attention.site)) for attention in attentions]
+    return list(zip(attentions, specs, layouts, strict=True))
 
 
 def _layout(found: object) -> KVLayout:
@@ -287,6 +286,9 @@ def _owner(plan: PluginPlan, group: str) -> str:
 
 
 def _default_spec(site: AttentionSite) -> KVSpec:
+    """Return what the layer of a backend that says nothing keeps."""
+    if site.chunk is not None:
+        return KVSpec("chunked", site.chunk)
     return KVSpec() if site.window is None else KVSpec("sliding", site.window)
 
 

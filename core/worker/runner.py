@@ -13,6 +13,7 @@ from torch import Tensor
 from core.api.models import Model
 from core.api.participants import SampledStep
 from core.api.platform import Done, Pending
+from core.engine.blocks import NULL_BLOCK
 from core.engine.profile import Timer, untimed
 from core.engine.step import NewRow, StepPlan, StepResult
 from core.worker.graphs import GraphedForward
@@ -179,7 +180,8 @@ class StepRunner(ABC):
             if tables is None:
                 self._tainted.mark(self._rows.blocks_of(int(plan.rows[i]), tokens).copy())
             else:
-                self._tainted.mark(tables[i, : -(-tokens // self._rows.block_size)])
+                held = tables[:, i, : -(-tokens // self._rows.block_size)]
+                self._tainted.mark(held[held != NULL_BLOCK])
 
     def _plain(self, inputs: StepInputs) -> Tensor:
         return self._model.forward(inputs)

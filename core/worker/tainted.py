@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.engine.step import StepPlan
+from core.engine.step import BlockUpdate, StepPlan
 from core.worker.rows import scattered
 
 
@@ -20,7 +20,7 @@ class TaintedBlocks:
     its content (a cached prefix) stays as it is: its reader must fail too, rather than read numbers nobody computed.
 
     Args:
-        caches: KV cache of each layer, `(num_blocks, ...)`.
+        caches: The KV caches, `(num_blocks, ...)`, whichever layers share them.
     """
 
     def __init__(self, caches: Sequence[Tensor], block_size: int) -> None:
@@ -47,18 +47,23 @@ class TaintedBlocks:
         """Clean the tainted blocks that this plan gives out to be written. Costs nothing while no row has failed."""
         if self._marked:
             self._take_marked()
-        if not self._any or len(plan.blocks.blocks) == 0:
+        if not self._any:
             return
-        rows, columns = scattered(plan.blocks)
+        for update in plan.blocks:
+            if len(update.blocks):
+                self._clean(plan, update)
+        self._any = bool(self._tainted.any())
+
+    def _clean(self, plan: StepPlan, update: BlockUpdate) -> None:
+        rows, columns = scattered(update)
         computed = np.zeros(int(max(rows.max(), plan.rows.max(initial=0))) + 1, dtype=np.int64)
         computed[plan.rows] = plan.starts
-        fresh = plan.blocks.blocks[columns * self._block_size >= computed[rows]]
+        fresh = update.blocks[columns * self._block_size >= computed[rows]]
         dirty = fresh[self._tainted[fresh]].astype(np.int64)
         for cache in self._caches:
             places = torch.from_numpy(dirty).to(cache.device)
             cache[places] = cache[places].nan_to_num_(0.0, 0.0, 0.0)
         self._tainted[dirty] = False
-        self._any = bool(self._tainted.any())
 
     def _take_marked(self) -> None:
         while self._marked:

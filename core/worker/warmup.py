@@ -19,14 +19,17 @@ def warm_up(
     block_size: int,
     num_blocks: int,
     max_model_len: int,
+    groups: int = 1,
     decodes: int = DECODE_STEPS,
 ) -> None:
     """Run one small prompt and a few decode steps in row 0, and leave nothing behind that a request could see.
 
-    Rows are reset when a request takes them, and a request's blocks are written before they are read.
+    Rows are reset when a request takes them, and a request's blocks are written before they are read. All cache groups
+    use the same blocks here: what they compute does not matter.
     """
     room = min(max_model_len, (num_blocks - 1) * block_size)
     for plan in _plans(max(1, min(PROMPT_TOKENS, room - decodes)), room, block_size, decodes):
+        plan.blocks *= groups
         execute(plan)
 
 
@@ -49,7 +52,7 @@ def widest_step(tokens: int, max_rows: int, max_model_len: int, block_size: int,
     return StepPlan(
         number=0,
         new_rows=[NewRow(row, np.zeros(count, np.int32), params, ()) for row, count in enumerate(counts)],
-        blocks=BlockUpdate(rows, np.zeros_like(rows), offsets, given),
+        blocks=(BlockUpdate(rows, np.zeros_like(rows), offsets, given),),
         rows=rows,
         starts=np.zeros_like(rows),
         counts=np.array(counts, dtype=np.int32),
@@ -71,7 +74,7 @@ def _plan(number: int, new: list[NewRow], blocks: BlockUpdate, *, start: int, co
     return StepPlan(
         number=number,
         new_rows=new,
-        blocks=blocks,
+        blocks=(blocks,),
         rows=np.zeros(1, dtype=np.int32),
         starts=np.array([start], dtype=np.int32),
         counts=np.array([count], dtype=np.int32),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,13 @@ from core.plugins.drivers import describe
 from core.plugins.handed import QUEUE, STREAM, Handed
 from core.tasks import worker_half
 from core.trim import trim
-from core.worker.allocate import zeros
 from core.worker.assembly import bind_worker_halves, joined_calls, worker_stages
 from core.worker.capture import graphs_for
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
-from core.worker.loader import LoadedModel, kv_layouts, load_model
-from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
+from core.worker.kvcache import CachePlan, plan_cache, small_cache
+from core.worker.loader import LoadedModel, load_model
+from core.worker.memory import KVBudget, gib
 from core.worker.participants.stages import Late
 from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
@@ -37,9 +37,7 @@ from core.worker.transfers import Transfers
 from core.worker.warmup import warm_up, widest_step
 
 if TYPE_CHECKING:
-    from core.api.attention import KVLayout
     from core.api.weights import WeightReceiver
-    from core.layers.attention import AttentionModule
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
@@ -69,6 +67,7 @@ class Worker:
         self._platform: Platform = active.new_of("core.platforms")
         self._loaded: LoadedModel
         self._runner: StepRunner
+        self._cache: CachePlan
         self._budget: KVBudget
         self._weights_version = "initial"
         self._profile: Profile | None = None
@@ -115,6 +114,7 @@ class Worker:
                 block_size=self._config.block_size,
                 num_blocks=self._budget.num_blocks,
                 max_model_len=self._config.max_model_len,
+                groups=len(self._cache.layers),
                 decodes=self._task.warm_up_decodes,
             )
             if self._graphed is not None:
@@ -126,7 +126,7 @@ class Worker:
             self._budget.bytes_per_block,
             self._facts(),
             self._timeline,
-            self._loaded.kv_specs(),
+            self._cache.groups.specs,
             self._config.max_model_len,
         )
 
@@ -190,39 +190,15 @@ class Worker:
             PluginError: The model cannot do what the engine's task needs.
         """
         self._task.check(self._config, loaded)
-        demand = self._kv_demand(kv_layouts(loaded))
-        plan_kv(self._config.options.kv, demand, self._platform.memory(), unread=loaded.weight_bytes)
-
-    def _kv_demand(self, layouts: Sequence[tuple[AttentionModule, KVLayout]]) -> KVDemand:
-        config = self._config
-        return KVDemand(
-            sum(layout.bytes_per_block for _, layout in layouts),
-            config.block_size,
-            config.max_model_len,
-            config.options.scheduler.max_num_seqs,
-            shortens=config.shortens,
-        )
+        plan_cache(self._config, loaded, self._active, self._platform.memory(), unread=loaded.weight_bytes)
 
     def _allocate(self, device: torch.device) -> list[Tensor]:
-        """Size the cache, allocate it layer by layer, and bind each layer to its own."""
-        layouts = kv_layouts(self._loaded)
-        self._budget = plan_kv(self._config.options.kv, self._kv_demand(layouts), self._platform.memory())
+        """Size the cache, allocate it, and bind each layer to its part."""
+        self._cache = plan_cache(self._config, self._loaded, self._active, self._platform.memory())
+        self._budget = self._cache.budget
         self._shorten(self._budget)
         self._loaded.prepare(self._config.max_model_len)
-        return self._caches(layouts, self._budget.num_blocks, device)
-
-    def _caches(
-        self, layouts: Sequence[tuple[AttentionModule, KVLayout]], num_blocks: int, device: torch.device
-    ) -> list[Tensor]:
-        """Allocate a cache of so many blocks for each layer, and bind the layers to them."""
-        caches = []
-        # Ordinary tensors, not inference tensors: a connector may write them from a thread of its own.
-        with torch.inference_mode(False):
-            for attention, layout in layouts:
-                shape = (num_blocks, *layout.block_shape)
-                attention.kv = zeros(shape, layout.dtype, device, apart=self._transfers.apart)
-                caches.append(attention.kv)
-        return caches
+        return self._cache.allocate(device, apart=self._transfers.apart)
 
     def _measure(self, device: torch.device) -> None:
         """Run the largest step over a few blocks, so that the platform knows how much memory steps take at once."""
@@ -230,7 +206,8 @@ class Worker:
         rows, longest, size = config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size
         self._loaded.prepare(longest)
         self._platform.mark_memory()
-        runner = self._make_runner(self._caches(kv_layouts(self._loaded), MEASURED_BLOCKS + 1, device), device)
+        self._cache = small_cache(config, self._loaded, MEASURED_BLOCKS + 1)
+        runner = self._make_runner(self._cache.allocate(device, apart=self._transfers.apart), device)
         runner.execute(widest_step(config.step_tokens, rows, longest, size, MEASURED_BLOCKS))
 
     def _shorten(self, budget: KVBudget) -> None:
@@ -248,7 +225,8 @@ class Worker:
 
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config = self._config
-        rows = RowTable(config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size, self._transfers)
+        max_rows, layers = config.options.scheduler.max_num_seqs, self._cache.layers
+        rows = RowTable(max_rows, config.max_model_len, config.block_size, self._transfers, layers)
         loaded = self._loaded
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)

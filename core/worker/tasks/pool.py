@@ -56,7 +56,7 @@ class PoolingRunner(StepRunner):
         self._default = Pooling(shape.method)
         self._asked: dict[int, Pooling] = {}
         self._arrays: dict[int, dict[str, Tensor]] = {}
-        self._seconds = np.zeros(len(rows.block_tables), dtype=np.int64)
+        self._seconds = np.zeros(len(rows.known), dtype=np.int64)
         self._head = cast("Classifies", model).classify if shape.task == "classify" else None
         super().__init__(model, backend, caches, rows, graphed)
 

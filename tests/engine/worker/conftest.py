@@ -106,11 +106,13 @@ class Bench:
         return StepPlan(
             self.number,
             new,
-            BlockUpdate(
-                np.array([row for row, _, _ in updates], int32),
-                np.array([start for _, start, _ in updates], int32),
-                np.concatenate([[0], np.cumsum([len(taken) for _, _, taken in updates])]).astype(int32),
-                np.array([block for _, _, taken in updates for block in taken], int32),
+            (
+                BlockUpdate(
+                    np.array([row for row, _, _ in updates], int32),
+                    np.array([start for _, start, _ in updates], int32),
+                    np.concatenate([[0], np.cumsum([len(taken) for _, _, taken in updates])]).astype(int32),
+                    np.array([block for _, _, taken in updates for block in taken], int32),
+                ),
             ),
             np.array(rows, int32),
             np.array(starts, int32),

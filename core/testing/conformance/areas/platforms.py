@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -198,6 +198,7 @@ class _Step:
     """Four decode tokens."""
 
     plan: AttentionPlan = None
+    plans: Sequence[AttentionPlan] = (None,)
 
     def __init__(self, device: torch.device, offset: int) -> None:
         self.token_ids = torch.arange(offset, offset + 4, device=device)

@@ -24,7 +24,11 @@ _BLOCKS = 80
 class _Step:
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
+
+    @property
+    def plan(self) -> AttentionPlan:
+        return self.plans[0]
 
 
 @dataclass(slots=True)
@@ -63,7 +67,7 @@ class Decoder(LoadedModel):
                 sequence.blocks.append(self._free.pop())
         batch, positions = self._view(work)
         ids = torch.tensor([token for _, tokens in work for token in tokens], device=self.device)
-        step = _Step(ids, positions, self.backend.plan(batch))
+        step = _Step(ids, positions, [self.backend.plan(batch)])
         logits = self.model.logits(self.model.forward(step)).float().cpu()
         return list(torch.split(logits, [len(tokens) for _, tokens in work]))
 

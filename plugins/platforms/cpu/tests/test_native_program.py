@@ -52,8 +52,8 @@ class ToyModel:
             q, k, v = heads.split_with_sizes([HEADS, KV_HEADS, KV_HEADS], dim=1)
             q, k = elementwise.rms_norm(q, self.head_norm, 1e-5), elementwise.rms_norm(k, self.head_norm, 1e-5)
             q, k = elementwise.rotary(step.positions, q, k, self.rope)
-            layer.write_kv(k, v, kv, step.plan)
-            hidden, residual = elementwise.add_rms_norm(layer.forward(q, kv, step.plan), residual, self.norm, 1e-5)
+            layer.write_kv(k, v, kv, step.plans[0])
+            hidden, residual = elementwise.add_rms_norm(layer.forward(q, kv, step.plans[0]), residual, self.norm, 1e-5)
             gated = elementwise.gated(elementwise.gather(self.mlp, step.token_ids), "silu")
             hidden, residual = elementwise.add_rms_norm(gated, residual, self.norm, 1e-5)
         return hidden
@@ -69,7 +69,7 @@ def decode_step(model, lengths, seed):
     slots = tables[torch.arange(rows), positions // BLOCK].long() * BLOCK + positions % BLOCK
     batch = BatchView(np.arange(rows + 1, dtype=np.int32), lengths, tables, slots, 1, int(lengths.max()))
     tokens = torch.randint(0, VOCAB, (rows,), generator=generator)
-    return SimpleNamespace(token_ids=tokens, positions=positions, plan=model.backend.plan(batch))
+    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)])
 
 
 STEPS = ([3, 20, 40], [4, 21, 41], [5, 42, 17, 60], [61], [1, 2])
@@ -152,7 +152,7 @@ def test_a_model_that_reads_numbers_runs_as_it_is():
 
 def test_other_attention_is_not_recorded():
     facet = ProgramGraphs()
-    graph = facet.capture(lambda step: torch.ones(1), SimpleNamespace(token_ids=torch.zeros(1), plan=object()))
+    graph = facet.capture(lambda step: torch.ones(1), SimpleNamespace(token_ids=torch.zeros(1), plans=[object()]))
     assert isinstance(graph, EagerGraph) and "cpu_native" in facet.refused
 
 
@@ -202,7 +202,7 @@ def step_of(model, rows, seed):
         starts.astype(np.int32), lengths.astype(np.int32), tables, slots, int(queries.max()), int(lengths.max())
     )
     tokens = torch.randint(0, VOCAB, (int(starts[-1]),), generator=torch.Generator().manual_seed(seed))
-    return SimpleNamespace(token_ids=tokens, positions=positions, plan=model.backend.plan(batch))
+    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

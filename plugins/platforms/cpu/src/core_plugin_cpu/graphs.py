@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,32 +34,37 @@ class PaddedStep:
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
-    batch: Batch
+    plans: Sequence[AttentionPlan]
+    batches: Sequence[Batch]
     token_types: None = None
     arrays: tuple[()] = ()
 
     @staticmethod
-    def of(size: int) -> PaddedStep:
-        """Make the inputs of a step of `size` tokens."""
+    def of(size: int, groups: int = 1) -> PaddedStep:
+        """Make the inputs of a step of `size` tokens for a model with so many cache groups."""
         # Memory of its own for each of them: by their addresses the program tells them apart.
-        zeros, positions, slots = torch.zeros(3, size, dtype=torch.int64).unbind()
+        zeros, positions, *slots = torch.zeros(2 + groups, size, dtype=torch.int64).unbind()
         starts, lengths = np.arange(size + 1, dtype=np.int32), np.ones(size, dtype=np.int32)
-        table = torch.zeros(size, 1, dtype=torch.int32)
-        batch = Batch.of(BatchView(starts, lengths, table, slots, 1, 1))
-        return PaddedStep(zeros, positions, batch, batch)
+        tables = torch.zeros(groups, size, 1, dtype=torch.int32).unbind()
+        batches = [Batch.of(BatchView(starts, lengths, *own, 1, 1)) for own in zip(tables, slots)]
+        return PaddedStep(zeros, positions, batches, batches)
+
+    @property
+    def plan(self) -> AttentionPlan:
+        """The plan of the first cache group."""
+        return self.plans[0]
 
     def inputs(self) -> Inputs:
         """Return where the step's inputs are."""
-        batch = self.batch
+        batch = self.batches[0]
         places = {
             self.token_ids.data_ptr(): "token_ids",
             self.positions.data_ptr(): "positions",
-            batch.slots: "slots",
             batch.query_starts: "query_starts",
             batch.seq_lens: "seq_lens",
-            batch.table: "table",
         }
+        for group, own in enumerate(self.batches):
+            places |= {own.slots: _of_group("slots", group), own.table: _of_group("table", group)}
         return Inputs(len(self.token_ids), places)
 
 
@@ -70,27 +76,28 @@ class ProgramGraph:
 
     def replay(self, step: StepInputs) -> Tensor:
         """Run the program on the inputs of `step`; the result is overwritten by the next replay."""
-        batch = step.plan
-        if not isinstance(batch, Batch):
-            raise TypeError(f"recorded with native attention, replayed with a {type(batch).__name__}")
+        batches = [batch for batch in step.plans if isinstance(batch, Batch)]
+        if len(batches) < len(step.plans):
+            kinds = ", ".join(type(plan).__name__ for plan in step.plans)
+            raise TypeError(f"recorded with native attention, replayed with a {kinds}")
+        batch = batches[0]
         tokens = len(step.token_ids)
         if tokens != batch.tokens or tokens != len(step.positions) or tokens > len(self._out):
             counts = f"{tokens} token ids, {len(step.positions)} positions and {batch.tokens} slots"
             raise ValueError(f"a program of {len(self._out)} tokens cannot run {counts}")
-        self._program.set(
-            {
-                "tokens": tokens,
-                "rows": batch.rows,
-                "token_ids": step.token_ids.data_ptr(),
-                "positions": step.positions.data_ptr(),
-                "slots": batch.slots,
-                "query_starts": batch.query_starts,
-                "seq_lens": batch.seq_lens,
-                "table": batch.table,
-                "table_stride": batch.table_stride,
-                "table_width": batch.table_width,
-            }
-        )
+        values = {
+            "tokens": tokens,
+            "rows": batch.rows,
+            "token_ids": step.token_ids.data_ptr(),
+            "positions": step.positions.data_ptr(),
+            "query_starts": batch.query_starts,
+            "seq_lens": batch.seq_lens,
+            "table_stride": batch.table_stride,
+            "table_width": batch.table_width,
+        }
+        for group, own in enumerate(batches):
+            values[_of_group("slots", group)], values[_of_group("table", group)] = own.slots, own.table
+        self._program.set(values)
         self._program.run(self._turn(step))
         return self._out[:tokens]
 
@@ -139,12 +146,12 @@ class ProgramGraphs(GraphFacet):
 
     def capture(self, forward: Forward, step: StepInputs) -> ProgramGraph | EagerGraph:
         """Record `forward`, if all of it is native calls."""
-        if not isinstance(step.plan, Batch):
+        if not all(isinstance(plan, Batch) for plan in step.plans):
             self.refused = "the attention backend is not cpu_native"
             return EagerGraph(forward)
-        size = _capacity(len(step.token_ids)) or len(step.token_ids)
+        size, groups = _capacity(len(step.token_ids)) or len(step.token_ids), len(step.plans)
         try:
-            program, out = record_step(lambda tokens: _trial(forward, tokens), size)
+            program, out = record_step(lambda tokens: _trial(forward, tokens, groups), size)
         except NotReplayableError as error:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)
@@ -155,9 +162,14 @@ class ProgramGraphs(GraphFacet):
         return self._last
 
 
-def _trial(forward: Forward, tokens: int) -> Trial:
-    padded = PaddedStep.of(tokens)
+def _trial(forward: Forward, tokens: int, groups: int) -> Trial:
+    padded = PaddedStep.of(tokens, groups)
     return Trial(lambda: forward(padded), padded.inputs(), padded)
+
+
+def _of_group(slot: str, group: int) -> str:
+    """Return the name of a slot that each cache group has one of: `slots`, `slots.1`, ..."""
+    return f"{slot}.{group}" if group else slot
 
 
 def _capacity(tokens: int) -> int | None:
