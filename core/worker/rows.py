@@ -90,7 +90,7 @@ class RowTable:
             self._flat[self.to_device(places)] = tokens.to(torch.int32)
 
     def tables_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the block tables of `rows (n,)` as they are now, whatever later steps change: `(groups, n, columns)`."""
+        """Return the tables of `rows (n,)` as they are now, whatever later steps change: `(groups, n, columns)`."""
         copied: np.ndarray = self.block_tables[:, rows]
         return copied
 
