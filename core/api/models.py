@@ -214,7 +214,7 @@ class LayerBuilder(Protocol):
         """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`.
 
         Args:
-            scale: What looked-up rows are multiplied by, rounded to the compute dtype. A tied head is not scaled.
+            scale: Factor of the rows that are looked up, rounded to the compute dtype. A tied head is not scaled.
         """
         ...
 
