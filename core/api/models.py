@@ -273,7 +273,7 @@ class LayerBuilder(Protocol):
         """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`.
 
         Args:
-            scale: What looked-up rows are multiplied by, rounded to the compute dtype. A tied head is not scaled.
+            scale: Factor of the rows that are looked up, rounded to the compute dtype. A tied head is not scaled.
             shard: How ranks divide it: by rows, and the result is the sum over all ranks. None: every rank has all of
                 it, as befits a small one.
         """

@@ -36,7 +36,7 @@ _ORIGINAL = "original_max_position_embeddings"
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a configuration means that does not say: transformers writes some values only where they differ.
+    """Values of keys that a configuration lacks, as transformers has them.
 
     Attributes:
         pattern: One layer in so many sees the whole context, the others a window.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.api.models import Norm
 
 UNIT = 1.0
-"""What norms add to their weights: checkpoints store how far each factor is from 1."""
+"""Offset of the weights of all norms: checkpoints store how far each factor is from 1."""
 
 
 class CausalLM:

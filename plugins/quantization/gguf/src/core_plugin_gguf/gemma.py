@@ -1,4 +1,4 @@
-"""What the configurations of Gemma 2 and Gemma 3 have besides, from GGUF metadata."""
+"""Configuration keys that only Gemma 2 and Gemma 3 have, from GGUF metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _TYPES = {"gemma2": "gemma2", "gemma3": "gemma3_text"}
 _PATTERNS = {"gemma2": 2, "gemma3": 6}
 _WINDOWS = {"gemma2": 4096}
-"""What a file without the key means."""
+"""Window of files that name none."""
 
 _BY_HIDDEN_SIZE = {("gemma2", 46), ("gemma3", 62)}
 """Architecture and layers of the models (of 27 billion parameters) whose scores are scaled by `hidden_size / heads`
