@@ -88,7 +88,8 @@ class AttentionSpec(Descriptor):
         head_dims: Allowed head dimensions; None means any.
         block_multiple: The KV block size must be a multiple of this many tokens.
         features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused. A backend with
-            `bidirectional` is an `Encodes`, and with `position_bias` its layers add `AttentionSite.bias`.
+            `bidirectional` is an `Encodes`, with `position_bias` its layers add `AttentionSite.bias`, and with
+            `replayable` it is a `Replayable`: steps run by the graphs of platforms whose graphs are `fixed`.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
         kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """
