@@ -43,7 +43,7 @@ def _page(name: str, title: str, modules: str = "", written: str = "", names: st
 
 
 PAGES = (
-    _page("platforms", "Platforms", "platform facets", "Stream Pending GraphFacet Graph CollectiveFacet"),
+    _page("platforms", "Platforms", "platform facets", "Stream Queue Pending Done GraphFacet Graph CollectiveFacet"),
     _page(
         "attention_backends",
         "Attention backends",

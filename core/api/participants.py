@@ -386,10 +386,13 @@ class WorkerParticipant:
         return None
 
     def sampled(self, step: SampledStep) -> None:
-        """Tokens were sampled and stand in the pool."""
+        """Tokens were sampled and stand in the pool. On a device with a queue the host waits for them for this."""
 
     def end(self, plan: StepPlan, result: StepResult) -> None:
-        """Act after the step; `result.parts[self.name] = ...` goes to the engine half."""
+        """Act after the step; `result.parts[self.name] = ...` goes to the engine half.
+
+        On a device with a queue the step is enqueued then, and the rest of `result` may not be there yet.
+        """
 
     def weights_replaced(self) -> None:
         """Drop what was derived from the old weights."""

@@ -159,3 +159,70 @@ def test_a_reference_device_stands_in_for_an_absent_one(make_plugin, backend):
     )
     report = made.report("attention", checks=("prefill_matches_reference", "head_dims_match_reference"))
     assert [one.status for one in report.outcomes] == ["passed", "passed"]
+
+
+REPLAYED = """
+import torch
+from core_plugin_torch_sdpa.backend import TorchSdpaBackend
+
+class Layer:
+    def __init__(self, inner, backend):
+        self.inner, self.backend = inner, backend
+        self.write_kv = inner.write_kv
+
+    def forward(self, q, kv, plan):
+        out, backend = self.inner.forward(q, kv, plan), self.backend
+        {forward}
+        return out
+
+class Backend(TorchSdpaBackend):
+    longest, lengths = 0, torch.zeros(1)
+
+    def layer(self, site):
+        return Layer(super().layer(site), self)
+
+    def refresh(self, plan, batch):
+        self.longest, self.lengths = int(batch.seq_lens.max()), batch.on_device()[1]
+        {refresh}
+"""
+
+REFRESH = "super().refresh(plan, batch)"
+REPLAY_CASES = {
+    "refreshed_plans_match_reference": {
+        "refresh": "if not hasattr(self, 'done'): super().refresh(plan, batch)\n        self.done = True"
+    },
+    "fixed_plans_keep_no_number_of_a_step": {"forward": "out = out + (backend.longest - backend.lengths.max())"},
+    "refresh_reads_the_device_alone": {"refresh": REFRESH + "; self.lengths.max().item()"},
+}
+
+
+@pytest.fixture
+def replayed(make_plugin):
+    def make(**parts):
+        source = REPLAYED
+        for key, value in {"forward": "pass", "refresh": REFRESH, **parts}.items():
+            source = source.replace("{" + key + "}", value)
+        manifest = MANIFEST.format(devices={"cpu"}, dtypes={"float32"}, features={"replayable", "sliding_window"})
+        return make_plugin("core.attention_backends", {"manifest": manifest, "backend": source})
+
+    return make
+
+
+def test_sound_fixed_plans_pass(replayed):
+    report = replayed().report("replays")
+    assert (report.failures, {one.status for one in report.outcomes}) == ([], {"passed"})
+
+
+@pytest.mark.parametrize("check", REPLAY_CASES)
+def test_fixed_plans(replayed, check):
+    # A plan that is not refreshed is found both ways.
+    also = {"fixed_plans_keep_no_number_of_a_step"} if check.startswith("refreshed") else set()
+    assert set(replayed(**REPLAY_CASES[check]).failing("replays")) == {check} | also
+
+
+def test_a_backend_that_only_says_that_its_plans_stay_is_refused():
+    from core.api import PluginError
+    from core.plugins.handed import REPLAYABLE, Handed
+
+    with pytest.raises(PluginError, match=r"CORE-P160 .*does not fit Replayable: it lacks fixed_plan\(shape\)"):
+        Handed("attention backend 'acme'").fit("the feature `replayable`", object(), REPLAYABLE)

@@ -156,7 +156,8 @@ def test_sound_facets_pass(platform):
     before = GRAPHS.replace("{replayed}", "step") + GROUP.replace("{reduced}", "")
     report = platform(FACETS, before=before).report("platforms")
     skipped = [one.check for one in report.outcomes if one.status == "skipped"]
-    assert (report.failures, skipped) == ([], ["memory_sees_allocations"])
+    apart = ["queue_keeps_order", "peak_is_counted_where_memory_is_apart"]
+    assert (report.failures, skipped) == ([], ["memory_sees_allocations", *apart])
 
 
 @pytest.mark.parametrize(
@@ -190,6 +191,58 @@ def test_facets(platform, check, replayed, reduced):
 )
 def test_platforms(platform, check, body, before):
     assert set(platform(body, before=before).failing("platforms")) == {check}
+
+
+DEVICE = """
+from core.testing.fakedevice.platform import FakePlatform
+from core.testing.fakedevice.queue import LateQueue
+
+class Platform(FakePlatform):
+    pass
+"""
+
+FORGETFUL = """
+class Forgetful(LateQueue):
+    def fetch(self, tensors):
+        from core.testing.fakedevice.queue import Mark
+        return Mark(self, 0, [tensor.numpy() for tensor in tensors])
+"""
+"""What it fetches is read without waiting for it."""
+
+FROZEN = """
+from core.api import GraphFacet
+
+class Frozen(GraphFacet):
+    fixed = True
+    def key(self, shape): return shape
+    def capture(self, forward, step):
+        self.out = forward(step).clone()
+        return self
+    def replay(self, step): return self.out
+"""
+"""Its graphs keep the numbers that they were captured with."""
+
+
+def test_a_device_of_its_own_passes(platform):
+    report = platform(before=DEVICE).report("platforms")
+    skipped = [one.check for one in report.outcomes if one.status == "skipped"]
+    assert (report.failures, skipped) == (
+        [],
+        ["memory_sees_allocations", "collectives_of_one_rank_change_nothing"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "body", "before"),
+    [
+        ("queue_keeps_order", "def queue(self): return Forgetful()", "FORGETFUL"),
+        ("peak_is_counted_where_memory_is_apart", "def mark_memory(self): pass", ""),
+        ("graphs_replay_what_was_captured", "def __init__(self): super().__init__(); self.graphs = Frozen()", "FROZEN"),
+    ],
+)
+def test_devices_of_their_own(platform, check, body, before):
+    made = platform(body, before=DEVICE + {"FORGETFUL": FORGETFUL, "FROZEN": FROZEN, "": ""}[before])
+    assert set(made.failing("platforms")) == {check}
 
 
 QUANT_MANIFEST = """

@@ -155,3 +155,16 @@ def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkey
     assert facts["kv cache"].endswith("(memory_fraction 0.5 of 0.00 GiB beside a step)")
     blocks = int(2**20 * 3 / 4 * 0.5) // (3 * 2 * 16 * 2 * 16 * 4)
     assert f"{blocks} blocks" in facts["kv cache"]
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_pooling_gives_the_same(plugins, llama, depth):
+    plugins("fake_device")
+    prompts = [REPEATED[number:] for number in range(7)]
+    options = {**ENGINE, "runner": "pooling", "max_num_batched_tokens": 96}
+    with LLM(llama, **options, platform="cpu") as llm:
+        wanted = [one.outputs.embedding for one in llm.embed(prompts)]
+    with LLM(llama, **options, platform="fake", overlap_depth=depth) as llm:
+        found = [one.outputs.embedding for one in llm.embed(prompts)]
+        assert llm._engine.ready.facts["graphs"] == "none: this task runs whole prompts"
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
