@@ -120,6 +120,7 @@ def test_kernels_that_name_different_reference_forms_are_all_refused(start, fiel
     assert not {"mix", "mine", "shy"} & set(planned(resolution))
 
 
+@pytest.mark.covers("QUANT-03")
 def test_each_form_of_the_checkpoint_is_reported_with_its_product_and_why_not_the_others(start):
     resolution = start()
     how, found = rows(resolution, "weights int4/1x128:float32, 7 matrices")
