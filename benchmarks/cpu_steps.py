@@ -18,7 +18,8 @@ import numpy as np
 from core_plugin_cpu import graphs, platform
 from core_plugin_cpu.native.asked import ASKED
 from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED, Format
-from core_plugin_cpu.native.program import Program, record
+from core_plugin_cpu.native.program import Program
+from core_plugin_cpu.native.record import record
 
 from core import LLM, SamplingParams
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from core.api.facets import StepShape
     from core.api.kvspecs import KVSpec
 
 
@@ -47,6 +49,8 @@ class AttentionSite:
         window: Sliding window in tokens, as in `LayerBuilder.attention`; None for none.
         softcap: Scores become `softcap * tanh(score / softcap)`; None for none.
         bias: What is added to the scores, as in `LayerBuilder.encoder_attention`; None for nothing.
+        slopes: ALiBi: factor of each head for the distance that is added to its scores, as in
+            `LayerBuilder.attention`; None for none.
     """
 
     layer: int
@@ -57,6 +61,7 @@ class AttentionSite:
     window: int | None = None
     softcap: float | None = None
     bias: Callable[[int], Tensor] | None = None
+    slopes: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ class BatchView:
         block_tables: `(rows, max_blocks)` int32 on the device; entries past a row's blocks are 0.
         slots: `(tokens,)` int64 on the device: `block * block_size + offset` where each token's k, v go.
         max_query_len, max_seq_len: Maxima over the rows.
+        twins: `query_starts` and `seq_lens` on the device, int32; None where it shares the host's memory. To be read
+            by `on_device`.
     """
 
     query_starts: np.ndarray
@@ -99,6 +106,14 @@ class BatchView:
     slots: Tensor
     max_query_len: int
     max_seq_len: int
+    twins: tuple[Tensor, Tensor] | None = None
+
+    def on_device(self) -> tuple[Tensor, Tensor]:
+        """Return `query_starts` and `seq_lens` on the device, int32: no copy is made."""
+        if self.twins is not None:
+            return self.twins
+        as_tensor = import_module("torch").from_numpy  # it is loaded where there are steps; this module does without
+        return as_tensor(self.query_starts), as_tensor(self.seq_lens)
 
 
 class AttentionPlan(Protocol):
@@ -175,8 +190,34 @@ class ReportsKV(Protocol):
         ...
 
 
+class Replayable(Protocol):
+    """Optional part of an attention backend whose descriptor has the feature `replayable`: plans for captured graphs.
+
+    A plan of `fixed_plan` lives as long as a graph does. Whatever its layers read on the device stays where it is, and
+    whatever they take from the plan on the host is the same in every step of the shape.
+    """
+
+    def fixed_plan(self, shape: StepShape) -> AttentionPlan:
+        """Return a plan for steps of `shape.num_rows` rows of one token and at most `shape.max_seq_len` in the cache.
+
+        Asked after all layers were made, and never while a graph is captured.
+        """
+        ...
+
+    def refresh(self, plan: AttentionPlan, batch: BatchView) -> None:
+        """Make `plan` the plan of this batch, which has exactly its shape: no allocation, no wait for the device.
+
+        What it needs on the device it reads there (`block_tables`, `slots`, `on_device`); padded rows have one token at
+        block 0, slot 0. `block_tables` is as wide as the longest row of the shape.
+        """
+        ...
+
+
 class AttentionBackend(Protocol):
-    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`."""
+    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`.
+
+    With the feature `bidirectional` it is an `Encodes`, with `replayable` a `Replayable`.
+    """
 
     def __init__(self, ctx: AttentionContext) -> None: ...
 

@@ -81,15 +81,26 @@ class Stored:
         axes: Its dimension along the outputs, and along the inputs; None: it has none, and is the same for all.
         per: Outputs, and inputs, that `unit` elements hold along these dimensions: `(1, 8)` for eight 4-bit codes of
             neighbouring inputs in a word, `(1, 128)` for one scale for 128 inputs.
-        unit: Elements that can only be taken together: 3 words hold 32 codes of 3 bits, 144 bytes a block of `Q4_K`.
+        unit: Elements along each of these dimensions that can only be taken together: with `per` of `(1, 32)`, `(1, 3)`
+            for 32 codes of 3 bits in 3 words; with `(1, 256)`, `(1, 144)` for the bytes of a block of `Q4_K`.
+        encoding: `WeightTensor.encoding` that `per` and `unit` hold for, in what `raw()` gives. A tensor that comes in
+            another (plain numbers of an update for a model in blocks) has one number for each output and input. A
+            dimension of one element is shared by all.
         optional: Whether a checkpoint may lack it.
     """
 
     suffix: str
     axes: tuple[int | None, int | None] = (0, 1)
     per: tuple[int, int] = (1, 1)
-    unit: int = 1
+    unit: tuple[int, int] = (1, 1)
+    encoding: str = "plain"
     optional: bool = False
+
+    def elements(self, outputs: int, inputs: int) -> tuple[int, int]:
+        """Return how many elements hold so many outputs along its dimension of them, and so many inputs."""
+        whole = (-(-size // per) for size, per in zip((outputs, inputs), self.per, strict=True))
+        first, second = (blocks * unit for blocks, unit in zip(whole, self.unit, strict=True))
+        return first, second
 
 
 @dataclass(slots=True)
@@ -99,12 +110,15 @@ class Part:
     Attributes:
         form: The form in which it came; other than the one that the format told of if, for instance, an update of the
             weights brings plain numbers for a model that was stored in blocks.
-        codes: `(outputs, inputs)`, one code each; of blocks of a file format `(outputs, bytes)` uint8.
-        scales: `(outputs / form.outputs, inputs / form.inputs)` float32, or the bytes of `form.scale`.
+        codes: `(outputs, inputs)`, one code each: int8, with zero points uint8; of a float8 its dtype or uint8; of
+            `e2m1` and `nf4` uint8, 0 to 15. Of blocks of a file format `(outputs, bytes)` uint8.
+        scales: `(outputs / form.outputs, inputs / form.inputs)`, rounded up, 1 where all share one: float32, or of
+            another `form.scale` its dtype or uint8.
         zeros: Zero points, shaped as `scales`, in any integer dtype.
         group_of: `(inputs,)` int64, the column of `scales` that each input belongs to, where the form is `ordered`.
         tensor_scale: `()` float32, a scale for the whole part.
-        input_scale: `()` float32, the scale of activations where the checkpoint fixes it.
+        input_scale: `()` float32, the scale of activations where the checkpoint fixes it: rounded ones are multiples
+            of it (`float8:tensor`), or of a scale in e4m3 for each run times it (`e2m1:16`).
         bias: `(outputs,)` float32; set by core.
         decode: Returns the values `(outputs, inputs)` in a dtype. A format sets it for codes that core does not know;
             core sets it for all others before a product gets the part.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from difflib import get_close_matches
 from functools import reduce
 from importlib import import_module
 from types import MappingProxyType
@@ -20,6 +21,9 @@ from core.plugins.catalog import Entry
 from core.plugins.kinds import kind_of
 
 Parameter = inspect.Parameter
+
+_NEARLY = 0.8
+"""Likeness of two names, of 1, from which on one is taken for the other misspelt."""
 
 
 class Contract(NamedTuple):
@@ -43,8 +47,10 @@ class Contract(NamedTuple):
 
 IMPLEMENTATIONS = MappingProxyType(
     {
-        "core.platforms": Contract("platform:Platform"),
-        "core.attention_backends": Contract("attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV")),
+        "core.platforms": Contract("platform:Platform", closed=True),
+        "core.attention_backends": Contract(
+            "attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV", "attention:Replayable")
+        ),
         "core.quantization": Contract("quantization:Format"),
         # A model that only pools has no logits.
         "core.models": Contract(
@@ -233,6 +239,19 @@ def _optional(contract: Contract, value: object) -> Iterator[str]:
     for name in contract.optional:
         protocol = _protocol(name)
         yield from _methods(protocol, value, frozenset(methods_of(protocol)))
+    yield from _misspelt(contract, value)
+
+
+def _misspelt(contract: Contract, value: object) -> Iterator[str]:
+    """Yield the methods that are named nearly as an optional one, which core would never find."""
+    optional = [name for one in contract.optional for name in methods_of(_protocol(one))]
+    known = {*methods_of(_protocol(contract.protocol)), *optional}
+    lacking = [name for name in optional if getattr(value, name, None) is None]
+    kind = value if isinstance(value, type) else type(value)
+    own = {name for base in kind.__mro__[:-1] for name, member in vars(base).items() if callable(member)}
+    for name in sorted(one for one in own - known if not one.startswith("_")):
+        for meant in get_close_matches(name, lacking, n=1, cutoff=_NEARLY):
+            yield f"its {name}() is nearly {meant}(), an optional method: spell it so, or begin its name with _"
 
 
 def _methods(

@@ -21,6 +21,8 @@ GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("parsers:OutputParser")
 TOOL_SESSION = Contract("tool_servers:ToolSession")
 GRAPH = Contract("facets:Graph")
+REPLAYABLE = Contract("attention:Replayable")
+QUEUE = Contract("platform:Queue")
 STREAM = Contract("platform:Stream")
 WEIGHT_TENSOR = Contract("weights:WeightTensor")
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from core.api.attention import AttentionBackend, AttentionPlan, BatchView
+from core.api.attention import AttentionPlan, BatchView
 from core.engine.step import StepPlan
-from core.worker.guarded import GuardedBackend
 from core.worker.late import verified
 from core.worker.rows import RowTable
-from core.worker.stage import Stage
+from core.worker.stage import Stage, int32_section
 from core.worker.tables import BatchTables
 
 
@@ -41,12 +42,20 @@ class StepInputs:
     arrays: tuple[Mapping[str, Tensor], ...] = ()
 
 
+class Planner(Protocol):
+    """Plans attention: a backend, or what decides for it."""
+
+    def plan(self, batch: BatchView) -> AttentionPlan:
+        """Prepare a step."""
+        ...
+
+
 class InputBuilder:
     """Makes step inputs on the host, with a handful of array operations and at most one copy whatever the batch."""
 
-    def __init__(self, rows: RowTable, backend: AttentionBackend | GuardedBackend) -> None:
+    def __init__(self, rows: RowTable, backend: Planner) -> None:
         self._rows, self._backend = rows, backend
-        self._stage = Stage(rows.device)
+        self._stage = Stage(rows.transfers)
         self._tables = BatchTables(rows)
         self._ramp = np.arange(len(rows.block_tables) + 1, dtype=np.int32)
 
@@ -54,12 +63,39 @@ class InputBuilder:
         """Return the inputs of a step with at least one row."""
         longest = int(step.counts.max())
         token_rows, query_starts, begins = self._spread(step, longest)
-        tokens, table = len(token_rows), self._rows
         sampled = query_starts[1:][step.samples] - 1
         if step.drafts is not None and step.drafts.max() > 0:
             sampled = _with_drafts(sampled, verified(step))
-        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled))
-        token_ids, positions, slots, places, last = self._stage.host
+        seq_lens = step.starts + step.counts
+        context = int(seq_lens.max())
+        tables = self._tables.follow(step, seq_lens, context)
+        further = (query_starts, seq_lens, tables.numpy()) if self._rows.transfers.apart else ()
+        self._write(token_rows, begins, sampled, further)
+        token_ids, positions, slots, places, last, *twins = self._stage.tensors
+        self._rows.read_tokens(self._stage.host[3], places, self._stage.host[0], token_ids)
+        batch = BatchView(query_starts, seq_lens, tables, slots, longest, context)
+        if further:
+            starts, lengths, tables = (_int32(twin, array) for twin, array in zip(twins, further, strict=True))
+            batch = replace(batch, block_tables=tables, twins=(starts, lengths))
+        return StepInputs(
+            token_ids=token_ids,
+            positions=positions,
+            plan=self._backend.plan(batch),
+            batch=batch,
+            logit_indices=last,
+        )
+
+    def _write(
+        self, token_rows: np.ndarray, begins: np.ndarray, sampled: np.ndarray, further: Sequence[np.ndarray]
+    ) -> None:
+        """Write a step's index data, and bring it to the device.
+
+        Args:
+            further: int32 arrays that the device needs as well, where it does not share the host's memory.
+        """
+        tokens, table = len(token_rows), self._rows
+        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled), *(int32_section(a.size) for a in further))
+        _, positions, slots, places, last, *rest = self._stage.host
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)
         slots[:] = table.block_tables[token_rows, blocks]
@@ -68,17 +104,9 @@ class InputBuilder:
         np.multiply(token_rows, table.width, out=places)
         places += positions
         last[:] = sampled
+        for section, array in zip(rest, further, strict=True):
+            section.view(np.int32)[: array.size] = array.reshape(-1)
         self._stage.flush()
-        staged = self._stage.tensors
-        table.read_tokens(places, staged[3], token_ids, staged[0])
-        batch = self._view(step, query_starts, staged[2], longest)
-        return StepInputs(
-            token_ids=staged[0],
-            positions=staged[1],
-            plan=self._backend.plan(batch),
-            batch=batch,
-            logit_indices=staged[4],
-        )
 
     def _spread(self, step: StepPlan, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the row of each token, where each row's tokens start in the step, and each token's position."""
@@ -90,17 +118,10 @@ class InputBuilder:
         offsets = np.repeat(step.starts - query_starts[:-1], step.counts)
         return np.repeat(rows, step.counts), query_starts, offsets + np.arange(len(offsets))
 
-    def _view(self, step: StepPlan, query_starts: np.ndarray, slots: Tensor, longest: int) -> BatchView:
-        seq_lens = step.starts + step.counts
-        longest_context = int(seq_lens.max())
-        return BatchView(
-            query_starts=query_starts,
-            seq_lens=seq_lens,
-            block_tables=self._tables.follow(step, seq_lens, longest_context),
-            slots=slots,
-            max_query_len=longest,
-            max_seq_len=longest_context,
-        )
+
+def _int32(section: Tensor, array: np.ndarray) -> Tensor:
+    """Return the numbers of a section, in the array's shape."""
+    return section.view(torch.int32)[: array.size].view(array.shape)
 
 
 def _with_drafts(last: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from core.api.quantization import QuantContext
 from core.layers.builder import Builder
 from core.layers.guard import Owners, blamed
 from core.layers.kernels import KernelTable, PlannedKernel, PlannedReference
-from core.plugins.handed import WEIGHT_TENSOR, Handed
+from core.plugins.handed import REPLAYABLE, WEIGHT_TENSOR, Handed
 from core.plugins.kernels import firmly_commanded, parse_kernels
 from core.plugins.kinds import kind_of
 from core.worker.loading.fill import WeightFiller
@@ -26,8 +26,8 @@ from core.worker.loading.scales import aliases, scale_groups
 from core.worker.memory import gib
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend, AttentionSite
-    from core.api.descriptors import KernelSpec
+    from core.api.attention import AttentionBackend, AttentionSite, Replayable
+    from core.api.descriptors import AttentionSpec, KernelSpec
     from core.api.kernels import KernelRequest
     from core.api.models import Model
     from core.api.verdict import ProbeResult, Verdict
@@ -64,6 +64,7 @@ class LoadedModel:
         weight_bytes: What its weights take at least; known before they are read.
         kernels: Which forms of operations its layers were given.
         owners: Whose it and its layers are, for errors.
+        replayable: The backend again, if its descriptor says that it makes plans for graphs.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class LoadedModel:
         kernels: KernelTable,
         ropes: Sequence[RotaryEmbedding] = (),
         owners: Owners | None = None,
+        replayable: Replayable | None = None,
     ) -> None:
+        self.replayable = replayable
         self.model = model
         self.owners = owners or Owners()
         self.attentions = attentions
@@ -195,10 +198,28 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         rules = model_class.weight_rules(settings)
     attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
-    names = NameMap(rules, builder.tied, aliases(scales))
+    names = NameMap(rules, builder.left_out, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
     warn_opened(kernels, config.options.select.kernel)
-    return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)
+    spec = cast("AttentionSpec", active.spec("core.attention_backends"))
+    return LoadedModel(
+        model,
+        attentions,
+        backend,
+        filler,
+        kernels,
+        [rope for _, rope in builder.ropes],
+        owners,
+        _replayable(backend, spec, owners.attention),
+    )
+
+
+def _replayable(backend: AttentionBackend, spec: AttentionSpec, owner: str) -> Replayable | None:
+    """Return a backend that makes plans for graphs. Raises `PluginError` CORE-P160 for one that only says so."""
+    if "replayable" not in spec.features:
+        return None
+    replayable: Replayable = Handed(owner).fit("the feature `replayable`", cast("Replayable", backend), REPLAYABLE)
+    return replayable
 
 
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:

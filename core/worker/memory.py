@@ -74,14 +74,15 @@ def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unr
     """Decide the number of KV blocks.
 
     Args:
-        memory: As it is now.
+        memory: As it is now; with a `peak`, the cache gets its part of what is left beside that.
         unread: Bytes that weights will take, which are not read yet.
 
     Raises:
         ConfigError: `kv_memory` is not a size.
         EngineError: Not even one request of the longest length fits; one of a single block, where it may be lowered.
     """
-    num_blocks, reason = _wanted(options, demand, max(0, memory.free - unread))
+    free = memory.total - memory.peak if memory.peak else memory.free - unread
+    num_blocks, reason = _wanted(options, demand, max(0, free), peak=memory.peak > 0)
     room = max(0, num_blocks - NULL_BLOCKS) * demand.block_size
     longest = min(demand.max_model_len, room) if demand.shortens else demand.max_model_len
     budget = KVBudget(num_blocks, demand.bytes_per_block, demand.block_size, longest, reason)
@@ -104,7 +105,7 @@ def _too_small(budget: KVBudget, needed: KVDemand, memory: MemorySnapshot, unrea
     )
 
 
-def _wanted(options: KVOptions, demand: KVDemand, free: int) -> tuple[int, str]:
+def _wanted(options: KVOptions, demand: KVDemand, free: int, *, peak: bool) -> tuple[int, str]:
     if options.num_blocks is not None:
         return options.num_blocks, "num_blocks"
     if not demand.bytes_per_block:
@@ -113,7 +114,7 @@ def _wanted(options: KVOptions, demand: KVDemand, free: int) -> tuple[int, str]:
         size, reason = _configured(options.kv_memory), f"kv_memory {options.kv_memory}"
     else:
         size = int(free * options.memory_fraction)
-        reason = f"memory_fraction {options.memory_fraction:g} of {gib(free)} free"
+        reason = f"memory_fraction {options.memory_fraction:g} of {gib(free)} {'beside a step' if peak else 'free'}"
     fitting = size // demand.bytes_per_block
     if fitting > demand.most_blocks:
         return demand.most_blocks, f"all that {demand.max_num_seqs} requests of {demand.max_model_len} tokens can use"

@@ -1,4 +1,4 @@
-"""The block tables of a step's rows, in batch order."""
+"""The block tables of a step's rows, in batch order, on the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from core.engine.step import StepPlan
 from core.worker.rows import RowTable, scattered
-from core.worker.stage import is_apart
 
 
 class BatchTables:
@@ -20,17 +19,15 @@ class BatchTables:
     def __init__(self, rows: RowTable) -> None:
         self._rows = rows
         shape = rows.block_tables.shape
-        self._apart = is_apart(rows.device)
         self._host = np.zeros(shape, dtype=np.int32)
-        memory = torch.from_numpy(self._host)
-        self._tensor = torch.zeros_like(memory, device=rows.device) if self._apart else memory
+        self._tensor = torch.from_numpy(self._host)
         self._order = np.zeros(0, dtype=np.int32)
         self._place = np.full(shape[0], -1, dtype=np.int64)
         self._extent = 0  # columns from here on are 0 everywhere
         self._view: tuple[tuple[int, int], Tensor] = ((0, 0), self._tensor[:0, :0])
 
     def follow(self, step: StepPlan, seq_lens: np.ndarray, longest: int) -> Tensor:
-        """Return the scheduled rows' tables, `(rows, blocks of the longest)` int32 on the device, until the next step.
+        """Return the scheduled rows' tables, `(rows, blocks of the longest)` int32, until the next step.
 
         Entries past a row's own blocks are 0, whatever an earlier life left there.
 
@@ -63,8 +60,6 @@ class BatchTables:
         self._order = step.rows
         self._place.fill(-1)
         self._place[step.rows] = np.arange(count)
-        if self._apart:
-            self._tensor[:count].copy_(torch.from_numpy(self._host[:count]))
 
     def _extend(self, step: StepPlan, width: int) -> None:
         rows, columns = scattered(step.blocks)
@@ -74,9 +69,6 @@ class BatchTables:
             places, columns, blocks = places[here], columns[here], blocks[here]
         self._host[places, columns] = blocks
         self._extent = max(self._extent, width)
-        if self._apart:
-            index = self._rows.to_device(places * self._host.shape[1] + columns)
-            self._tensor.view(-1)[index] = torch.from_numpy(blocks).to(self._tensor)
 
     def _cut(self, count: int, width: int) -> Tensor:
         if self._view[0] != (count, width):

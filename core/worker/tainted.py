@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,15 +28,16 @@ class TaintedBlocks:
         self._block_size = block_size
         self._tainted = np.zeros(len(caches[0]) if caches else 0, dtype=bool)
         self._any = False
+        self._marked: deque[np.ndarray] = deque()  # any thread may append
 
     def mark(self, blocks: np.ndarray) -> None:
-        """Remember the blocks of a failed row."""
+        """Remember the blocks of a failed row. May be called beside a step, by whoever waited for its result."""
         if self._caches:
-            self._tainted[blocks] = True
-            self._any = True
+            self._marked.append(blocks)
 
     def empty(self, blocks: Sequence[int]) -> None:
         """Fill blocks with zeros: whoever was to fill them may have left anything, and this step reads them."""
+        self._take_marked()
         for cache in self._caches:
             cache[torch.tensor(blocks, device=cache.device)] = 0
         if self._caches:
@@ -43,6 +45,8 @@ class TaintedBlocks:
 
     def clean(self, plan: StepPlan) -> None:
         """Clean the tainted blocks that this plan gives out to be written. Costs nothing while no row has failed."""
+        if self._marked:
+            self._take_marked()
         if not self._any or len(plan.blocks.blocks) == 0:
             return
         rows, columns = scattered(plan.blocks)
@@ -55,3 +59,8 @@ class TaintedBlocks:
             cache[places] = cache[places].nan_to_num_(0.0, 0.0, 0.0)
         self._tainted[dirty] = False
         self._any = bool(self._tainted.any())
+
+    def _take_marked(self) -> None:
+        while self._marked:
+            self._tainted[self._marked.popleft()] = True
+            self._any = True

@@ -64,7 +64,8 @@ CASES = {
     "block_sizes_match_reference": {"condition": "ctx.block_size == 64"},
     "every_dtype_matches_reference": {"condition": "ctx.kv_dtype == torch.float16 and ctx.dtype == torch.bfloat16"},
     "sliding_window_matches_reference": {"condition": "site.window == 7"},
-    "softcap_matches_reference": {"condition": "site.softcap == 1.5"},
+    "softcap_matches_reference": {"condition": "site.softcap == 1.5 and site.slopes is None"},
+    "alibi_matches_reference": {"condition": "site.slopes is not None"},
     "scattered_blocks_match_reference": {
         "condition": "lens.tolist() == [70, 33, 90] and (np.diff(batch.block_tables[0, :5].numpy()) < 0).any()"
     },
@@ -94,7 +95,10 @@ CASES = {
 @pytest.fixture
 def backend(make_plugin):
     def make(
-        devices=("cpu",), dtypes=("float32", "bfloat16", "float16"), features=("sliding_window", "softcap"), **parts
+        devices=("cpu",),
+        dtypes=("float32", "bfloat16", "float16"),
+        features=("sliding_window", "softcap", "alibi"),
+        **parts,
     ):
         fields = {"condition": "False", "write": "pass", "forward": "pass", "more": "", **parts}
         source = BACKEND
@@ -130,10 +134,12 @@ def test_a_backend_that_forgets_scales_when_it_reads_is_found(backend):
 
 
 def test_what_is_not_declared_is_not_asked(backend):
-    made = backend(features=(), dtypes=("float32",), condition="site.window is not None or site.softcap is not None")
+    any_of = "site.window is not None or site.softcap is not None or site.slopes is not None"
+    made = backend(features=(), dtypes=("float32",), condition=any_of)
     report = made.report("attention")
     skipped = {one.check for one in report.outcomes if one.status == "skipped"}
-    absent = {"scales_are_applied", "sliding_window_matches_reference", "softcap_matches_reference"}
+    features = ("sliding_window", "softcap", "alibi")
+    absent = {"scales_are_applied", *(f"{feature}_matches_reference" for feature in features)}
     assert (report.failures, skipped) == ([], absent)
 
 

@@ -127,7 +127,8 @@ def test_an_operation_without_a_generator_is_named(kernel, monkeypatch):
 
 
 def test_every_operation_of_core_has_a_generator():
-    assert set(REGISTRY) - set(SHAPES) == PRODUCTS, "add these to SHAPES in core/testing/conformance/tools/ops.py"
+    missing = set(REGISTRY) - PRODUCTS - set(SHAPES)
+    assert not missing, "add these to SHAPES in core/testing/conformance/tools/ops.py"
 
 
 @pytest.mark.parametrize("op", sorted(SHAPES))

@@ -25,7 +25,7 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core.executors": ("executors",),
         "core.weight_loaders": ("loaders",),
         "core.model_sources": ("sources",),
-        "core.kernels": ("kernels",),
+        "core.kernels": ("kernels", "products"),
         "core.logits": ("logits",),
         "core.structured_output": ("grammars",),
         "core.drafters": ("drafters",),

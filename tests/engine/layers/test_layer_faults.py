@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from core_plugin_unquantized.scheme import Plain
+from core_plugin_unquantized.plain import Plain
 
 from core.api import PluginError, QuantContext, RopeConfig
 from core.layers.builder import Builder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from core_plugin_unquantized.scheme import Plain
+from core_plugin_unquantized.plain import Plain
 from torch.nn import functional
 
 from core.api import CheckpointError, QuantContext, WeightRules

@@ -11,7 +11,7 @@ from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 from core.api.attention import AttentionContext
 from core.api.errors import EngineError, PluginError
 from core.api.kvspecs import KVSpec
-from core.api.platform import MemorySnapshot
+from core.api.platform import MemorySnapshot, Platform
 from core.api.weights import WeightManifest
 from core.config.resolved import KVOptions, Options, SchedulerOptions
 from core.engine.sampling import SamplingParams
@@ -28,8 +28,8 @@ VOCAB = 61
 LOG = []
 
 
-class FakePlatform:
-    def open(self, *, threads, seed):
+class FakePlatform(Platform):
+    def open(self, *, threads, seed, index):
         LOG.append(("open", threads, seed))
         return torch.device("cpu")
 

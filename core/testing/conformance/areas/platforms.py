@@ -12,7 +12,7 @@ import torch
 
 from core.api.attention import AttentionPlan
 from core.api.descriptors import PlatformSpec
-from core.api.facets import CollectiveFacet, GraphFacet, StepShape
+from core.api.facets import GraphFacet, StepShape
 from core.api.models import StepInputs
 from core.api.platform import Platform
 from core.api.verdict import ProbeResult
@@ -156,9 +156,10 @@ def closes_for_good(subject: Subject) -> None:
 def graphs_replay_what_was_captured(subject: Subject) -> None:
     """A captured forward pass, replayed on other inputs of its size, gives what the forward pass itself gives."""
     with _opened(subject) as (platform, device):
-        graphs: GraphFacet | None = getattr(platform, "graphs", None)
+        graphs = platform.graphs
         if graphs is None:
             raise NotApplicable("it has no graphs")
+        require(isinstance(graphs, GraphFacet), f"its graphs are a {type(graphs).__name__}, no GraphFacet of core.api")
         table = torch.arange(60.0, device=device).view(20, 3)
 
         def forward(step: StepInputs) -> torch.Tensor:
@@ -176,7 +177,7 @@ def graphs_replay_what_was_captured(subject: Subject) -> None:
 def collectives_of_one_rank_change_nothing(subject: Subject) -> None:
     """In a group of one, sums, gathers, exchanges and broadcasts give the tensor itself."""
     with _opened(subject) as (platform, device):
-        group: CollectiveFacet | None = getattr(platform, "collectives", None)
+        group = platform.collectives
         if group is None or group.world_size != 1:
             raise NotApplicable("it has no collectives, or takes part in a group of several")
         count = 4 * max(1, group.alignment)
@@ -214,7 +215,7 @@ def _opened(subject: Subject, seed: int = 0) -> Iterator[tuple[Platform, torch.d
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     platform: Platform = subject.impl()()
     try:
-        yield platform, platform.open(threads=1, seed=seed)
+        yield platform, platform.open(threads=1, seed=seed, index=0)
     finally:
         platform.close()
         torch.set_num_threads(threads)

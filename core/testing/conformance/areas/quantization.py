@@ -1,36 +1,40 @@
-"""Quantization methods: what a layer computes is what its dequantized weights compute."""
+"""Quantization methods: what a format reads is what its checkpoints mean, multiplied by the reference product."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from core.api.descriptors import QuantSpec
+from core.api.forms import Part
 from core.api.quantization import LayerSite, QuantContext
+from core.ops.products import opened, opens
 from core.plugins.drivers import describe
-from core.testing.conformance.outcome import Failed, Level, NotApplicable, checks, require
+from core.testing.conformance.outcome import Failed, NotApplicable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import (
     device_of,
     dtype_of,
     largest_difference,
     plainest,
-    wait,
 )
-from core.testing.conformance.tools.layers import Case, LayerBench, cases, verdict_on
+from core.testing.conformance.tools.layers import Case, LayerBench, cases, large_plain, verdict_on
+from core.testing.conformance.tools.memory import HeldMemory
 from core.testing.conformance.tools.options import some_options
 from core.testing.conformance.tools.tensors import PlainTensor
-from core.testing.conformance.tools.timing import speed_ratio
 
 TOKENS = (1, 2, 33)
 """Decode and prefill take different paths in many kernels."""
 
 LARGE = 2**20
-"""Weights of a layer whose speed says something."""
+"""Weights of a layer whose memory says something."""
+
+_OPENED = 1e-5
+"""Relative error of values that are opened to float32."""
 
 _UNKNOWN = "unknown-to-everybody"
 
@@ -74,13 +78,13 @@ def lm_head_equals_dequantized(subject: Subject) -> None:
         _require_linear(subject, case, site)
     for case, site in _sites(subject, "embedding"):
         bench = LayerBench(subject, case, site, _dtype(subject))
-        head = bench.tied_head(subject)
+        head = bench.tied_head()
         x = torch.randn(3, site.in_features, generator=torch.Generator().manual_seed(1)).to(bench.device, bench.dtype)
         _require_close(case, site, _dtype(subject), head(x), case.due(site, x, tied=True))
 
 
 def loading_again_gives_the_same(subject: Subject) -> None:
-    """Weights loaded a second time give the same outputs: `finalize` keeps no state."""
+    """Weights loaded a second time give the same outputs: a format keeps nothing of what it has read."""
     for case, site in _sites(subject):
         bench = LayerBench(subject, case, site, _dtype(subject))
         x = bench.inputs(4)
@@ -101,44 +105,69 @@ def other_weights_replace_the_first(subject: Subject) -> None:
         _require_close(case, site, _dtype(subject), bench.layer(x), -2 * before.float().cpu())
 
 
-def finalize_is_pure(subject: Subject) -> None:
-    """`finalize` leaves the tensors that it is given as they are, and gives the same each time."""
+def parts_have_the_form_that_is_told(subject: Subject) -> None:
+    """`form` tells before weights are read what `read` gives: products are chosen by it."""
     for case, site in _sites(subject):
         bench = LayerBench(subject, case, site, _dtype(subject))
-        raw = bench.stored()
-        kept = {name: value.clone() for name, value in raw.items()}
-        outputs = [bench.quant.finalize(dict(raw)) for _ in range(2)]
-        changed = [name for name in raw if not torch.equal(raw[name], kept[name])]
-        require(not changed, f"{_title(case, site)}: finalize writes to {', '.join(changed)}")
-        same = outputs[0].keys() == outputs[1].keys()
-        same = same and all(torch.equal(outputs[0][name], outputs[1][name]) for name in outputs[0])
-        require(same, f"{_title(case, site)}: finalize of the same parameters gives something else the second time")
+        for name, rows in site.parts:
+            part, told = bench.read(name), bench.format.form(site, name)
+            require(part.form == told, f"{_title(case, site)}: form tells {told.key}, read gives {part.form.key}")
+            _require_shapes(part, (rows, site.in_features), f"{_title(case, site)}: {told.key}")
 
 
-def apply_leaves_its_inputs_alone(subject: Subject) -> None:
-    """Applying a layer changes neither its input nor its parameters."""
+def every_tensor_is_named(subject: Subject) -> None:
+    """`stored` names every tensor that the checkpoint has of a part: none is left without a place."""
     for case, site in _sites(subject):
         bench = LayerBench(subject, case, site, _dtype(subject))
-        x = bench.inputs(4)
-        before = [value.clone() for value in (x, *bench.layer.params.values())]
-        bench.layer(x)
-        same = all(torch.equal(old, new) for old, new in zip(before, (x, *bench.layer.params.values())))
-        require(same, f"{_title(case, site)}: apply writes to its input or to its parameters")
+        for name, _ in site.parts:
+            named = {one.suffix for one in bench.format.stored(site, name)}
+            left = sorted(bench.tensors(name).keys() - named - {"bias"})
+            require(not left, f"{_title(case, site)}: stored does not name {', '.join(left)} of '{site.module(name)}'")
 
 
-def final_bytes_are_held(subject: Subject) -> None:
-    """`final_bytes` tells no more than `finalize` gives: a start that would have worked is not refused."""
-    told = 0
+def parts_open_to_what_is_meant(subject: Subject) -> None:
+    """The values of a part, opened to float32, are those of the sample."""
+    for case, site in _sites(subject):
+        if case.reference is not None:
+            continue  # its layers are not the product with weights
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        stored = [(part, part.decode or partial(opened, part)) for part in map(bench.read, dict(site.parts))]
+        found = torch.cat([decode(torch.float32).float().cpu() for _, decode in stored])
+        error = _error(found, case.meant(site)[0])
+        allowed = _OPENED + case.tolerance * subject.spec(QuantSpec).on_request  # it rounds what others have samples of
+        require(error <= allowed, f"{_title(case, site)}: opened it differs by {error:.2g}, allowed {allowed:.2g}")
+
+
+def reading_again_gives_the_same(subject: Subject) -> None:
+    """A part that is read twice is equal to the last bit, and reading writes to no tensor of the checkpoint."""
     for case, site in _sites(subject):
         bench = LayerBench(subject, case, site, _dtype(subject))
-        tell: Callable[[], int] | None = getattr(bench.quant, "final_bytes", None)
-        if tell is None:
-            continue
-        told += 1
-        held = sum(value.nbytes for value in bench.quant.finalize(bench.stored()).values())
-        require(tell() <= held, f"{_title(case, site)}: final_bytes tells {tell()}, finalize gives {held} bytes")
-    if not told:
-        raise NotApplicable("its layers do not tell their size")
+        for name, _ in site.parts:
+            before = {suffix: one.raw().clone() for suffix, one in bench.tensors(name).items()}
+            first, second = _tensors(bench.read(name)), _tensors(bench.read(name))
+            same = first.keys() == second.keys() and all(_equal(first[key], second[key]) for key in first)
+            require(same, f"{_title(case, site)}: read again, '{site.module(name)}' is something else")
+            kept = all(_equal(one.raw(), before[suffix]) for suffix, one in bench.tensors(name).items())
+            require(kept, f"{_title(case, site)}: read writes to the tensors of the checkpoint")
+
+
+def reading_takes_little_memory(subject: Subject) -> None:
+    """While a large part is read, no more is held than the part and its values, and a tenth: no copies of them."""
+    large = [pair for pair in _sites(subject) if pair[1].kind != "embedding" and _size(pair[1]) >= LARGE]
+    if "none" in subject.spec(QuantSpec).methods:
+        large += [(case, case.sites[0]) for case in [large_plain()]]
+    if not large:
+        raise NotApplicable(f"no sample has a layer of at least {LARGE} weights")
+    for case, site in large:
+        bench = LayerBench(subject, case, site, _dtype(subject))
+        for name, rows in site.parts:
+            bench.read(name)
+            with HeldMemory() as held:
+                part = bench.read(name)
+            own = sum(one.nbytes for one in _tensors(part).values())
+            allowed = int(1.1 * (own + rows * site.in_features * bench.dtype.itemsize))
+            found = f"reading '{site.module(name)}' holds {held.peak:,} bytes at a time, allowed {allowed:,}"
+            require(held.peak <= allowed, f"{_title(case, site)}: {found}")
 
 
 def samples_are_taken(subject: Subject) -> None:
@@ -178,26 +207,6 @@ def _altered(config: Mapping[str, object], path: str = "") -> Iterator[tuple[str
             yield name, {**config, key: changed}
         if not inner and isinstance(value, (str, int, float)):
             yield f"{path}{key}", {**config, key: _UNKNOWN}
-
-
-def faster_than_reference(subject: Subject) -> None:
-    """A large layer is applied to one token faster than by the reference method for the same checkpoints."""
-    other = _reference(subject)
-    large = [pair for pair in _sites(subject) if pair[1].kind != "embedding" and _size(pair[1]) >= LARGE]
-    if not large:
-        raise NotApplicable(f"no sample has a layer of at least {LARGE} weights")
-    for case, site in large:
-        works = []
-        for one in (subject, other):
-            bench = LayerBench(one, case, site, _dtype(subject))
-            works.append(partial(_apply_and_wait, bench, bench.inputs(1)))
-        ratio = speed_ratio(*works)
-        require(ratio > 1, f"{_title(case, site)}: it runs at {ratio:.2f} times the speed of '{other.entry.name}'")
-
-
-def _apply_and_wait(bench: LayerBench, x: Tensor) -> None:
-    bench.layer(x)
-    wait(bench.device)
 
 
 def _require_linear(subject: Subject, case: Case, site: LayerSite) -> None:
@@ -252,30 +261,45 @@ def _size(site: LayerSite) -> int:
     return site.in_features * sum(rows for _, rows in site.parts)
 
 
-def _reference(subject: Subject) -> Subject:
-    """Return the plainest other method that reads the same checkpoints."""
-    spec = subject.spec(QuantSpec)
-    others = [replace(subject, entry=entry) for entry in subject.catalogue.entries(subject.entry.group)]
-    others = [one for one in others if one.descriptor.band < spec.band and spec.methods & one.spec(QuantSpec).methods]
-    if not others:
-        raise NotApplicable("no plainer method for the same checkpoints is installed")
-    return min(others, key=lambda one: one.descriptor.band)
+def _require_shapes(part: Part, sizes: tuple[int, int], where: str) -> None:
+    """Hold the tensors of a part against its form."""
+    form = part.form
+    shared = [-(-size // group) if group else 1 for size, group in zip(sizes, (form.outputs, form.inputs), strict=True)]
+    if opens(form):
+        require(tuple(part.codes.shape) == sizes, f"{where}: codes are {tuple(part.codes.shape)}, due is {sizes}")
+    else:
+        require(part.decode is not None, f"{where}: neither core nor the format opens these codes")
+    for name, one, due in (("scales", part.scales, None), ("zeros", part.zeros, form.zeros)):
+        found = None if one is None else list(one.shape)
+        require(found in (None, shared), f"{where}: {name} are {found}, due is {shared}")
+        require(due is None or due == (one is not None), f"{where}: {name} are {'not ' * (one is None)}there")
+    require(form.ordered == (part.group_of is not None), f"{where}: group_of and the form differ")
 
 
-CHECKS = (
-    *checks(
-        linear_equals_dequantized,
-        merged_parts_equal_separate_parts,
-        embedding_equals_dequantized,
-        lm_head_equals_dequantized,
-        loading_again_gives_the_same,
-        other_weights_replace_the_first,
-        finalize_is_pure,
-        apply_leaves_its_inputs_alone,
-        final_bytes_are_held,
-        samples_are_taken,
-        what_it_cannot_read_is_refused_when_chosen,
-        on_device=True,
-    ),
-    *checks(faster_than_reference, level=Level.L3),
+def _tensors(part: Part) -> dict[str, Tensor]:
+    every = {one.name: getattr(part, one.name) for one in fields(part)}
+    return {name: value for name, value in every.items() if isinstance(value, Tensor)}
+
+
+def _equal(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors are equal to the last bit: values that are no numbers, too."""
+    same = first.dtype == second.dtype and first.shape == second.shape
+    return same and torch.equal(first.flatten().view(torch.uint8), second.flatten().view(torch.uint8))
+
+
+CHECKS = checks(
+    linear_equals_dequantized,
+    merged_parts_equal_separate_parts,
+    embedding_equals_dequantized,
+    lm_head_equals_dequantized,
+    loading_again_gives_the_same,
+    other_weights_replace_the_first,
+    parts_have_the_form_that_is_told,
+    every_tensor_is_named,
+    parts_open_to_what_is_meant,
+    reading_again_gives_the_same,
+    reading_takes_little_memory,
+    samples_are_taken,
+    what_it_cannot_read_is_refused_when_chosen,
+    on_device=True,
 )

@@ -13,7 +13,7 @@ from torch import Tensor
 from core.api.descriptors import KernelSpec
 from core.ops.registry import REGISTRY
 from core.testing.conformance.device_samples import KernelSample
-from core.testing.conformance.outcome import Unavailable, require
+from core.testing.conformance.outcome import NotApplicable, Unavailable, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of, dtype_of
 from core.testing.conformance.tools.ops import SHAPES, Maker, Named, OpShape, Sizes
@@ -160,8 +160,11 @@ def shape_of(subject: Subject) -> OpShape:
 
     Raises:
         Unavailable: Neither the kit nor a sample can make arguments.
+        NotApplicable: It is a product.
     """
     op = subject.spec(KernelSpec).op
+    if subject.spec(KernelSpec).forms:
+        raise NotApplicable("a product: it has checks of its own")
     known, sample = SHAPES.get(op), _sample(subject)
     if sample is None:
         if known is None:

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from core.api.descriptors import QuantSpec
+from core.api.forms import Part
 from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointReader, WeightTensor
 from core.layers.guard import LayerContext
-from core.layers.linear import ProductLayer
+from core.layers.linear import Linear
 from core.testing.conformance.device_samples import CheckpointSample, RoundingSample
 from core.testing.conformance.outcome import Failed, Unavailable, require
 from core.testing.conformance.subject import Subject
@@ -78,42 +79,42 @@ class Case:
 
     def meant(self, site: LayerSite) -> tuple[Tensor, Tensor | None]:
         """Return a layer's dequantized weight, its parts stacked, and its bias."""
-        names = [f"{site.prefix}.{part}" if part else site.prefix for part, _ in site.parts]
+        names = [site.module(part) for part, _ in site.parts]
         weight = torch.cat([self.values[f"{name}.weight"].float() for name in names])
         bias = torch.cat([self.values[f"{name}.bias"].float() for name in names]) if site.bias else None
         return weight if self.rounded is None else self.rounded(site, weight), bias
 
 
 class LayerBench:
-    """One layer as a plugin stores it."""
+    """One layer as a format reads it, with the reference product."""
 
     def __init__(self, subject: Subject, case: Case, site: LayerSite, dtype: str) -> None:
         self.device = device_of(subject, subject.spec(QuantSpec).needs)
         self.dtype = dtype_of(dtype)
-        scheme: Format = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
-        self.quant, self.layer = make_layer(scheme, site, device=self.device, dtype=self.dtype)
-        self.group = self.layer.group
+        self.format: Format = subject.impl()(QuantContext(self.device, self.dtype, case.config, some_options(subject)))
+        self.layer = make_layer(self.format, site, device=self.device, dtype=self.dtype)
         self.case, self.site = case, site
         self.fill()
 
     def fill(self, tensors: Iterable[WeightTensor] | None = None) -> None:
         """Load the layer's tensors, those of the case by default."""
-        fill(self.group, self.case.tensors() if tensors is None else tensors, self.device)
+        fill(self.layer.group, self.case.tensors() if tensors is None else tensors, self.device)
 
-    def stored(self) -> dict[str, Tensor]:
-        """Return the parameters as the checkpoint fills them, in memory of their own: what `finalize` is given."""
-        params, targets = self.group.allocate(self.device), self.group.targets()
-        for tensor in self.case.tensors():
-            target = targets.get(tensor.name)
-            if target is not None:
-                target.slot(params).copy_(self.group.decode(target.param, tensor))
-        return params
+    def tensors(self, part: str) -> dict[str, WeightTensor]:
+        """Return what the checkpoint has of a part's module, by suffix."""
+        module = f"{self.site.module(part)}."
+        every = {one.name: one for one in self.case.tensors() if one.name.startswith(module)}
+        return {name.removeprefix(module): one for name, one in every.items()}
 
-    def tied_head(self, subject: Subject) -> ProductLayer:
+    def read(self, part: str) -> Part:
+        """Return a part as the format reads it."""
+        suffixes = {one.suffix for one in self.format.stored(self.site, part)}
+        given = {suffix: one for suffix, one in self.tensors(part).items() if suffix in suffixes}
+        return self.format.read(self.site, part, given)
+
+    def tied_head(self) -> Linear:
         """Return an output projection that reads this embedding's stored parameters."""
-        scheme: Format = subject.impl()(QuantContext(self.device, self.dtype, self.case.config, some_options(subject)))
-        site = replace(self.site, kind="lm_head")
-        head = ProductLayer(site, scheme.for_site(site), self.group, LayerContext(self.device, self.dtype))
+        head = Linear(replace(self.site, kind="lm_head"), self.layer.group, LayerContext(self.device, self.dtype))
         self.fill()
         return head
 
@@ -121,8 +122,7 @@ class LayerBench:
         """Return random activations `(tokens, in)`, for an embedding token ids."""
         rng = torch.Generator().manual_seed(seed)
         if self.site.kind == "embedding":
-            rows = sum(count for _, count in self.site.parts)
-            return torch.randint(0, rows, (tokens,), generator=rng).to(self.device)
+            return torch.randint(0, self.site.rows, (tokens,), generator=rng).to(self.device)
         return torch.randn(tokens, self.site.in_features, generator=rng).to(self.device, self.dtype)
 
 
@@ -160,7 +160,7 @@ def _plain(subject: Subject) -> list[Case]:
         Unavailable: It changes what the checkpoint says, and no sample says how.
         Failed: A sample says nothing.
     """
-    samples, case = subject.samples(RoundingSample), _plain_weights()
+    samples, case = subject.samples(RoundingSample), _plain_weights(_PLAIN_SITES)
     if not samples and subject.spec(QuantSpec).on_request:
         raise Unavailable(subject.wants(RoundingSample, "it rounds weights while they load (`on_request`)"))
     for sample in samples:
@@ -172,17 +172,22 @@ def _plain(subject: Subject) -> list[Case]:
     return rounded or [case]
 
 
-def _plain_weights() -> Case:
+def large_plain() -> Case:
+    """Return a layer of plain weights whose memory says something."""
+    return _plain_weights((LayerSite("linear", "model.layers.0.mlp.up_proj", 1024, (("", 1024),)),))
+
+
+def _plain_weights(sites: Sequence[LayerSite]) -> Case:
     rng = torch.Generator().manual_seed(9)
     values: dict[str, Tensor] = {}
-    for site in _PLAIN_SITES:
+    for site in sites:
         for part, rows in site.parts:
-            name = f"{site.prefix}.{part}" if part else site.prefix
+            name = site.module(part)
             values[f"{name}.weight"] = torch.randn(rows, site.in_features, generator=rng)
             if site.bias:
                 values[f"{name}.bias"] = torch.randn(rows, generator=rng)
     tensors = [PlainTensor(*pair) for pair in values.items()]
-    return Case("plain", {}, lambda: tensors, values, _PLAIN_SITES, 0.0, plain=True)
+    return Case("plain", {}, lambda: tensors, values, sites, 0.0, plain=True)
 
 
 def _sampled(subject: Subject) -> Iterator[Case]:

@@ -10,16 +10,19 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
-from core.api.facets import Forward, StepShape
+from core.api.facets import Forward, GraphFacet, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.partial import NotReplayableError
-from core_plugin_cpu.native.program import Inputs, Program, record
+from core_plugin_cpu.native.program import Inputs, Program
+from core_plugin_cpu.native.record import Trial, record_step
+from core_plugin_cpu.native.torchcalls import Turn
 
-CAPACITIES = (2048, 8192)
+CAPACITIES = (2053, 8209)
 """Tokens that programs are recorded with. The first is what hardly any step exceeds, so that the program recorded while
 the engine starts is the only one: a program of fewer tokens saves nothing, its memory is what its steps use in any
-case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work."""
+case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work. They are
+prime, so that no size of a model is taken for a number of tokens."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,8 +91,18 @@ class ProgramGraph:
                 "table_width": batch.table_width,
             }
         )
-        self._program.run()
+        self._program.run(self._turn(step))
         return self._out[:tokens]
+
+    def describe(self) -> str:
+        """Return how many calls the program makes, and where it is cut."""
+        return self._program.describe()
+
+    def _turn(self, step: StepInputs) -> Turn | None:
+        """Return what the torch operations of the program take from a step; None if it has none."""
+        if not self._program.operations:
+            return None
+        return Turn(len(step.token_ids), {"token_ids": step.token_ids, "positions": step.positions})
 
 
 class EagerGraph:
@@ -103,7 +116,7 @@ class EagerGraph:
         return self._forward(step)
 
 
-class ProgramGraphs:
+class ProgramGraphs(GraphFacet):
     """Records a program for each of `CAPACITIES` that is needed: prompts run the same calls as decode rows.
 
     Attributes:
@@ -112,6 +125,13 @@ class ProgramGraphs:
 
     def __init__(self) -> None:
         self.refused = ""
+        self._last: ProgramGraph | None = None
+
+    def describe(self) -> str:
+        """Return what the program last recorded does, or why there is none; empty before the first step."""
+        if self.refused:
+            return f"none: {self.refused}"
+        return "" if self._last is None else self._last.describe()
 
     def key(self, shape: StepShape) -> int | None:
         """Return the number of tokens that the step's program holds; None for very wide steps."""
@@ -122,16 +142,22 @@ class ProgramGraphs:
         if not isinstance(step.plan, Batch):
             self.refused = "the attention backend is not cpu_native"
             return EagerGraph(forward)
-        padded = PaddedStep.of(_capacity(len(step.token_ids)) or len(step.token_ids))
+        size = _capacity(len(step.token_ids)) or len(step.token_ids)
         try:
-            program, out = record(lambda: forward(padded), padded, run=False, step=padded.inputs())
+            program, out = record_step(lambda tokens: _trial(forward, tokens), size)
         except NotReplayableError as error:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)
             return EagerGraph(forward)
-        if len(out) != len(padded.token_ids):
-            raise ValueError(f"the forward pass gave {len(out)} rows for {len(padded.token_ids)} tokens")
-        return ProgramGraph(program, out)
+        if len(out) != size:
+            raise ValueError(f"the forward pass gave {len(out)} rows for {size} tokens")
+        self._last = ProgramGraph(program, out)
+        return self._last
+
+
+def _trial(forward: Forward, tokens: int) -> Trial:
+    padded = PaddedStep.of(tokens)
+    return Trial(lambda: forward(padded), padded.inputs(), padded)
 
 
 def _capacity(tokens: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.api import CheckpointError, ProbeResult, QuantRequest, Verdict
+from core.api import CheckpointError, LayerSite, ProbeResult, QuantRequest, Verdict
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Output, of eight, that each nibble of a word belongs to, the lowest nibble first."""
@@ -38,9 +38,9 @@ class AWQConfig:
             tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else (),
         )
 
-    def quantizes(self, prefix: str) -> bool:
-        """Whether the linear layer at this path is quantized."""
-        return not any(name in prefix for name in self.plain)
+    def quantizes(self, site: LayerSite, part: str) -> bool:
+        """Whether this part of a layer is quantized."""
+        return site.kind == "linear" and not any(name in site.module(part) for name in self.plain)
 
 
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:

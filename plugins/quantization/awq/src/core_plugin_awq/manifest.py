@@ -6,9 +6,9 @@ from core.api.descriptors import QuantSpec
 
 AWQ = QuantSpec(
     name="awq",
-    impl="core_plugin_awq.scheme:AWQScheme",
+    impl="core_plugin_awq.scheme:AWQFormat",
     api=1,
-    summary="AWQ 4-bit weights, decoded to the compute dtype at load",
+    summary="AWQ 4-bit weights",
     band=1,
     methods=frozenset({"awq"}),
     refine="core_plugin_awq.config:refine",

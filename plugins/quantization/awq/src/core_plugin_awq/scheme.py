@@ -1,65 +1,72 @@
-"""The quantization method `awq`: codes, zero points and scales decoded at load. Device-neutral, the reference form."""
+"""The format `awq`: linear layers of 4-bit codes with a scale and a zero point for each group of inputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import torch
-from core_plugin_unquantized.layers import PlainLinear, plain_layer
-from torch import Tensor
+from core_plugin_unquantized.plain import Plain
 
+from core.api import CheckpointError, Part, Stored, WeightForm
 from core_plugin_awq.config import ORDER, AWQConfig
 
 if TYPE_CHECKING:
-    from core.api import LayerQuant, LayerSite, ParamBuilder, QuantContext, WeightTensor
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from core.api import LayerSite, QuantContext, WeightTensor
+
+CHUNK = 1 << 14
+"""Words unpacked at once: intermediate results take eight bytes for each code."""
 
 
-class AWQScheme:
-    """AWQ linears; everything else is plain."""
+class AWQFormat(Plain):
+    """`qweight (in, rows / 8)` and `qzeros (groups, rows / 8)`, eight outputs a word; `scales (groups, rows)`."""
 
     def __init__(self, ctx: QuantContext) -> None:
-        self._dtype, self._config = ctx.dtype, AWQConfig.read(ctx.checkpoint)
+        super().__init__(ctx)
+        self._config = AWQConfig.read(ctx.checkpoint)
+        self._form = WeightForm(codes="int", bits=4, inputs=max(self._config.group_size, 0), zeros=True)
 
-    def for_site(self, site: LayerSite) -> LayerQuant:
-        """Return how this layer is stored."""
-        if site.kind == "linear" and self._config.quantizes(site.prefix):
-            return AWQLinear(site, self._dtype, self._config.group_size)
-        return plain_layer(site, self._dtype)
+    def form(self, site: LayerSite, part: str) -> WeightForm:
+        """Return the form of codes, or the plain form."""
+        return self._form if self._config.quantizes(site, part) else super().form(site, part)
 
+    def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
+        """Return the tensors of a quantized layer."""
+        if not self._config.quantizes(site, part):
+            return super().stored(site, part)
+        inputs, size = (0, self._form.inputs) if self._form.inputs else (None, 1)
+        return (
+            Stored("qweight", (1, 0), per=(8, 1)),
+            Stored("qzeros", (1, inputs), per=(8, size)),
+            Stored("scales", (1, inputs), per=(1, size)),
+        )
 
-class AWQLinear(PlainLinear):
-    """A linear layer of 4-bit codes. Everything is turned so that outputs come first and parts can be stacked."""
-
-    def __init__(self, site: LayerSite, dtype: torch.dtype, group_size: int) -> None:
-        super().__init__(site, dtype)
-        self._groups = 1 if group_size == -1 else -(-site.in_features // group_size)
-        self._size = site.in_features if group_size == -1 else group_size
-
-    def declare(self, params: ParamBuilder) -> None:
-        """Declare `qweight (rows, in)`, `qzeros` and `scales (rows, groups)`, unpacked, and the bias."""
-        parts = self._site.parts
-        params.declare("qweight", (self._rows, self._site.in_features), torch.uint8, rows=parts)
-        params.declare("qzeros", (self._rows, self._groups), torch.uint8, rows=parts)
-        params.declare("scales", (self._rows, self._groups), torch.float32, rows=parts)
-        self.declare_bias(params)
-
-    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
-        """Return the codes one by one, the scales in float32."""
-        if param in ("qweight", "qzeros"):
-            return unpack(tensor.raw()).t()
-        return tensor.dense(torch.float32).t() if param == "scales" else super().decode(param, tensor)
-
-    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the decoded weight, and the bias."""
-        codes, zeros, scales = params.pop("qweight"), params.pop("qzeros"), params.pop("scales")
-        group = torch.arange(self._site.in_features, device=codes.device) // self._size
-        weight = (codes.float() - zeros.float()[:, group]) * scales[:, group]
-        return {**params, "weight": weight.to(self._dtype)}
+    def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return the codes one by one. Raises `CheckpointError` CORE-M160: there is not one scale for each group."""
+        if not self._config.quantizes(site, part):
+            return super().read(site, part, tensors)
+        scales = tensors["scales"].dense(torch.float32).t().contiguous()
+        zeros = unpack(tensors["qzeros"].raw())
+        if scales.shape != zeros.shape or (not self._form.inputs and scales.shape[1] != 1):
+            raise CheckpointError(
+                "CORE-M160",
+                f"in '{site.module(part)}' the scales {tuple(scales.shape)} and zero points {tuple(zeros.shape)} are "
+                f"not those of its 'quantization_config'.",
+                hint="The weights and config.json do not belong together.",
+            )
+        return Part(self._form, unpack(tensors["qweight"].raw()), scales, zeros)
 
 
 def unpack(words: Tensor) -> Tensor:
-    """Return the nibbles of `words (rows, columns / 8)` int32 in their places: `(rows, columns)` uint8."""
+    """Return the nibbles of `words (inputs, outputs / 8)` int32 in their places: `(outputs, inputs)` uint8."""
     shifts = torch.arange(0, 32, 4, device=words.device, dtype=torch.int32)
-    nibbles = (words.unsqueeze(-1) >> shifts) & 15
     place = torch.tensor(ORDER, device=words.device).argsort()
-    return nibbles[..., place].flatten(1).to(torch.uint8)
+    codes = torch.empty(words.shape[1] * 8, words.shape[0], dtype=torch.uint8, device=words.device)
+    step = max(1, CHUNK // words.shape[1])
+    for some, out in zip(words.split(step), codes.split(step, dim=1), strict=True):
+        nibbles = (some.unsqueeze(-1) >> shifts[place]) & 15
+        out.copy_(nibbles.flatten(1).t())
+    return codes

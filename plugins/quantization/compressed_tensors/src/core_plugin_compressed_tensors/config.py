@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from core.api import CheckpointError, ProbeResult, QuantRequest, Verdict
+from core.api import CheckpointError, LayerSite, ProbeResult, QuantRequest, Verdict
 
 _WEIGHTS: dict[str, tuple[Any, ...]] = {
     "num_bits": (8,),
@@ -29,10 +29,12 @@ class CompressedConfig:
     """Settings of a checkpoint.
 
     Attributes:
+        by_channel: Whether each output has a scale; else there is one for the whole weight.
         rounds_activations: Whether activations are rounded to int8 per token.
         ignored: Layers that are not quantized: names, or `re:` and a regular expression.
     """
 
+    by_channel: bool
     rounds_activations: bool
     ignored: tuple[str, ...]
 
@@ -40,19 +42,30 @@ class CompressedConfig:
     def read(given: Mapping[str, object]) -> CompressedConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
         if reasons := reasons_against(given):
-            raise CheckpointError(
-                "CORE-M160",
-                f"this compressed-tensors checkpoint cannot be read: {'; '.join(reasons)}.",
-                hint="Supported are symmetric int8 weights per channel or tensor, "
+            raise _unreadable(
+                "; ".join(reasons),
+                "Supported are symmetric int8 weights per channel or tensor, "
                 "with activations dynamic per token or plain.",
             )
         (group,) = cast("Mapping[str, Mapping[str, Any]]", given["config_groups"]).values()
-        ignored = cast("Sequence[str]", given.get("ignore") or ())
-        return CompressedConfig(bool(group.get("input_activations")), tuple(ignored))
+        return CompressedConfig(
+            by_channel=group["weights"]["strategy"] == "channel",
+            rounds_activations=bool(group.get("input_activations")),
+            ignored=tuple(cast("Sequence[str]", given.get("ignore") or ())),
+        )
 
-    def quantizes(self, module: str) -> bool:
-        """Whether the linear layer with this path is quantized."""
-        return not any(_matches(name, module) for name in self.ignored)
+    def quantizes(self, site: LayerSite, part: str) -> bool:
+        """Whether this part of a layer is quantized: every linear module is that is not ignored."""
+        module = site.module(part)
+        return site.kind in ("linear", "lm_head") and not any(_matches(name, module) for name in self.ignored)
+
+    def contradicted(self, how: str) -> CheckpointError:
+        """Return the error of tensors that are not what the settings say: CORE-M160."""
+        return _unreadable(how, "The weights and config.json do not belong together.")
+
+
+def _unreadable(why: str, hint: str) -> CheckpointError:
+    return CheckpointError("CORE-M160", f"this compressed-tensors checkpoint cannot be read: {why}.", hint=hint)
 
 
 def _matches(name: str, module: str) -> bool:

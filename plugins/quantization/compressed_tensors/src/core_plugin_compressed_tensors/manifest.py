@@ -6,7 +6,7 @@ from core.api.descriptors import QuantSpec
 
 COMPRESSED_TENSORS = QuantSpec(
     name="compressed-tensors",
-    impl="core_plugin_compressed_tensors.scheme:CompressedScheme",
+    impl="core_plugin_compressed_tensors.scheme:CompressedFormat",
     api=1,
     summary="compressed-tensors int8 weights, activations int8 per token or left as they are",
     band=1,

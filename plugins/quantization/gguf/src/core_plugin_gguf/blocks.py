@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Kind = GGMLQuantizationType
 
-CHUNK = 1 << 19
+CHUNK = 1 << 16
 """Values decoded at once: intermediate results stay in the processor's cache."""
 
 

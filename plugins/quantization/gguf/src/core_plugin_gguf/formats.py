@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from gguf.constants import GGMLQuantizationType as Kind
 
-PLAIN = {Kind.F32: "float32", Kind.F16: "float16", Kind.BF16: "bfloat16"}
+from core.api import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from core.api import ProbeResult, QuantRequest
+
+FLOATS = {Kind.F32: "float32", Kind.F16: "float16", Kind.BF16: "bfloat16"}
 """Types that are arrays of numbers, with their dtypes."""
 
-DECODABLE = frozenset(PLAIN) | {
+DECODABLE = frozenset(FLOATS) | {
     Kind.Q4_0,
     Kind.Q4_1,
     Kind.Q5_0,
@@ -35,4 +44,10 @@ DECODABLE = frozenset(PLAIN) | {
 
 def stored_as(kind: Kind) -> str:
     """Return torch's name of a plain type's dtype, `gguf:TYPE` for another."""
-    return PLAIN.get(kind) or f"gguf:{kind.name}"
+    return FLOATS.get(kind) or f"gguf:{kind.name}"
+
+
+def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
+    """Refuse files with tensors that cannot be decoded while methods are chosen."""
+    found = cast("Mapping[str, str]", request.checkpoint.get("undecodable", {}))
+    return Verdict.of(*(f"{tensor} has type {kind}, which is not decoded" for kind, tensor in found.items()))

@@ -9,9 +9,10 @@ GGUF = QuantSpec(
     impl="core_plugin_gguf.scheme:GGUFFormat",
     forms_of="core_plugin_gguf.forms:forms_of",
     api=1,
-    summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ), decoded to the compute dtype at load",
+    summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ)",
     band=1,
     methods=frozenset({"gguf"}),
+    refine="core_plugin_gguf.formats:refine",
 )
 
 GGUF_READER = WeightLoaderSpec(

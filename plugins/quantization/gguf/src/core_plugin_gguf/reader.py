@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo
 from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
-from core_plugin_gguf.faults import bad_tensor_type
 from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE, stored_as
-from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
+from core_plugin_gguf.names import ROPE_FREQUENCIES, Conventions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,27 +37,25 @@ class GGUFReader:
         """Read the facts.
 
         Raises:
-            CheckpointError: `CORE-M140` model not supported, `CORE-M141` damaged file, `CORE-M142` tensor type that
-                cannot be decoded.
+            CheckpointError: `CORE-M140` model not supported, `CORE-M141` damaged file, `CORE-M142` unknown tensor type.
         """
         parts = open_parts(path)
-        _check_types(parts)
         header = parts[0]
         tensors = [tensor for part in parts for tensor in part.tensors]
         config = model_config(header, tensors)
-        types = Counter(tensor.kind.name for tensor in tensors)
+        conventions = Conventions.of(architecture(header))
         return CheckpointInfo(
             path=str(path),
             format="gguf",
             architecture=config["architectures"][0],
             config=config,
             quantization="gguf",
-            quantization_config={"types": dict(types), "tensors": _matrices(tensors)},
+            quantization_config=_described(tensors, conventions),
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
             tensors={
-                hugging_face_name(one.name): (one.shape, stored_as(one.kind))
+                conventions.name(one.name): (one.shape, stored_as(one.kind))
                 for one in tensors
                 if one.name != ROPE_FREQUENCIES
             },
@@ -91,8 +88,8 @@ class GGUFReader:
         from core_plugin_gguf.tensors import read_tensors
 
         parts = open_parts(path)
-        _check_types(parts)
-        return read_tensors(parts, _interleaved_heads(parts[0]), progress)
+        conventions = Conventions.of(architecture(parts[0]), _interleaved_heads(parts[0]))
+        return read_tensors(parts, conventions, progress)
 
 
 def _named_templates(header: Header) -> dict[str, str]:
@@ -110,16 +107,13 @@ def _license(header: Header) -> str | None:
     return None
 
 
-def _check_types(parts: list[Header]) -> None:
-    for part in parts:
-        for tensor in part.tensors:
-            if tensor.kind not in DECODABLE:
-                raise bad_tensor_type(part.path, tensor.name, tensor.kind.name)
-
-
-def _matrices(tensors: list[TensorInfo]) -> dict[str, str]:
-    """Return Hugging Face's name of every matrix -> its type: what a method must know before tensors are read."""
-    return {hugging_face_name(one.name): one.kind.name for one in tensors if len(one.shape) == 2}
+def _described(tensors: list[TensorInfo], conventions: Conventions) -> dict[str, object]:
+    """Return what a method must know before tensors are read."""
+    return {
+        "types": dict(Counter(one.kind.name for one in tensors)),
+        "tensors": {conventions.name(one.name): one.kind.name for one in tensors if len(one.shape) == 2},
+        "undecodable": {one.kind.name: one.name for one in tensors if one.kind not in DECODABLE},
+    }
 
 
 def _interleaved_heads(header: Header) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.api import CheckpointError, ProbeResult, QuantRequest, Verdict
+from core.api import CheckpointError, LayerSite, ProbeResult, QuantRequest, Verdict
 
 BITS = (2, 3, 4, 8)
 FORMATS = ("gptq", "gptq_v2")
@@ -18,12 +18,18 @@ class GPTQConfig:
     Attributes:
         group_size: Inputs that share a scale; -1 for all of them.
         zero_offset: What is added to stored zero points.
+        symmetric: Whether every zero point is the middle of the codes, 8 of 16.
+        ordered: Whether inputs belong to groups in any order (`desc_act`).
+        head: Whether the output projection is quantized.
         plain: Parts of the module paths of layers that are not quantized.
     """
 
     bits: int
     group_size: int
     zero_offset: int
+    symmetric: bool
+    ordered: bool
+    head: bool
     plain: tuple[str, ...]
 
     @staticmethod
@@ -35,19 +41,21 @@ class GPTQConfig:
                 f"this GPTQ checkpoint cannot be read: {'; '.join(reasons)}.",
                 hint="Supported are 2, 3, 4 and 8 bits in the formats 'gptq' and 'gptq_v2', the same everywhere.",
             )
-        bits, size = int(str(given.get("bits", 4))), int(str(given.get("group_size", 128)))
-        offset = 0 if given.get("checkpoint_format") == "gptq_v2" else 1
-        listed = given.get("modules_to_not_convert") or ()
-        plain = tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else ()
-        return GPTQConfig(bits, size, offset, plain)
+        size, listed = int(str(given.get("group_size", 128))), given.get("modules_to_not_convert") or ()
+        return GPTQConfig(
+            bits=int(str(given.get("bits", 4))),
+            group_size=size,
+            zero_offset=0 if given.get("checkpoint_format") == "gptq_v2" else 1,
+            symmetric=given.get("sym") is True,
+            ordered=bool(given.get("desc_act")) and size != -1,
+            head=given.get("lm_head") is True,
+            plain=tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else (),
+        )
 
-    def groups(self, inputs: int) -> int:
-        """Return how many groups so many inputs make."""
-        return 1 if self.group_size == -1 else -(-inputs // self.group_size)
-
-    def quantizes(self, prefix: str) -> bool:
-        """Whether the linear layer at this path is quantized."""
-        return not any(name in prefix for name in self.plain)
+    def quantizes(self, site: LayerSite, part: str) -> bool:
+        """Whether this part of a layer is quantized."""
+        known = site.kind == "linear" or (self.head and site.kind == "lm_head")
+        return known and not any(name in site.module(part) for name in self.plain)
 
 
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:

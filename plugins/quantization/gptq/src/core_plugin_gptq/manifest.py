@@ -6,9 +6,9 @@ from core.api.descriptors import QuantSpec
 
 GPTQ = QuantSpec(
     name="gptq",
-    impl="core_plugin_gptq.scheme:GPTQScheme",
+    impl="core_plugin_gptq.scheme:GPTQFormat",
     api=1,
-    summary="GPTQ weights of 2, 4 and 8 bits, decoded to the compute dtype at load",
+    summary="GPTQ weights of 2, 3, 4 and 8 bits",
     band=1,
     methods=frozenset({"gptq"}),
     refine="core_plugin_gptq.config:refine",

@@ -1,67 +1,96 @@
-"""The quantization method `gptq`: codes, zero points and scales decoded at load. Device-neutral, the reference form."""
+"""The format `gptq`: linear layers of codes with a scale, and perhaps a zero point, for each group of inputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import torch
-from core_plugin_unquantized.layers import PlainLinear, plain_layer
-from torch import Tensor
+from core_plugin_unquantized.plain import Plain
 
+from core.api import CheckpointError, Part, Stored, WeightForm
 from core_plugin_gptq.config import GPTQConfig
 
 if TYPE_CHECKING:
-    from core.api import LayerQuant, LayerSite, ParamBuilder, QuantContext, WeightTensor
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from core.api import LayerSite, QuantContext, WeightTensor
+
+CHUNK = 1 << 14
+"""Words unpacked at once: intermediate results take eight bytes for each code."""
 
 
-class GPTQScheme:
-    """GPTQ linears; everything else is plain."""
+class GPTQFormat(Plain):
+    """`qweight (in * bits / 32, rows)`, `qzeros (groups, rows * bits / 32)`, `scales (groups, rows)`, `g_idx (in,)`.
+
+    A checkpoint that calls itself symmetric has codes without zero points here: the middle is subtracted.
+    """
 
     def __init__(self, ctx: QuantContext) -> None:
-        self._dtype, self._config = ctx.dtype, GPTQConfig.read(ctx.checkpoint)
+        super().__init__(ctx)
+        self._config = config = GPTQConfig.read(ctx.checkpoint)
+        self._form = WeightForm(
+            codes="int",
+            bits=config.bits,
+            inputs=max(config.group_size, 0),
+            zeros=not config.symmetric,
+            ordered=config.ordered,
+        )
 
-    def for_site(self, site: LayerSite) -> LayerQuant:
-        """Return how this layer is stored."""
-        if site.kind == "linear" and self._config.quantizes(site.prefix):
-            return GPTQLinear(site, self._dtype, self._config)
-        return plain_layer(site, self._dtype)
+    def form(self, site: LayerSite, part: str) -> WeightForm:
+        """Return the form of codes, or the plain form."""
+        return self._form if self._config.quantizes(site, part) else super().form(site, part)
 
+    def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
+        """Return the tensors of a quantized layer. Where groups are in any order, all scales belong to each input."""
+        if not self._config.quantizes(site, part):
+            return super().stored(site, part)
+        per, unit = (32 // self._config.bits, 1) if 32 % self._config.bits == 0 else (32, self._config.bits)
+        grouped = self._form.inputs and not self._form.ordered
+        inputs, size = (0, self._form.inputs) if grouped else (None, 1)
+        return (
+            Stored("qweight", (1, 0), per=(1, per), unit=(1, unit)),
+            Stored("qzeros", (1, inputs), per=(per, size), unit=(unit, 1)),
+            Stored("scales", (1, inputs), per=(1, size)),
+            Stored("g_idx", (None, 0), optional=not self._form.ordered),
+        )
 
-class GPTQLinear(PlainLinear):
-    """A linear layer of codes. Everything is turned so that outputs come first and parts can be stacked."""
+    def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return the codes one by one.
 
-    def __init__(self, site: LayerSite, dtype: torch.dtype, config: GPTQConfig) -> None:
-        super().__init__(site, dtype)
-        self._config = config
+        Raises:
+            CheckpointError: CORE-M160, zero points or groups are not those of the checkpoint's settings.
+        """
+        if not self._config.quantizes(site, part):
+            return super().read(site, part, tensors)
+        module, bits = site.module(part), self._config.bits
+        codes = unpack(tensors["qweight"].raw().t(), bits)
+        scales = tensors["scales"].dense(torch.float32).t().contiguous()
+        zeros = unpack(tensors["qzeros"].raw(), bits).t().to(torch.int16) + self._config.zero_offset
+        if scales.shape != zeros.shape or (not self._form.inputs and scales.shape[1] != 1):
+            raise _contradicted(module, f"the scales {tuple(scales.shape)} and zero points {tuple(zeros.shape)}")
+        group_of = self._groups(module, tensors.get("g_idx"), scales.shape[1])
+        if not self._config.symmetric:
+            return Part(self._form, codes, scales, zeros, group_of)
+        middle = 1 << bits - 1
+        if not bool((zeros == middle).all()):
+            raise _contradicted(module, "the zero points, which differ from the middle of the codes,")
+        return Part(self._form, codes.sub_(middle).view(torch.int8), scales, group_of=group_of)
 
-    def declare(self, params: ParamBuilder) -> None:
-        """Declare `qweight (rows, in)`, `qzeros` and `scales (rows, groups)`, `g_idx (parts, in)`, and the bias."""
-        parts, inputs = self._site.parts, self._site.in_features
-        groups = self._config.groups(inputs)
-        params.declare("qweight", (self._rows, inputs), torch.uint8, rows=parts)
-        params.declare("qzeros", (self._rows, groups), torch.int16, rows=parts)
-        params.declare("scales", (self._rows, groups), torch.float32, rows=parts)
-        params.declare("g_idx", (len(parts), inputs), torch.int32, rows=[(name, 1) for name, _ in parts])
-        self.declare_bias(params)
-
-    def decode(self, param: str, tensor: WeightTensor) -> Tensor:
-        """Return codes and zero points one by one, the scales in float32."""
-        if param == "qweight":
-            return unpack(tensor.raw().t(), self._config.bits)
-        if param == "qzeros":
-            return unpack(tensor.raw(), self._config.bits).t().to(torch.int16) + self._config.zero_offset
-        if param == "g_idx":
-            return tensor.raw().view(1, -1)
-        return tensor.dense(torch.float32).t() if param == "scales" else super().decode(param, tensor)
-
-    def finalize(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the decoded weight, and the bias."""
-        codes, zeros = params.pop("qweight"), params.pop("qzeros")
-        scales, groups = params.pop("scales"), params.pop("g_idx").long()
-        counts = torch.tensor([rows for _, rows in self._site.parts], device=codes.device)
-        group = groups.repeat_interleave(counts, dim=0)  # (rows, in)
-        weight = (codes.float() - zeros.float().gather(1, group)) * scales.gather(1, group)
-        return {**params, "weight": weight.to(self._dtype)}
+    def _groups(self, module: str, tensor: WeightTensor | None, count: int) -> Tensor | None:
+        """Return the group of each input, where they are in any order. Raises `CheckpointError` CORE-M160."""
+        if tensor is None:
+            return None
+        groups = tensor.raw().long()
+        if self._form.ordered:
+            if not bool(((groups >= 0) & (groups < count)).all()):
+                raise _contradicted(module, f"the groups that g_idx tells, beyond the {count} that have scales,")
+            return groups
+        plain = torch.arange(len(groups), device=groups.device) // (self._form.inputs or len(groups))
+        if not torch.equal(groups - groups[0], plain):  # a rank's begin anywhere
+            raise _contradicted(module, "the groups that g_idx tells")
+        return None
 
 
 def unpack(words: Tensor, bits: int) -> Tensor:
@@ -70,10 +99,30 @@ def unpack(words: Tensor, bits: int) -> Tensor:
     Bits follow each other through the words, lowest first, so that codes of three bits may begin in one and end in the
     next.
     """
-    if 32 % bits == 0:
-        shifts = torch.arange(0, 32, bits, device=words.device, dtype=torch.int32)
-        return ((words.unsqueeze(-1) >> shifts) & (1 << bits) - 1).flatten(1).to(torch.uint8)
+    codes = torch.empty(words.shape[0], words.shape[1] * 32 // bits, dtype=torch.uint8, device=words.device)
+    split = _whole_codes if 32 % bits == 0 else _broken_codes
+    step = max(1, CHUNK // words.shape[1])
+    for some, out in zip(words.split(step), codes.split(step), strict=True):
+        out.copy_(split(some, bits))
+    return codes
+
+
+def _whole_codes(words: Tensor, bits: int) -> Tensor:
+    shifts = torch.arange(0, 32, bits, device=words.device, dtype=torch.int32)
+    return ((words.unsqueeze(-1) >> shifts) & (1 << bits) - 1).flatten(1)
+
+
+def _broken_codes(words: Tensor, bits: int) -> Tensor:
+    """As `_whole_codes`, of codes that do not fill words: 32 of them are `bits` words."""
     start = torch.arange(0, 32 * bits, bits, device=words.device)
-    run = words.reshape(words.shape[0], -1, bits).long() & 0xFFFFFFFF  # 32 codes
-    both: Tensor = run[..., start // 32] | run[..., (start // 32 + 1).clamp(max=bits - 1)] << 32
-    return ((both >> start % 32) & (1 << bits) - 1).flatten(1).to(torch.uint8)
+    run = words.reshape(words.shape[0], -1, bits).long() & 0xFFFFFFFF
+    both = run[..., start // 32] | run[..., (start // 32 + 1).clamp(max=bits - 1)] << 32
+    return ((both >> start % 32) & (1 << bits) - 1).flatten(1)
+
+
+def _contradicted(module: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        "CORE-M160",
+        f"in '{module}' {what} are not those of its 'quantization_config'.",
+        hint="The weights and config.json do not belong together.",
+    )

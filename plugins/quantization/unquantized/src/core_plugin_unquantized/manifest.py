@@ -12,3 +12,15 @@ NONE = QuantSpec(
     methods=frozenset({"none"}),
     forms_of="core_plugin_unquantized.forms:forms_of",
 )
+
+INT8 = QuantSpec(
+    name="int8",
+    impl="core_plugin_unquantized.int8:Int8",
+    api=1,
+    summary="Any weights rounded to 8 bits while they load, activations per token",
+    band=1,
+    methods=frozenset({"none", "gguf"}),
+    on_request=True,
+    refine="core_plugin_unquantized.options:decodable",
+    options="core_plugin_unquantized.options:Int8Options",
+)

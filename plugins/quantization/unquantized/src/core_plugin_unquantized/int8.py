@@ -1,0 +1,56 @@
+"""Weights of any checkpoint rounded to 8 bits while they are read, with one scale for each output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from core.api import Part, WeightForm
+from core_plugin_unquantized.options import Int8Options
+from core_plugin_unquantized.plain import Plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from core.api import LayerSite, QuantContext, WeightTensor
+
+
+CHUNK = 1 << 16
+"""Values rounded at once."""
+
+
+class Int8(Plain):
+    """The format `int8`: linear layers are rounded, embeddings and output projections stay plain."""
+
+    def __init__(self, ctx: QuantContext) -> None:
+        super().__init__(ctx)
+        bits = Int8Options.model_validate(dict(ctx.options)).activations
+        self._form = WeightForm(codes="int", bits=8, activations="int8:token" if bits == 8 else "as_is")
+
+    def form(self, site: LayerSite, part: str) -> WeightForm:
+        """Return 8 bits with a scale for each output, or the plain form."""
+        return self._form if site.kind == "linear" else super().form(site, part)
+
+    def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
+        """Return the rounded codes of a linear layer. Encoded tensors are decoded first."""
+        if site.kind != "linear":
+            return super().read(site, part, tensors)
+        tensor = tensors["weight"]
+        codes, scales = round_rows(tensor.raw() if tensor.encoding == "plain" else tensor.dense(torch.float32))
+        return Part(self._form, codes, scales)
+
+
+def round_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `weight (n, k)` as int8, and the scale of each row `(n, 1)`: its largest magnitude over 127, or 1."""
+    codes = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
+    scales = torch.empty(len(weight), 1, device=weight.device)
+    step = max(1, CHUNK // weight.shape[1])  # a few rows at a time: no float32 copies of all of them
+    for rows, code, scale in zip(weight.split(step), codes.split(step), scales.split(step), strict=True):
+        values = rows.float()
+        largest = values.abs().amax(dim=1, keepdim=True) / 127
+        scale.copy_(torch.where(largest > 0, largest, 1.0))
+        code.copy_(torch.round(values / scale))
+    return codes, scales
