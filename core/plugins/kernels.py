@@ -49,7 +49,7 @@ def plan_kernels(
     report = SelectionReport(KERNEL.group, f"{place.device}, {place.dtype}", how="per operation, when layers are built")
     selector.reports.append(report)
     contest = selector.assess(KERNEL, check)
-    _require_one_reference(contest)
+    split = _reject_disagreeing(contest)
     known = sorted(OPS | {_op(one) for one in contest.candidates})
     _require_known(commands, known)
     try:
@@ -64,7 +64,8 @@ def plan_kernels(
         report.rows = contest.listing()
     choices = {op: ProductChoice(chosen[op], _may_open(commands.get(op))) for op in ("linear", "lookup")}
     selector.reports += explain_products(contest, place, forms, choices)
-    return [one for op in known for one in chosen[op] or _bearer(op, contest)]
+    bearers = {op: _bearer(op, contest) for op in known if op not in OPS and op not in split}
+    return [one for op in known for one in chosen[op] or bearers.get(op, [])]
 
 
 def parse_kernels(asks: Iterable[str]) -> Mapping[str, Sequence[str]]:
@@ -112,15 +113,17 @@ def _verdict(candidate: Candidate, place: KernelPlace) -> Verdict:
     return refined(candidate, spec.refine, request, place.probe)
 
 
-def _require_one_reference(contest: Contest) -> None:
-    """Reject all kernels of an operation about whose reference form they do not agree."""
-    forms = defaultdict(set)
+def _reject_disagreeing(contest: Contest) -> Collection[str]:
+    """Reject all kernels of an operation about which they do not agree; return these operations."""
+    told = defaultdict(set)
     for one in contest.candidates:
-        forms[_op(one)].add(one.spec(KernelSpec).reference)
+        spec = one.spec(KernelSpec)
+        told[spec.op].add(f"{spec.reference}, {'a product' if spec.multiplies else 'no product'}")
     for one in contest.candidates:
-        if len(forms[_op(one)]) > 1:
-            named = " and ".join(sorted(map(str, forms[_op(one)])))
+        if len(told[_op(one)]) > 1:
+            named = " and ".join(sorted(told[_op(one)]))
             contest.reject(one, f"kernels of {_op(one)} name different reference forms: {named}")
+    return [op for op, found in told.items() if len(found) > 1]
 
 
 def _require_known(commands: Iterable[str], known: Collection[str]) -> None:
@@ -167,11 +170,9 @@ def _may_open(asks: Sequence[str] | None) -> bool:
 
 
 def _bearer(op: str, contest: Contest) -> list[Candidate]:
-    """Return a kernel that names the reference form of an operation that plugins bring, for the sake of that form."""
-    agreed = [one for one in contest.candidates if _op(one) == op and op not in OPS]
-    if len({one.spec(KernelSpec).reference for one in agreed}) != 1:
-        return []
-    return [replace(min(agreed, key=lambda one: (one.entry.name, one.entry.dist)), reference_only=True)]
+    """Return a kernel of an operation that plugins bring, for the sake of the reference form that it names."""
+    naming = [one for one in contest.candidates if _op(one) == op]
+    return [replace(min(naming, key=lambda one: (one.entry.name, one.entry.dist)), reference_only=True)]
 
 
 def _op(candidate: Candidate) -> str:

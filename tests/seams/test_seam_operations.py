@@ -106,5 +106,7 @@ def test_operations_of_plugins_are_in_the_report_and_in_the_plan(plugins, mixer)
     kernels = {one.name: one.reference_only for one in resolution.config.plan.of("core.kernels")}
     seams = {name: alone for name, alone in kernels.items() if not name.startswith("cpu_")}
     assert set(seams.values()) == {True} and "quick_bilinear" in seams  # for the sake of the reference forms
+    (told,) = [one.to_dict() for one in resolution.reports if one.subject.startswith("weights plain")]
+    assert told["how"].startswith("linear: ") and "reference" in [row["name"] for row in told["candidates"]]
     names = {row.name for report in resolution.reports for row in report.rows if report.group == "core.kernels"}
     assert {"quick_mix", "wide_mix", "quick_bilinear"} <= names

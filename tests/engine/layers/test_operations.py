@@ -189,6 +189,7 @@ def refuse(path, request):
     return Verdict.of("inputs are too few")
 
 
+@pytest.mark.covers("QUANT-03")
 def test_a_commanded_product_that_cannot_take_a_form_stops_with_every_reason():
     spec = KernelSpec(name="picky", op="linear", forms=("int*",), refine="acme:refine", **FIELDS)
     picky = PlannedKernel(spec, "acme 1.0", lambda: None, refuse)

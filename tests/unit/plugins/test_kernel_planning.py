@@ -104,15 +104,23 @@ def test_what_is_asked_wrongly_is_refused(start, asks, error, text):
         start(*asks)
 
 
-def test_kernels_that_name_different_reference_forms_are_all_refused(start):
-    other = 'MINE = MIX.replace(name="mine", reference="other:mix")\n'
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ('reference="other:mix"', "acme:mix, no product and other:mix, no product"),
+        ('forms=("*",)', "acme:mix, a product and acme:mix, no product"),
+    ],
+)
+def test_kernels_that_name_different_reference_forms_are_all_refused(start, fields, named):
+    other = f'MINE = MIX.replace(name="mine", {fields})\n'
     resolution = start(more=other, entries={"mine": "acme_manifest:MINE"})
-    told = "kernels of acme_mix name different reference forms: acme:mix and other:mix"
+    told = f"kernels of acme_mix name different reference forms: {named}"
     found = rows(resolution)[1]
     assert all(told in found[name][1] for name in ("mix", "mine", "shy"))
     assert not {"mix", "mine", "shy"} & set(planned(resolution))
 
 
+@pytest.mark.covers("QUANT-03")
 def test_each_form_of_the_checkpoint_is_reported_with_its_product_and_why_not_the_others(start):
     resolution = start()
     how, found = rows(resolution, "weights int4/1x128:float32, 7 matrices")
