@@ -120,7 +120,7 @@ if TYPE_CHECKING:
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
     from core.api.platform import MemorySnapshot, Pending, Platform, Stream
-    from core.api.products import Product, ProductPlace
+    from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
     from core.api.ranks import Ranks
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
@@ -208,7 +208,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "MemorySnapshot Pending Platform Stream",
-        "products": "Product ProductPlace",
+        "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",
         "ranks": "Ranks",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
@@ -430,6 +430,7 @@ __all__ = [
     "WeightTransferSpec",
     "WorkerParticipant",
     "WorkerSetup",
+    "WrappedProduct",
     "accepts",
     "check_grammar_nesting",
     "config_architecture",

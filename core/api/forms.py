@@ -57,6 +57,11 @@ class WeightForm(Record):
         further = "+zeros" * self.zeros + "+ordered" * self.ordered
         return f"{codes}/{group}:{self.scale}{further}@{self.activations}"
 
+    @property
+    def shown(self) -> str:
+        """The key without activations that are as they are, for reports."""
+        return self.key.removesuffix(f"@{AS_IS}")
+
     def fits(self, patterns: Iterable[str]) -> bool:
         """Whether the form's key matches one of these globs."""
         return any(fnmatchcase(self.key, pattern) for pattern in patterns)

@@ -184,6 +184,20 @@ class Activation(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
+class Weights(Protocol):
+    """A layer of a plugin's own kind: weights that an operation of a plugin multiplies with.
+
+    Called with what the operation's reference form takes before its parameters.
+
+    Attributes:
+        splits: Output features of each part, in order.
+    """
+
+    splits: Sequence[int]
+
+    def __call__(self, *inputs: Any) -> Any: ...
+
+
 Shard = Literal["out", "in"]
 """How ranks divide a linear layer: by outputs, of which each rank has its own; or by inputs, and results are summed."""
 
@@ -352,6 +366,48 @@ class LayerBuilder(Protocol):
 
         Raises:
             CheckpointError: CORE-M125, core does not compute its scaling rule.
+        """
+        ...
+
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> Weights:
+        """Return a layer of a kind that core does not know, filled as a linear layer is, in any form of weights. Every
+        rank has all of it.
+
+        Args:
+            kind: What formats are told that the layer is, as `LayerSite.kind`.
+            op: An operation that a plugin brings, and that multiplies with weights.
+            in_features: Columns of the weight.
+            parts: Checkpoint module name -> rows of the weight, stacked in this order; `{"": rows}` for a layer that
+                is one module.
+            dims: Further sizes, by the names that kernels of the operation know them by; they get `inputs` and
+                `outputs` besides.
+
+        Raises:
+            PluginError: CORE-P237, no plugin that is installed brings the operation; CORE-P238, it does not multiply
+                with weights; CORE-P201, the kernel that the user named cannot serve here.
+        """
+        ...
+
+    def operation(self, name: str, **dims: int) -> Callable[..., Any]:
+        """Return the form of an operation for these sizes: that of the best kernel, or else its reference form.
+
+        Args:
+            name: An operation that a plugin brings, or one of core's.
+            dims: Sizes, by the names that kernels of the operation know them by.
+
+        Raises:
+            PluginError: CORE-P237, no plugin that is installed brings the operation; CORE-P238, it multiplies with
+                weights (ask for `weights`); CORE-P201, the kernel that the user named does not take the sizes.
         """
         ...
 

@@ -52,7 +52,8 @@ class LayerSite:
     """A place in the model that has weights. Sizes are those of this rank.
 
     Attributes:
-        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `experts`, or another that a plugin knows.
+        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `experts`, or another that a model plugin gave it
+            (`LayerBuilder.weights`). A format reads weights of a kind that it does not know as those of a linear layer.
         prefix: Its module path; of a head that is tied to an embedding, the embedding's.
         in_features: Columns of the weight.
         parts: `(name, rows)` of every matrix stacked into the weight, in order; a plain layer has one part with an

@@ -17,11 +17,12 @@ from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
 from core.layers.norm import DividedRMSNorm, LayerNorm, Norm, RMSNorm, norm_group
-from core.layers.roles import Fused, Placed, Roles
+from core.layers.operations import Operation, WeightsLayer
+from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
 from core.layers.weights import WeightGroup
 from core.ops import relu, silu
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, PRODUCT, Handed
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, Handed
 
 if TYPE_CHECKING:
     import torch
@@ -215,6 +216,26 @@ class Builder:
         self.ropes.append((config, rope))
         return rope
 
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> WeightsLayer:
+        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
+        site = LayerSite(kind, prefix, in_features, list(parts.items()), bias)
+        return WeightsLayer(site, self._store(Placed(site, whole(site)), op=op, dims=dims), self._context)
+
+    def operation(self, name: str, **dims: int) -> Operation:
+        """Return the form of an operation for these sizes."""
+        form = self._kernels.pick(name, **dims)
+        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
+
     def gated_activation(self, name: str) -> api.Activation:
         """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
         return self._kernels.pick(_named(_GATED, "gated activation", name))
@@ -274,15 +295,14 @@ class Builder:
         backed = self._ask(self._context.owners.attention, "encoder()", ENCODER_LAYER, encoder, site)
         return EncoderModule(site, backed, self._context)
 
-    def _store(self, placed: Placed, *, op: str = "linear") -> WeightGroup:
+    def _store(self, placed: Placed, *, op: str = "linear", dims: Mapping[str, int] | None = None) -> WeightGroup:
         site, method = placed.site, self._context.owners.quantization
         with blamed(method, f"form() of {site.kind} '{site.prefix}'"):
             forms = tuple(self._form.form(site, name) for name, _ in site.parts)
-        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method)
+        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method, dims or {})
         product, owner = self._kernels.product(place, op)
-        product = self._wrapped(site, product, PRODUCT)
-        with blamed(method, f"stored() of {site.kind} '{site.prefix}'"):
-            group = WeightGroup(site, self._form, product, (method, owner), placed.cuts)
+        product = self._wrapped(site, product, self._kernels.contract(op))
+        group = WeightGroup(site, self._form, product, (method, owner), placed.cuts)
         self.groups.append(group)
         return group
 

@@ -46,11 +46,13 @@ class WeightGroup:
         self.cuts = cuts or whole(site)
         self.site, self.product = site, product
         self.format, self.owners = form, readers
-        self.stored = [list(form.stored(site, name)) for name, _ in site.parts]
+        with blamed(readers[0], f"stored() of {site.kind} '{site.prefix}'"):
+            self.stored = [list(form.stored(site, name)) for name, _ in site.parts]
         if site.bias:
             for stored in self.stored:
                 stored.append(Stored(BIAS, (0, None)))
-        self.sizes = product.sizes()
+        with blamed(readers[1], f"sizes() of {site.kind} '{site.prefix}'"):
+            self.sizes = product.sizes()
         self.layers: list[Parameterised] = []
 
     @property

@@ -14,7 +14,6 @@ from core.plugins.drivers import describe
 
 T = TypeVar("T")
 
-PRODUCT = Contract("products:Product", closed=True)
 ATTENTION_LAYER = Contract("attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales"))
 ENCODER_LAYER = Contract("attention:EncoderLayer")
 COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")

@@ -30,7 +30,7 @@ PAGES = ROOT / "docs" / "plugins" / "kinds"
 PROTOCOLS = {
     "core.platforms": (api.Platform, api.GraphFacet, api.CollectiveFacet),
     "core.attention_backends": (api.AttentionBackend, api.AttentionLayer, api.AfterLoad, api.ReportsKV, api.KVManager),
-    "core.quantization": (api.QuantScheme, api.LayerQuant),
+    "core.quantization": (api.Format,),
     "core.models": (api.Model, api.LayerBuilder),
     "core.weight_loaders": (api.CheckpointReader,),
     "core.model_sources": (api.ModelSource, api.ReachesOut, api.KeepsModels, api.RemovesModels),

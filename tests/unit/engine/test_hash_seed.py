@@ -233,6 +233,7 @@ NO_CONTENT = {
     "step_tokens",
     "shortens",
     "environment",
+    "probe",  # which of the plan's kernels take a layer: their values are the same within rounding
     "task",
     "pooling",
     "options.model.served_model_name",
