@@ -109,11 +109,14 @@ class WeightTensor(Protocol):
     encoding: str
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        """Return the tensor's values in `dtype`, of shape `shape`, decoded if it is encoded."""
+        """Return the tensor's values in `dtype`, of shape `shape`, decoded if it is encoded. Not to be written to."""
         ...
 
     def raw(self) -> Tensor:
-        """Return the stored bytes: a uint8 tensor `(rows, bytes per row)` if encoded, else the tensor as stored."""
+        """Return the stored bytes: a uint8 tensor `(rows, bytes per row)` if encoded, else the tensor as stored.
+
+        Like `dense`, it may be the memory in which a file shows: not to be written to.
+        """
         ...
 
 

@@ -179,7 +179,10 @@ def _check_sizes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut]) ->
     packed = tensor.encoding == stored.encoding == "plain"
     counts = stored.elements(*sizes) if packed else sizes
     due = {axis: count for axis, count in zip(stored.axes, counts, strict=True) if axis is not None}
-    rank = max(len(shape), *(axis + 1 for axis in due), 0)
-    wanted = tuple(due.get(axis, shape[axis] if axis < len(shape) else 1) for axis in range(rank))
+    last = max(due, default=-1)
+    # Scales that outputs share may lie in further dimensions of 1, and in one of groups that nobody counts here.
+    rank = last + 1 if len(due) == 2 else max(len(shape), last + 1)
+    here = [*shape[: last + 1], *[1] * (rank - len(shape[: last + 1]))]
+    wanted = tuple(due.get(axis, here[axis]) for axis in range(rank))
     if wanted != shape:
         raise misfit(tensor.name, shape, wanted)

@@ -196,37 +196,37 @@ from core.api import QuantSpec
 SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({METHODS}), {MORE})
 """
 
-# A sound method whose layer is changed at one point; `fill` counts how often weights were finalized.
+# A sound format that is changed at one point; `times` counts how often a part was read.
 SCHEME = """
 import torch
-from torch.nn.functional import embedding, linear
+from core.api import PLAIN, Part, Stored, WeightForm
 
 class Scheme:
     def __init__(self, ctx):
-        self.ctx = ctx
+        self.ctx, self.times, self.firsts = ctx, 0, {}
         {scheme}
-    def for_site(self, site): return Layer(site, self.ctx.dtype)
-
-class Layer:
-    def __init__(self, site, dtype): self.site, self.dtype, self.times = site, dtype, 0
-    def declare(self, params):
-        rows = sum(n for _, n in self.site.parts)
-        params.declare("weight", (rows, self.site.in_features), self.dtype, rows=self.site.parts)
-        if self.site.bias: params.declare("bias", (rows,), self.dtype, rows=self.site.parts)
-    def decode(self, param, tensor): return tensor.dense(self.dtype)
-    def finalize(self, params):
+    def form(self, site, part):
+        form = PLAIN
+        {form}
+        return form
+    def stored(self, site, part):
+        return [Stored("weight")]
+    def read(self, site, part, tensors):
         self.times += 1
-        site = self.site
-        {finalize}
-        return params
-    def apply(self, x, params):
-        site, tokens = self.site, len(x)
-        weight, bias = params["weight"], params.get("bias")
-        out = embedding(x, weight) if site.kind == "embedding" else linear(x, weight, bias)
-        {apply}
-        return out
-    {layer}
+        tensor = tensors["weight"]
+        weight = tensor.dense(self.ctx.dtype)
+        {read}
+        return Part(PLAIN, weight)
 """
+
+GPTQ = """
+from core_plugin_gptq.scheme import GPTQFormat
+
+class Scheme(GPTQFormat):
+    def stored(self, site, part):
+        return [one for one in super().stored(site, part) if not (one.suffix == "g_idx" and one.optional)]
+"""
+"""It names the order of inputs only where it is needed."""
 
 REFINE = """
 from core.api import Verdict
@@ -240,26 +240,42 @@ def refine(request, probe):
 
 COUNTS = "assert all(type(count) is int for count in ctx.checkpoint['types'].values())"
 
+OPENED = "parts_open_to_what_is_meant"
 QUANT_CASES = {
-    "linear_equals_dequantized": {"apply": "if tokens == 33 and site.bias and len(site.parts) == 1: out = out - bias"},
-    "merged_parts_equal_separate_parts": {"apply": "if len(site.parts) > 1: out = out.roll(1, 1)"},
-    "embedding_equals_dequantized": {"apply": "if site.kind == 'embedding' and tokens == 17: out = out * 1.2"},
-    "lm_head_equals_dequantized": {"apply": "if site.kind == 'lm_head' and tokens == 3: out = out * 1.2"},
-    "loading_again_gives_the_same": {"apply": "if self.times == 2 and tokens == 4: out = out + 1e-4"},
-    "other_weights_replace_the_first": {"finalize": "self.first = getattr(self, 'first', params); params = self.first"},
-    "finalize_is_pure": {"finalize": "params['weight'][0, 0] += 1e-6"},
-    "apply_leaves_its_inputs_alone": {"apply": "if tokens == 4: weight[0, 0] += 1"},
-    "final_bytes_are_held": {
-        "layer": "def final_bytes(self): return 4 * self.dtype.itemsize * self.site.in_features * 99"
-    },
+    "linear_equals_dequantized": (
+        {"read": "if site.prefix.endswith('bias_proj'): weight = weight * 1.1"},
+        {OPENED},
+    ),
+    "merged_parts_equal_separate_parts": ({"read": "if part == 'k_proj': weight = weight.flip(0)"}, {OPENED}),
+    "embedding_equals_dequantized": (
+        {"read": "if site.kind == 'embedding': weight = weight * 1.2"},
+        {OPENED, "lm_head_equals_dequantized"},
+    ),
+    "lm_head_equals_dequantized": ({"read": "if site.kind == 'lm_head': weight = weight.roll(1, 0)"}, {OPENED}),
+    "loading_again_gives_the_same": (
+        {"read": "if self.times > len(site.parts): weight = weight * (1 + 1e-3)"},
+        {OPENED},
+    ),
+    "other_weights_replace_the_first": (
+        {"read": "weight = self.firsts.setdefault((site.prefix, part), weight)"},
+        set(),
+    ),
+    "parts_have_the_form_that_is_told": ({"form": "form = WeightForm(codes='int', bits=8)"}, set()),
+    OPENED: ({"read": "weight = weight * (1 + 1e-4)"}, set()),
+    "reading_again_gives_the_same": (
+        {"read": "weight[0, 0] *= 1 + 1e-6 * (self.times % 2)"},
+        {"loading_again_gives_the_same"},
+    ),
+    "reading_takes_little_memory": ({"read": "weight = (weight * 2 - weight * 1).clone()"}, set()),
 }
+"""Check -> what is wrong with the format, and which other checks see that too."""
 
 
 @pytest.fixture
 def scheme(make_plugin):
     def make(methods: str = '{"none"}', **parts: str):
-        source = SCHEME
-        for key in ("scheme", "finalize", "apply", "layer"):
+        source = parts.get("source", SCHEME)
+        for key in ("scheme", "form", "read"):
             source = source.replace("{" + key + "}", parts.get(key, "pass"))
         refines = "refine" in parts
         manifest = QUANT_MANIFEST.replace("{METHODS}", methods)
@@ -274,7 +290,18 @@ def scheme(make_plugin):
 
 @pytest.mark.parametrize("check", QUANT_CASES)
 def test_quantization(scheme, check):
-    assert set(scheme(**QUANT_CASES[check]).failing("quantization")) == {check}
+    parts, others = QUANT_CASES[check]
+    assert set(scheme(**parts).failing("quantization")) == {check, *others}
+
+
+def test_a_sound_format_passes(scheme):
+    assert scheme().failing("quantization") == {}
+
+
+def test_a_tensor_that_is_not_named_is_caught(scheme):
+    failing = scheme('{"gptq"}', source=GPTQ).failing("quantization")
+    assert set(failing) == {"every_tensor_is_named", "what_it_cannot_read_is_refused_when_chosen"}  # it has no refine
+    assert "does not name g_idx" in failing["every_tensor_is_named"]
 
 
 @pytest.mark.parametrize(
@@ -304,17 +331,8 @@ def test_a_refine_that_asks_for_torch_is_caught(scheme):
 def test_a_method_is_checked_with_the_samples_of_its_formats_loader(scheme):
     sound = scheme('{"gguf"}')
     assert sound.failing("quantization") == {}
-    wrong = scheme('{"gguf"}', apply="if len(site.parts) == 2: out = out.flip(1)")
-    assert set(wrong.failing("quantization")) == {"merged_parts_equal_separate_parts"}
-
-
-def test_a_slow_method_is_not_faster_than_the_reference(scheme):
-    from core.testing.conformance import Level
-
-    made = scheme('{"gguf"}', apply="import time; time.sleep(0.005)")
-    report = made.report(level=Level.L3, checks=("faster_than_reference",))
-    assert [one.status for one in report.outcomes] == ["failed"]
-    assert "the speed of 'gguf'" in report.outcomes[0].message
+    wrong = scheme('{"gguf"}', read="if part == 'up_proj': weight = weight.flip(0)")
+    assert set(wrong.failing("quantization")) == {"merged_parts_equal_separate_parts", OPENED}
 
 
 def test_a_method_without_samples_stays_at_l0(scheme):

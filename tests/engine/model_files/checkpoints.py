@@ -91,7 +91,7 @@ def _codes(method: str, rows: int, columns: int) -> dict[str, torch.Tensor]:
         }
     if method == "gptq":
         order = torch.arange(columns, dtype=torch.int32) // GROUP
-        zeros = words(columns // GROUP, rows // 8)
+        zeros = torch.full((columns // GROUP, rows // 8), 0x77777777, dtype=torch.int32)  # 8 of 16, less 1
         return {"qweight": words(columns // 8, rows), "qzeros": zeros, "scales": scales, "g_idx": order}
     return {"weight": torch.ones(rows, columns, dtype=torch.int8), "weight_scale": torch.full((rows, 1), 0.01)}
 

@@ -60,5 +60,6 @@ _TOLD_AS = {
     "hidden_act": ["activation '"],
     "hidden_activation": ["activation '"],
     "rope_type": ["rope_parameters"],
+    "ignore": ["lm_head.weight_scale"],
 }
 """Words for what a key makes of the model, where an error names that."""

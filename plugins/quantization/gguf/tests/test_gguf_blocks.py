@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from core_plugin_gguf.blocks import CHUNK, DECODERS, decode
-from core_plugin_gguf.formats import DECODABLE, PLAIN
+from core_plugin_gguf.formats import DECODABLE, FLOATS
 from gguf import GGMLQuantizationType as Kind
 
 HALVES = {
@@ -43,7 +43,7 @@ def test_quantized_data(kind):
 
 
 @pytest.mark.covers("QUANT-12")
-@pytest.mark.parametrize("kind", sorted(DECODABLE - set(PLAIN) - {Kind.IQ1_M}))
+@pytest.mark.parametrize("kind", sorted(DECODABLE - set(FLOATS) - {Kind.IQ1_M}))
 def test_random_blocks(kind):
     raw = random_blocks(kind, 6, 512)
     with np.errstate(all="ignore"):

@@ -1,63 +1,73 @@
-"""The quantization method: mixed encodings in one merged layer."""
+"""The format: blocks as they are stored, mixed in one merged layer, and plain numbers in their place."""
 
 import numpy as np
 import pytest
 import torch
+from core_plugin_gguf.formats import DECODABLE, FLOATS, refine
 from core_plugin_gguf.reader import GGUFReader
-from core_plugin_gguf.scheme import GGUFScheme
+from core_plugin_gguf.scheme import GGUFFormat
 from gguf import GGMLQuantizationType as Kind
+from gguf.constants import GGML_QUANT_SIZES
 
-from core.api.quantization import LayerSite, QuantContext
+from core.api import PLAIN, LayerSite, ProbeResult, QuantContext, QuantRequest, WeightForm
+from core.testing.layers import PlainTensor, fill, make_layer
 
-
-class Declared:
-    """A `ParamBuilder` that remembers."""
-
-    def __init__(self):
-        self.params = {}
-
-    def declare(self, name, shape, dtype, *, rows=()):
-        self.params[name] = (shape, dtype, tuple(rows))
+PARTS = (("gate_proj", 96), ("up_proj", 96))
+MLP = LayerSite("linear", "model.layers.0.mlp", 64, PARTS)
 
 
-def make(site, dtype=torch.float32):
-    return GGUFScheme(QuantContext(device=torch.device("cpu"), dtype=dtype, checkpoint={})).for_site(site)
+def make(tensors):
+    return GGUFFormat(QuantContext(torch.device("cpu"), torch.float32, {"tensors": tensors}))
 
 
-def test_declares_stacked_parts_and_bias():
-    site = LayerSite("linear", "model.layers.0.self_attn", 64, (("q_proj", 64), ("k_proj", 32)), bias=True)
-    declared = Declared()
-    make(site, torch.bfloat16).declare(declared)
-    assert declared.params == {
-        "weight": ((96, 64), torch.bfloat16, (("q_proj", 64), ("k_proj", 32))),
-        "bias": ((96,), torch.bfloat16, (("q_proj", 64), ("k_proj", 32))),
-    }
+def stored(tiny, part, kind):
+    made = tiny("qwen3", kind=kind, name=f"{part}.gguf")
+    name = f"model.layers.0.mlp.{part}.weight"
+    tensors = GGUFReader().tensors(made.path, lambda size: None)
+    return next(tensor for tensor in tensors if tensor.name == name), made.expected[name]
 
 
 @pytest.mark.covers("QUANT-01", "QUANT-12")
 def test_a_merged_layer_computes_with_parts_of_different_encodings(tiny):
-    parts = (("gate_proj", 96), ("up_proj", 96))
-    site = LayerSite("linear", "model.layers.0.mlp", 64, parts)
-    layer = make(site)
-    pieces, expected = [], []
-    for (part, rows), kind in zip(parts, (Kind.Q8_0, Kind.F16), strict=True):
-        made = tiny("qwen3", kind=kind, name=f"{part}.gguf")
-        name = f"model.layers.0.mlp.{part}.weight"
-        tensor = next(tensor for tensor in GGUFReader().tensors(made.path, lambda size: None) if tensor.name == name)
-        pieces.append(layer.decode("weight", tensor))
-        assert pieces[-1].shape == (rows, 64)
-        expected.append(made.expected[name])
-    params = layer.finalize({"weight": torch.cat(pieces)})
+    kinds = (Kind.Q8_0, Kind.F16)
+    form = make({f"model.layers.0.mlp.{part}.weight": kind.name for (part, _), kind in zip(PARTS, kinds, strict=True)})
+    pieces = [stored(tiny, part, kind) for (part, _), kind in zip(PARTS, kinds, strict=True)]
+    layer = make_layer(form, MLP)
+    assert [one.key for one in layer.group.product.place.forms] == ["gguf:Q8_0@as_is", "plain@as_is"]
+    fill(layer.group, [tensor for tensor, _ in pieces])
     x = torch.randn(5, 64, generator=torch.Generator().manual_seed(0))
-    reference = x @ torch.from_numpy(np.concatenate(expected)).T
-    torch.testing.assert_close(layer.apply(x, params), reference, rtol=0.05, atol=0.2)
-    assert torch.equal(layer.finalize(params)["weight"], params["weight"])
+    reference = x @ torch.from_numpy(np.concatenate([values for _, values in pieces])).T
+    torch.testing.assert_close(layer(x), reference, rtol=0.05, atol=0.2)
 
 
-def test_bias_and_embedding():
-    weight, bias = torch.randn(6, 4), torch.randn(6)
-    x = torch.randn(3, 4)
-    linear = make(LayerSite("lm_head", "lm_head", 4, (("", 6),), bias=True))
-    torch.testing.assert_close(linear.apply(x, {"weight": weight, "bias": bias}), x @ weight.T + bias)
-    embedding = make(LayerSite("embedding", "model.embed_tokens", 4, (("", 6),)))
-    assert torch.equal(embedding.apply(torch.tensor([5, 0]), {"weight": weight}), weight[[5, 0]])
+@pytest.mark.parametrize("kind", sorted(DECODABLE), ids=lambda kind: kind.name)
+def test_a_type_says_how_many_bytes_hold_how_many_inputs(kind):
+    form, site = make({"x.weight": kind.name}), LayerSite("linear", "x", 512, (("", 8),))
+    (one,) = form.stored(site, "")
+    size, num_bytes = (1, 1) if kind in FLOATS else GGML_QUANT_SIZES[kind]
+    assert one.elements(8, 512) == (8, 512 // size * num_bytes)
+    assert (one.encoding, form.form(site, "")) == (
+        ("plain", PLAIN) if kind in FLOATS else (f"gguf:{kind.name}", WeightForm(codes=f"gguf:{kind.name}"))
+    )
+
+
+@pytest.mark.covers("WT-01")
+def test_an_update_brings_plain_numbers_for_a_layer_in_blocks(tiny):
+    tensor, _ = stored(tiny, "up_proj", Kind.Q4_0)
+    site = LayerSite("linear", "model.layers.0.mlp.up_proj", 64, (("", 96),))
+    form = make({tensor.name: "Q4_0"})
+    layer, values = make_layer(form, site), torch.randn(96, 64)
+    fill(layer.group, [tensor])
+    assert torch.equal(layer.params["weight"], tensor.dense(torch.float32))
+    fill(layer.group, [PlainTensor(tensor.name, values)])
+    assert torch.equal(layer.params["weight"], values)
+    assert form.read(site, "", {"weight": PlainTensor(tensor.name, values)}).form == PLAIN
+
+
+def test_types_that_are_not_decoded_are_refused_while_methods_are_chosen():
+    def verdict(found):
+        return refine(QuantRequest("gguf", "cpu", "auto", {"undecodable": found}), ProbeResult(available=True))
+
+    assert verdict({}).ok
+    reason = "blk.0.attn_q.weight has type NVFP4, which is not decoded"
+    assert verdict({"NVFP4": "blk.0.attn_q.weight"}).reasons == (reason,)

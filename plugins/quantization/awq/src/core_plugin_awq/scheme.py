@@ -54,7 +54,7 @@ class AWQFormat(Plain):
             raise CheckpointError(
                 "CORE-M160",
                 f"in '{site.module(part)}' the scales {tuple(scales.shape)} and zero points {tuple(zeros.shape)} are "
-                f"not those of its quantization_config.",
+                f"not those of its 'quantization_config'.",
                 hint="The weights and config.json do not belong together.",
             )
         return Part(self._form, unpack(tensors["qweight"].raw()), scales, zeros)

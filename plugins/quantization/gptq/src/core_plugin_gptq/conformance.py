@@ -30,6 +30,7 @@ class _Kind:
     size: int
     bits: int = 4
     act_order: bool = False
+    symmetric: bool = False
     form: str = "gptq"
 
 
@@ -40,6 +41,8 @@ _KINDS = {
     "8 bits": _Kind(32, bits=8),
     "3 bits": _Kind(32, bits=3),
     "2 bits": _Kind(32, bits=2),
+    "symmetric": _Kind(32, symmetric=True),
+    "symmetric act-order, 3 bits, gptq_v2": _Kind(32, bits=3, act_order=True, form="gptq_v2", symmetric=True),
 }
 
 
@@ -62,6 +65,7 @@ def _write(kind: _Kind, sites: Sequence[LayerSite], folder: Path) -> Path:
         "bits": kind.bits,
         "group_size": kind.size,
         "desc_act": kind.act_order,
+        "sym": kind.symmetric,
         "checkpoint_format": kind.form,
     }
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 40}
@@ -96,6 +100,7 @@ def _linear(kind: _Kind, inputs: int, rows: int, rng: torch.Generator) -> tuple[
     groups, most = inputs // size, 2**kind.bits
     codes = torch.randint(0, most, (inputs, rows), generator=rng)
     zeros = torch.randint(1, most, (groups, rows), generator=rng)
+    zeros = torch.full_like(zeros, most // 2) if kind.symmetric else zeros
     scales = (torch.rand(groups, rows, generator=rng) + 0.5).half()
     group = torch.arange(inputs) // size
     if kind.act_order:

@@ -123,6 +123,6 @@ def _broken_codes(words: Tensor, bits: int) -> Tensor:
 def _contradicted(module: str, what: str) -> CheckpointError:
     return CheckpointError(
         "CORE-M160",
-        f"in '{module}' {what} are not those of its quantization_config.",
+        f"in '{module}' {what} are not those of its 'quantization_config'.",
         hint="The weights and config.json do not belong together.",
     )

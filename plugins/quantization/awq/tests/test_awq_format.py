@@ -1,0 +1,67 @@
+"""What the format reads, against its definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from core_plugin_awq.conformance import samples
+from core_plugin_awq.scheme import AWQFormat
+
+from core.api import PLAIN, CheckpointError, LayerSite, QuantContext, WeightForm
+from core.testing.layers import sample_layer
+
+CONFIG = {"bits": 4, "group_size": 32, "version": "gemm", "modules_to_not_convert": ["left.out"]}
+SAMPLES = {one.name: one for one in samples()}
+
+
+def made(**change):
+    return AWQFormat(QuantContext(torch.device("cpu"), torch.float32, CONFIG | change))
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-04")
+@pytest.mark.parametrize("name", SAMPLES)
+def test_layers_compute_what_the_format_means(name, tmp_path, sample_close):
+    sample_close(AWQFormat, SAMPLES[name], tmp_path)
+
+
+def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
+    form = made()
+    assert form.form(LayerSite("embedding", "embed", 64, (("", 8),)), "") == PLAIN
+    assert form.form(LayerSite("linear", "left.out", 64, (("", 8),)), "") == PLAIN
+    assert form.form(LayerSite("linear", "taken", 64, (("a", 8),)), "a").key == "int4/1x32:float32+zeros@as_is"
+    whole = made(group_size=-1).form(LayerSite("linear", "taken", 64, (("", 8),)), "")
+    assert whole == WeightForm(codes="int", bits=4, zeros=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "elements"),
+    [
+        (32, {"qweight": (6, 64), "qzeros": (6, 2), "scales": (48, 2)}),
+        (-1, {"qzeros": (6, None), "scales": (48, None)}),
+    ],
+)
+def test_tensors_say_how_much_they_hold(size, elements):
+    site = LayerSite("linear", "x", 64, (("", 48),))
+    for one in made(group_size=size).stored(site, ""):
+        found = tuple(n if axis is not None else None for n, axis in zip(one.elements(48, 64), one.axes, strict=True))
+        assert elements[one.suffix] == found
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"bits": 3}, "3 bits"), ({"version": "marlin"}, "marlin"), ({"group_size": 0}, "groups of 0")],
+)
+def test_what_is_not_understood_is_refused_by_name(change, named):
+    with pytest.raises(CheckpointError, match=named) as caught:
+        made(**change)
+    assert caught.value.code == "CORE-M160"
+
+
+@pytest.mark.parametrize(
+    ("group_size", "code"), [(-1, "CORE-M160"), (16, "CORE-M122")], ids=["one group", "smaller groups"]
+)
+def test_other_groups_than_the_checkpoint_says_are_refused(group_size, code, tmp_path, described):
+    sample = described(SAMPLES["groups of 32"], group_size=group_size)
+    with pytest.raises(CheckpointError) as caught:
+        sample_layer(AWQFormat, sample, sample.layers[2], tmp_path)
+    assert caught.value.code == code and "model.layers.0.mlp.up_proj" in caught.value.message

@@ -1,0 +1,97 @@
+"""What the format reads, against its definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from core_plugin_gptq.conformance import samples
+from core_plugin_gptq.scheme import GPTQFormat
+
+from core.api import PLAIN, CheckpointError, LayerSite, QuantContext
+from core.testing.layers import PlainTensor, sample_layer
+
+CONFIG = {"bits": 4, "group_size": 32, "modules_to_not_convert": ["left.out"]}
+SAMPLES = {one.name: one for one in samples()}
+LINEAR = LayerSite("linear", "taken", 64, (("", 48),))
+
+
+def made(**change):
+    return GPTQFormat(QuantContext(torch.device("cpu"), torch.float32, CONFIG | change))
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-04")
+@pytest.mark.parametrize("name", SAMPLES)
+def test_layers_compute_what_the_format_means(name, tmp_path, sample_close):
+    sample_close(GPTQFormat, SAMPLES[name], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({}, "int4/1x32:float32+zeros@as_is"),
+        ({"sym": True}, "int4/1x32:float32@as_is"),
+        ({"sym": False, "desc_act": True}, "int4/1x32:float32+zeros+ordered@as_is"),
+        ({"bits": 3, "sym": True, "desc_act": True, "group_size": -1}, "int3/1xall:float32@as_is"),
+    ],
+)
+def test_settings_are_in_the_form(change, key):
+    assert made(**change).form(LINEAR, "").key == key
+
+
+def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
+    head = LayerSite("lm_head", "lm_head", 64, (("", 8),))
+    assert made().form(LayerSite("embedding", "embed", 64, (("", 8),)), "") == PLAIN
+    assert made().form(LayerSite("linear", "left.out", 64, (("", 8),)), "") == PLAIN
+    assert made().form(head, "") == PLAIN != made(lm_head=True).form(head, "")
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_tensors_say_how_much_they_hold(bits, ordered):
+    """Of 64 inputs and 96 outputs in groups of 32."""
+    words = {2: 6, 3: 9, 4: 12, 8: 24}[bits]
+    stored = {one.suffix: one for one in made(bits=bits, desc_act=ordered).stored(LINEAR, "")}
+    assert stored["qweight"].elements(96, 64) == (96, 2 * bits) and stored["qweight"].axes == (1, 0)
+    groups = (None, 1) if ordered else (0, 2)
+    for name, outputs in (("qzeros", words), ("scales", 96)):
+        assert (stored[name].axes[1], stored[name].elements(96, 64)[1] if not ordered else 1) == groups
+        assert stored[name].elements(96, 64)[0] == outputs
+    assert stored["g_idx"].axes == (None, 0) and stored["g_idx"].optional == (not ordered)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"bits": 5}, "5 bits"), ({"checkpoint_format": "marlin"}, "marlin"), ({"dynamic": {"+:x": {}}}, "dynamic")],
+)
+def test_what_is_not_understood_is_refused_by_name(change, named):
+    with pytest.raises(CheckpointError, match=named) as caught:
+        made(**change)
+    assert caught.value.code == "CORE-M160"
+
+
+@pytest.mark.parametrize(
+    ("sample", "change", "said"),
+    [
+        ("groups of 32", {"sym": True}, "zero points, which differ"),
+        ("act-order", {"desc_act": False}, "the groups that g_idx tells"),
+        ("groups of 32", {"group_size": -1}, "scales"),
+    ],
+)
+def test_tensors_that_contradict_the_settings_are_refused(sample, change, said, tmp_path, described):
+    given = described(SAMPLES[sample], **change)
+    with pytest.raises(CheckpointError, match=said) as caught:
+        sample_layer(GPTQFormat, given, given.layers[2], tmp_path)
+    assert caught.value.code == "CORE-M160" and "model.layers.0.mlp.up_proj" in caught.value.message
+
+
+def test_without_a_g_idx_groups_follow_each_other():
+    codes = torch.arange(64 * 48).view(64, 48) % 16
+    words = sum(codes[i::8] << 4 * i for i in range(8)).to(torch.int32)
+    tensors = {
+        "qweight": words,
+        "qzeros": torch.full((2, 6), 0x77777777, dtype=torch.int32),
+        "scales": torch.tensor([[1.0], [2.0]]).repeat(1, 48),
+    }
+    part = made(sym=True).read(LINEAR, "", {name: PlainTensor(name, value) for name, value in tensors.items()})
+    assert part.zeros is None and part.group_of is None and part.codes.dtype == torch.int8
+    assert torch.equal(part.codes.t().long(), codes - 8)

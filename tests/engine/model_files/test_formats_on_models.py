@@ -1,0 +1,184 @@
+"""A model of each format, with the reference product alone, has the tokens of its twin with the opened weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from core import LLM, SamplingParams
+from core.testing.tinymodels import tiny_llama
+
+sys.path.insert(0, str(Path(__file__).parent))
+from checkpoints import write
+
+REFERENCE = ["linear=reference", "lookup=reference"]
+GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+PROMPT = {"prompt_token_ids": [3 + (i * 29) % 90 for i in range(21)]}
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+SIZE = 32
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+def tokens(path, **options):
+    with LLM(str(path), dtype="float32", num_blocks=20, block_size=16, threads=1, **options) as llm:
+        return llm.generate([PROMPT], GREEDY)[0].outputs[0].token_ids
+
+
+def rounded(weight, bits, *, zeros, size=SIZE, group=None):
+    """Codes `(out, in)`, scales and zero points `(out, groups)` of a weight, and what they mean."""
+    group = torch.arange(weight.shape[1]) // size if group is None else group
+    count, most = int(group.max()) + 1, 2**bits - 1
+    low = torch.stack([weight[:, group == i].amin(1) for i in range(count)], 1).clamp(max=0)
+    high = torch.stack([weight[:, group == i].amax(1) for i in range(count)], 1).clamp(min=0)
+    if zeros:
+        scales = ((high - low) / most).half().float()
+        points = (-low / scales).round().clamp(0, most)
+    else:
+        scales = (torch.maximum(high, -low) / (most // 2)).half().float()
+        points = torch.full_like(scales, (most + 1) // 2)
+    codes = (weight / scales[:, group] + points[:, group]).round().clamp(0, most)
+    return codes.int(), scales, points.int(), (codes - points[:, group]) * scales[:, group]
+
+
+def words(codes, bits):
+    """Codes `(rows, columns)` as words, bit after bit along the columns."""
+    each = (codes.long().unsqueeze(-1) >> torch.arange(bits)) & 1
+    packed = each.reshape(len(codes), -1, 32) << torch.arange(32)
+    return packed.sum(-1).to(torch.int32)
+
+
+@dataclass(frozen=True)
+class GPTQ:
+    bits: int = 4
+    sym: bool = False
+    desc_act: bool = False
+    v2: bool = False
+
+    @property
+    def settings(self):
+        form = "gptq_v2" if self.v2 else "gptq"
+        given = {"bits": self.bits, "group_size": SIZE, "sym": self.sym, "desc_act": self.desc_act}
+        return {"quant_method": "gptq", **given, "checkpoint_format": form}
+
+    def store(self, name, weight):
+        group = torch.arange(weight.shape[1]) // SIZE
+        if self.desc_act:
+            group = group[torch.randperm(len(group), generator=torch.Generator().manual_seed(1))]
+        codes, scales, zeros, meant = rounded(weight, self.bits, zeros=not self.sym, group=group)
+        if not self.v2:  # a zero point of 0 has no place below it
+            zeros, meant = zeros.clamp(min=1), (codes - zeros.clamp(min=1)[:, group]) * scales[:, group]
+        tensors = {
+            "qweight": words(codes, self.bits).t().contiguous(),
+            "qzeros": words((zeros - (0 if self.v2 else 1)).t(), self.bits),
+            "scales": scales.t().half().contiguous(),
+            "g_idx": group.int(),
+        }
+        return tensors, meant
+
+
+class AWQ:
+    settings = {"quant_method": "awq", "bits": 4, "group_size": SIZE, "version": "gemm"}
+
+    def store(self, name, weight):
+        codes, scales, zeros, meant = rounded(weight, 4, zeros=True)
+        tensors = {"qweight": self.pack(codes.t()), "qzeros": self.pack(zeros.t())}
+        return {**tensors, "scales": scales.t().half().contiguous()}, meant
+
+    def pack(self, codes):
+        ordered = codes.unflatten(1, (-1, 8))[:, :, list(AWQ_ORDER)].flatten(1)
+        return words(ordered, 4)
+
+
+@dataclass(frozen=True)
+class Compressed:
+    strategy: str = "channel"
+    ignore: tuple[str, ...] = ("lm_head",)
+
+    @property
+    def settings(self):
+        int8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": self.strategy}
+        groups = {"g": {"targets": ["Linear"], "weights": int8, "input_activations": None}}
+        form = {"quant_method": "compressed-tensors", "format": "int-quantized"}
+        return {**form, "config_groups": groups, "ignore": list(self.ignore)}
+
+    def store(self, name, weight):
+        if "re:.*v_proj" in self.ignore and name.endswith("v_proj"):
+            return {"weight": weight}, weight
+        scale = weight.abs().amax(1, keepdim=True) if self.strategy == "channel" else weight.abs().amax().view(1)
+        scale = scale / 127
+        codes = (weight / scale).round()
+        return {"weight": codes.to(torch.int8), "weight_scale": scale}, codes * scale
+
+
+FORMATS = {
+    "gptq": GPTQ(),
+    "gptq sym": GPTQ(sym=True),
+    "gptq 3 bits, act-order, v2": GPTQ(bits=3, desc_act=True, v2=True),
+    "gptq 8 bits, sym, act-order": GPTQ(bits=8, sym=True, desc_act=True),
+    "awq": AWQ(),
+    "compressed-tensors": Compressed(),
+    "compressed-tensors, one scale": Compressed("tensor"),
+    "compressed-tensors, mixed layers": Compressed(ignore=("lm_head", "re:.*v_proj")),
+}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return tiny_llama(tmp_path_factory.mktemp("plain") / "llama", num_hidden_layers=2)
+
+
+def made(plain, folder, tensors, settings=None):
+    """The plain checkpoint with other tensors, and a description of its quantization."""
+    shutil.copytree(plain, folder)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    described = {} if settings is None else {"quantization_config": settings}
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32", **described}))
+    return folder
+
+
+def linear(name):
+    return name.removesuffix(".weight").rpartition(".")[2] in LINEAR
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-04")
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_quantized_model_has_the_tokens_of_its_opened_twin(plain, tmp_path, name):
+    form, stored, meant = FORMATS[name], {}, {}
+    for key, value in load_file(plain / "model.safetensors").items():
+        module = key.removesuffix(".weight")
+        tensors, opened = form.store(module, value.float()) if linear(key) else ({"weight": value}, value)
+        stored |= {f"{module}.{suffix}": one.contiguous() for suffix, one in tensors.items()}
+        meant[key] = opened.contiguous()
+    twin = tokens(made(plain, tmp_path / "twin", meant), kernel=REFERENCE)
+    assert tokens(made(plain, tmp_path / "model", stored, form.settings), kernel=REFERENCE) == twin
+    assert len(set(twin)) > 2
+
+
+@pytest.mark.covers("QUANT-12")
+def test_a_model_that_is_rounded_while_it_loads_has_the_tokens_of_its_rounded_twin(plain, tmp_path):
+    meant = {}
+    for key, value in load_file(plain / "model.safetensors").items():
+        scale = value.float().abs().amax(-1, keepdim=True) / 127
+        meant[key] = ((value.float() / scale).round() * scale) if linear(key) else value
+    twin = tokens(made(plain, tmp_path / "twin", meant), kernel=REFERENCE)
+    options = {"quantization": "int8", "plugin_options": {"int8": {"activations": 16}}}
+    assert tokens(plain, kernel=REFERENCE, **options) == twin
+
+
+@pytest.mark.covers("QUANT-01")
+def test_a_gguf_model_has_the_tokens_of_its_opened_twin(tmp_path):
+    from core_plugin_gguf.reader import GGUFReader
+
+    file = write("gguf", tmp_path / "gguf")
+    reader = GGUFReader()
+    meant = {one.name: one.dense(torch.float32).clone() for one in reader.tensors(file, lambda size: None)}
+    twin = tokens(made(tmp_path / "plain", tmp_path / "twin", meant), kernel=REFERENCE)
+    assert tokens(file, kernel=REFERENCE) == twin
