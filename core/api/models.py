@@ -399,7 +399,8 @@ class LayerBuilder(Protocol):
         bias: bool = False,
         dims: Mapping[str, int] | None = None,
     ) -> Weights:
-        """Return a layer of a kind that core does not know, filled as a linear layer is, in any form of weights.
+        """Return a layer of a kind that core does not know, filled as a linear layer is, in any form of weights. Every
+        rank has all of it.
 
         Args:
             kind: What formats are told that the layer is, as `LayerSite.kind`.

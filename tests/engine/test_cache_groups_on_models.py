@@ -57,7 +57,9 @@ def opened(model, blocks, *, depth=1, budget=None, chunk=None, backend="torch_sd
         model=ModelOptions(model=model, dtype="float32", max_model_len=128),
         kv=KVOptions(num_blocks=blocks, block_size=BLOCK),
         runtime=RuntimeOptions(threads=1),
-        scheduler=SchedulerOptions(overlap_depth=depth, max_chunk=chunk, max_num_batched_tokens=budget, max_num_seqs=16),
+        scheduler=SchedulerOptions(
+            overlap_depth=depth, max_chunk=chunk, max_num_batched_tokens=budget, max_num_seqs=16
+        ),
         select=SelectOptions(attention_backend=backend, **select),
     )
     return closing(open_sync(resolve(options).config))

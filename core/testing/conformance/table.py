@@ -16,7 +16,7 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "core.platforms": ("platforms",),
         "core.attention_backends": ("attention", "features", "encoding", "replays"),
-        "core.quantization": ("quantization",),
+        "core.quantization": ("quantization", "slices"),
         "core.models": ("models", "encoders"),
         "core.tool_parsers": ("parsers",),
         "core.kv_connectors": ("connectors",),

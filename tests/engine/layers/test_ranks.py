@@ -37,7 +37,8 @@ class Coded:
     def stored(self, site, part):
         form = self._form
         by_group = form.inputs and not form.ordered
-        scales = Stored("scales", (0, 1 if by_group else None), (form.outputs, form.inputs if by_group else 1))
+        axes = (1, None) if form.ordered else (0, 1 if by_group else None)
+        scales = Stored("scales", axes, (form.outputs, form.inputs if by_group else 1))
         found = [Stored("codes"), scales]
         if form.zeros:
             found.append(Stored("zeros", scales.axes, scales.per))
@@ -45,6 +46,8 @@ class Coded:
 
     def read(self, site, part, tensors):
         raw = {name: tensor.raw() for name, tensor in tensors.items()}
+        if self._form.ordered:  # groups first
+            raw |= {name: raw[name].t() for name in ("scales", "zeros") if name in raw}
         return Part(self._form, raw["codes"], raw["scales"], raw.get("zeros"), raw.get("order"))
 
     def tensors(self, name, outputs, inputs):
@@ -52,6 +55,7 @@ class Coded:
         groups = -(-outputs // form.outputs), -(-inputs // form.inputs) if form.inputs else 1
         codes = torch.randint(-8, 8, (outputs, inputs), dtype=torch.int8)
         yield PlainTensor(f"{name}.codes", codes if form.codes == "int" else codes.to(torch.float8_e4m3fn))
+        groups = groups[::-1] if form.ordered else groups
         yield PlainTensor(f"{name}.scales", torch.rand(groups) + 0.5)
         if form.zeros:
             yield PlainTensor(f"{name}.zeros", torch.randint(-8, 8, groups, dtype=torch.int8))
