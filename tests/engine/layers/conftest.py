@@ -16,6 +16,7 @@ from core_plugin_llama.manifest import LLAMA
 from core_plugin_unquantized.plain import Plain
 
 from core.api import AttentionContext, AttentionSite, KVLayout, ModelFiles
+from core.api.descriptors import AttentionSpec
 from core.config.resolved import EngineConfig, Options
 from core.plugins.hooks import Hooks
 from core.plugins.plan import PluginPlan
@@ -105,6 +106,10 @@ class Active:
     def specs(self, group):
         return []
 
+    def spec(self, group):
+        every = {"devices": {"cpu"}, "dtypes": {"float32"}, "kv_dtypes": {"float32"}}
+        return AttentionSpec(name="dense", impl="tests:DenseBackend", api=1, summary="", **every)
+
     hooks = Hooks()
 
 
@@ -113,6 +118,10 @@ class Step:
     token_ids: torch.Tensor
     positions: torch.Tensor
     plan: DensePlan
+
+    @property
+    def plans(self):
+        return [self.plan]
 
 
 class Runner:
