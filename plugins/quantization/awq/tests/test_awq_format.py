@@ -37,7 +37,7 @@ def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
     ("size", "elements"),
     [
         (32, {"qweight": (6, 64), "qzeros": (6, 2), "scales": (48, 2)}),
-        (-1, {"qzeros": (6, None), "scales": (48, None)}),
+        (-1, {"qweight": (6, 64), "qzeros": (6, None), "scales": (48, None)}),
     ],
 )
 def test_tensors_say_how_much_they_hold(size, elements):
