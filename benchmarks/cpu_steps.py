@@ -18,7 +18,9 @@ import numpy as np
 from core_plugin_cpu import graphs, platform
 from core_plugin_cpu.native.asked import ASKED
 from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED, Format
-from core_plugin_cpu.native.program import Program, record
+from core_plugin_cpu.native.program import Program
+from core_plugin_cpu.native.record import record
+from core_plugin_cpu.native.torchcalls import Turn
 
 from core import LLM, SamplingParams
 
@@ -30,7 +32,7 @@ class Timed(Program):
         self.__dict__.update(program.__dict__)
         self.runs: list[np.ndarray] = []
 
-    def run(self) -> int:
+    def run(self, given: Turn | None = None) -> int:
         """Run, and keep the times."""
         self.runs.append(self.time())
         return 0

@@ -1,6 +1,6 @@
 """What the engine itself costs in a step: schedule and settle, without a model, a worker or a device.
 
-    python benchmarks/engine_overhead.py [--rows 1 8 32 256 1000] [--steps 400] [--json FILE]
+    python benchmarks/engine_overhead.py [--rows 1 8 32 256 1000] [--steps 400] [--groups 7] [--json FILE]
 
 Requests of different lengths decode together through the real scheduler, row table, block pool and settler; every
 sampled token is made up. Times are those of whole steps in microseconds, the ordinary case (every row decodes; now and
@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from core.api.kvspecs import KVSpec
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.latency import LatencyTarget
+from core.engine.managers import managers_for
 from core.engine.messages import Add
 from core.engine.prefix import PrefixCache
 from core.engine.request import Request
@@ -32,6 +34,7 @@ from core.engine.step import StepResult
 from core.engine.step_budget import Limits
 
 BLOCK, MAX_LEN, PROMPT, OUTPUT = 16, 2048, 64, 300
+WINDOW = 64
 TOKEN = 7
 
 
@@ -50,12 +53,15 @@ class ArrivalOrder:
 class Engine:
     """A scheduler and a settler with `rows` requests that run at once, and as many waiting as it takes."""
 
-    def __init__(self, rows: int, *, prefix: bool) -> None:
+    def __init__(self, rows: int, *, prefix: bool, groups: int = 1) -> None:
         self.hasher = BlockHasher(BLOCK)
-        cache = PrefixCache(BlockPool(rows * MAX_LEN // BLOCK + 2), self.hasher, enabled=prefix)
+        managers = managers_for([KVSpec(), *[KVSpec("sliding", WINDOW)] * (groups - 1)], BLOCK)
+        pool = BlockPool(groups * rows * MAX_LEN // BLOCK + 2)
+        cache = PrefixCache(pool, self.hasher, enabled=prefix, managers=managers)
         limits = Limits(rows, 2 * rows + 2048, 2048, MAX_LEN)
         self.latency = LatencyTarget(0.2, BLOCK)
-        self.scheduler = Scheduler(limits, RowTable(rows, MAX_LEN, BLOCK), cache, ArrivalOrder(), latency=self.latency)
+        table = RowTable(rows, MAX_LEN, BLOCK, groups)
+        self.scheduler = Scheduler(limits, table, cache, ArrivalOrder(), latency=self.latency)
         self.scheduler.spread = True  # as in a server
         self.settler = Settler(self.scheduler)
         self._added = 0
@@ -82,10 +88,10 @@ class Engine:
         return scheduled - begin, time.perf_counter() - launched
 
 
-def measure(rows: int, steps: int, *, prefix: bool = True) -> dict[str, Any]:
+def measure(rows: int, steps: int, *, prefix: bool = True, groups: int = 1) -> dict[str, Any]:
     """Return the median, the 99th percentile and the worst of `steps` steps with `rows` running requests."""
     rng = np.random.default_rng(0)
-    engine = Engine(rows, prefix=prefix)
+    engine = Engine(rows, prefix=prefix, groups=groups)
     for _ in range(rows):
         engine.add(rng)
     while len(engine.scheduler.running) < rows:
@@ -116,8 +122,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--no-prefix-cache", action="store_true")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--groups", type=int, default=1, help="cache groups: one keeps everything, the others a window")
     args = parser.parse_args()
-    results = [measure(rows, args.steps, prefix=not args.no_prefix_cache) for rows in args.rows]
+    results = [measure(rows, args.steps, prefix=not args.no_prefix_cache, groups=args.groups) for rows in args.rows]
     print(f"{'rows':>6} {'schedule':>9} {'settle':>9} {'both':>9} {'p99':>9} {'max':>9}   microseconds a step")
     for one in results:
         figures = [one[name] for name in ("schedule_us", "settle_us", "median_us", "p99_us", "max_us")]

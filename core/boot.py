@@ -27,7 +27,7 @@ from core.plugins.catalog import Catalogue, Entry
 from core.plugins.checkpoints import find_files, find_model, find_reader, inspect
 from core.plugins.context import context_of, short_by_default
 from core.plugins.drivers import Candidate, guarded, load_impl, typed
-from core.plugins.foundation import Derived, Foundation, device_reason, drivers_of
+from core.plugins.foundation import Derived, Foundation, KernelPlace, device_reason, drivers_of
 from core.plugins.grammars import choose_backends
 from core.plugins.guards import failed_guard
 from core.plugins.hooks import HOOKS_API, Hooks
@@ -56,7 +56,7 @@ from core.plugins.parsers import FormatFacts, choose_parsers
 from core.plugins.patching import AppliedPatch, apply_patches
 from core.plugins.plan import PlannedPlugin, PluginPlan
 from core.plugins.pooling import keeps_blocks
-from core.plugins.quantization import choose_quantization
+from core.plugins.quantization import choose_quantization, stored_forms
 from core.plugins.report import SelectionReport
 from core.plugins.scope import open_scope
 from core.plugins.select import Selector, reasons_of
@@ -212,7 +212,7 @@ class Resolver:
             self.selector.choose(EXECUTOR, select.executor),
             self.selector.choose(SCHEDULER, select.scheduler_policy),
             *self._optional(base, task),
-            *self._kernels(base, dtype),
+            *self._kernels(base, dtype, quantization),
         ]
         return Derived(drivers, dtype, kv_dtype, block_size, step_tokens, max_model_len, task)
 
@@ -269,8 +269,10 @@ class Resolver:
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]
         return chosen
 
-    def _kernels(self, base: Foundation, dtype: str) -> list[Candidate]:
-        return plan_kernels(self.selector, self.options.select.kernel, base.device, dtype, base.probe)
+    def _kernels(self, base: Foundation, dtype: str, quantization: Candidate) -> list[Candidate]:
+        place = KernelPlace(base.device, dtype, base.probe, base.checkpoint.quantization)
+        forms = stored_forms(quantization, base.checkpoint)
+        return plan_kernels(self.selector, self.options.select.kernel, place, forms)
 
     # -- result ----------------------------------------------------------------------------------------------------
 
@@ -287,6 +289,7 @@ class Resolver:
             block_size=derived.block_size,
             step_tokens=derived.step_tokens,
             shortens=self.options.model.max_model_len in self.shortened,
+            probe=base.probe,
             environment=self._environment(base.platform),
             task=derived.task.name,
             pooling=derived.task.pooling,
@@ -305,11 +308,8 @@ class Resolver:
         active = [*(candidate.entry for candidate in drivers), *self.hooks.entries]
         self._warn(*unused_options(given, active, self.catalogue), code="CORE-C112")
         return PluginPlan(
-            drivers=tuple(
-                _planned(one.entry, one.descriptor.api, checked_options(one, given_options(one.entry, given)))
-                for one in drivers
-            ),
-            hooks=tuple(_planned(entry, HOOKS_API, self.hooks.options(entry)) for entry in self.hooks.entries),
+            drivers=tuple(_planned(one, checked_options(one, given_options(one.entry, given))) for one in drivers),
+            hooks=tuple(_entered(entry, HOOKS_API, self.hooks.options(entry)) for entry in self.hooks.entries),
             files=tuple(self.files),
         )
 
@@ -374,7 +374,12 @@ class Resolver:
                     self._warn(text, code=row.code)
 
 
-def _planned(entry: Entry, api: int, options: dict[str, Any]) -> PlannedPlugin:
+def _planned(candidate: Candidate, options: dict[str, Any]) -> PlannedPlugin:
+    entered = _entered(candidate.entry, candidate.descriptor.api, options)
+    return entered.model_copy(update={"reference_only": candidate.reference_only})
+
+
+def _entered(entry: Entry, api: int, options: dict[str, Any]) -> PlannedPlugin:
     return PlannedPlugin(
         group=entry.group,
         name=entry.name,

@@ -10,6 +10,7 @@ from api_source import Definition, read
 from cli_reference import in_repository
 
 from core.api.descriptors import KernelSpec
+from core.api.kernels import PRODUCTS
 from core.ops import __all__ as every
 from core.ops.registry import REGISTRY
 from core.plugins.drivers import load_descriptors
@@ -20,16 +21,18 @@ def operations(root: Path) -> Iterator[str]:
     kernels = _kernels(root)
     yield from ("## Operations", "", "The operations that kernels may implement, `core.api.OPS`. The reference form of")
     yield "each is in `core.ops`; a kernel has its signature. Dimensions are the names that a descriptor's `dims` may"
-    yield "have; operations without any ask for no sizes."
+    yield "have; operations without any ask for no sizes. Plugins may bring others (`KernelSpec.reference`)."
     yield from ("", "| operation | dimensions | kernels in this repository |", "|---|---|---|")
     for name, spec in REGISTRY.items():
         dims = ", ".join(f"`{dim}`" for dim in spec.dims)
         yield f"| [`{name}`](#operation-{name}) | {dims} | {'; '.join(_told(one) for one in kernels.get(name, []))} |"
     yield ""
     for name, spec in REGISTRY.items():
-        form = _form(spec.reference.__module__, name)
-        yield from (f"### Operation `{name}`", "", f"Reference form: `{form.module}.{name}`.", "")
-        yield from ("```python", form.signature, "```", "", *_words(form))
+        form = _form(spec.reference.__module__, spec.reference.__name__)
+        made = ", a [`Product`](#product)" if name in PRODUCTS else ""
+        yield from (f"### Operation `{name}`", "", f"Reference form: `{form.module}.{form.name}`{made}.", "")
+        yield from ("```python", form.signature, "```", "") if form.signature else ()
+        yield from _words(form)
     beside = [name for name in every if name not in REGISTRY]
     yield from ("### Other functions of `core.ops`", "", "No kernel can take their place.", "")
     for name in beside:

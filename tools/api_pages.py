@@ -43,7 +43,7 @@ def _page(name: str, title: str, modules: str = "", written: str = "", names: st
 
 
 PAGES = (
-    _page("platforms", "Platforms", "platform facets", "Stream Pending GraphFacet Graph CollectiveFacet"),
+    _page("platforms", "Platforms", "platform facets", "Stream Queue Pending Done GraphFacet Graph CollectiveFacet"),
     _page(
         "attention_backends",
         "Attention backends",
@@ -51,12 +51,12 @@ PAGES = (
         "AttentionPlan AttentionLayer EncoderLayer AfterLoad TakesScales KVManager",
         "AttentionRequest",
     ),
-    _page("quantization", "Quantization methods", "quantization", "LayerQuant TellsSize"),
+    _page("quantization", "Quantization methods", "quantization forms", "Format"),
     _page("models", "Models", "models rotary configs", "ChatTemplates"),
     _page("weight_transfer", "Weight transfer", names="WeightReceiver WeightManifest"),
     _page("tool_parsers", "Tool parsers", "parsers"),
     _page("kv_connectors", "KV connectors", "connectors", "KVConnectorWorker"),
-    _page("kernels", "Kernels", "kernels"),
+    _page("kernels", "Kernels", "kernels products", "Product WrappedProduct"),
     _page("weight_loaders", "Weight loaders", "weights", "WeightTensor"),
     _page("model_sources", "Model sources", "sources", names="ModelSource ModelFiles"),
     _page("structured_output", "Structured output", "structured", "CompiledGrammar GrammarMatcher PortableGrammar"),

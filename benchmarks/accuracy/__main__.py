@@ -63,7 +63,7 @@ def _core(name: str, form: str, **options: Any) -> Variant:
 
 def variants(peers: Path) -> list[Variant]:
     """Return what can be measured, in the order of the report."""
-    coarse = {"plugin_options": {"cpu_gguf": {"activations": "int8"}}}
+    coarse = {"plugin_options": {"cpu_linear": {"activations": "int8"}, "cpu_lookup": {"activations": "int8"}}}
     files = ("q4_1", "q4_0", "q8_0")
     return [
         _core("bf16", "bf16"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         EncoderLayer,
         Encodes,
         KVLayout,
+        Replayable,
         ReportsKV,
         TakesScales,
     )
@@ -119,9 +120,10 @@ if TYPE_CHECKING:
         WorkerSetup,
     )
     from core.api.patches import ConfigPatch, Finding, Problem, Waiver
-    from core.api.platform import MemorySnapshot, Pending, Platform, Stream
-    from core.api.products import Product, ProductPlace
+    from core.api.platform import Done, MemorySnapshot, Pending, Platform, Queue, Stream
+    from core.api.products import Product, ProductPlace, WrappedProduct
     from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
+    from core.api.ranks import Ranks
     from core.api.requests import MAX_USER, Caller, Reject, RequestDraft, RequestPatch, key_id
     from core.api.rotary import RopeConfig, rope_config
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
@@ -168,7 +170,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout ReportsKV TakesScales"
+            "EncoderLayer Encodes KVLayout Replayable ReportsKV TakesScales"
         ),
         "commands": "Command",
         "configs": (
@@ -206,9 +208,10 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "StagedRequest WorkerParticipant WorkerSetup"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
-        "platform": "MemorySnapshot Pending Platform Stream",
-        "products": "Product ProductPlace",
+        "platform": "Done MemorySnapshot Pending Platform Queue Stream",
+        "products": "Product ProductPlace WrappedProduct",
         "quantization": "Format LayerSite QuantContext QuantRequest",
+        "ranks": "Ranks",
         "requests": "MAX_USER Caller Reject RequestDraft RequestPatch key_id",
         "rotary": "rope_config RopeConfig",
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
@@ -292,6 +295,7 @@ __all__ = [
     "DESCRIPTORS",
     "Descriptor",
     "DimRule",
+    "Done",
     "Drafter",
     "DrafterContext",
     "DrafterSpec",
@@ -368,11 +372,14 @@ __all__ = [
     "QuantContext",
     "QuantRequest",
     "QuantSpec",
+    "Queue",
+    "Ranks",
     "ReachesOut",
     "Reasoning",
     "Reject",
     "RemoteTool",
     "RemovesModels",
+    "Replayable",
     "ReportsKV",
     "RequestDraft",
     "RequestError",
@@ -427,6 +434,7 @@ __all__ = [
     "WeightTransferSpec",
     "WorkerParticipant",
     "WorkerSetup",
+    "WrappedProduct",
     "accepts",
     "check_grammar_nesting",
     "config_architecture",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from core.api.facets import StepShape
     from core.api.kvspecs import KVSpec
 
 
@@ -47,6 +49,11 @@ class AttentionSite:
         window: Sliding window in tokens, as in `LayerBuilder.attention`; None for none.
         softcap: Scores become `softcap * tanh(score / softcap)`; None for none.
         bias: What is added to the scores, as in `LayerBuilder.encoder_attention`; None for nothing.
+        sinks: Whether each head has a sink, as in `LayerBuilder.attention`; its layer is a `TakesSinks`.
+        chunk: Chunk in tokens, as in `LayerBuilder.attention`; None for none.
+        value_dim: Size of a head of the values; None: `head_dim`.
+        slopes: ALiBi: factor of each head for the distance that is added to its scores, as in
+            `LayerBuilder.attention`; None for none.
     """
 
     layer: int
@@ -57,6 +64,10 @@ class AttentionSite:
     window: int | None = None
     softcap: float | None = None
     bias: Callable[[int], Tensor] | None = None
+    sinks: bool = False
+    chunk: int | None = None
+    value_dim: int | None = None
+    slopes: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +96,19 @@ class KVLayout:
 class BatchView:
     """One step's batch as attention sees it. Rows are scheduled requests, in batch order.
 
+    Layers that keep different pasts may have block tables of their own: a step then has one view for each of these
+    cache groups, which differ in `block_tables`, `slots` and `layers` alone.
+
     Attributes:
         query_starts: `(rows + 1,)` int32 numpy, offsets of each row's tokens in the step.
         seq_lens: `(rows,)` int32 numpy, tokens in the cache after this step's writes.
-        block_tables: `(rows, max_blocks)` int32 on the device; entries past a row's blocks are 0.
+        block_tables: `(rows, max_blocks)` int32 on the device; entries past a row's blocks are 0, and so are those
+            before them that no layer of the view reads any more. The tables of all views have the same strides.
         slots: `(tokens,)` int64 on the device: `block * block_size + offset` where each token's k, v go.
         max_query_len, max_seq_len: Maxima over the rows.
+        layers: The KV layers (`AttentionSite.layer`) that the view is for; None: all of them.
+        twins: `query_starts` and `seq_lens` on the device, int32; None where it shares the host's memory. To be read
+            by `on_device`.
     """
 
     query_starts: np.ndarray
@@ -99,6 +117,15 @@ class BatchView:
     slots: Tensor
     max_query_len: int
     max_seq_len: int
+    layers: frozenset[int] | None = None
+    twins: tuple[Tensor, Tensor] | None = None
+
+    def on_device(self) -> tuple[Tensor, Tensor]:
+        """Return `query_starts` and `seq_lens` on the device, int32: no copy is made."""
+        if self.twins is not None:
+            return self.twins
+        as_tensor = import_module("torch").from_numpy  # it is loaded where there are steps; this module does without
+        return as_tensor(self.query_starts), as_tensor(self.seq_lens)
 
 
 class AttentionPlan(Protocol):
@@ -164,28 +191,66 @@ class TakesScales(Protocol):
         ...
 
 
+class TakesSinks(Protocol):
+    """Part of every attention layer of a backend whose descriptor has the feature `sinks`."""
+
+    def use_sinks(self, sinks: Tensor) -> None:
+        """Count `sinks (num_heads,)` float32 in the softmax of each query: scores of a key without a value.
+
+        Called before `after_load` whenever weights were loaded, for sites with `sinks`.
+        """
+        ...
+
+
 class ReportsKV(Protocol):
     """Optional part of an attention backend: what a layer keeps of the past.
 
-    Without it a layer with a window is `sliding`, any other `full`.
+    Without it a layer with a chunk is `chunked`, one with a window `sliding`, any other `full`. Layers with equal specs
+    share block tables.
     """
 
     def kv_spec(self, site: AttentionSite) -> KVSpec:
-        """Return the spec of one layer; its kind is `full`, `sliding`, or a key of `AttentionSpec.kv_managers`."""
+        """Return the spec of one layer; its kind is `full`, `sliding`, `chunked`, or of `AttentionSpec.kv_managers`."""
+        ...
+
+
+class Replayable(Protocol):
+    """Optional part of an attention backend whose descriptor has the feature `replayable`: plans for captured graphs.
+
+    A plan of `fixed_plan` lives as long as a graph does. Whatever its layers read on the device stays where it is, and
+    whatever they take from the plan on the host is the same in every step of the shape.
+    """
+
+    def fixed_plan(self, shape: StepShape) -> AttentionPlan:
+        """Return a plan for steps of `shape.num_rows` rows of one token and at most `shape.max_seq_len` in the cache.
+
+        Asked after all layers were made, and never while a graph is captured.
+        """
+        ...
+
+    def refresh(self, plan: AttentionPlan, batch: BatchView) -> None:
+        """Make `plan` the plan of this batch, which has exactly its shape: no allocation, no wait for the device.
+
+        What it needs on the device it reads there (`block_tables`, `slots`, `on_device`); padded rows have one token at
+        block 0, slot 0. `block_tables` is as wide as the longest row of the shape.
+        """
         ...
 
 
 class AttentionBackend(Protocol):
-    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`."""
+    """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`.
+
+    With the feature `bidirectional` it is an `Encodes`, with `replayable` a `Replayable`.
+    """
 
     def __init__(self, ctx: AttentionContext) -> None: ...
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
-        """Return the shape and dtype of one layer's cache; core allocates it."""
+        """Return the shape and dtype of one layer's cache; core allocates it. Layers of several groups share caches."""
         ...
 
     def plan(self, batch: BatchView) -> AttentionPlan:
-        """Prepare a step, once for all layers; the result is passed to each of them as `plan`."""
+        """Prepare a step for the layers of `batch`, once for each cache group; they get the result as `plan`."""
         ...
 
     def layer(self, site: AttentionSite) -> AttentionLayer:

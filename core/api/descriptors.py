@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from core.api.kernels import DimRule, KernelRequest, check_kernel
+from core.api.kernels import DimRule, KernelRequest, check_kernel, kernel_faults
 from core.api.record import EMPTY, Between, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from core.api.verdict import Verdict
 
 Band = Literal[1, 2, 3, 4]
@@ -87,8 +89,9 @@ class AttentionSpec(Descriptor):
             `int8` (with scales that the backend keeps inside its blocks).
         head_dims: Allowed head dimensions; None means any.
         block_multiple: The KV block size must be a multiple of this many tokens.
-        features: Of `sliding_window`, `softcap`, `sinks`, ... ; a model that needs another is refused. A backend with
-            `bidirectional` is an `Encodes`, and with `position_bias` its layers add `AttentionSite.bias`.
+        features: Of `sliding_window`, `softcap`, `alibi`, `sinks`, ... ; a model that needs another is refused. A backend
+            with `bidirectional` is an `Encodes`, with `position_bias` its layers add `AttentionSite.bias`, and with
+            `replayable` it is a `Replayable`: steps run by the graphs of platforms whose graphs are `fixed`.
         refine: Dotted path of a torch-free `(AttentionRequest, ProbeResult) -> Verdict`, or None.
         kv_managers: For kinds of KV spec of the backend's own: kind -> dotted path of a torch-free `KVManager`.
     """
@@ -159,6 +162,9 @@ class QuantSpec(Descriptor):
             the user names it.
         refine: Dotted path of a torch-free `(QuantRequest, ProbeResult) -> Verdict`, or None: which of a method's
             many forms (bits, groups, layouts) it reads. What it lets pass, the implementation must read.
+        forms_of: Dotted path of a torch-free `(CheckpointInfo) -> Mapping[WeightForm, int]`, or None: the forms in
+            which a checkpoint stores matrices, as far as its headers tell, each with the number of them (0: unknown).
+            For reports, before anything is loaded; layers go by what the implementation says.
     """
 
     group: ClassVar[str] = "core.quantization"
@@ -169,6 +175,7 @@ class QuantSpec(Descriptor):
     needs: frozenset[str] = frozenset()
     on_request: bool = False
     refine: str | None = None
+    forms_of: str | None = None
 
 
 class ModelSpec(Descriptor):
@@ -278,18 +285,22 @@ class SchedulerPolicySpec(Descriptor):
 class KernelSpec(Descriptor):
     """A faster form of one operation.
 
-    `impl` is a callable with the signature of the operation's reference form; of `linear` and `lookup`, a `Product`.
+    `impl` is a callable with the signature of the operation's reference form; where the operation multiplies with
+    weights, a `Product`.
 
     Attributes:
-        op: The operation, one of `core.api.OPS`, or one that this or another plugin brings.
+        op: The operation: one of `core.api.OPS`, or one that plugins bring.
         devices: Device types it runs on; `*` means any.
         dtypes: Compute dtypes.
         dims: Which sizes it takes, by the dimension names of the operation.
         needs: Features the platform's probe must report (`ProbeResult.has`).
-        forms: Of a product: globs of the weight forms that it multiplies with (`WeightForm.key`).
+        forms: Of a product: globs of the weight forms that it multiplies with (`WeightForm.key`). Other kernels have
+            none.
         refine: Dotted path of a torch-free `(KernelRequest, ProbeResult) -> Verdict`, or None: what these data cannot
-            say.
-        reference: Of an operation that is not core's: dotted path of its form in plain torch.
+            say. Asked for every layer, and before there are layers, without sizes, for the report.
+        reference: Of an operation that is not core's: dotted path of its reference form, a function in plain torch, or
+            a `Product` that takes every form. All kernels of the operation name the same; `impl` may be it. None for
+            operations of core.
     """
 
     group: ClassVar[str] = "core.kernels"
@@ -302,6 +313,14 @@ class KernelSpec(Descriptor):
     forms: tuple[str, ...] = ()
     refine: str | None = None
     reference: str | None = None
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it is a product."""
+        return bool(self.forms)
+
+    def _faults(self) -> Iterable[str]:
+        return kernel_faults(self.op, self.forms, self.reference)
 
     def check(self, request: KernelRequest) -> Verdict:
         """Hold this kernel against a request for its operation; every reason against it is returned."""

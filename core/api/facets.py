@@ -1,11 +1,12 @@
 """Optional facets of a platform: captured graphs, and collectives between devices. Provisional.
 
-A platform that has one offers it as an attribute, `graphs` or `collectives`; without the attribute, or with None, the
-facet is absent and nothing asks for it again.
+A platform that has one offers it as its attribute `graphs` or `collectives`; with None, which is the default, the facet
+is absent and nothing asks for it again.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -44,19 +45,41 @@ class Graph(Protocol):
         ...
 
 
-class GraphFacet(Protocol):
-    """Captures forward passes and replays them. Copying inputs into fixed buffers and padding are its own affair."""
+class GraphFacet(ABC):
+    """Base of what captures forward passes and replays them.
 
+    Attributes:
+        fixed: A graph reads the memory that it was captured with: every `replay` is given the step of its `capture`,
+            which core has filled with the inputs, padded where they are fewer. Padding is rows of one token at block 0,
+            slot 0. Steps of one token a row run so, if the attention backend is `Replayable`; others run without a
+            graph. False: a graph takes the inputs of any step that its key serves, wherever they are.
+    """
+
+    fixed: bool = False
+
+    @abstractmethod
     def key(self, shape: StepShape) -> Hashable | None:
-        """Return what identifies the graph for a step of this shape; None runs the step without a graph."""
-        ...
+        """Return what identifies the graph for a step of this shape; None runs the step without a graph.
 
+        Of a `fixed` facet with `sizes` it is not asked.
+        """
+
+    def sizes(self, limits: StepShape) -> Sequence[StepShape]:
+        """Return the steps that a `fixed` facet captures while the engine starts; core captures the largest first.
+
+        A step runs with the smallest that holds it. Empty: a step is captured when it is first met, at its own size.
+
+        Args:
+            limits: The largest step of one token a row.
+        """
+        return ()
+
+    @abstractmethod
     def capture(self, forward: Forward, step: StepInputs) -> Graph:
         """Capture `forward` on inputs like those of `step`. The step itself is run by the `replay` that follows.
 
         Graphs are dropped when weights are replaced, and captured anew.
         """
-        ...
 
 
 class CollectiveFacet(Protocol):

@@ -57,6 +57,11 @@ class WeightForm(Record):
         further = "+zeros" * self.zeros + "+ordered" * self.ordered
         return f"{codes}/{group}:{self.scale}{further}@{self.activations}"
 
+    @property
+    def shown(self) -> str:
+        """The key without activations that are as they are, for reports."""
+        return self.key.removesuffix(f"@{AS_IS}")
+
     def fits(self, patterns: Iterable[str]) -> bool:
         """Whether the form's key matches one of these globs."""
         return any(fnmatchcase(self.key, pattern) for pattern in patterns)
@@ -79,7 +84,8 @@ class Stored:
         unit: Elements along each of these dimensions that can only be taken together: with `per` of `(1, 32)`, `(1, 3)`
             for 32 codes of 3 bits in 3 words; with `(1, 256)`, `(1, 144)` for the bytes of a block of `Q4_K`.
         encoding: `WeightTensor.encoding` that `per` and `unit` hold for, in what `raw()` gives. A tensor that comes in
-            another (plain numbers of an update for a model in blocks) has one number for each output and input.
+            another (plain numbers of an update for a model in blocks) has one number for each output and input. A
+            dimension of one element is shared by all.
         optional: Whether a checkpoint may lack it.
     """
 

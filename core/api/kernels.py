@@ -1,12 +1,14 @@
 """Kernels: faster forms of functional operations. Provisional.
 
-An operation is specified by its form in plain torch (`core.ops`); a kernel is a callable with the same signature and,
-within its stated precision, the same values. Kernels are chosen once, while a model is built.
+An operation is specified by its form in plain torch, its *reference form*: those of core's operations are in
+`core.ops`, an operation of a plugin is brought by the kernels whose `KernelSpec.reference` names its form. A kernel is
+a callable with the same signature and, within its stated precision, the same values. Kernels are chosen once, while a
+model is built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -36,8 +38,9 @@ OPS = frozenset(
 """Operations of core that layers ask kernels for; `core.ops.registry` has their reference forms. `linear` and `lookup`
 multiply with weights: their kernels are `Product`s. Plugins may bring further operations (`KernelSpec.reference`)."""
 
-PRODUCTS = frozenset({"linear", "lookup", "experts"})
-"""Operations whose kernels are chosen by the form of the weights, too."""
+PRODUCTS = frozenset({"linear", "lookup"})
+"""Those of `OPS` that multiply with weights: their kernels are chosen by the form of the weights, too. An operation of
+a plugin is one if its kernels name `forms`."""
 
 
 class DimRule(Record):
@@ -66,10 +69,11 @@ class KernelRequest(Record):
         op: Name of the operation.
         device: torch device type.
         dtype: Compute dtype.
-        dims: Sizes known while the layer is built (`size` of a norm, `head_dim` of a rotary embedding).
+        dims: Sizes known while the layer is built (`size` of a norm, `head_dim` of a rotary embedding; `inputs` and
+            `outputs` of a product). Empty before that, while plugins are chosen.
         form: Of a product, the form of the weights, as `WeightForm.key`; empty for other operations.
-        facts: Of a product: `kind`, the kind of the layer, and `method`, how the checkpoint says that it stores
-            weights.
+        facts: Of a product: `kind`, the kind of the layer (`linear`, `embedding`, `lm_head`, ...), and `method`, how
+            the checkpoint says that it stores weights.
     """
 
     op: str
@@ -78,6 +82,20 @@ class KernelRequest(Record):
     dims: Mapping[str, int] = EMPTY
     form: str = ""
     facts: Mapping[str, str] = EMPTY
+
+
+def kernel_faults(op: str, forms: tuple[str, ...], reference: str | None) -> Iterator[str]:
+    """Yield what is wrong with the data of a kernel, whatever it is asked for."""
+    if not op or set(op) & set("=, "):
+        yield f"op: {op!r} is no name of an operation"
+    if op in OPS and reference is not None:
+        yield f"reference: {op} is an operation of core, which has its reference form"
+    if op not in OPS and reference is None:
+        yield f"reference: {op} is no operation of core ({', '.join(sorted(OPS))}): name its form in plain torch"
+    if op in PRODUCTS and not forms:
+        yield f"forms: {op} multiplies with weights: name the forms that the product takes"
+    if op in OPS - PRODUCTS and forms:
+        yield f"forms: {op} multiplies with no weights"
 
 
 def check_kernel(

@@ -15,8 +15,9 @@ class KVSpec:
     """What a layer needs of the KV cache.
 
     Attributes:
-        kind: Names the manager: `full`, `sliding`, or a kind that the attention backend's descriptor brings.
-        window: For `sliding`: a query at position p sees positions > p - window.
+        kind: Names the manager: `full`, `sliding`, `chunked`, or a kind that the attention backend's descriptor brings.
+        window: For `sliding`: a query at position p sees positions > p - window. For `chunked`: a query sees the
+            positions of its own chunk of so many tokens.
     """
 
     kind: str = "full"
@@ -24,9 +25,10 @@ class KVSpec:
 
 
 class KVManager(Protocol):
-    """Decides for the layers of one kind which leading blocks of a row are never read again. Engine side, numpy only.
+    """Decides for the layers of a cache group which leading blocks of a row are never read again. Engine side, numpy.
 
-    A block is given back once the managers of all kinds agree.
+    Groups of equal specs share a manager. A prefix of n full blocks is found in the cache where every group has those
+    from `dead_blocks(n * block_size)` on, so what it returns must not shrink while `computed` grows.
     """
 
     def __init__(self, specs: Sequence[KVSpec], block_size: int) -> None: ...

@@ -5,11 +5,13 @@ A model asks a `LayerBuilder` for layers by role; core decides quantization, sha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from core.api.rotary import RopeConfig  # ModelShape's fields need it at run time
+
+V = TypeVar("V", "Sequence[float]", "Tensor")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +97,7 @@ class ModelShape(BaseModel):
         num_layers: Layers with attention.
         hidden_size: Size of a hidden state.
         num_heads, num_kv_heads, head_dim: Attention geometry.
-        features: Attention features it needs (`sliding_window`, `softcap`, `bidirectional`, `position_bias`).
+        features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
         ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
@@ -182,15 +184,39 @@ class Activation(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
+class Weights(Protocol):
+    """A layer of a plugin's own kind: weights that an operation of a plugin multiplies with.
+
+    Called with what the operation's reference form takes before its parameters.
+
+    Attributes:
+        splits: Output features of each part, in order.
+    """
+
+    splits: Sequence[int]
+
+    def __call__(self, *inputs: Any) -> Any: ...
+
+
 Shard = Literal["out", "in"]
 """How ranks divide a linear layer: by outputs, of which each rank has its own; or by inputs, and results are summed."""
 
 
 class Heads(NamedTuple):
-    """Heads of one rank, of queries and of keys and values."""
+    """Heads of one rank.
+
+    Attributes:
+        heads, kv_heads: How many of the queries, and of the keys and values.
+        first: Number of its first query head among those of all ranks.
+    """
 
     heads: int
     kv_heads: int
+    first: int = 0
+
+    def of(self, values: V) -> V:
+        """Return the values of this rank's query heads, out of one (or a row) for each head of the model."""
+        return values[self.first : self.first + self.heads]
 
 
 class StepInputs(Protocol):
@@ -199,7 +225,8 @@ class StepInputs(Protocol):
     Attributes:
         token_ids: `(tokens,)` int64, on the device.
         positions: `(tokens,)` int64, position of each token in its request.
-        plan: The attention backend's plan for this step.
+        plans: The attention backend's plans for this step, one per cache group: for layers that share a block table.
+        plan: The first of them.
 
     Steps of a pooling engine also have `token_types`, `(tokens,)` int64 or None: 1 for tokens of the second text of a
     pair, 0 for all others; None when all are 0. And `arrays`: for each request of the step, in order, the tensors that
@@ -208,7 +235,10 @@ class StepInputs(Protocol):
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
+
+    @property
+    def plan(self) -> AttentionPlan: ...
 
 
 class LayerBuilder(Protocol):
@@ -220,6 +250,10 @@ class LayerBuilder(Protocol):
     Every `prefix` is the module path in the Hugging Face checkpoint, so that a tensor
     `<prefix>.weight` lands in the layer without a rule.
 
+    Several ranks may divide a model. It names the sizes of the whole model here, says with `shard` how ranks divide a
+    layer, and computes with the sizes of its own rank: those of `heads` and of `Linear.splits`. What cannot be divided
+    among the ranks is a `CheckpointError` CORE-M184.
+
     Attributes:
         options: The model plugin's own options.
     """
@@ -227,16 +261,40 @@ class LayerBuilder(Protocol):
     @property
     def options(self) -> Mapping[str, Any]: ...
 
-    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
-        """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`."""
-        ...
-
-    def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: Embedding | None = None) -> Linear:
-        """Return the output projection, filled from `<prefix>.weight (vocab_size, hidden_size)`.
+    def embedding(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        prefix: str,
+        *,
+        scale: float = 1.0,
+        shard: Literal["out"] | None = "out",
+    ) -> Embedding:
+        """Return the token embedding, filled from `<prefix>.weight (vocab_size, hidden_size)`.
 
         Args:
-            tied_to: An embedding of this builder whose weights it uses. `<prefix>.weight` is then left out, also where
-                the checkpoint has it.
+            scale: Factor of the rows that are looked up, rounded to the compute dtype. A tied head is not scaled.
+            shard: How ranks divide it: by rows, and the result is the sum over all ranks. None: every rank has all of
+                it, as befits a small one.
+        """
+        ...
+
+    def lm_head(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        prefix: str,
+        tied_to: Embedding | None = None,
+        *,
+        bias: bool = False,
+    ) -> Linear:
+        """Return the output projection, filled from `<prefix>.weight (vocab_size, hidden_size)` and `<prefix>.bias`.
+
+        Ranks divide it by rows: one after another, their results are those of the vocabulary.
+
+        Args:
+            tied_to: An embedding of this builder whose weights it uses; it then has no bias. `<prefix>.weight` is left
+                out, also where the checkpoint has it.
         """
         ...
 
@@ -245,7 +303,7 @@ class LayerBuilder(Protocol):
         ranks have copies of one.
 
         Raises:
-            CheckpointError: CORE-M175, the heads cannot be divided among the ranks.
+            CheckpointError: CORE-M183, the heads cannot be divided among the ranks.
         """
         ...
 
@@ -276,8 +334,10 @@ class LayerBuilder(Protocol):
         bias: bool = False,
         shard: Literal["out"] | None = None,
         units: Mapping[str, int] | None = None,
+        fused: str | None = None,
+        split: Literal["halves", "interleaved"] = "halves",
     ) -> Linear:
-        """One product for several checkpoint tensors.
+        """One product for several parts.
 
         Args:
             parts: Checkpoint module name -> output features, in the order of the concatenated output,
@@ -285,11 +345,35 @@ class LayerBuilder(Protocol):
             shard: As in `linear`; each part is divided by itself.
             units: Part -> outputs that stay together (the size of a head). A part of fewer units than ranks is copied:
                 every rank has the unit that its heads use.
+            fused: The one module below `prefix` whose tensors hold all parts (`qkv_proj`); the names of the parts are
+                then free.
+            split: How a fused tensor holds its parts: `halves`, one after another; `interleaved`, by turns, as many as
+                the part with the fewest units has, with equally many outputs of a part in each. Query, key and value
+                head by head are turns in units of a head; gate and up row by row need no units.
         """
         ...
 
-    def rms_norm(self, size: int, eps: float, prefix: str) -> Norm:
-        """Return an RMS norm, filled from `<prefix>.weight (size,)`."""
+    def rms_norm(
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        offset: float = 0.0,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
+    ) -> Norm:
+        """Return an RMS norm, filled from `<prefix>.weight (size,)`.
+
+        Args:
+            offset: Added to the weight while it is loaded: 1 for checkpoints whose norms multiply by `1 + weight`.
+            shard: `out`: what it normalises is this rank's share of `size` numbers, and the mean square that of all
+                of them. For norms over all heads.
+            unit: Numbers that stay together, as in `merged_linear`.
+
+        Raises:
+            CheckpointError: CORE-M186, nothing sums over the ranks.
+        """
         ...
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
@@ -301,6 +385,48 @@ class LayerBuilder(Protocol):
 
         Raises:
             CheckpointError: CORE-M125, core does not compute its scaling rule.
+        """
+        ...
+
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> Weights:
+        """Return a layer of a kind that core does not know, filled as a linear layer is, in any form of weights. Every
+        rank has all of it.
+
+        Args:
+            kind: What formats are told that the layer is, as `LayerSite.kind`.
+            op: An operation that a plugin brings, and that multiplies with weights.
+            in_features: Columns of the weight.
+            parts: Checkpoint module name -> rows of the weight, stacked in this order; `{"": rows}` for a layer that
+                is one module.
+            dims: Further sizes, by the names that kernels of the operation know them by; they get `inputs` and
+                `outputs` besides.
+
+        Raises:
+            PluginError: CORE-P237, no plugin that is installed brings the operation; CORE-P238, it does not multiply
+                with weights; CORE-P201, the kernel that the user named cannot serve here.
+        """
+        ...
+
+    def operation(self, name: str, **dims: int) -> Callable[..., Any]:
+        """Return the form of an operation for these sizes: that of the best kernel, or else its reference form.
+
+        Args:
+            name: An operation that a plugin brings, or one of core's.
+            dims: Sizes, by the names that kernels of the operation know them by.
+
+        Raises:
+            PluginError: CORE-P237, no plugin that is installed brings the operation; CORE-P238, it multiplies with
+                weights (ask for `weights`); CORE-P201, the kernel that the user named does not take the sizes.
         """
         ...
 
@@ -322,11 +448,15 @@ class LayerBuilder(Protocol):
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        slopes: Sequence[float] | None = None,
     ) -> Attention:
         """Return the attention of KV layer `layer`.
 
         Args:
+            num_heads, num_kv_heads: Of this rank (`heads`).
             window: Sliding window in tokens: a query at position p sees positions > p - window.
+            slopes: One number for each of this rank's heads (ALiBi): `slope * (key position - query position)` is added
+                to the scores, behind scale and soft cap. The shape's features then name `alibi`.
         """
         ...
 
@@ -355,7 +485,8 @@ class WeightRules(BaseModel):
     """How checkpoint names become parameter names, as data.
 
     Attributes:
-        rename: Prefix replacements, first match wins.
+        rename: Replacements of what a name begins with, first match wins. A `*` stands for what is between two dots,
+            in the order in which it comes: `("layers.*.experts.*.w1.", "layers.*.mlp.*.gate_proj.")`.
         skip: Name globs that are left out on purpose (`*.rotary_emb.inv_freq`, a tied `lm_head.weight`).
         transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`.
         kv_scales: Path of a KV layer's attention module after renaming, `{}` for the layer's number, below which

@@ -62,17 +62,26 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """A full block of a request.
+    """The keys and values of `block_size` tokens of a request: one full block of each cache group.
+
+    Most models have a single group. One whose layers keep different pasts (sliding windows beside full attention) has
+    several: their layers share the worker's caches, and each group has blocks of its own there.
 
     Attributes:
         index: Its place in the request's sequence, from 0.
         hash: Chained hash: of its tokens and of everything before them.
-        block: Number of the device block that holds it, `cache[block]` in the worker.
+        blocks: Number of the device block of each cache group, `cache[block]` in the worker; 0 for a group that reads
+            nothing there any more, whose content is neither there nor needed.
     """
 
     index: int
     hash: bytes
-    block: int
+    blocks: tuple[int, ...]
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The blocks that are there: those of `blocks` that are not 0."""
+        return tuple(block for block in self.blocks if block)
 
 
 class StagedRequest(Protocol):
@@ -139,7 +148,7 @@ class EngineSetup:
         name: The participant's name, under which its parts travel.
         options: The plugin's own options.
         block_size: Tokens of a KV block.
-        bytes_per_block: Of one block, over all layers.
+        bytes_per_block: Of the keys and values of `block_size` tokens, over all layers: one block of each cache group.
         max_rows: Rows are numbered `0 .. max_rows - 1`.
         max_model_len: Longest request, in tokens.
         vocab_size: Token ids are below this.
@@ -377,10 +386,13 @@ class WorkerParticipant:
         return None
 
     def sampled(self, step: SampledStep) -> None:
-        """Tokens were sampled and stand in the pool."""
+        """Tokens were sampled and stand in the pool. On a device with a queue the host waits for them for this."""
 
     def end(self, plan: StepPlan, result: StepResult) -> None:
-        """Act after the step; `result.parts[self.name] = ...` goes to the engine half."""
+        """Act after the step; `result.parts[self.name] = ...` goes to the engine half.
+
+        On a device with a queue the step is enqueued then, and the rest of `result` may not be there yet.
+        """
 
     def weights_replaced(self) -> None:
         """Drop what was derived from the old weights."""

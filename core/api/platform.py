@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from torch import Tensor
+
+    from core.api.facets import CollectiveFacet, GraphFacet
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -20,18 +25,31 @@ class MemorySnapshot:
     Attributes:
         total: Bytes of the device.
         free: Bytes that nobody uses right now.
+        peak: Most bytes of the device that were in use at once since `Platform.mark_memory`; 0 where nobody counts.
     """
 
     total: int
     free: int
+    peak: int = 0
 
 
 class Pending(Protocol[T_co]):
-    """Work that was submitted to a stream."""
+    """Work that was submitted to a stream or a queue."""
 
     def result(self) -> T_co:
         """Wait for the work and return its value, or raise what it raised."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """A `Pending` whose work is done: `result` never waits."""
+
+    value: T
+
+    def result(self) -> T:
+        """Return the value."""
+        return self.value
 
 
 class Stream(Protocol):
@@ -46,29 +64,77 @@ class Stream(Protocol):
         ...
 
 
-class Platform(Protocol):
-    """Runtime of a `PlatformSpec`.
+class Queue(Protocol):
+    """The device's own queue: torch operations are enqueued by the call and carried out later, in their order.
 
-    A platform may also have the attributes `graphs` and `collectives`, see `core.api.facets`, and a method
-    `bind(where: str)`, called before `open` with the user's `threads_bind`.
+    It is used by one thread; what it returns may be waited for by another.
     """
 
-    def open(self, *, threads: int | None, seed: int) -> torch.device:
-        """Claim the device in this process: set it current, set thread counts, seed generators."""
+    def pinned(self, size: int) -> Tensor:
+        """Return `(size,)` int64 in host memory that the device reads by itself: copies from it do not wait.
+
+        A copy reads it when its turn comes: it is written again only behind a `fence` that was set after the copy.
+        """
         ...
 
+    def fetch(self, tensors: Sequence[Tensor]) -> Pending[list[np.ndarray]]:
+        """Enqueue copies of `tensors` to the host behind everything enqueued so far, and return at once.
+
+        `result` waits for these copies only and returns arrays that belong to the caller, in the tensors' order.
+        """
+        ...
+
+    def fence(self) -> Pending[None]:
+        """Return a mark behind everything enqueued so far; `result` waits until the device has reached it."""
+        ...
+
+
+class Platform(ABC):
+    """Base of the runtimes of a `PlatformSpec`.
+
+    Attributes:
+        apart: The device has memory of its own: what the host writes is copied to it. False: both share one memory.
+        graphs, collectives: Facets, see `core.api.facets`; None: it has none, and nothing asks again.
+    """
+
+    apart: bool = False
+    graphs: GraphFacet | None = None
+    collectives: CollectiveFacet | None = None
+
+    def bind(self, where: str) -> None:  # noqa: B027 - nothing to choose on most devices
+        """Choose the processors of this process, before `open`; `where` is the user's `threads_bind`."""
+
+    @abstractmethod
+    def open(self, *, threads: int | None, seed: int, index: int) -> torch.device:
+        """Claim a device in this process: set it current, set thread counts, seed generators.
+
+        Args:
+            threads: Compute threads of the host; None leaves them to the platform.
+            index: Which of the platform's devices, from 0.
+        """
+
+    @abstractmethod
     def memory(self) -> MemorySnapshot:
         """Return the device's memory as it is now; asked after `open`."""
-        ...
 
+    def mark_memory(self) -> None:  # noqa: B027 - where memory is shared nobody counts
+        """Begin to count `MemorySnapshot.peak` anew, from what is in use now. Called where the device is `apart`."""
+
+    @abstractmethod
     def stream(self) -> Stream:
         """Return a new stream; on a device without streams, a thread that runs work in order."""
-        ...
 
+    def queue(self) -> Queue | None:
+        """Return the queue behind torch operations; None: an operation is done when its call returns.
+
+        Asked once, after `open`.
+        """
+        return None
+
+    @abstractmethod
     def describe(self) -> dict[str, str]:
         """Return facts for the start-up table, for example `{"device": "...", "threads": "2"}`."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Release the device; nothing is asked afterwards."""
-        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class ProductPlace:
         forms: Form of each of the site's parts.
         device, dtype: Where and in what it computes.
         method: How the checkpoint says that it stores weights (`none`, `gptq`, ...).
+        dims: Further sizes, by name, of a layer that a model asked for by `LayerBuilder.weights`.
     """
 
     site: LayerSite
@@ -33,12 +34,18 @@ class ProductPlace:
     device: torch.device
     dtype: torch.dtype
     method: str = "none"
+    dims: Mapping[str, int] = field(default_factory=dict)
 
 
 class Product:
-    """Multiplies with the weight of one layer: `impl` of a `KernelSpec` of the operation `linear` or `lookup`.
+    """Multiplies with the weight of one layer: `impl` of a `KernelSpec` that names `forms`.
 
     It keeps sizes only; what it makes of the weights lies in the layer's parameters, which are replaced as a whole.
+    These methods are all that core calls: a public method of another name is refused as a misspelt one, so helpers
+    begin with `_`.
+
+    The product of an operation that a plugin brings may have another `apply`: the model's arguments, then `params`, as
+    the operation's reference form says.
 
     Args:
         options: The plugin's own options.
@@ -72,3 +79,35 @@ class Product:
     def look_up(self, ids: Tensor, params: Mapping[str, Tensor]) -> Tensor:
         """`(tokens,) int64 -> (tokens, inputs)`: the rows of these outputs. Asked of the operation `lookup` only."""
         raise NotImplementedError
+
+
+class WrappedProduct(Product):
+    """A product in front of another, for `core_layer`: what a subclass does not change goes to the other.
+
+    Attributes:
+        inner: The product behind it.
+    """
+
+    def __init__(self, inner: Product) -> None:
+        super().__init__(inner.place, {})
+        self.inner = inner
+
+    def sizes(self) -> Sizes:
+        """Return the other's parameters."""
+        return self.inner.sizes()
+
+    def pack(self, part: Part, index: int, out: Mapping[str, Tensor]) -> None:
+        """Let the other write the part."""
+        self.inner.pack(part, index, out)
+
+    def finish(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return what the other makes of the parameters."""
+        return self.inner.finish(params)
+
+    def apply(self, *inputs: Any) -> Tensor:
+        """Return the other's product; the last of `inputs` is the parameters."""
+        return self.inner.apply(*inputs)
+
+    def look_up(self, ids: Tensor, params: Mapping[str, Tensor]) -> Tensor:
+        """Return the other's rows."""
+        return self.inner.look_up(ids, params)

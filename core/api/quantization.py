@@ -52,7 +52,8 @@ class LayerSite:
     """A place in the model that has weights. Sizes are those of this rank.
 
     Attributes:
-        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `experts`, or another that a plugin knows.
+        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `experts`, or another that a model plugin gave it
+            (`LayerBuilder.weights`). A format reads weights of a kind that it does not know as those of a linear layer.
         prefix: Its module path; of a head that is tied to an embedding, the embedding's.
         in_features: Columns of the weight.
         parts: `(name, rows)` of every matrix stacked into the weight, in order; a plain layer has one part with an
@@ -61,7 +62,6 @@ class LayerSite:
         experts: Experts that have such a weight each; 0: it is not one of experts.
         fused: Name of the one module whose stored tensors hold all parts; None: each part has tensors of its own.
         split: How a fused tensor holds its parts: one after another (`halves`), or by turns (`interleaved`).
-        turned: Whether the stored matrix has inputs first.
     """
 
     kind: str
@@ -72,7 +72,6 @@ class LayerSite:
     experts: int = 0
     fused: str | None = None
     split: Literal["halves", "interleaved"] = "halves"
-    turned: bool = False
 
     @property
     def rows(self) -> int:
@@ -80,8 +79,9 @@ class LayerSite:
         return sum(rows for _, rows in self.parts)
 
     def module(self, part: str) -> str:
-        """Return the module path of a part."""
-        return f"{self.prefix}.{part}" if part else self.prefix
+        """Return the path of the module that stores a part."""
+        name = part if self.fused is None else self.fused
+        return f"{self.prefix}.{name}" if name else self.prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,8 @@ class Format(Protocol):
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
         """Return the part that `tensors`, by suffix, hold.
 
-        They were cut to the site's sizes; those of other forms than `form` told (plain numbers of an update) are read
+        They are cut: of a fused tensor, or of a layer that ranks divide, they hold what belongs to this part of the
+        site, and have its sizes. Those of other forms than `form` told (plain numbers of an update) are read
         as what they are.
 
         Raises:

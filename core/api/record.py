@@ -7,7 +7,7 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -62,8 +62,12 @@ class Record:
                 self.__dict__[field] = _settled(hint, values[field] if field in values else getattr(kind, field))
             except ValueError as error:
                 faults.append(f"{field}: {error}")
-        if faults:
+        if faults := faults or list(self._faults()):
             raise ValueError(f"{name}: {'; '.join(faults)}")
+
+    def _faults(self) -> Iterable[str]:
+        """Return what is wrong with the values together, once each of them fits its annotation."""
+        return ()
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is frozen")

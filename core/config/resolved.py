@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from core.api.models import ModelShape, PoolingShape
+from core.api.verdict import ProbeResult
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.plugins.plan import PluginPlan
 
@@ -190,7 +191,7 @@ class SelectOptions(_Section):
     tool_client: str | None = Field(
         None, description="Who speaks to tool servers, where some are allowed; auto: the one installed; none."
     )
-    kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; other operations are left to core.")
+    kernel: list[str] = Field([], description="Kernels to use: OP=NAME[,NAME]; core chooses those of other operations.")
     disable_plugin: list[str] = Field(
         [], description="Plugins never to use: name, kind:name, name@distribution or distribution."
     )
@@ -335,6 +336,7 @@ class EngineConfig(_Section):
         dtype, kv_dtype: Concrete dtypes.
         max_model_len, block_size, step_tokens: Concrete sizes, in tokens; the last is the budget of a step.
         shortens: Whether `max_model_len` is lowered to what the KV cache holds.
+        probe: What the platform found on this machine.
         environment: What the platform wants to be set where its libraries are loaded; the user's own settings win.
         task: What the engine does for its requests, a name in `core.tasks.TASKS`.
         pooling: What the task `pool` gives; None for any other task.
@@ -351,6 +353,7 @@ class EngineConfig(_Section):
     block_size: int
     step_tokens: int = 2048
     shortens: bool = False
+    probe: ProbeResult = ProbeResult(available=True)
     environment: dict[str, str] = {}
     task: str = "generate"
     pooling: PoolingShape | None = None

@@ -68,7 +68,7 @@ def engine_stages(setup: Setup) -> Stages:
 
 def _connectors(setup: Setup) -> list[Participant]:
     config = setup.config
-    sizes = {"block_size": config.block_size, "bytes_per_block": setup.info.bytes_per_block}
+    sizes = {"block_size": config.block_size, "bytes_per_block": setup.info.column_bytes}
     found: list[Participant] = []
     for planned, _, _ in setup.active.impls(CONNECTORS):
         faults = setup.faults(planned, "what it should have supplied is computed", True)
@@ -99,7 +99,7 @@ def _own(setup: Setup, planned: PlannedPlugin, spec: ParticipantSpec) -> Partici
         name=planned.name,
         options=planned.options,
         block_size=config.block_size,
-        bytes_per_block=setup.info.bytes_per_block,
+        bytes_per_block=setup.info.column_bytes,
         max_rows=config.options.scheduler.max_num_seqs,
         max_model_len=config.max_model_len,
         vocab_size=config.shape.vocab_size,

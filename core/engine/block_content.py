@@ -7,13 +7,14 @@ values, or how a block is laid out, is a field of `BlockContent`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core import __version__
+from core.api.kvspecs import KVSpec
 from core.plugins.catalog import FILE_PREFIX
 from core.plugins.code import code_digest
 from core.plugins.kinds import ATTENTION, EXECUTOR, KERNEL, LOADER, MODEL, PLATFORM, QUANTIZATION
@@ -46,6 +47,7 @@ class BlockContent:
         plugins: The plan's rows of `CONTENT_KINDS`, and of the hook modules that implement one of `CONTENT_HOOKS`; each
             with its options and the digest of its distribution's code.
         plugin_files: SHA-256 of the plugin files.
+        groups: Kind and window of each cache group: which layers share a block.
     """
 
     core: tuple[str, str]
@@ -58,9 +60,10 @@ class BlockContent:
     context: int | None
     plugins: tuple[Mapping[str, Any], ...]
     plugin_files: tuple[str, ...]
+    groups: tuple[tuple[str, int | None], ...]
 
     @classmethod
-    def of(cls, config: EngineConfig, hooks: Hooks) -> BlockContent:
+    def of(cls, config: EngineConfig, hooks: Hooks, groups: Sequence[KVSpec] = (KVSpec(),)) -> BlockContent:
         """Return what the blocks of an engine hold. Raises `PluginError` CORE-P175, a plugin's code cannot be read."""
         drivers = [plugin for kind in CONTENT_KINDS for plugin in config.plan.of(kind.group)]
         wrapping = {(entry.name, entry.dist) for entry in hooks.implementing(*CONTENT_HOOKS)}
@@ -76,6 +79,7 @@ class BlockContent:
             context=config.max_model_len if config.shape.context_bound else None,
             plugins=tuple(_planned(plugin) for plugin in (*drivers, *modules)),
             plugin_files=tuple(file.sha256 for file in config.plan.files),
+            groups=tuple((spec.kind, spec.window) for spec in groups),
         )
 
     def key(self, secret: str) -> bytes:

@@ -104,11 +104,13 @@ class BlockPool:
                 cached.append(block)
         self._link_last(cached)
 
-    def publish(self, block: int, digest: bytes) -> None:
-        """Make a full block findable by its content. A second block with equal content stays private."""
-        if digest not in self._index:
-            self._index[digest] = block
-            self._hashes[block] = digest
+    def publish(self, blocks: Iterable[int], digests: Iterable[bytes]) -> None:
+        """Make full blocks findable by their content. A second block with equal content stays private."""
+        index, hashes = self._index, self._hashes
+        for block, digest in zip(blocks, digests, strict=True):
+            if digest not in index:
+                index[digest] = block
+                hashes[block] = digest
 
     def forget(self, block: int) -> None:
         """Make the block's content unfindable."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from core import logs
-from core.api.descriptors import AttentionSpec
 from core.api.errors import CoreError, EngineError
 from core.api.executors import Executor
 from core.config.resolved import EngineConfig
@@ -22,7 +21,7 @@ from core.engine.hashing import BlockHasher, stable_key
 from core.engine.inbound import possible
 from core.engine.latency import LatencyTarget
 from core.engine.loop import EngineLoop
-from core.engine.managers import KVManagers, managers_for
+from core.engine.managers import planned_managers
 from core.engine.messages import (
     Abort,
     Add,
@@ -71,21 +70,21 @@ class EngineCore:
         self.config, self.executor, self.active, self.info = config, executor, active, info
         options = config.options
         self.faults: list[Faults] = []
-        self.hasher = BlockHasher(config.block_size, stable_key(config, active.hooks))
-        self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size)
+        self.hasher = BlockHasher(config.block_size, stable_key(config, active.hooks, info.groups))
+        managers = planned_managers(config, info.groups, active)
+        self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size, managers.groups)
         self.pool = BlockPool(info.num_blocks)
         self.task = engine_half(config.task)()
         shares = options.kv.prefix_caching and self.task.shares_prefixes(config)
-        self.cache = PrefixCache(self.pool, self.hasher, enabled=shares)
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers)
         setup = Setup(config, info, active, self.task, self._faults, self.cache.cached_tokens)
         self.stages = engine_stages(setup)
         self.scheduler = Scheduler(
-            self.task.limits(_limits(config)),
+            self.task.limits(Limits.of(config)),
             self.rows,
             self.cache,
             self._policy(),
             self.stages,
-            _managers(config, info, active),
             _latency(config) if self.task.decodes else None,
             self.task,
         )
@@ -99,7 +98,7 @@ class EngineCore:
         self.ready = Ready(
             num_blocks=self.pool.total,
             block_size=config.block_size,
-            max_model_len=config.max_model_len,
+            max_model_len=min(config.max_model_len, self.scheduler.longest),
             facts=info.facts,
             timeline=info.timeline,
         )
@@ -321,30 +320,8 @@ _BOUND = (_SCHEDULERS, *BOUND)
 """Kinds of which this process makes objects."""
 
 
-def _limits(config: EngineConfig) -> Limits:
-    options = config.options.scheduler
-    budget, advised = config.step_tokens, options.max_num_batched_tokens is None
-    return Limits(
-        max_num_seqs=options.max_num_seqs,
-        max_num_batched_tokens=budget,
-        max_chunk=options.max_chunk or (config.max_model_len if advised else budget),
-        max_model_len=config.max_model_len,
-        advised=advised,
-    )
-
-
 def _latency(config: EngineConfig) -> LatencyTarget | None:
     options = config.options.scheduler
     if not options.max_itl_ms:
         return None
     return LatencyTarget(options.max_itl_ms / 1000, config.block_size)
-
-
-def _managers(config: EngineConfig, info: WorkerInfo, active: ActivePlugins) -> KVManagers:
-    """Return who manages the KV specs that the worker reported; the attention backend may bring its own managers."""
-    planned = config.plan.one("core.attention_backends")
-    if planned is None:
-        return managers_for(info.kv_specs, config.block_size)
-    paths = cast(AttentionSpec, active.spec(planned.group)).kv_managers
-    own = {kind: active.load(planned, path) for kind, path in paths.items()}
-    return managers_for(info.kv_specs, config.block_size, own)

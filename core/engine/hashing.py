@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.api.kvspecs import KVSpec
 from core.engine.block_content import KEY_BYTES, BlockContent
 
 if TYPE_CHECKING:
@@ -81,11 +82,14 @@ def _keyed(key: bytes) -> blake2b:
     return blake2b(digest_size=DIGEST_BYTES, key=key)
 
 
-def stable_key(config: EngineConfig, hooks: Hooks) -> bytes | None:
+def stable_key(config: EngineConfig, hooks: Hooks, groups: Sequence[KVSpec] = (KVSpec(),)) -> bytes | None:
     """Return the key that `kv.hash_seed` and the blocks' content give, None without a seed.
+
+    Args:
+        groups: What the layers of each cache group keep.
 
     Raises:
         PluginError: CORE-P175, the code of a plugin that decides the content cannot be read.
     """
     seed = config.options.kv.hash_seed
-    return None if seed is None else BlockContent.of(config, hooks).key(seed)
+    return None if seed is None else BlockContent.of(config, hooks, groups).key(seed)

@@ -166,6 +166,7 @@ class Ready(msgspec.Struct, tag="ready", kw_only=True):
     """The engine can serve.
 
     Attributes:
+        max_model_len: Longest request that can be served, in tokens.
         facts: Rows of the start-up table.
         timeline: `(phase, seconds)`.
     """

@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from core.engine.blocks import NULL_BLOCK
 from core.engine.latency import Allowance
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.step import BlockUpdate, NewRow, StepPlan
 
 _NOTHING = np.zeros(0, np.int32)
+_NO_UPDATE = BlockUpdate(_NOTHING, _NOTHING, np.zeros(1, np.int32), _NOTHING)
 
 
 @dataclass(slots=True)
 class _Growth:
-    """`counts[i]` of `blocks`, in turn, go to `rows[i]` from column `starts[i]` on."""
+    """`counts[i]` columns of `blocks (groups, n)`, in turn, go to `rows[i]` from column `starts[i]` on."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -29,7 +31,7 @@ class _Growth:
         kept = self.rows != row
         if kept.all():
             return self
-        blocks = self.blocks[np.repeat(kept, self.counts)]
+        blocks = self.blocks[:, np.repeat(kept, self.counts)]
         return _Growth(self.rows[kept], self.starts[kept], self.counts[kept], blocks)
 
 
@@ -44,8 +46,9 @@ class PlanBuilder:
         drafting: Rows that run their last token are bound late.
     """
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, groups: int = 1) -> None:
         self.budget = budget
+        self._groups = groups
         self.prompts = 0
         self.share: int | None = None
         self.allowance: Allowance | None = None
@@ -55,7 +58,8 @@ class PlanBuilder:
         self._new: list[NewRow] = []
         self._growth: list[_Growth] = []
         self._admitted: dict[int, int] = {}  # row -> tokens
-        self._tables: list[list[int]] = []  # the blocks of each of them
+        self._tables: list[Sequence[Sequence[int]]] = []  # the block tables of each of them
+        self._dropped: list[tuple[np.ndarray, _Growth]] = []  # groups, and what has become the null block there
 
     @property
     def empty(self) -> bool:
@@ -72,16 +76,17 @@ class PlanBuilder:
         self._counts.append(counts)
         self.budget -= int(counts.sum())
 
-    def admit(self, row: int, count: int, blocks: list[int]) -> None:
-        """Schedule the first `count` tokens of a prompt, whose block table is `blocks`."""
+    def admit(self, row: int, count: int, tables: Sequence[Sequence[int]]) -> None:
+        """Schedule the first `count` tokens of a prompt, whose block tables, one per group, are `tables`."""
         self._admitted[row] = count
-        self._tables.append(blocks)
+        self._tables.append(tables)
         self.budget -= count
         self.prompts += count
 
     def remove(self, row: int) -> None:
         """Take back whatever this builder gave to `row`, which is being preempted."""
         self._growth = [growth.without(row) for growth in self._growth]
+        self._dropped = [(groups, dropped.without(row)) for groups, dropped in self._dropped]
         for i, rows in enumerate(self._rows):
             kept = rows != row
             if not kept.all():
@@ -93,14 +98,14 @@ class PlanBuilder:
         ends = (*request.stop_ids, *request.held_ids)
         self._new.append(NewRow(request.row, request.prompt, request.params, ends, parts, request.generated))
 
-    def blocks(self, row: int, start: int, blocks: Sequence[int]) -> None:
-        """Record that `row`'s block table holds `blocks` from column `start` on."""
-        one = (np.array([row], np.int32), np.array([start], np.int32), np.array([len(blocks)], np.int32))
-        self._growth.append(_Growth(*one, np.array(blocks, np.int32)))
-
     def grow(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, blocks: np.ndarray) -> None:
-        """Record the same of several rows: `counts[i]` of `blocks`, in turn, for `rows[i]`."""
+        """Record that tables grow: `counts[i]` columns of `blocks (groups, n)`, in turn, go to `rows[i]`."""
         self._growth.append(_Growth(rows, starts, counts, blocks))
+
+    def drop(self, groups: np.ndarray, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> None:
+        """Record that `counts[i]` columns of `rows[i]` are the null block in the tables of `groups`."""
+        nothing = np.full((len(groups), int(counts.sum())), NULL_BLOCK, np.int32)
+        self._dropped.append((groups, _Growth(rows, starts, counts, nothing)))
 
     def plan(self, number: int, table: RowTable) -> tuple[StepPlan, np.ndarray]:
         """Freeze the builder. The row table still holds the counters from before this step.
@@ -115,7 +120,7 @@ class PlanBuilder:
         plan = StepPlan(
             number=number,
             new_rows=self._new,
-            blocks=self._block_update(),
+            blocks=self._block_updates(),
             rows=rows.astype(np.int32),
             starts=starts,
             counts=counts,
@@ -130,26 +135,41 @@ class PlanBuilder:
             rows = np.array(list(self._admitted))
             self._rows.append(rows)
             self._counts.append(np.array(list(self._admitted.values())))
-            counts = np.array([len(blocks) for blocks in self._tables])
-            blocks = np.array([block for table in self._tables for block in table])
-            self._growth.append(_Growth(rows, np.zeros_like(rows), counts, blocks))
+            counts = np.array([len(tables[0]) for tables in self._tables])
+            blocks = [[block for tables in self._tables for block in tables[group]] for group in range(self._groups)]
+            self._growth.append(_Growth(rows, np.zeros_like(rows), counts, np.array(blocks)))
 
-    def _block_update(self) -> BlockUpdate:
+    def _block_updates(self) -> tuple[BlockUpdate, ...]:
+        """Return the changes of each group's tables; what has grown, all groups share but for the blocks."""
+        grown = _update(self._growth)
+        updates = [BlockUpdate(grown.rows, grown.starts, grown.offsets, blocks) for blocks in grown.blocks]
         if not self._growth:
-            return BlockUpdate(_NOTHING, _NOTHING, np.zeros(1, np.int32), _NOTHING)
-        counts = _joined([growth.counts for growth in self._growth])
-        offsets = np.zeros(len(counts) + 1, np.int32)
-        np.cumsum(counts, out=offsets[1:])
-        return BlockUpdate(
-            rows=_joined([growth.rows for growth in self._growth]),
-            starts=_joined([growth.starts for growth in self._growth]),
-            offsets=offsets,
-            blocks=_joined([growth.blocks for growth in self._growth]),
-        )
+            updates = [_NO_UPDATE] * self._groups
+        for groups, dropped in self._dropped:
+            own = [_Growth(one.rows, one.starts, one.counts, one.blocks[groups]) for one in self._growth]
+            joined = _update([*own, dropped])
+            for group, blocks in zip(groups.tolist(), joined.blocks, strict=True):
+                updates[group] = BlockUpdate(joined.rows, joined.starts, joined.offsets, blocks)
+        return tuple(updates)
+
+
+def _update(parts: list[_Growth]) -> BlockUpdate:
+    """Return several changes as one, with `blocks` of `(groups, n)`."""
+    if not parts:
+        return _NO_UPDATE
+    counts = _joined([part.counts for part in parts])
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return BlockUpdate(
+        rows=_joined([part.rows for part in parts]),
+        starts=_joined([part.starts for part in parts]),
+        offsets=offsets,
+        blocks=_joined([part.blocks for part in parts]),
+    )
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
     """Return the parts as one int32 array of its own."""
     if not parts:
         return _NOTHING
-    return parts[0].astype(np.int32) if len(parts) == 1 else np.concatenate(parts).astype(np.int32, copy=False)
+    return parts[0].astype(np.int32) if len(parts) == 1 else np.concatenate(parts, axis=-1).astype(np.int32, copy=False)

@@ -1,27 +1,61 @@
-"""The prefix cache: which blocks of a request are already somewhere in the pool."""
+"""The prefix cache: which blocks of a request are already somewhere in the pool.
+
+A full block is found by its content and its cache group: the key is the chained hash of the column's tokens followed by
+the group's suffix. What a request can start from are columns of which every group still has what the next query reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from core.api.participants import StagedRequest
-from core.engine.blocks import BlockPool
+from core.engine.blocks import NULL_BLOCK, BlockPool
 from core.engine.hashing import BlockHasher
+from core.engine.managers import FullManager, KVManagers
 from core.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """The longest cached prefix of a request.
+
+    Attributes:
+        columns: Its full columns.
+        dead: Of each group, the leading columns that no later query reads; they need not be cached.
+        tables: Of each group, the blocks of the other columns, in order.
+        keys: Their keys, as `tables`.
+    """
+
+    columns: int
+    dead: Sequence[int]
+    tables: Sequence[list[int]]
+    keys: Sequence[list[bytes]]
 
 
 class PrefixCache:
     """Finds and publishes full blocks by their chained content hash.
 
+    Args:
+        managers: Those of the cache groups; None: one group that keeps everything.
+
     Attributes:
+        suffixes: What the keys of each group end with.
         queries, hits: Tokens looked up, and those found, over all first admissions.
     """
 
-    def __init__(self, pool: BlockPool, hasher: BlockHasher, *, enabled: bool) -> None:
+    def __init__(
+        self, pool: BlockPool, hasher: BlockHasher, *, enabled: bool, managers: KVManagers | None = None
+    ) -> None:
         self.pool, self.hasher, self.enabled = pool, hasher, enabled
+        self.managers = managers or KVManagers([FullManager((), hasher.block_size)], hasher.block_size)
+        # The first group has none: where it is the only one, keys are the hashes themselves.
+        self.suffixes = [b"", *(group.to_bytes(2, "little") for group in range(1, self.managers.groups))]
+        freeing = {group for _, groups in self.managers.freeing for group in groups.tolist()}
+        self._kept = [suffix for group, suffix in enumerate(self.suffixes) if group not in freeing]
         self.queries = 0
         self.hits = 0
 
@@ -30,20 +64,25 @@ class PrefixCache:
         if self.enabled:
             self.hasher.extend(request.hashes, request.hash_root, tokens, request.extras)
 
-    def complete(self, completed: Iterable[tuple[Request, int, int]], tokens: bytes, width: int) -> None:
-        """Make the next block of several requests findable.
+    def complete(
+        self, completed: Sequence[tuple[Request, int]], tables: Sequence[Iterable[int]], tokens: bytes, width: int
+    ) -> None:
+        """Make the next column of several requests findable.
 
         Args:
-            completed: Requests, their blocks, and which of the `width` bytes long pieces of `tokens` each holds.
+            completed: Requests, and which of the `width` bytes long pieces of `tokens` their columns hold.
+            tables: Of each group, the blocks of these columns.
         """
-        digest, publish = self.hasher.digest, self.pool.publish
-        for request, block, piece in completed:
+        digest, found = self.hasher.digest, []
+        for request, piece in completed:
             hashes, own = request.hashes, tokens[piece * width : (piece + 1) * width]
             if request.extras:
                 own += request.extras.get(len(hashes), b"")
-            found = digest((hashes[-1] if hashes else request.hash_root) + own)
-            hashes.append(found)
-            publish(block, found)
+            content = digest((hashes[-1] if hashes else request.hash_root) + own)
+            hashes.append(content)
+            found.append(content)
+        for blocks, suffix in zip(tables, self.suffixes, strict=True):
+            self.pool.publish(blocks, keys_of(found, suffix))
 
     def usable(self, request: Request, length: int) -> list[bytes]:
         """Return the hashes of the blocks a lookup may use: never the one with the last token of `length`.
@@ -57,25 +96,63 @@ class PrefixCache:
     def cached_tokens(self, request: StagedRequest) -> int:
         """Return how many leading tokens of a request that waits for its first run are cached now."""
         own = cast(Request, request)
-        return len(self.match(self.usable(own, own.num_given))) * self.hasher.block_size
+        return self.match(self.usable(own, own.num_given)).columns * self.hasher.block_size
 
-    def match(self, hashes: list[bytes]) -> list[int]:
-        """Return the blocks of the longest cached prefix."""
-        blocks = []
-        for digest in hashes:
-            block = self.pool.lookup(digest)
-            if block is None:
-                break
-            blocks.append(block)
-        return blocks
+    def match(self, hashes: list[bytes]) -> Hit:
+        """Return the longest cached prefix of the columns with these hashes."""
+        columns = len(hashes)
+        for suffix in self._kept:
+            columns = self._leading(keys_of(hashes[:columns], suffix))
+        dead = self.managers.dead_columns(columns) if self.managers.frees else None
+        if dead is None:
+            return self._hit(hashes[:columns], [0] * len(self.suffixes))
+        changed = True
+        while changed:  # a shorter prefix needs other columns of every group
+            before = columns
+            for _, groups in self.managers.freeing:
+                of_group = dead[groups[0]].tolist()
+                for group in groups.tolist():
+                    columns = self._recent(hashes, self.suffixes[group], of_group, columns)
+            changed = columns < before
+        return self._hit(hashes[:columns], dead[:, columns].tolist())
 
-    def publish(self, request: Request, blocks: list[int], first: int) -> None:
-        """Make the blocks at table positions `first, first + 1, ...` findable."""
-        if self.enabled:
-            for place, block in enumerate(blocks, first):
-                self.pool.publish(block, request.hashes[place])
+    def publish(self, request: Request, tables: Sequence[Sequence[int]], first: int) -> None:
+        """Make the columns `first, first + 1, ...` of each group's blocks findable; null blocks are left out."""
+        if not self.enabled:
+            return
+        for blocks, suffix in zip(tables, self.suffixes, strict=True):
+            keys = keys_of(request.hashes[first : first + len(blocks)], suffix)
+            held = [(block, key) for block, key in zip(blocks, keys, strict=True) if block != NULL_BLOCK]
+            self.pool.publish([block for block, _ in held], [key for _, key in held])
+
+    def _leading(self, keys: Sequence[bytes]) -> int:
+        """Return how many keys are found before the first that is not."""
+        lookup = self.pool.lookup
+        for count, key in enumerate(keys):
+            if lookup(key) is None:
+                return count
+        return len(keys)
+
+    def _recent(self, hashes: Sequence[bytes], suffix: bytes, dead: Sequence[int], columns: int) -> int:
+        """Return the largest number of columns, at most `columns`, of which a group has those that are not dead."""
+        place = columns - 1
+        while place >= dead[columns]:
+            if self.pool.lookup(hashes[place] + suffix) is None:
+                columns = place
+            place -= 1
+        return columns
+
+    def _hit(self, hashes: Sequence[bytes], dead: Sequence[int]) -> Hit:
+        keys = [keys_of(hashes[first:], suffix) for first, suffix in zip(dead, self.suffixes, strict=True)]
+        tables = [[block for key in of_group if (block := self.pool.lookup(key)) is not None] for of_group in keys]
+        return Hit(len(hashes), dead, tables, keys)
 
     def count(self, queried: int, found: int) -> None:
         """Account for one first admission."""
         self.queries += queried
         self.hits += found
+
+
+def keys_of(hashes: Sequence[bytes], suffix: bytes) -> list[bytes]:
+    """Return the keys under which a group's blocks with these hashes are found."""
+    return [digest + suffix for digest in hashes]

@@ -5,16 +5,22 @@ A request owns one row from its first admission to its end, through preemptions.
     0 <= computed <= known        tokens whose KV is computed or scheduled
     prompt <= settled <= known    tokens whose ids the engine has seen
     known <= limit                settled tokens plus those being sampled by steps in flight
-    dead <= published <= owned    leading blocks given back, blocks with content that is final, blocks in the table
+    dead <= published <= owned    leading columns given back, columns with content that is final, columns in the table
 
 Where steps in flight verify drafts, `computed` and `known` are upper bounds, as if every draft were right; `slack` says
 by how much they may be too high at most. Blocks are allocated by the upper bound and given back by the lower one.
+
+A column is one block of each cache group. `owned` and `published` are one number a row; `dead` differs by group, and
+the entries before it are the null block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from core.engine.blocks import NULL_BLOCK
 from core.engine.request import Request
 
 STOP_WIDTH = 8
@@ -28,14 +34,19 @@ class RowTable:
         capacity: Rows.
         max_len: Longest request in tokens, prompt and output.
         block_size: Tokens per KV block.
+        groups: Cache groups, each with a block table of its own.
+
+    Attributes:
+        tables: `(groups, capacity, columns)` int32, the block tables.
+        dead: `(groups, capacity)` int32.
     """
 
-    def __init__(self, capacity: int, max_len: int, block_size: int) -> None:
-        self.capacity, self.max_len, self.block_size = capacity, max_len, block_size
+    def __init__(self, capacity: int, max_len: int, block_size: int, groups: int = 1) -> None:
+        self.capacity, self.max_len, self.block_size, self.groups = capacity, max_len, block_size, groups
         self.max_blocks = -(-max_len // block_size)
         # np.zeros of large arrays is backed by untouched pages: memory is committed as rows fill.
         self.tokens = np.zeros((capacity, max_len + 1), np.int32)
-        self.tables = np.zeros((capacity, self.max_blocks), np.int32)
+        self.tables = np.zeros((groups, capacity, self.max_blocks), np.int32)
         self.handle = np.zeros(capacity, np.int64)
         self.epoch = np.zeros(capacity, np.int64)
         self.prompt = np.zeros(capacity, np.int32)
@@ -46,7 +57,7 @@ class RowTable:
         self.slack = np.zeros(capacity, np.int32)
         self.owned = np.zeros(capacity, np.int32)
         self.published = np.zeros(capacity, np.int32)
-        self.dead = np.zeros(capacity, np.int32)
+        self.dead = np.zeros((groups, capacity), np.int32)
         self.stop_ids = np.full((STOP_WIDTH, capacity), -1, np.int32)
         self._stop_width = 0  # of STOP_WIDTH, as many as any row has used so far
         self.many_stops: dict[int, frozenset[int]] = {}
@@ -69,7 +80,8 @@ class RowTable:
         self.tokens[row, length:given] = request.generated
         self.prompt[row] = length
         self.settled[row] = self.known[row] = given
-        self.computed[row] = self.owned[row] = self.published[row] = self.dead[row] = self.slack[row] = 0
+        self.computed[row] = self.owned[row] = self.published[row] = self.slack[row] = 0
+        self.dead[:, row] = 0
         self.limit[row] = request.limit
         self._set_stops(row, request.stop_ids)
         return row
@@ -96,24 +108,25 @@ class RowTable:
         return self.tokens[row, self.prompt[row] : self.settled[row]].copy()
 
     def blocks(self, row: int) -> list[int]:
-        """Return the blocks that the row holds, in order; those given back are not among them."""
-        table: list[int] = self.tables[row, self.dead[row] : self.owned[row]].tolist()
-        return table
+        """Return the blocks that the row holds, column by column; those given back are not among them."""
+        table = self.tables[:, row, : self.owned[row]].T
+        held: list[int] = table[table != NULL_BLOCK].tolist()
+        return held
 
-    def append_blocks(self, row: int, blocks: list[int]) -> None:
-        """Extend the row's block table."""
-        owned = self.owned[row]
-        self.tables[row, owned : owned + len(blocks)] = blocks
-        self.owned[row] += len(blocks)
+    def place_blocks(self, row: int, tables: Sequence[Sequence[int]], dead: Sequence[int]) -> None:
+        """Give a row without blocks its tables, one per group, which begin with `dead[group]` null blocks."""
+        owned = len(tables[0])
+        self.tables[:, row, :owned] = tables
+        self.owned[row] = owned
+        self.dead[:, row] = dead
 
     def grow(self, rows: np.ndarray, counts: np.ndarray, blocks: np.ndarray) -> None:
-        """Extend the block tables of several rows: `counts[i]` of `blocks`, in turn, go to `rows[i]`."""
+        """Extend the tables of several rows: `counts[i]` columns of `blocks (groups, n)`, in turn, go to `rows[i]`."""
         owned = self.owned[rows]
-        if len(blocks) == len(rows):
-            self.tables[rows, owned] = blocks
+        if blocks.shape[1] == len(rows):
+            self.tables[:, rows, owned] = blocks
         else:
-            within = np.arange(len(blocks)) - np.repeat(np.cumsum(counts) - counts, counts)
-            self.tables[np.repeat(rows, counts), np.repeat(owned, counts) + within] = blocks
+            self.tables[(slice(None), *spread(rows, owned, counts))] = blocks
         self.owned[rows] = owned + counts
 
     def bound(self, rows: np.ndarray, drafts: np.ndarray) -> None:
@@ -129,18 +142,25 @@ class RowTable:
         self.slack[rows] -= drafts
 
     def clear_blocks(self, row: int) -> list[int]:
-        """Empty the row's block table, forget what was computed, and return the blocks it held."""
+        """Empty the row's block tables, forget what was computed, and return the blocks it held."""
         blocks = self.blocks(row)
-        self.tables[row, : self.owned[row]] = 0
-        self.owned[row] = self.computed[row] = self.published[row] = self.dead[row] = 0
+        self.tables[:, row, : self.owned[row]] = NULL_BLOCK
+        self.owned[row] = self.computed[row] = self.published[row] = 0
+        self.dead[:, row] = 0
         return blocks
 
-    def drop_blocks(self, row: int, dead: int) -> list[int]:
-        """Take the leading blocks up to `dead` out of the row's table and return them."""
-        first = int(self.dead[row])
-        blocks: list[int] = self.tables[row, first:dead].tolist()
-        self.tables[row, first:dead] = 0
-        self.dead[row] = dead
+    def drop_blocks(self, groups: np.ndarray, rows: np.ndarray, upto: np.ndarray) -> np.ndarray:
+        """Take the leading columns up to `upto (n,)` of `rows (n,)` out of the tables of `groups`, which dropped the
+        same columns so far.
+
+        Returns:
+            Their blocks, `(groups, columns)` int32, row by row.
+        """
+        first = self.dead[groups[0], rows]
+        at = (groups[:, None], *spread(rows, first, upto - first))
+        blocks: np.ndarray = self.tables[at]
+        self.tables[at] = NULL_BLOCK
+        self.dead[groups[:, None], rows] = upto
         return blocks
 
     def stopped(self, rows: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -160,3 +180,9 @@ class RowTable:
             self._stop_width = max(self._stop_width, len(stop_ids))
         else:
             self.many_stops[row] = frozenset(stop_ids)
+
+
+def spread(rows: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row and the column of `counts[i]` columns of `rows[i]` from `starts[i]` on, in turn."""
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(rows, counts), np.repeat(starts, counts) + within

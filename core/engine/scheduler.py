@@ -13,16 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from core.api.kvspecs import KVManager
 from core.api.participants import BlockRef
 from core.api.schedulers import SchedulerPolicy, SchedulerState
 from core.engine.blocks import NULL_BLOCK
 from core.engine.drafting import drafts_wanted, undrafted
 from core.engine.latency import Allowance, LatencyTarget
-from core.engine.managers import KVManagers
 from core.engine.participants.stages import Stages
 from core.engine.plan_builder import PlanBuilder
-from core.engine.prefix import PrefixCache
+from core.engine.prefix import Hit, PrefixCache
 from core.engine.promises import Promises
+from core.engine.publishing import Publisher
 from core.engine.request import Request, Status
 from core.engine.rows import RowTable
 from core.engine.step import StepPlan
@@ -77,7 +78,6 @@ class Scheduler:
         cache: PrefixCache,
         policy: SchedulerPolicy,
         stages: Stages | None = None,
-        managers: KVManagers | None = None,
         latency: LatencyTarget | None = None,
         task: Task | None = None,
     ) -> None:
@@ -87,7 +87,8 @@ class Scheduler:
         self.task = task or Generate()
         self._accept, self._row_parts = self.task.accept, self.task.row_parts
         self._whole_prompts = self.task.whole_prompts
-        self._promises = Promises(self.pool)
+        self._promises = Promises(self.pool, cache.suffixes)
+        self._publisher = Publisher(rows, cache, self._promises, self.stages)
         self.waiting = WaitingQueue(policy)
         self.running: dict[int, Request] = {}  # by row, in the order of admission
         self.requests: dict[int, Request] = {}
@@ -102,8 +103,8 @@ class Scheduler:
         self._left: list[int] = []
         self._came: list[int] = []
         # Some blocks stay free at admission, so that running requests can grow before anyone is preempted.
-        self._headroom = max(1, self.pool.total // 100)
-        self._managers = managers if managers is not None and managers.frees else None
+        self._headroom = max(rows.groups, self.pool.total // 100)
+        self._most_blocks = cache.managers.most_blocks(rows.max_blocks, self.task.longest_chunk(limits))
         self._may_admit: Callable[[Request, SchedulerState], bool] | None = getattr(policy, "may_admit", None)
         self._chunk: Callable[[Request, int], int] | None = getattr(policy, "chunk", None)
         self._held: dict[int, Request] = {}  # by handle: held back by participants, the longest first
@@ -113,7 +114,8 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """Put a request in line. Raises `ValueError` when it could never run."""
         request.limit = self._accept(request, self.limits.max_model_len)
-        needed = -(-(request.limit - 1) // self.rows.block_size)  # the last token is never computed on
+        columns = -(-(request.limit - 1) // self.rows.block_size)  # the last token is never computed on
+        needed = int(self._most_blocks[columns])
         if needed > self.pool.total:
             raise ValueError(f"the request may need {needed} KV blocks, the whole cache has {self.pool.total}")
         self._arrive(request)
@@ -232,6 +234,11 @@ class Scheduler:
         return bool(self.running or len(self.waiting)) or self._pending()
 
     @property
+    def longest(self) -> int:
+        """Tokens of the longest request whose blocks the pool could ever hold."""
+        return (int(np.searchsorted(self._most_blocks, self.pool.total, side="right")) - 1) * self.rows.block_size
+
+    @property
     def latency(self) -> LatencyTarget | None:
         """What keeps steps with decoding rows short, if anybody waits for their end."""
         return self._latency if self.spread else None
@@ -243,7 +250,7 @@ class Scheduler:
 
         Counters advance at once, so that a further step can be scheduled before this one's results exist.
         """
-        builder = PlanBuilder(self.limits.max_num_batched_tokens)
+        builder = PlanBuilder(self.limits.max_num_batched_tokens, self.rows.groups)
         builder.drafting = bool(self.stages.drafts)
         preempted = self._schedule_running(builder)
         if not preempted:
@@ -259,13 +266,14 @@ class Scheduler:
         if not self.running:
             return False
         rows, counts = self._running_demand(builder)
-        if self._managers is not None:
-            self._drop_dead(builder, self._managers, rows)
+        for manager, groups in self.cache.managers.freeing:
+            self._drop_dead(builder, manager, groups, rows)
         growth = self._growth(rows, counts)
-        if builder.drafting and int(growth.sum()) > self.pool.free:
+        room = self.pool.free // self.rows.groups
+        if builder.drafting and int(growth.sum()) > room:
             counts = undrafted(self.rows, rows, counts)  # nobody gives way to drafts
             growth = self._growth(rows, counts)
-        if int(growth.sum()) <= self.pool.free:
+        if int(growth.sum()) <= room:
             self._grow(builder, rows, growth)
             builder.add(rows, counts)
             return False
@@ -338,23 +346,25 @@ class Scheduler:
                 request.num_computed = int(self.rows.computed[rows[i]])
                 need[i] = _clamped(chunk(request, min(int(need[i]), budget)), int(need[i]))
 
-    def _drop_dead(self, builder: PlanBuilder, managers: KVManagers, rows: np.ndarray) -> None:
-        """Give back blocks that no later query sees. Steps in flight run before whoever gets them writes to them.
+    def _drop_dead(self, builder: PlanBuilder, manager: KVManager, groups: np.ndarray, rows: np.ndarray) -> None:
+        """Give back blocks of `groups` that no later query sees. Steps in flight run before whoever gets them writes.
 
         Only of `rows` that this step runs: the worker must learn of it before anybody else gets the blocks.
         """
         table = self.rows
         # What is not published yet will be, from the row's own table.
-        dead = np.minimum(managers.dead_blocks(table.computed[rows] - table.slack[rows]), table.published[rows])
-        due = np.flatnonzero(dead > table.dead[rows])
-        for row, upto in zip(rows[due].tolist(), dead[due].tolist(), strict=True):
-            builder.blocks(row, int(table.dead[row]), [NULL_BLOCK] * (upto - int(table.dead[row])))
-            blocks = table.drop_blocks(row, upto)
+        dead = np.minimum(manager.dead_blocks(table.computed[rows] - table.slack[rows]), table.published[rows])
+        first = table.dead[groups[0], rows]  # groups of one manager drop the same columns
+        due = np.flatnonzero(dead > first)
+        if len(due):
+            rows, first, dead = rows[due], first[due], dead[due]
+            builder.drop(groups, rows, first, dead - first)
+            blocks = table.drop_blocks(groups, rows, dead).T.ravel().tolist()
             self.pool.release(blocks)
             self.blocks_freed_early += len(blocks)
 
     def _growth(self, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return how many further blocks each row needs to hold `counts` more tokens."""
+        """Return how many further columns each row needs to hold `counts` more tokens."""
         size = self.rows.block_size
         wanted = (self.rows.computed[rows] + counts + size - 1) // size
         growth: np.ndarray = np.maximum(wanted - self.rows.owned[rows], 0)
@@ -368,7 +378,7 @@ class Scheduler:
             if request is None or request.status is not Status.RUNNING:
                 continue  # became a victim of an earlier row
             needed = int(self._growth(np.array([row]), np.array([count]))[0])
-            if self._make_room(builder, request, needed):
+            if self._make_room(builder, request, needed * self.rows.groups):
                 self._grow(builder, np.array([row]), np.array([needed]))
                 builder.add(np.array([row]), np.array([count]))
         return self.preemptions > before
@@ -387,11 +397,12 @@ class Scheduler:
         return True
 
     def _grow(self, builder: PlanBuilder, rows: np.ndarray, counts: np.ndarray) -> None:
-        """Give each row as many further blocks."""
+        """Give each row as many further columns."""
         due = np.flatnonzero(counts)
         if len(due):
             rows, counts = rows[due], counts[due]
-            blocks = np.array(self.pool.allocate(int(counts.sum())), np.int32)
+            groups = self.rows.groups
+            blocks = np.array(self.pool.allocate(groups * int(counts.sum())), np.int32).reshape(groups, -1)
             builder.grow(rows, self.rows.owned[rows], counts, blocks)
             self.rows.grow(rows, counts, blocks)
 
@@ -467,45 +478,76 @@ class Scheduler:
         """Give `request` its blocks and first chunk; False (without side effects) if blocks are short."""
         length = int(self.rows.known[request.row]) if request.row >= 0 else request.num_given
         hashes = self.cache.usable(request, length)
-        shared = self.cache.match(hashes)
-        place, supplied = self._best_supply(request, hashes, len(shared))
+        hit = self.cache.match(hashes)
+        place, supplied = self._best_supply(request, hashes, hit.columns)
         size = self.rows.block_size
-        cached = (len(shared) + supplied) * size
-        count = self._first_chunk(request, length - cached, cached, builder)
-        fresh = -(-(cached + count) // size) - len(shared)
-        revived = sum(1 for block in shared if self.pool.is_free(block))
+        filled = hit.columns + supplied
+        count = self._first_chunk(request, length - filled * size, filled * size, builder)
+        columns, dead = -(-(filled * size + count) // size), self._dead(hit, filled)
+        fresh = sum(columns - max(first, hit.columns) for first in dead)
+        # Of what is cached, a supplied prefix leaves behind what it lies far enough beyond.
+        kept = [blocks[first - own :] for blocks, first, own in zip(hit.tables, dead, hit.dead, strict=True)]
+        revived = sum(1 for blocks in kept for block in blocks if self.pool.is_free(block))
         headroom = self._headroom if self.running else 0
         if not count or not builder.takes(count) or fresh + revived + headroom > self.pool.free:
             return False
 
         self.waiting.pop()
-        if shared:
+        if hit.columns:
             request.shared_in = self._number
-            self._promises.share(request, hashes, shared)
-        self.pool.share(shared)
-        blocks = shared + self.pool.allocate(fresh)
-        if place is not None and not self._order(place, request, blocks, len(shared), supplied):
-            supplied, cached = 0, len(shared) * size
+            self._promises.share(request, hit)
+        for blocks in kept:
+            self.pool.share(blocks)
+        taken = self.pool.allocate(fresh)
+        tables = _tables(dead, kept, columns, taken)
+        if place is not None and not self._order(place, request, tables, hit.columns, supplied):
+            filled, dead, tables = self._unsupplied(hit, dead, kept, taken)
             # It keeps its blocks: whatever half an order brings is overwritten by what it computes.
-            rest = length - cached
-            again = rest if self._whole_prompts else self._first_chunk(request, rest, cached, builder)
-            count = min(again or count, len(blocks) * size - cached)
+            rest = length - filled * size
+            again = rest if self._whole_prompts else self._first_chunk(request, rest, filled * size, builder)
+            count = min(again or count, (len(tables[0]) - filled) * size)
+        cached = filled * size
         self._enter(builder, request, cached)
-        builder.admit(request.row, count, blocks)
-        self.rows.append_blocks(request.row, blocks)
+        builder.admit(request.row, count, tables)
+        self.rows.place_blocks(request.row, tables, dead)
         self.rows.computed[request.row] = cached
-        self.rows.published[request.row] = len(shared) + supplied
+        self.rows.published[request.row] = filled
         if builder.allowance is not None:
             builder.allowance.spend(cached, count, scored=request.scored)
-        self._publish_one(request, cached + count)
+        self._publisher.publish_one(request, cached + count)
         return True
 
-    def _order(self, place: Place, request: Request, blocks: Sequence[int], first: int, count: int) -> bool:
-        """Have `count` of a request's `blocks` from `first` on filled before this step reads anything."""
-        refs = [BlockRef(i, request.hashes[i], blocks[i]) for i in range(first, first + count)]
+    def _dead(self, hit: Hit, filled: int) -> Sequence[int]:
+        """Return the dead columns of each group before a query behind `filled` columns."""
+        if filled == hit.columns:
+            return hit.dead
+        dead: list[int] = self.cache.managers.dead_columns(filled)[:, filled].tolist()
+        return dead
+
+    def _unsupplied(
+        self, hit: Hit, dead: Sequence[int], kept: Sequence[list[int]], taken: list[int]
+    ) -> tuple[int, Sequence[int], list[list[int]]]:
+        """Return filled columns, dead columns and tables of a request whose order failed, of the blocks it was given.
+
+        Where the supplied prefix would have left cached blocks behind, the request does not hold them: it starts over.
+        """
+        groups, filled, first = self.rows.groups, hit.columns, hit.dead
+        if dead != first:
+            for blocks in kept:
+                self.pool.release(blocks)
+            filled, first, kept = 0, [0] * groups, [[]] * groups
+        columns = filled + len(taken) // groups
+        self.pool.release(taken[groups * (columns - filled) :])
+        return filled, first, _tables(first, kept, columns, taken)
+
+    def _order(self, place: Place, request: Request, tables: Sequence[list[int]], first: int, count: int) -> bool:
+        """Have `count` columns of a request's `tables` from `first` on filled before this step reads anything."""
+        ordered = [blocks[first : first + count] for blocks in tables]
+        columns = enumerate(zip(*ordered, strict=True), first)
+        refs = [BlockRef(i, request.hashes[i], blocks) for i, blocks in columns]
         if not place(request, refs):
             return False
-        self.cache.publish(request, [ref.block for ref in refs], first)
+        self.cache.publish(request, ordered, first)
         self._promises.order(request, self._number, refs)
         return True
 
@@ -570,89 +612,25 @@ class Scheduler:
         table.known[rows] += plan.samples
         if plan.drafts is not None:
             table.bound(rows, np.maximum(plan.drafts, 0))
-        self._publish(rows, ends)
-        kept = self._promises.take_kept()
-        if kept:
-            self._publish_to_participants(kept)
+        self._publisher.publish(rows, ends)
+        self._publisher.offer_kept()
         for add_to in self.stages.plan:
             add_to(plan)
         return Step(plan, rows, table.epoch[rows])
-
-    def _publish(self, rows: np.ndarray, ends: np.ndarray) -> None:
-        """Publish blocks that this step, computing `rows` up to `ends`, completes with tokens whose ids are known.
-
-        They may be shared at once, even by rows admitted to the same step: a later step runs after this one, and
-        within a step every layer writes all keys and values before any row attends.
-        """
-        table = self.rows
-        full = np.minimum(ends, table.settled[rows]) // table.block_size
-        due = np.flatnonzero(full > table.published[rows])
-        if not len(due):
-            return
-        rows, full = rows[due], full[due]
-        if self.cache.enabled:
-            self._share(rows, table.published[rows], full)
-        table.published[rows] = full
-
-    def _publish_one(self, request: Request, end: int) -> None:
-        """Do what `_publish` does for one request that was admitted, and may bring many blocks at once."""
-        table, row = self.rows, request.row
-        first, full = int(table.published[row]), min(end, int(table.settled[row])) // table.block_size
-        if full <= first:
-            return
-        if self.cache.enabled and request.reusable:
-            self._share_all(request, first, full)
-        table.published[row] = full
-
-    def _share_all(self, request: Request, first: int, full: int) -> None:
-        """Make the blocks `first .. full - 1` of a request findable."""
-        table, row = self.rows, request.row
-        self.cache.extend(request, table.tokens[row, : table.settled[row]])
-        blocks = table.tables[row, first:full].tolist()
-        self.cache.publish(request, blocks, first)
-        if self.stages.publish:
-            self._offer(request, blocks, first)
-
-    def _share(self, rows: np.ndarray, first: np.ndarray, full: np.ndarray) -> None:
-        """Make the blocks `first .. full - 1` of each row findable. Nearly always it is one block of a decoding row."""
-        table, size = self.rows, self.rows.block_size
-        blocks = table.tables[rows, first].tolist()
-        tokens = table.tokens[rows[:, None], (first * size)[:, None] + np.arange(size)].tobytes()
-        bounds = zip(rows.tolist(), first.tolist(), full.tolist(), strict=True)
-        completed: list[tuple[Request, int, int]] = []
-        for i, (row, begin, end) in enumerate(bounds):
-            request = table.requests[row]
-            if request is None or not request.reusable:
-                continue  # final, although nobody may share it
-            if end == begin + 1 == len(request.hashes) + 1:
-                completed.append((request, blocks[i], i))
-            else:
-                self._share_all(request, begin, end)
-        self.cache.complete(completed, tokens, len(tokens) // len(rows))
-        if self.stages.publish:
-            for request, block, _ in completed:
-                self._offer(request, [block], len(request.hashes) - 1)
-
-    def _offer(self, request: Request, blocks: list[int], first: int) -> None:
-        """Tell participants of blocks whose content is final; not before what it needs has come."""
-        refs = [BlockRef(first + i, request.hashes[first + i], block) for i, block in enumerate(blocks)]
-        if request.needs:
-            self._promises.hold(request, refs)
-        else:
-            self._publish_to_participants(refs)
-
-    def _publish_to_participants(self, refs: Sequence[BlockRef]) -> None:
-        for publish in self.stages.publish:
-            publish(refs)
 
     def check(self) -> None:
         """Verify blocks, rows and queues against each other. Raises `RuntimeError` naming what is broken."""
         owners = [request.row for request in self.requests.values() if request.row >= 0]
         self.pool.check([self.rows.blocks(row) for row in owners])
         table = self.rows
-        writable = [b for row in owners for b in table.tables[row, table.published[row] : table.owned[row]].tolist()]
+        writable = [
+            b for row in owners for b in table.tables[:, row, table.published[row] : table.owned[row]].ravel().tolist()
+        ]
         if len(set(writable)) != len(writable) or any(self.pool.shared(block) for block in writable):
             raise RuntimeError("a block that is still being written is in two tables")
+        held = [len(table.blocks(row)) + table.dead[:, row].sum() for row in owners]
+        if any(count != table.groups * table.owned[row] for count, row in zip(held, owners, strict=True)):
+            raise RuntimeError("a row misses a block behind the columns that it gave back")
         if self._current_rows().tolist() != [request.row for request in self.running.values()]:
             raise RuntimeError("the array of running rows is not that of the running requests")
         if len(self.running) + len(self.waiting) != len(self.requests):
@@ -663,3 +641,13 @@ class Scheduler:
 
 def _clamped(wanted: int, most: int) -> int:
     return max(1, min(int(wanted), most))
+
+
+def _tables(dead: Sequence[int], kept: Sequence[list[int]], columns: int, fresh: Sequence[int]) -> list[list[int]]:
+    """Return each group's table of `columns` blocks: null blocks, those that are kept, and fresh ones behind."""
+    tables, begin = [], 0
+    for first, blocks in zip(dead, kept, strict=True):
+        end = begin + columns - first - len(blocks)
+        tables.append([NULL_BLOCK] * first + blocks + list(fresh[begin:end]))
+        begin = end
+    return tables

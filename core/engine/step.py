@@ -39,7 +39,7 @@ class NewRow:
 
 @dataclass(slots=True)
 class BlockUpdate:
-    """Ragged change of block tables.
+    """Ragged change of the block tables of one cache group.
 
     Row `rows[i]` gets `blocks[offsets[i]:offsets[i + 1]]` from column `starts[i]` on.
     """
@@ -57,7 +57,7 @@ class StepPlan:
     Attributes:
         number: Step number, from 0.
         new_rows: Requests seen by the worker for the first time; applied before anything else.
-        blocks: Block-table diff; applied before the forward pass.
+        blocks: Block-table diff of each cache group; applied before the forward pass.
         rows: `(n,)` int32, the row of each scheduled request.
         starts: `(n,)` int32, position of its first token in this step.
         counts: `(n,)` int32, how many tokens it runs.
@@ -74,7 +74,7 @@ class StepPlan:
 
     number: int
     new_rows: list[NewRow]
-    blocks: BlockUpdate
+    blocks: tuple[BlockUpdate, ...]
     rows: np.ndarray
     starts: np.ndarray
     counts: np.ndarray
@@ -141,11 +141,11 @@ class WorkerInfo:
     """What a worker reports once it is ready.
 
     Attributes:
-        num_blocks: KV blocks it allocated.
-        bytes_per_block: Bytes of one block over all layers.
+        num_blocks: KV blocks it allocated, which all cache groups share.
+        bytes_per_block: Bytes of one block over the layers of a cache group.
         facts: Rows of the start-up table (device, memory budget, ...).
         timeline: `(phase, seconds)` of its start.
-        kv_specs: What the model's layers keep of the past, each kind once.
+        groups: What the layers of each cache group keep of the past.
         max_model_len: Longest request, in tokens, lowered to what the cache holds where the configuration allows it;
             None: the configuration's.
     """
@@ -154,5 +154,10 @@ class WorkerInfo:
     bytes_per_block: int
     facts: dict[str, str]
     timeline: list[tuple[str, float]]
-    kv_specs: tuple[KVSpec, ...] = (KVSpec(),)
+    groups: tuple[KVSpec, ...] = (KVSpec(),)
     max_model_len: int | None = None
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of one block of every cache group: the keys and values of a block's tokens in all layers."""
+        return self.bytes_per_block * len(self.groups)

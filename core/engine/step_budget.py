@@ -8,8 +8,12 @@ completed. Its first token would otherwise wait for one more step, and the step 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from core.config.resolved import EngineConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,28 @@ class Limits:
     max_model_len: int
     advised: bool = False
 
+    @classmethod
+    def of(cls, config: EngineConfig) -> Limits:
+        """Return what the configuration says."""
+        options = config.options.scheduler
+        budget, advised = config.step_tokens, options.max_num_batched_tokens is None
+        return cls(
+            max_num_seqs=options.max_num_seqs,
+            max_num_batched_tokens=budget,
+            max_chunk=options.max_chunk or (config.max_model_len if advised else budget),
+            max_model_len=config.max_model_len,
+            advised=advised,
+        )
+
     @property
     def slack(self) -> int:
         """Tokens by which a step may exceed its budget for the end of a prompt."""
         return self.max_num_batched_tokens // 8 if self.advised else 0
+
+    @property
+    def longest_chunk(self) -> int:
+        """Most tokens of one request in a step, whatever its budget."""
+        return min(self.max_chunk, self.max_num_batched_tokens + self.slack)
 
     def share(self, prompts: int) -> int:
         """Return how many of `prompts` tokens that wait for a step should run in the next one.

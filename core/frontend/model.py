@@ -61,7 +61,7 @@ class FrontModel:
         self.tokenizer = tokenizer or tokenizer_of(resolution.reader, config)
         self.name = config.options.model.served_model_name or config.files.name
         # A request that could never get its KV blocks is refused here, with the reason, not by the engine.
-        self.max_model_len = min(ready.max_model_len, ready.num_blocks * ready.block_size)
+        self.max_model_len = ready.max_model_len
         self.inputs = InputProcessor(
             self.tokenizer,
             vocab_size=config.shape.vocab_size,

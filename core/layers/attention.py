@@ -59,9 +59,11 @@ class AttentionModule(Parameterised):
         site: Which layer this is, and its geometry.
         takes_scales: Whether scales other than 1 can be used.
         kv: The layer's cache; bound once by the worker, before the first call.
+        group: Its cache group, whose plan it reads; bound with `kv`.
     """
 
     kv: Tensor
+    group: int = 0
 
     def __init__(self, site: AttentionSite, layer: AttentionLayer, context: LayerContext) -> None:
         self.site = site
@@ -95,7 +97,7 @@ class AttentionModule(Parameterised):
         try:
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
-                plan = step.plan
+                plan = step.plans[self.group]
                 self._write(k, v, self.kv, plan)
                 out = self._forward(q, self.kv, plan)
                 if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:

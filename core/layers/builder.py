@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
-from core.api.models import Heads
 from core.api.products import ProductPlace
 from core.api.quantization import LayerSite
+from core.api.ranks import Ranks
 from core.layers.attention import AttentionModule, EncoderModule
+from core.layers.cuts import Cut
+from core.layers.embedding import ScaledEmbedding
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
-from core.layers.linear import Embedding, Linear, ProductLayer
-from core.layers.norm import LayerNorm, Norm, RMSNorm, norm_group
+from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
+from core.layers.norm import DividedRMSNorm, LayerNorm, Norm, RMSNorm, norm_group
+from core.layers.operations import Operation, WeightsLayer
+from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
 from core.layers.weights import WeightGroup
 from core.ops import relu, silu
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, PRODUCT, Handed
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, Handed
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from core.api.attention import AttentionBackend
     from core.api.quantization import Format
     from core.api.rotary import RopeConfig
+    from core.layers.linear import AllReduce
     from core.layers.params import Group
     from core.plugins.contracts import Contract
 
@@ -48,7 +54,7 @@ _PLAIN: Mapping[str, api.Activation | str] = {
 
 
 class Builder:
-    """A `LayerBuilder` for one device.
+    """A `LayerBuilder` for one device, and one rank.
 
     Args:
         form: The quantization method, which reads how linears and embeddings are stored.
@@ -58,12 +64,15 @@ class Builder:
         options: The model plugin's own.
         wrap: `(site, layer) -> layer`, lets plugins wrap what is handed out for a place; None if no plugin does.
         owners: Whose the model, the backend and the method are, for errors.
+        ranks: Which rank of how many this is.
+        all_reduce: Sums a tensor over the ranks. None: layers return this rank's addend of what ranks sum up.
 
     Attributes:
         attentions: Attention layers in the order they were built.
         groups: Parameters of all layers.
         ropes: Rotary embeddings, each with its configuration.
-        tied: Checkpoint names that are left out because their layer shares another's parameters.
+        left_out: Parameter names that the checkpoint may have and this rank does not need: their layer shares
+            another's parameters, or another rank adds the bias.
     """
 
     def __init__(
@@ -79,12 +88,16 @@ class Builder:
         wrap: Callable[[Any, Any], Any] | None = None,
         owners: Owners | None = None,
         options: Mapping[str, Any] | None = None,
+        ranks: Ranks | None = None,
+        all_reduce: AllReduce | None = None,
     ) -> None:
         self.options = options or {}
         self.attentions: list[AttentionModule] = []
         self.groups: list[Group] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
-        self.tied: set[str] = set()
+        self.left_out: set[str] = set()
+        self._roles = Roles(ranks or Ranks())
+        self._all_reduce = all_reduce
         self._form, self._method = form, method
         self._backend = backend
         self._context = LayerContext(device, dtype, owners or Owners())
@@ -93,25 +106,50 @@ class Builder:
         self._wrap = wrap
         self._handed = {owner: Handed(owner) for owner in (*self._context.owners, _HOOKS)}
 
-    def embedding(self, vocab_size: int, hidden_size: int, prefix: str) -> Embedding:
-        """Return the token embedding."""
-        return Embedding(*self._store("embedding", prefix, hidden_size, [("", vocab_size)], op="lookup"))
+    def embedding(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        prefix: str,
+        *,
+        scale: float = 1.0,
+        shard: Literal["out"] | None = "out",
+    ) -> Embedding | ScaledEmbedding:
+        """Return the token embedding, with every looked-up row multiplied by `scale`."""
+        placed = self._roles.vocabulary("embedding", prefix, vocab_size, hidden_size, shard)
+        group = self._store(placed, op="lookup")
+        (rows,) = placed.cuts.outputs
+        if rows.complete:
+            rows_of = Embedding(placed.site, group, self._context)
+        else:
+            rows_of = DividedEmbedding(placed.site, group, self._context, rows.start, self._all_reduce)
+        return rows_of if scale == 1.0 else ScaledEmbedding(rows_of, self._context.dtype, scale)
 
-    def lm_head(self, vocab_size: int, hidden_size: int, prefix: str, tied_to: api.Embedding | None = None) -> Linear:
+    def lm_head(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        prefix: str,
+        tied_to: api.Embedding | None = None,
+        *,
+        bias: bool = False,
+    ) -> Linear:
         """Return the output projection; tied, it reads the embedding's stored parameters in a form of its own."""
-        parts = [("", vocab_size)]
+        placed = self._roles.vocabulary("lm_head", prefix, vocab_size, hidden_size, "out", bias=bias)
         if tied_to is None:
-            return Linear(*self._store("lm_head", prefix, hidden_size, parts))
-        if not isinstance(tied_to, ProductLayer):
+            return Linear(placed.site, self._store(placed, op="lookup"), self._context)
+        if not isinstance(tied_to, (ProductLayer, ScaledEmbedding)):
             raise TypeError(f"lm_head {prefix} can be tied to an embedding of this builder only, got {tied_to!r}")
-        self.tied.add(f"{prefix}.weight")
+        if bias or tied_to.group.cuts != placed.cuts:
+            raise ValueError(f"lm_head {prefix} has a bias or other rows than the embedding that it is tied to")
+        self.left_out.add(f"{prefix}.weight")
         # The site carries the embedding's prefix: that is where the weights are in the checkpoint.
-        site = LayerSite("lm_head", tied_to.group.prefix, hidden_size, parts)
+        site = replace(placed.site, prefix=tied_to.group.prefix)
         return Linear(site, tied_to.group, self._context)
 
-    def heads(self, num_heads: int, num_kv_heads: int) -> Heads:
-        """Return the heads of this rank."""
-        return Heads(num_heads, num_kv_heads)
+    def heads(self, num_heads: int, num_kv_heads: int) -> api.Heads:
+        """Return the heads of this rank. Raises `CheckpointError` CORE-M183."""
+        return self._roles.heads(num_heads, num_kv_heads)
 
     def linear(
         self,
@@ -122,8 +160,14 @@ class Builder:
         bias: bool = False,
         shard: api.Shard | None = None,
     ) -> Linear:
-        """Return a linear layer filled from `<prefix>.weight` (and `.bias`)."""
-        return Linear(*self._store("linear", prefix, in_features, [("", out_features)], bias))
+        """Return a linear layer filled from `<prefix>.weight` (and `.bias`). Raises `CheckpointError` CORE-M184."""
+        placed = self._roles.linear(prefix, in_features, out_features, shard, bias=bias)
+        if bias and not placed.site.bias:
+            self.left_out.add(f"{prefix}.bias")
+        group = self._store(placed)
+        if placed.cuts.inputs.complete or self._all_reduce is None:
+            return Linear(placed.site, group, self._context)
+        return ReducedLinear(placed.site, group, self._context, self._all_reduce)
 
     def merged_linear(
         self,
@@ -134,13 +178,40 @@ class Builder:
         bias: bool = False,
         shard: Literal["out"] | None = None,
         units: Mapping[str, int] | None = None,
+        fused: str | None = None,
+        split: Literal["halves", "interleaved"] = "halves",
     ) -> Linear:
-        """Return one linear layer for several checkpoint tensors, stacked in the order of `parts`."""
-        return Linear(*self._store("linear", prefix, in_features, list(parts.items()), bias))
+        """Return one linear layer for several parts, stacked in the order of `parts`."""
+        cuts = self._roles.parts(prefix, parts, units or {}, shard)
+        stored = None if fused is None else Fused(fused, split, units or {})
+        placed = self._roles.merged(prefix, in_features, cuts, bias=bias, fused=stored)
+        return Linear(placed.site, self._store(placed), self._context)
 
-    def rms_norm(self, size: int, eps: float, prefix: str) -> RMSNorm:
-        """Return an RMS norm filled from `<prefix>.weight`."""
-        return self._norm(RMSNorm, "rms_norm", size, eps, prefix)
+    def rms_norm(
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        offset: float = 0.0,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
+    ) -> RMSNorm:
+        """Return an RMS norm filled from `<prefix>.weight`, to which `offset` is added.
+
+        Raises:
+            CheckpointError: CORE-M184, ranks cannot divide it; CORE-M186, they do, and nothing sums over them.
+        """
+        share = Cut.all(size) if shard is None else self._roles.share(size, f"numbers of '{prefix}'", unit)
+        if share.complete:
+            return self._norm(RMSNorm, "rms_norm", size, eps, prefix, offset=offset)
+        if self._all_reduce is None:
+            raise CheckpointError("CORE-M186", f"norm '{prefix}' needs the sum over the ranks that divide it.")
+        place = self._context.place(f"rms_norm '{prefix}'", "core's own form")
+        copies = share.size * self._roles.ranks.size // size
+        layer = DividedRMSNorm(place, self._context.dtype, share, eps, copies, self._all_reduce)
+        self.groups.append(norm_group(layer, share, prefix, self._context.dtype, offset=offset))
+        return layer
 
     def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
         """Return a layer norm filled from `<prefix>.weight` (and `.bias`)."""
@@ -161,6 +232,26 @@ class Builder:
         self.ropes.append((config, rope))
         return rope
 
+    def weights(
+        self,
+        kind: str,
+        op: str,
+        prefix: str,
+        in_features: int,
+        parts: Mapping[str, int],
+        *,
+        bias: bool = False,
+        dims: Mapping[str, int] | None = None,
+    ) -> WeightsLayer:
+        """Return a layer of a plugin's own kind, whose weight an operation of a plugin multiplies with."""
+        site = LayerSite(kind, prefix, in_features, list(parts.items()), bias)
+        return WeightsLayer(site, self._store(Placed(site, whole(site)), op=op, dims=dims), self._context)
+
+    def operation(self, name: str, **dims: int) -> Operation:
+        """Return the form of an operation for these sizes."""
+        form = self._kernels.pick(name, **dims)
+        return Operation(form, self._context.place(f"operation '{name}'", self._kernels.owner(form)))
+
     def gated_activation(self, name: str) -> api.Activation:
         """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
         return self._kernels.pick(_named(_GATED, "gated activation", name))
@@ -180,9 +271,13 @@ class Builder:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        slopes: Sequence[float] | None = None,
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`."""
-        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap)
+        given = None if slopes is None else tuple(slopes)
+        if given is not None and len(given) != num_heads:
+            raise ValueError(f"attention layer {layer} has {num_heads} heads on this rank, and {len(given)} slopes")
+        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap, slopes=given)
         backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
         module = AttentionModule(site, backed, self._context)
         self.attentions.append(module)
@@ -216,33 +311,24 @@ class Builder:
         backed = self._ask(self._context.owners.attention, "encoder()", ENCODER_LAYER, encoder, site)
         return EncoderModule(site, backed, self._context)
 
-    def _store(
-        self,
-        kind: str,
-        prefix: str,
-        in_features: int,
-        parts: Sequence[tuple[str, int]],
-        bias: bool = False,
-        *,
-        op: str = "linear",
-    ) -> tuple[LayerSite, WeightGroup, LayerContext]:
-        site = LayerSite(kind, prefix, in_features, parts, bias)
-        method = self._context.owners.quantization
-        with blamed(method, f"form() of {kind} '{prefix}'"):
-            forms = tuple(self._form.form(site, name) for name, _ in parts)
-        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method)
+    def _store(self, placed: Placed, *, op: str = "linear", dims: Mapping[str, int] | None = None) -> WeightGroup:
+        site, method = placed.site, self._context.owners.quantization
+        with blamed(method, f"form() of {site.kind} '{site.prefix}'"):
+            forms = tuple(self._form.form(site, name) for name, _ in site.parts)
+        place = ProductPlace(site, forms, self._context.device, self._context.dtype, self._method, dims or {})
         product, owner = self._kernels.product(place, op)
-        product = self._wrapped(site, product, PRODUCT)
-        with blamed(method, f"stored() of {kind} '{prefix}'"):
-            group = WeightGroup(site, self._form, product, (method, owner))
+        product = self._wrapped(site, product, self._kernels.contract(op))
+        group = WeightGroup(site, self._form, product, (method, owner), placed.cuts)
         self.groups.append(group)
-        return site, group, self._context
+        return group
 
-    def _norm(self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False) -> N:
+    def _norm(
+        self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False, offset: float = 0.0
+    ) -> N:
         plain, add = self._kernels.pick(op, size=size), self._kernels.pick(f"add_{op}", size=size)
         place = self._context.place(f"{op} '{prefix}'", self._kernels.owner(plain, add))
         layer = kind(place, self._context.dtype, size, eps, plain, add)
-        self.groups.append(norm_group(layer, size, prefix, self._context.dtype, bias=bias))
+        self.groups.append(norm_group(layer, Cut.all(size), prefix, self._context.dtype, bias=bias, offset=offset))
         return layer
 
     def _ask(self, owner: str, what: str, contract: Contract, function: Callable[[S], T], site: S) -> T:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from core.layers.guard import LayerContext
     from core.layers.weights import WeightGroup
 
+    AllReduce = Callable[[Tensor], Tensor]
+
 
 class ProductLayer(Parameterised):
     """A layer whose weight a product multiplies with.
@@ -78,3 +80,38 @@ class Embedding(ProductLayer):
 
     def __init__(self, site: LayerSite, group: WeightGroup, context: LayerContext) -> None:
         super().__init__(site, group, context, group.product.look_up)
+
+
+class ReducedLinear(Linear):
+    """A linear layer that ranks divide by inputs: each multiplies its share, and the results are summed."""
+
+    def __init__(self, site: LayerSite, group: WeightGroup, context: LayerContext, all_reduce: AllReduce) -> None:
+        super().__init__(site, group, context)
+        self._all_reduce = all_reduce
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the sum over the ranks."""
+        return self._all_reduce(super().__call__(x))
+
+
+class DividedEmbedding(Embedding):
+    """An embedding of which each rank has some rows: ids of other ranks give zeros, and the results are summed.
+
+    Args:
+        first: The id of this rank's first row.
+        all_reduce: Sums over the ranks; None: what the layer returns is this rank's addend.
+    """
+
+    def __init__(
+        self, site: LayerSite, group: WeightGroup, context: LayerContext, first: int, all_reduce: AllReduce | None
+    ) -> None:
+        super().__init__(site, group, context)
+        self._first, self._all_reduce = first, all_reduce
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return `(tokens, hidden)`."""
+        ids = x - self._first
+        others = (ids < 0) | (ids >= self.site.rows)
+        # Filled, not multiplied: the row that stands in may hold anything.
+        rows = super().__call__(ids.masked_fill(others, 0)).masked_fill(others[:, None], 0)
+        return rows if self._all_reduce is None else self._all_reduce(rows)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from core.api.forms import Stored
+from core.layers.cuts import Cut, cut_tensor
 from core.layers.guard import MISSING, Operand
 from core.layers.params import Parameterised, ParamGroup
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from core.api.weights import WeightTensor
     from core.layers.guard import Place
+    from core.layers.linear import AllReduce
     from core.layers.params import Params
     from core.ops.registry import Op
 
@@ -87,15 +90,50 @@ class LayerNorm(Norm):
         self._weights = params["weight"], params.get("bias")
 
 
-def norm_group(layer: Norm, size: int, prefix: str, dtype: torch.dtype, *, bias: bool = False) -> ParamGroup:
-    """Return the parameters of a norm layer: one vector or two, never quantized."""
+class DividedRMSNorm(RMSNorm):
+    """RMS norm of a dimension that ranks divide: the mean square is that of all of it.
+
+    Args:
+        share: What this rank has of the dimension.
+        copies: Ranks that have the same share.
+        all_reduce: Sums over the ranks.
+    """
+
+    def __init__(
+        self, place: Place, dtype: torch.dtype, share: Cut, eps: float, copies: int, all_reduce: AllReduce
+    ) -> None:
+        self._whole, self._copies, self._all_reduce = share.whole, copies, all_reduce
+        super().__init__(place, dtype, share.size, eps, self._normed, self._added)
+
+    def _normed(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = x.float()
+        squares = self._all_reduce(wide.square().sum(-1, keepdim=True))
+        return (wide * torch.rsqrt(squares / (self._whole * self._copies) + eps) * weight.float()).to(x.dtype)
+
+    def _added(self, x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        total = x + residual
+        return self._normed(total, weight, eps), total
+
+
+def norm_group(
+    layer: Norm, share: Cut, prefix: str, dtype: torch.dtype, *, bias: bool = False, offset: float = 0.0
+) -> ParamGroup:
+    """Return the parameters of a norm layer: one vector or two, never quantized.
+
+    Args:
+        offset: Added to the weight.
+    """
 
     def decode(param: str, tensor: WeightTensor) -> Tensor:
-        return tensor.dense(dtype)
+        own = cut_tensor(tensor, Stored(param, (0, None)), (share, Cut.all(1)), prefix)
+        if param != "weight" or not offset:
+            return own.dense(dtype)
+        # The sum is rounded once: a weight near 0 has bits that 1 + weight has no room for in 16.
+        return (own.dense(torch.float32) + offset).to(dtype)
 
     group = ParamGroup(prefix, decode)
-    group.declare("weight", (size,), dtype)
+    group.declare("weight", (share.size,), dtype)
     if bias:
-        group.declare("bias", (size,), dtype)
+        group.declare("bias", (share.size,), dtype)
     group.read_by(layer, lambda params: params)
     return group

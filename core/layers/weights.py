@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import torch
 
+from core.api.errors import PluginError
 from core.api.forms import Stored
+from core.layers.cuts import cut_tensor
 from core.layers.guard import blamed
-from core.layers.params import Parameterised, Params, Target, misfit, release, unusable
+from core.layers.params import Parameterised, Params, Target, release, unusable
+from core.layers.roles import whole
 from core.ops.products import opened
 
 if TYPE_CHECKING:
+    from core.api.forms import Part
     from core.api.products import Product
     from core.api.quantization import Format, LayerSite
     from core.api.weights import WeightTensor
+    from core.layers.cuts import Cuts
 
 BIAS = "bias"
 
@@ -28,20 +33,26 @@ class WeightGroup:
 
     Args:
         readers: Whose the format and the product are, for errors.
+        cuts: What of the stored tensors the layer takes; None: all of it.
 
     Attributes:
         product: Multiplies with the parameters.
     """
 
-    def __init__(self, site: LayerSite, form: Format, product: Product, readers: tuple[str, str]) -> None:
+    def __init__(
+        self, site: LayerSite, form: Format, product: Product, readers: tuple[str, str], cuts: Cuts | None = None
+    ) -> None:
         self.prefix = site.prefix
+        self.cuts = cuts or whole(site)
         self.site, self.product = site, product
         self.format, self.owners = form, readers
-        self.stored = [list(form.stored(site, name)) for name, _ in site.parts]
+        with blamed(readers[0], f"stored() of {site.kind} '{site.prefix}'"):
+            self.stored = [list(form.stored(site, name)) for name, _ in site.parts]
         if site.bias:
             for stored in self.stored:
                 stored.append(Stored(BIAS, (0, None)))
-        self.sizes = product.sizes()
+        with blamed(readers[1], f"sizes() of {site.kind} '{site.prefix}'"):
+            self.sizes = product.sizes()
         self.layers: list[Parameterised] = []
 
     @property
@@ -53,7 +64,8 @@ class WeightGroup:
         """Return checkpoint tensor name -> where it goes."""
         return {
             f"{self.site.module(name)}.{one.suffix}": Target(self, (index, one.suffix), one.optional)
-            for index, (name, _) in enumerate(self.site.parts)
+            # The tensors of a fused module have one target for all parts.
+            for index, (name, _) in enumerate(self.site.parts[: 1 if self.site.fused else None])
             for one in self.stored[index]
         }
 
@@ -73,12 +85,19 @@ class WeightFilling:
         self._unpacked = set(range(len(group.site.parts)))
 
     def take(self, key: Hashable, tensor: WeightTensor) -> int:
-        """Keep a tensor until the others of its part are there; return the bytes that were packed."""
+        """Keep what a part takes of a tensor until its others are there; return the bytes that were packed."""
         index, suffix = cast("tuple[int, str]", key)
-        given, stored = self._given[index], self._group.stored[index]
-        _check_sizes(tensor, next(one for one in stored if one.suffix == suffix), self._group.site, index)
-        given[suffix] = tensor
-        return self._pack(index) if len(given) == len(stored) else 0
+        if not self._group.site.fused:
+            return self._give(index, suffix, tensor)
+        last = _LastOf(len(self._given), partial(release, tensor))
+        return sum(self._give(part, suffix, tensor, last) for part in range(len(self._given)))
+
+    def _give(self, index: int, suffix: str, tensor: WeightTensor, done: _LastOf | None = None) -> int:
+        group, given = self._group, self._given[index]
+        stored = next(one for one in group.stored[index] if one.suffix == suffix)
+        module = group.site.module(group.site.parts[index][0])
+        given[suffix] = cut_tensor(tensor, stored, (group.cuts.outputs[index], group.cuts.inputs), module, done)
+        return self._pack(index) if len(given) == len(group.stored[index]) else 0
 
     def ready(self) -> list[tuple[Parameterised, Params]]:
         """Return every layer with its parameters."""
@@ -94,6 +113,7 @@ class WeightFilling:
         given = self._given[index]
         with unusable(f"layer '{group.site.module(name)}'"):
             part = group.format.read(group.site, name, {key: one for key, one in given.items() if key != BIAS})
+            _check_rows(part, rows, f"{group.owners[0]}: read() of '{group.site.module(name)}'")
             if BIAS in given:
                 part.bias = given[BIAS].dense(torch.float32).view(rows)
         if part.decode is None:
@@ -115,17 +135,20 @@ def _allocated(sizes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device:
     return {name: torch.empty(shape, dtype=dtype, device=device) for name, (shape, dtype) in sizes.items()}
 
 
-def _check_sizes(tensor: WeightTensor, stored: Stored, site: LayerSite, index: int) -> None:
-    """Hold a tensor against the model, before it is read. Raises `CheckpointError` CORE-M122."""
-    sizes, shape = (site.parts[index][1], site.in_features), tuple(tensor.shape)
-    # The shape of an encoded tensor is that of its values; so is that of plain numbers where a format has blocks.
-    packed = tensor.encoding == stored.encoding == "plain"
-    counts = stored.elements(*sizes) if packed else sizes
-    due = {axis: count for axis, count in zip(stored.axes, counts, strict=True) if axis is not None}
-    last = max(due, default=-1)
-    # Scales that outputs share may lie in further dimensions of 1, and in one of groups that nobody counts here.
-    rank = last + 1 if len(due) == 2 else max(len(shape), last + 1)
-    here = [*shape[: last + 1], *[1] * (rank - len(shape[: last + 1]))]
-    wanted = tuple(due.get(axis, here[axis]) for axis in range(rank))
-    if wanted != shape:
-        raise misfit(tensor.name, shape, wanted)
+def _check_rows(part: Part, rows: int, what: str) -> None:
+    """Raise `PluginError` CORE-P108 unless a part has the outputs of its place."""
+    shape = tuple(part.codes.shape)
+    if len(shape) != 2 or shape[0] != rows:
+        raise PluginError("CORE-P108", f"{what} made codes of shape {shape} for {rows} outputs.")
+
+
+class _LastOf:
+    """Calls a function when it was itself called `times` times."""
+
+    def __init__(self, times: int, function: Callable[[], None]) -> None:
+        self._left, self._function = times, function
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._function()

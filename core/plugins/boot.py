@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from core.api.descriptors import Descriptor
+from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
 from core.plugins.catalog import Catalogue, Entry
-from core.plugins.contracts import check_contract
+from core.plugins.contracts import check_contract, check_form
 from core.plugins.drivers import Candidate, guarded, guarded_items, load_descriptors, load_impl, own_arguments
 from core.plugins.files import reopen_files
 from core.plugins.hooks import Hooks
@@ -118,6 +118,12 @@ class ActivePlugins:
     def load(self, planned: PlannedPlugin, path: str) -> Any:
         """Import another object of a planned plugin (`worker_impl`, `sender`), once."""
         return self._load(self._candidate(planned), path)
+
+    def fit_form(self, planned: PlannedPlugin, form: T) -> T:
+        """Return what a planned kernel made of its options. Raises `PluginError` CORE-P160 if it does not fit."""
+        candidate = self._candidate(planned)
+        check_form(candidate.entry, "what it makes of its options", candidate.spec(KernelSpec), form)
+        return form
 
     def options(self, group: str) -> dict[str, Any]:
         """Return the options of a group's driver."""

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import reduce
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from core.api.descriptors import Descriptor
+from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
+from core.api.kernels import OPS
 from core.plugins.catalog import Entry
 from core.plugins.kinds import kind_of
 
 Parameter = inspect.Parameter
+
+_NEARLY = 0.8
+"""Likeness of two names, of 1, from which on one is taken for the other misspelt."""
 
 
 class Contract(NamedTuple):
@@ -29,18 +35,22 @@ class Contract(NamedTuple):
         may_lack: Methods of `protocol` that not every implementation needs.
         closed: `protocol` is a base class, and its methods are all that there are: a public method of another name is
             a misspelt one.
+        free: Methods of `protocol` whose arguments are up to the implementation.
     """
 
     protocol: str
     optional: tuple[str, ...] = ()
     may_lack: frozenset[str] = frozenset()
     closed: bool = False
+    free: frozenset[str] = frozenset()
 
 
 IMPLEMENTATIONS = MappingProxyType(
     {
-        "core.platforms": Contract("platform:Platform"),
-        "core.attention_backends": Contract("attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV")),
+        "core.platforms": Contract("platform:Platform", closed=True),
+        "core.attention_backends": Contract(
+            "attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV", "attention:Replayable")
+        ),
         "core.quantization": Contract("quantization:Format"),
         # A model that only pools has no logits.
         "core.models": Contract(
@@ -68,7 +78,11 @@ IMPLEMENTATIONS = MappingProxyType(
         "core.tool_servers": Contract("tool_servers:ToolServerClient"),
     }
 )
-"""The contract of a descriptor's `impl`, by kind. Kernels have none here: each has the signature of its operation."""
+"""The contract of a descriptor's `impl`, by kind. Kernels have that of their operation."""
+
+PRODUCT = Contract("products:Product", closed=True)
+OWN_PRODUCT = PRODUCT._replace(free=frozenset({"apply"}))
+"""A product of an operation of a plugin, which says what its `apply` is given."""
 
 _KV_MANAGER = Contract("kvspecs:KVManager")
 _FURTHER_HALVES = MappingProxyType(
@@ -84,6 +98,7 @@ _ARGUMENTS = MappingProxyType(
         "probe": (),
         "shape": ("config",),
         "refine": ("request", "probe"),
+        "forms_of": ("checkpoint",),
         "check": ("extra_args",),
         "environment": ("threads",),
     }
@@ -110,6 +125,8 @@ def check_contract(entry: Entry, descriptor: Descriptor, path: str, loaded: obje
         check_object(entry, path, loaded, further[0])
     elif path in getattr(descriptor, "kv_managers", {}).values():
         check_object(entry, path, loaded, _KV_MANAGER)
+    elif isinstance(descriptor, KernelSpec) and path in (descriptor.impl, descriptor.reference):
+        _check_kernel(entry, descriptor, path, loaded)
     elif descriptor.impl == path:
         check_impl(entry, path, loaded, options=descriptor.options is not None)
 
@@ -142,7 +159,7 @@ def check_object(entry: Entry, what: str, value: object, contract: Contract, *, 
     if makes:
         wrong += _against("__init__", _without_self(_constructor(protocol, options)), _signature(value))
     if isinstance(value, type) or not makes:
-        wrong += _methods(protocol, value, contract.may_lack)
+        wrong += _methods(protocol, value, contract.may_lack, contract.free)
     wrong += _optional(contract, value)
     if contract.closed:
         wrong += _beyond(protocol, value)
@@ -173,16 +190,73 @@ def misfits(protocol: type, value: object) -> list[str]:
 
 def misfits_of(contract: Contract, value: object) -> list[str]:
     """Return what keeps an object from fitting a contract, in words, its optional parts included."""
-    return [*_methods(_protocol(contract.protocol), value, contract.may_lack), *_optional(contract, value)]
+    protocol = _protocol(contract.protocol)
+    beyond = _beyond(protocol, type(value)) if contract.closed else ()
+    return [*_methods(protocol, value, contract.may_lack, contract.free), *_optional(contract, value), *beyond]
+
+
+def check_form(entry: Entry, what: str, spec: KernelSpec, form: object) -> None:
+    """Hold a kernel's form of its operation against the reference form. Raises `PluginError` CORE-P160."""
+    try:
+        reference = _reference(spec)
+    except Exception as error:
+        _refuse(entry, what, f"operation {spec.op}", [f"{spec.reference}: {type(error).__name__}: {error}"])
+        return
+    if not spec.multiplies:
+        wanted = _signature(reference)
+        wrong = [] if callable(form) else [f"it is a {type(form).__name__}, which cannot be called"]
+        wrong += _against("", wanted, _signature(form)) if callable(form) and wanted is not None else ()
+        _refuse(entry, what, f"operation {spec.op}", wrong)
+        return
+    own = spec.op not in OPS
+    check_object(entry, what, form, OWN_PRODUCT if own else PRODUCT)
+    if own and isinstance(form, type):
+        wanted, found = (_without_self(inspect.signature(one.apply)) for one in (reference, form))  # type: ignore[attr-defined]
+        _refuse(entry, what, f"operation {spec.op}", list(_against("apply", wanted, found)))
+
+
+def _check_kernel(entry: Entry, spec: KernelSpec, path: str, loaded: object) -> None:
+    if path == spec.impl and spec.options is not None and not spec.multiplies:
+        names = inspect.Signature([Parameter("options", Parameter.POSITIONAL_OR_KEYWORD)])
+        _refuse(entry, path, "its descriptor", list(_against("impl", names, _signature(loaded))))
+    else:
+        check_form(entry, path, spec, loaded)
+
+
+def _reference(spec: KernelSpec) -> object:
+    """Return the reference form of a kernel's operation.
+
+    It is imported by its name: this module stays free of torch, which a kernel that is at hand has imported.
+    """
+    if spec.reference is None:
+        form: object = import_module("core.ops.registry").REGISTRY[spec.op].reference
+        return form
+    module, _, attributes = spec.reference.partition(":")
+    return reduce(getattr, attributes.split("."), import_module(module))
 
 
 def _optional(contract: Contract, value: object) -> Iterator[str]:
     for name in contract.optional:
         protocol = _protocol(name)
         yield from _methods(protocol, value, frozenset(methods_of(protocol)))
+    yield from _misspelt(contract, value)
 
 
-def _methods(protocol: type, value: object, may_lack: frozenset[str]) -> Iterator[str]:
+def _misspelt(contract: Contract, value: object) -> Iterator[str]:
+    """Yield the methods that are named nearly as an optional one, which core would never find."""
+    optional = [name for one in contract.optional for name in methods_of(_protocol(one))]
+    known = {*methods_of(_protocol(contract.protocol)), *optional}
+    lacking = [name for name in optional if getattr(value, name, None) is None]
+    kind = value if isinstance(value, type) else type(value)
+    own = {name for base in kind.__mro__[:-1] for name, member in vars(base).items() if callable(member)}
+    for name in sorted(one for one in own - known if not one.startswith("_")):
+        for meant in get_close_matches(name, lacking, n=1, cutoff=_NEARLY):
+            yield f"its {name}() is nearly {meant}(), an optional method: spell it so, or begin its name with _"
+
+
+def _methods(
+    protocol: type, value: object, may_lack: frozenset[str], free: frozenset[str] = frozenset()
+) -> Iterator[str]:
     for name, member in methods_of(protocol).items():
         wanted = _without_self(inspect.signature(getattr(member, "__func__", member)))
         found = getattr(value, name, None)
@@ -192,7 +266,7 @@ def _methods(protocol: type, value: object, may_lack: frozenset[str]) -> Iterato
         elif not callable(found):
             if not isinstance(value, type) or not isinstance(found, property):
                 yield f"its {name} is a {type(found).__name__}, not a method {name}{_shown(wanted)}"
-        else:
+        elif name not in free:
             plain = isinstance(value, type) and inspect.isfunction(inspect.getattr_static(value, name))
             plain = plain and not isinstance(member, classmethod)
             signature = _signature(found)

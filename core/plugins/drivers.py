@@ -27,10 +27,15 @@ D = TypeVar("D", bound=Descriptor)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry and the descriptor it names."""
+    """An entry and the descriptor it names.
+
+    Attributes:
+        reference_only: Of a kernel: chosen for the reference form that it names, not for itself.
+    """
 
     entry: Entry
     descriptor: Descriptor
+    reference_only: bool = False
 
     def spec(self, kind: type[D]) -> D:
         """Return the descriptor, of the type that its kind has."""
@@ -85,7 +90,7 @@ def load_impl(path: str, entry: Entry) -> Any:
 
 def objects_of(descriptor: Descriptor) -> list[str]:
     """Return the dotted names of every object that a descriptor names, light ones first, the implementation late."""
-    fields = ("probe", "shape", "refine", "check", "options", "impl", "worker_impl", "sender")
+    fields = ("probe", "shape", "refine", "forms_of", "check", "options", "impl", "reference", "worker_impl", "sender")
     named = [getattr(descriptor, field, None) for field in fields]
     managers: Mapping[str, str] = getattr(descriptor, "kv_managers", {})
     # Some kinds have a method of such a name.

@@ -32,6 +32,22 @@ class Foundation:
         return self.platform.spec(PlatformSpec).device_type
 
 
+@dataclass(frozen=True, slots=True)
+class KernelPlace:
+    """Where kernels are to run.
+
+    Attributes:
+        device, dtype: Type of the device, and compute dtype.
+        probe: What the platform found.
+        method: How the checkpoint says that it stores weights.
+    """
+
+    device: str
+    dtype: str
+    probe: ProbeResult
+    method: str = "none"
+
+
 @dataclass(slots=True)
 class Derived:
     """What follows from the foundation and the options; computed again when plugins change options."""

@@ -14,7 +14,6 @@ from core.plugins.drivers import describe
 
 T = TypeVar("T")
 
-PRODUCT = Contract("products:Product", closed=True)
 ATTENTION_LAYER = Contract("attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales"))
 ENCODER_LAYER = Contract("attention:EncoderLayer")
 COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")
@@ -22,6 +21,8 @@ GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("parsers:OutputParser")
 TOOL_SESSION = Contract("tool_servers:ToolSession")
 GRAPH = Contract("facets:Graph")
+REPLAYABLE = Contract("attention:Replayable")
+QUEUE = Contract("platform:Queue")
 STREAM = Contract("platform:Stream")
 WEIGHT_TENSOR = Contract("weights:WeightTensor")
 

@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+STATES = ("released", "planned", "unplanned", "renamed")
+
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
 """First byte of the PCI classes of devices that compute."""
 
@@ -19,9 +21,10 @@ class Known(NamedTuple):
     """One row of the table.
 
     Attributes:
-        dist: The distribution; for an unplanned row only a key.
-        state: `released`, `planned` (the name is kept, there is nothing to install) or `unplanned`.
-        what: What it is, in a few words.
+        dist: The distribution; for an unplanned or renamed row only a key.
+        state: `released`, `planned` (the name is kept, there is nothing to install), `unplanned`, or `renamed` (a name
+            of earlier versions).
+        what: What it is, in a few words; of a renamed one, what to write instead.
         names: Kind without `core.` -> the names that plugins of it have.
         methods: Values of `quantization` in checkpoints that it reads.
         architectures: Architectures that it implements, or patterns of them.
@@ -97,9 +100,9 @@ class Table(NamedTuple):
         return "" if found is None else f"This is {found.what}, which no plugin reads. {found.instead}"
 
     def names(self, group: str) -> list[str]:
-        """Return every name of a group, those first that can be installed."""
+        """Return every name of a group, those first that can be installed, without those of earlier versions."""
         kind = group.removeprefix("core.")
-        return [name for row in self.rows for name in row.names.get(kind, ())]
+        return [name for row in self.rows if row.state != "renamed" for name in row.names.get(kind, ())]
 
     def providing(self, group: str) -> list[Known]:
         """Return the released rows that bring plugins of a group."""
@@ -121,8 +124,9 @@ def advice(rows: Sequence[Known], subject: str, installed: Collection[str] = ())
     Args:
         installed: Names of the distributions that are there already.
     """
-    by_state = {state: [row for row in rows if row.state == state] for state in ("released", "planned", "unplanned")}
-    said = [_released(row, subject, installed) for row in by_state["released"]]
+    by_state = {state: [row for row in rows if row.state == state] for state in STATES}
+    said = [f"'{subject}' is a name of earlier versions: {row.what}" for row in by_state["renamed"]]
+    said += [_released(row, subject, installed) for row in by_state["released"]]
     if planned := by_state["planned"]:
         names = " or ".join(f"{row.dist} ({row.what})" for row in planned)
         said.append(f"'{subject}' is planned as {names}: not released yet.")

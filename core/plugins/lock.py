@@ -162,7 +162,7 @@ def _named(model: str) -> str:
 
 def _locked(plugin: PlannedPlugin) -> LockedPlugin:
     options = json.dumps(plugin.options, sort_keys=True).encode()
-    fields = plugin.model_dump(exclude={"options"})
+    fields = plugin.model_dump(exclude={"options", "reference_only"})
     return LockedPlugin(**fields, options_sha256=hashlib.sha256(options).hexdigest())
 
 

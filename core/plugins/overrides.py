@@ -26,6 +26,9 @@ _ROTARY = ("rope_parameters", "rope_scaling", "rope_theta")
 _ADDED = (*_ROTARY, "original_max_position_embeddings", "architectures", "num_labels", "is_causal", "layer_types")
 """Keys that people add to configurations that lack them."""
 
+_FULL = "full_attention"
+"""Layers that see the whole context, where `rope_parameters` has an object for each kind of layer."""
+
 
 def overridden(checkpoint: CheckpointInfo, options: ModelOptions) -> CheckpointInfo:
     """Return a checkpoint's facts with the user's changes of its configuration.
@@ -88,6 +91,10 @@ def _rotary(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     A new rule replaces the old one whole; the base stays unless it is changed too.
     """
     old, new = (_rule(one) for one in (config, changes))
+    if isinstance(old.get(_FULL), Mapping) and not any(isinstance(value, Mapping) for value in new.values()):
+        # Layers that see a window have a base of their own, and are not scaled.
+        full = _rotary({"rope_parameters": old[_FULL]}, changes)["rope_parameters"]
+        return {"rope_parameters": {**old, _FULL: full or {}}, "rope_scaling": None}
     rule = new if changes.keys() & {"rope_parameters", "rope_scaling"} else old
     bases = (new.get("rope_theta"), changes.get("rope_theta"), old.get("rope_theta"), config.get("rope_theta"))
     base = {"rope_theta": next(theta for theta in bases if theta is not None)} if any(bases) else {}

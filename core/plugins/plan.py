@@ -17,6 +17,8 @@ class PlannedPlugin(BaseModel):
         dist, version: The distribution it comes from.
         api: API integer its descriptor states.
         options: Options given to it.
+        reference_only: Of a kernel: only the reference form that its descriptor names takes part, for an operation
+            that no chosen kernel is of.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -28,6 +30,7 @@ class PlannedPlugin(BaseModel):
     version: str
     api: int
     options: dict[str, Any] = {}
+    reference_only: bool = False
 
     @property
     def owner(self) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from core.api.descriptors import QuantSpec
 from core.api.errors import CoreError, PluginError
+from core.api.forms import WeightForm
 from core.api.quantization import QuantRequest
 from core.api.verdict import Verdict
+from core.api.weights import CheckpointInfo
 from core.config.resolved import Options
-from core.plugins.drivers import Candidate
+from core.plugins.drivers import Candidate, guarded, load_impl, typed
 from core.plugins.foundation import Foundation, refined
 from core.plugins.kinds import QUANTIZATION
 from core.plugins.known import Table, advice
@@ -48,3 +52,20 @@ def choose_quantization(selector: Selector, options: Options, base: Foundation) 
     if settled := checked_options(chosen, given):
         selector.reports[-1].notes.append(f"options of '{chosen.entry.name}': {shown(settled)}")
     return chosen
+
+
+def stored_forms(method: Candidate, checkpoint: CheckpointInfo) -> Mapping[WeightForm, int]:
+    """Return the forms of a checkpoint's matrices, as far as its quantization method can tell from the headers.
+
+    Each has the number of matrices, 0 where that is unknown; empty where the method does not tell.
+
+    Raises:
+        PluginError: The method's function cannot be imported (CORE-P103), raises, or gives something else (CORE-P108).
+    """
+    path, entry = method.spec(QuantSpec).forms_of, method.entry
+    if path is None:
+        return {}
+    found = typed(entry, path, guarded(entry, path, load_impl(path, entry), checkpoint), dict)
+    for form in found:
+        typed(entry, path, form, WeightForm)
+    return found

@@ -137,11 +137,16 @@ class Selector:
 
 @dataclass(slots=True)
 class Contest:
-    """The candidates of one selection and what is known of each."""
+    """The candidates of one selection and what is known of each.
+
+    Attributes:
+        candidates: All whose descriptors could be loaded; `usable` are those that no reason speaks against.
+    """
 
     kind: Kind
     catalogue: Catalogue
     rows: dict[Entry, Row] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
     usable: list[Candidate] = field(default_factory=list)
     failures: dict[Entry, CoreError] = field(default_factory=dict)
 
@@ -154,6 +159,7 @@ class Contest:
     def judge(self, candidate: Candidate, check: Check, score: int) -> None:
         """Record what `check` says of a candidate."""
         entry = candidate.entry
+        self.candidates.append(candidate)
         row = self.rows[entry] = Row.of(entry, "ok")
         try:
             verdict = typed(entry, "its check", check(candidate), Verdict)
@@ -166,6 +172,13 @@ class Contest:
             self.usable.append(candidate)
         else:
             row.state, row.reasons = "rejected", verdict.reasons
+
+    def reject(self, candidate: Candidate, reason: str) -> None:
+        """Record a further reason against a candidate, which is seen only beside the others."""
+        row = self.rows[candidate.entry]
+        self.usable = [one for one in self.usable if one != candidate]
+        if row.state != "failed":
+            row.state, row.score, row.reasons = "rejected", None, (*row.reasons, reason)
 
     def score(self, candidate: Candidate) -> int:
         """Return a usable candidate's score."""

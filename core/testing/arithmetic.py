@@ -10,12 +10,13 @@ run through the same slots, and are kept while they equal what follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from core.api.kvspecs import KVSpec
 from core.api.participants import AllowedTokens
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 
@@ -34,11 +35,16 @@ def next_token(context: np.ndarray, vocab_size: int, allowed: Callable[[int], bo
     return next((t for i in range(vocab_size) if allowed(t := (token + i) % vocab_size)), NO_TOKEN)
 
 
-def generate(prompt: list[int], count: int, vocab_size: int, window: int = 0) -> list[int]:
-    """Return what any correct engine produces after `prompt`; only the last `window` tokens count, if it is not 0."""
+def generate(prompt: list[int], count: int, vocab_size: int, windows: Sequence[int] = (0,)) -> list[int]:
+    """Return what any correct engine produces after `prompt`: the next token depends on what each cache group sees.
+
+    Args:
+        windows: How many of the last tokens each group sees; 0: all.
+    """
     tokens = list(prompt)
     for _ in range(count):
-        tokens.append(next_token(np.array(tokens[-window:], np.int32), vocab_size))
+        seen = [token for window in windows for token in tokens[-window:]]
+        tokens.append(next_token(np.array(seen, np.int32), vocab_size))
     return tokens[len(prompt) :]
 
 
@@ -47,7 +53,8 @@ class ArithmeticWorker:
 
     Args:
         agreement: Share of the guesses that are right.
-        window: How many of the last tokens the next one depends on; 0: all of them.
+        windows: How many of the last tokens the next one depends on, by cache group; 0: all of them. Every group keeps
+            the tokens in blocks of its own, marked as the group's, so that another group's block gives another token.
 
     Attributes:
         known: `(max_rows,)` tokens of each row: where it really stands.
@@ -62,16 +69,16 @@ class ArithmeticWorker:
         max_len: int,
         vocab_size: int,
         agreement: float = 0.0,
-        window: int = 0,
+        windows: Sequence[int] = (0,),
     ) -> None:
         self.block_size, self.vocab_size = block_size, vocab_size
         self.known = np.zeros(max_rows, np.int32)
         self.drafted = self.accepted = 0
         self._agreement, self._random = agreement, np.random.default_rng(0)
-        self._window = window
+        self.windows = windows
         self.cache = np.full(num_blocks * block_size, -1, np.int32)
         self.pool = np.full((max_rows, max_len + 1), -1, np.int32)
-        self.tables = np.zeros((max_rows, -(-max_len // block_size)), np.int32)
+        self.tables = np.zeros((len(windows), max_rows, -(-max_len // block_size)), np.int32)
         self.computed_tokens = 0
         self._allowed: dict[int, np.ndarray] = {}
         self._minima: dict[int, tuple[int, tuple[int, ...]]] = {}  # row -> shortest text, ids that are held back below
@@ -90,12 +97,15 @@ class ArithmeticWorker:
             given = np.concatenate([new.prompt, new.generated])
             self.pool[new.row, : len(given)] = given
             self.known[new.row] = len(given)
-        for i, (row, start) in enumerate(zip(plan.blocks.rows, plan.blocks.starts, strict=True)):
-            blocks = plan.blocks.blocks[plan.blocks.offsets[i] : plan.blocks.offsets[i + 1]]
-            self.tables[row, start : start + len(blocks)] = blocks
+        for table, update in zip(self.tables, plan.blocks, strict=True):
+            for i, (row, start) in enumerate(zip(update.rows, update.starts, strict=True)):
+                blocks = update.blocks[update.offsets[i] : update.offsets[i + 1]]
+                table[row, start : start + len(blocks)] = blocks
         work = self._work(plan)
         for row, start, count in work:  # every row writes before any row reads, as in a real layer
-            self.cache[self._slots(row, start, start + count)] = self.pool[row, start : start + count]
+            for group in range(len(self.windows)):
+                mark = group * self.vocab_size
+                self.cache[self._slots(group, row, start, start + count)] = self.pool[row, start : start + count] + mark
             self.computed_tokens += count
         places = np.flatnonzero(plan.samples).tolist()
         if plan.drafts is None:
@@ -125,7 +135,8 @@ class ArithmeticWorker:
         text = self.pool[row, :known].tolist()
         for _ in range(count):
             right = self._random.random() < self._agreement
-            token = next_token(np.array(text[-self._window :], np.int32), self.vocab_size)
+            seen = [token for window in self.windows for token in text[-window:]]
+            token = next_token(np.array(seen, np.int32), self.vocab_size)
             text.append((token + (not right)) % self.vocab_size)
         self.pool[row, known : known + count] = text[known:]
         return count
@@ -148,16 +159,25 @@ class ArithmeticWorker:
     def _sample(self, row: int, length: int) -> int:
         shortest, stop_ids = self._minima.get(row, (0, ()))
         held, bits = stop_ids if length < shortest else (), self._allowed.get(row)
-        context = self.cache[self._slots(row, max(0, length - self._window) if self._window else 0, length)]
+        seen = [self._seen(group, row, length) for group in range(len(self.windows))]
         token = next_token(
-            context, self.vocab_size, lambda token: token not in held and (bits is None or bool(bits[token]))
+            np.concatenate(seen),
+            self.vocab_size,
+            lambda token: token not in held and (bits is None or bool(bits[token])),
         )
         self.pool[row, length] = token
         return token
 
-    def _slots(self, row: int, start: int, stop: int) -> np.ndarray:
+    def _seen(self, group: int, row: int, length: int) -> np.ndarray:
+        """Return the tokens that a group sees of a row's first `length`."""
+        window = self.windows[group]
+        slots = self._slots(group, row, max(0, length - window) if window else 0, length)
+        seen: np.ndarray = self.cache[slots] - group * self.vocab_size
+        return seen
+
+    def _slots(self, group: int, row: int, start: int, stop: int) -> np.ndarray:
         positions = np.arange(start, stop)
-        slots: np.ndarray = self.tables[row, positions // self.block_size] * self.block_size + (
+        slots: np.ndarray = self.tables[group, row, positions // self.block_size] * self.block_size + (
             positions % self.block_size
         )
         return slots
@@ -186,8 +206,9 @@ class ArithmeticExecutor:
         self.late_parts: dict[int, Mapping[str, Any]] = {}
 
     def start(self) -> WorkerInfo:
-        """Report the worker's size."""
-        return WorkerInfo(self._num_blocks, self.worker.block_size * 4, {}, [])
+        """Report the worker's size and cache groups."""
+        groups = tuple(KVSpec("sliding", window) if window else KVSpec() for window in self.worker.windows)
+        return WorkerInfo(self._num_blocks, self.worker.block_size * 4, {}, [], groups)
 
     def launch(self, plan: StepPlan) -> _Lazy:
         """Queue a step."""

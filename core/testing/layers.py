@@ -23,6 +23,7 @@ from core.worker.loading.names import NameMap
 if TYPE_CHECKING:
     from core.api.products import Product
     from core.api.weights import WeightTensor
+    from core.layers.cuts import Cuts
     from core.layers.params import Group
     from core.testing.conformance.device_samples import CheckpointSample
 
@@ -33,6 +34,7 @@ def make_layer(
     form: Format,
     site: LayerSite,
     *,
+    cuts: Cuts | None = None,
     product: Callable[[ProductPlace], Product] | None = None,
     device: torch.device | None = None,
     dtype: torch.dtype = torch.float32,
@@ -41,6 +43,7 @@ def make_layer(
     """Return a layer whose weights a format reads, without weights.
 
     Args:
+        cuts: What of the checkpoint's tensors the layer takes; all of them by default.
         product: Makes what multiplies with them; the reference product by default.
         device, dtype: What the format was made with; the host's by default.
         method: The checkpoint's quantization method.
@@ -49,7 +52,7 @@ def make_layer(
     forms = tuple(form.form(site, name) for name, _ in site.parts)
     place = ProductPlace(site, forms, context.device, dtype, method)
     made = ReferenceProduct(place, {}) if product is None else product(place)
-    group = WeightGroup(site, form, made, ("the format", "the product"))
+    group = WeightGroup(site, form, made, ("the format", "the product"), cuts)
     return Embedding(site, group, context) if site.kind == "embedding" else Linear(site, group, context)
 
 

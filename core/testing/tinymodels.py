@@ -40,6 +40,16 @@ _LLAMA3_ROPE = {
     "original_max_position_embeddings": 32,
 }
 _WINDOWED = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}
+_GEMMA = {"head_dim": 32, "sliding_window": 6, "num_hidden_layers": 4, "query_pre_attn_scalar": 24}
+_GEMMA3_ROPES = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    "full_attention": {
+        "rope_type": "linear",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+}
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
@@ -52,6 +62,18 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2_window": ("qwen2", _WINDOWED),
     "qwen3": ("qwen3", {"head_dim": 32, "tie_word_embeddings": True}),
     "qwen3_window": ("qwen3", {"head_dim": 16, "attention_bias": True, **_WINDOWED}),
+    "gemma2": ("gemma2", {**_GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 10.0}),
+    "gemma2_untied": ("gemma2", {**_GEMMA, "final_logit_softcapping": None, "tie_word_embeddings": False}),
+    "gemma3": ("gemma3_text", {**_GEMMA, "sliding_window_pattern": 3}),
+    "gemma3_scaled": (
+        "gemma3_text",
+        {
+            **_GEMMA,
+            "sliding_window_pattern": 2,
+            "final_logit_softcapping": 10.0,
+            "rope_parameters": _GEMMA3_ROPES,
+        },
+    ),
 }
 """Name -> transformers' model type and what differs from the common configuration."""
 

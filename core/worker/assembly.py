@@ -16,7 +16,6 @@ from core.worker.participants.connectors import ConnectorParticipant
 from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
 from core.worker.participants.stages import WorkerStages
 from core.worker.participants.structured import StructuredParticipant
-from core.worker.stage import is_apart
 
 if TYPE_CHECKING:
     from core.plugins.boot import ActivePlugins
@@ -41,7 +40,13 @@ def bind_worker_halves(active: ActivePlugins) -> None:
 
 
 def worker_stages(
-    active: ActivePlugins, caches: Sequence[Tensor], pool: Tensor, vocab_size: int, draft_tokens: int = 0
+    active: ActivePlugins,
+    caches: Sequence[Tensor],
+    pool: Tensor,
+    vocab_size: int,
+    draft_tokens: int = 0,
+    *,
+    apart: bool = False,
 ) -> WorkerStages:
     """Make the worker halves of the plan's participants.
 
@@ -49,6 +54,7 @@ def worker_stages(
         caches: KV cache of each layer.
         pool: `(max_rows, tokens)` int32, the tokens of every row.
         draft_tokens: Most drafts of a row in a step.
+        apart: The device has memory of its own.
     """
     halves: list[WorkerParticipant] = [StructuredParticipant()]
     owners: dict[str, str] = {}
@@ -61,7 +67,7 @@ def worker_stages(
     for planned, spec, _ in active.impls(DRAFTERS):
         most = min(draft_tokens, cast(DrafterSpec, spec).max_draft)
         drafter = active.make(planned, DrafterContext(len(pool), most, vocab_size, planned.options))
-        kind = MirroredDrafts if is_apart(pool.device) else DraftsParticipant
+        kind = MirroredDrafts if apart else DraftsParticipant
         halves.append(kind(planned.name, drafter, most, vocab_size, pool))
         owners[planned.name] = _owner(planned)
     for planned, spec, _ in active.impls(PARTICIPANTS):

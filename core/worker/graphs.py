@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.layers.guard import Owners
-    from core.worker.inputs import StepInputs
+    from core.worker.inputs import Planner, StepInputs
 
 
 class GraphedForward:
@@ -50,9 +50,23 @@ class GraphedForward:
         text = f"{self._owners.platform}: the graph of {self._owners.model} gave {shown(hidden)}"
         raise PluginError("CORE-P171", f"{text}; expected ({len(step.token_ids)}, hidden).")
 
+    def prepare(self) -> None:
+        """Capture what is captured while the engine starts."""
+
+    def planner(self, backend: Planner) -> Planner:
+        """Return what plans attention for the steps of this forward pass: the backend."""
+        return backend
+
+    def describe(self) -> str:
+        """Return one line for the start-up table; empty where there is nothing to say."""
+        return ""
+
     def forget(self) -> None:
         """Drop all graphs: they read weights that are no longer the model's."""
         self._graphs.clear()
+
+    def _capture(self, step: StepInputs) -> Graph:
+        return self._handed.fit("capture()", self._facet.capture(self._forward, step), GRAPH)
 
     def _run(self, step: StepInputs) -> Tensor:
         batch = step.batch
@@ -62,6 +76,5 @@ class GraphedForward:
             return self._forward(step)
         graph = self._graphs.get(key)
         if graph is None:
-            captured = self._facet.capture(self._forward, step)
-            graph = self._graphs[key] = self._handed.fit("capture()", captured, GRAPH)
+            graph = self._graphs[key] = self._capture(step)
         return graph.replay(step)

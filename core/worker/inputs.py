@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from core.api.attention import AttentionBackend, AttentionPlan, BatchView
+from core.api.attention import AttentionPlan, BatchView
 from core.engine.step import StepPlan
-from core.worker.guarded import GuardedBackend
 from core.worker.late import verified
 from core.worker.rows import RowTable
-from core.worker.stage import Stage
+from core.worker.stage import Stage, int32_section
 from core.worker.tables import BatchTables
 
 
@@ -25,8 +26,8 @@ class StepInputs:
 
     Attributes:
         token_ids, positions: `(tokens,)` int64 on the device.
-        plan: The attention backend's plan.
-        batch: The batch as attention sees it.
+        plans: The attention backend's plans, one per cache group.
+        batch: The batch as attention sees it in the first group.
         logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
             that samples, and with drafts all that it runs.
         token_types, arrays: As in `core.api.models.StepInputs`.
@@ -34,51 +35,91 @@ class StepInputs:
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
     batch: BatchView
     logit_indices: Tensor
     token_types: Tensor | None = None
     arrays: tuple[Mapping[str, Tensor], ...] = ()
 
+    @property
+    def plan(self) -> AttentionPlan:
+        """The plan of the first group, which is the only one of most models."""
+        return self.plans[0]
+
+
+class Planner(Protocol):
+    """Plans attention: a backend, or what decides for it."""
+
+    def plan(self, batch: BatchView) -> AttentionPlan:
+        """Prepare a step."""
+        ...
+
 
 class InputBuilder:
     """Makes step inputs on the host, with a handful of array operations and at most one copy whatever the batch."""
 
-    def __init__(self, rows: RowTable, backend: AttentionBackend | GuardedBackend) -> None:
+    def __init__(self, rows: RowTable, backend: Planner) -> None:
         self._rows, self._backend = rows, backend
-        self._stage = Stage(rows.device)
+        self._stage = Stage(rows.transfers)
         self._tables = BatchTables(rows)
-        self._ramp = np.arange(len(rows.block_tables) + 1, dtype=np.int32)
+        self._ramp = np.arange(rows.block_tables.shape[1] + 1, dtype=np.int32)
 
     def build(self, step: StepPlan) -> StepInputs:
         """Return the inputs of a step with at least one row."""
         longest = int(step.counts.max())
         token_rows, query_starts, begins = self._spread(step, longest)
-        tokens, table = len(token_rows), self._rows
         sampled = query_starts[1:][step.samples] - 1
         if step.drafts is not None and step.drafts.max() > 0:
             sampled = _with_drafts(sampled, verified(step))
-        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled))
-        token_ids, positions, slots, places, last = self._stage.host
+        seq_lens = step.starts + step.counts
+        context = int(seq_lens.max())
+        tables = self._tables.follow(step, seq_lens, context)
+        arrays = [table.numpy() for table in tables] if self._rows.transfers.apart else []
+        further = (query_starts, seq_lens, *arrays) if arrays else ()
+        self._write(token_rows, begins, sampled, further)
+        token_ids, positions, places, last, *rest = self._stage.tensors
+        slots, twins = rest[: len(tables)], rest[len(tables) :]
+        self._rows.read_tokens(self._stage.host[2], places, self._stage.host[0], token_ids)
+        views = [
+            BatchView(query_starts, seq_lens, table, of_group, longest, context, layers)
+            for table, of_group, layers in zip(tables, slots, self._rows.layers, strict=True)
+        ]
+        if further:
+            views = _on_device(views, [_int32(twin, array) for twin, array in zip(twins, further, strict=True)])
+        return StepInputs(
+            token_ids=token_ids,
+            positions=positions,
+            plans=[self._backend.plan(view) for view in views],
+            batch=views[0],
+            logit_indices=last,
+        )
+
+    def _write(
+        self, token_rows: np.ndarray, begins: np.ndarray, sampled: np.ndarray, further: Sequence[np.ndarray]
+    ) -> None:
+        """Write a step's index data, and bring it to the device.
+
+        Args:
+            further: int32 arrays that the device needs as well, where it does not share the host's memory.
+        """
+        tokens, table = len(token_rows), self._rows
+        groups = len(table.layers)
+        numbers = (int32_section(array.size) for array in further)
+        self._stage.lay_out(tokens, tokens, tokens, len(sampled), *(tokens for _ in range(groups)), *numbers)
+        _, positions, places, last, *rest = self._stage.host
+        slots, twins = rest[:groups], rest[groups:]
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)
-        slots[:] = table.block_tables[token_rows, blocks]
-        slots *= table.block_size
-        slots += offsets
+        for of_group, block_table in zip(slots, table.block_tables, strict=True):
+            of_group[:] = block_table[token_rows, blocks]
+            of_group *= table.block_size
+            of_group += offsets
         np.multiply(token_rows, table.width, out=places)
         places += positions
         last[:] = sampled
+        for section, array in zip(twins, further, strict=True):
+            section.view(np.int32)[: array.size] = array.reshape(-1)
         self._stage.flush()
-        staged = self._stage.tensors
-        table.read_tokens(places, staged[3], token_ids, staged[0])
-        batch = self._view(step, query_starts, staged[2], longest)
-        return StepInputs(
-            token_ids=staged[0],
-            positions=staged[1],
-            plan=self._backend.plan(batch),
-            batch=batch,
-            logit_indices=staged[4],
-        )
 
     def _spread(self, step: StepPlan, longest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the row of each token, where each row's tokens start in the step, and each token's position."""
@@ -90,17 +131,17 @@ class InputBuilder:
         offsets = np.repeat(step.starts - query_starts[:-1], step.counts)
         return np.repeat(rows, step.counts), query_starts, offsets + np.arange(len(offsets))
 
-    def _view(self, step: StepPlan, query_starts: np.ndarray, slots: Tensor, longest: int) -> BatchView:
-        seq_lens = step.starts + step.counts
-        longest_context = int(seq_lens.max())
-        return BatchView(
-            query_starts=query_starts,
-            seq_lens=seq_lens,
-            block_tables=self._tables.follow(step, seq_lens, longest_context),
-            slots=slots,
-            max_query_len=longest,
-            max_seq_len=longest_context,
-        )
+
+def _on_device(views: Sequence[BatchView], twins: Sequence[Tensor]) -> list[BatchView]:
+    """Return the views of a device with memory of its own: query starts, lengths and tables are there as well."""
+    starts, lengths, *tables = twins
+    pairs = zip(views, tables, strict=True)
+    return [replace(view, block_tables=table, twins=(starts, lengths)) for view, table in pairs]
+
+
+def _int32(section: Tensor, array: np.ndarray) -> Tensor:
+    """Return the numbers of a section, in the array's shape."""
+    return section.view(torch.int32)[: array.size].view(array.shape)
 
 
 def _with_drafts(last: np.ndarray, counts: np.ndarray) -> np.ndarray:

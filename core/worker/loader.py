@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,28 +12,33 @@ import torch
 
 from core.api.attention import AttentionContext, KVLayout
 from core.api.errors import CheckpointError, ConfigError
-from core.api.kernels import PRODUCTS
 from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
 from core.layers.guard import Owners, blamed
-from core.layers.kernels import KernelTable, PlannedKernel
-from core.plugins.handed import WEIGHT_TENSOR, Handed
+from core.layers.kernels import KernelTable, PlannedKernel, PlannedReference
+from core.plugins.handed import REPLAYABLE, WEIGHT_TENSOR, Handed
+from core.plugins.kernels import firmly_commanded, parse_kernels
 from core.plugins.kinds import kind_of
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
+from core.worker.memory import gib
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend, AttentionSite
-    from core.api.descriptors import Descriptor, KernelSpec
+    from core.api.attention import AttentionBackend, AttentionSite, Replayable
+    from core.api.descriptors import AttentionSpec, KernelSpec
+    from core.api.kernels import KernelRequest
     from core.api.models import Model
+    from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import CheckpointReader, WeightTensor
     from core.config.resolved import EngineConfig
     from core.layers.attention import AttentionModule
     from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin, PluginPlan
+
+log = logging.getLogger(__name__)
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _KV_DTYPES = _DTYPES | {
@@ -58,6 +64,7 @@ class LoadedModel:
         weight_bytes: What its weights take at least; known before they are read.
         kernels: Which forms of operations its layers were given.
         owners: Whose it and its layers are, for errors.
+        replayable: The backend again, if its descriptor says that it makes plans for graphs.
     """
 
     def __init__(
@@ -69,7 +76,9 @@ class LoadedModel:
         kernels: KernelTable,
         ropes: Sequence[RotaryEmbedding] = (),
         owners: Owners | None = None,
+        replayable: Replayable | None = None,
     ) -> None:
+        self.replayable = replayable
         self.model = model
         self.owners = owners or Owners()
         self.attentions = attentions
@@ -100,17 +109,16 @@ class LoadedModel:
         for rope in self._ropes:
             rope.prepare(max_model_len)
 
-    def kv_specs(self) -> tuple[KVSpec, ...]:
-        """Return what the layers keep of the past, each kind of spec once, in the layers' order."""
-        report = getattr(self.backend, "kv_spec", _default_spec)
-        return tuple(dict.fromkeys(report(attention.site) for attention in self.attentions))
 
-
-def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVLayout]]:
-    """Return the attention layers, by layer, each with the layout of its KV blocks."""
+def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVSpec, KVLayout]]:
+    """Return the attention layers, by layer, each with what it keeps of the past and the layout of its KV blocks."""
     attentions = sorted(loaded.attentions, key=lambda attention: attention.site.layer)
+    report = getattr(loaded.backend, "kv_spec", _default_spec)
+    with blamed(loaded.owners.attention, "kv_spec()"):
+        specs = [report(attention.site) for attention in attentions]
     with blamed(loaded.owners.attention, "kv_layout()"):
-        return [(attention, _layout(loaded.backend.kv_layout(attention.site))) for attention in attentions]
+        layouts = [_layout(loaded.backend.kv_layout(attention.site)) for attention in attentions]
+    return list(zip(attentions, specs, layouts, strict=True))
 
 
 def _layout(found: object) -> KVLayout:
@@ -189,27 +197,81 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         rules = model_class.weight_rules(settings)
     attentions = sorted(builder.attentions, key=lambda one: one.site.layer)
     scales = scale_groups(rules.kv_scales, attentions, rounded=config.kv_dtype in _SCALED)
-    names = NameMap(rules, builder.tied, aliases(scales))
+    names = NameMap(rules, builder.left_out, aliases(scales))
     filler = WeightFiller([*builder.groups, *scales], names, device)
-    return LoadedModel(model, attentions, backend, filler, kernels, [rope for _, rope in builder.ropes], owners)
+    warn_opened(kernels, config.options.select.kernel)
+    spec = cast("AttentionSpec", active.spec("core.attention_backends"))
+    return LoadedModel(
+        model,
+        attentions,
+        backend,
+        filler,
+        kernels,
+        [rope for _, rope in builder.ropes],
+        owners,
+        _replayable(backend, spec, owners.attention),
+    )
 
 
-def _form(active: ActivePlugins, planned: PlannedPlugin, spec: Descriptor) -> Any:
-    """Return a kernel's form of its operation: its implementation, or what that makes of the plugin's options."""
-    if cast("KernelSpec", spec).op in PRODUCTS:
-        return partial(active.load(planned, spec.impl), options=planned.options)
-    return active.load(planned, spec.impl) if spec.options is None else active.new(planned)
+def _replayable(backend: AttentionBackend, spec: AttentionSpec, owner: str) -> Replayable | None:
+    """Return a backend that makes plans for graphs. Raises `PluginError` CORE-P160 for one that only says so."""
+    if "replayable" not in spec.features:
+        return None
+    replayable: Replayable = Handed(owner).fit("the feature `replayable`", cast("Replayable", backend), REPLAYABLE)
+    return replayable
 
 
 def _kernels(config: EngineConfig, active: ActivePlugins, device: torch.device) -> KernelTable:
     """Return the plan's kernels, which are imported when a layer asks for what they do."""
-    group = "core.kernels"
-    planned = [
-        PlannedKernel(cast("KernelSpec", spec), f"{one.dist} {one.version}", cache(partial(_form, active, one, spec)))
-        for one, spec in active.specs(group)
-    ]
-    commanded = [ask.partition("=")[0] for ask in config.options.select.kernel]
-    return KernelTable(device.type, config.dtype, planned, commanded)
+    kernels, references = [], {}
+    for planned, descriptor in active.specs("core.kernels"):
+        spec, owner = cast("KernelSpec", descriptor), f"{planned.dist} {planned.version}"
+        if spec.reference is not None:
+            load = cache(partial(_reference, active, planned, spec))
+            references[spec.op] = PlannedReference(owner, load, spec.multiplies)
+        if not planned.reference_only:
+            form, refine = (
+                cache(partial(_form, active, planned, spec)),
+                partial(_refined, active, planned, config.probe),
+            )
+            kernels.append(PlannedKernel(spec, owner, form, refine))
+    commanded = firmly_commanded(config.options.select.kernel)
+    return KernelTable(device.type, config.dtype, kernels, commanded, references)
+
+
+def warn_opened(kernels: KernelTable, asks: Sequence[str]) -> None:
+    """Say of each form of weights that no kernel multiplies with what that costs, unless the user wants it so."""
+    asked = parse_kernels(asks)
+    for (op, form), num_bytes in sorted(kernels.opened.items()):
+        if op not in asked:
+            log.warning(
+                "CORE-P239 no installed kernel of %s takes weights of the form %s on %s in %s: core's reference "
+                "product opens them, and they take %s of memory. `core plugins why` has every kernel's reasons.",
+                *(op, form, kernels.device, kernels.dtype, gib(num_bytes)),
+            )
+
+
+def _form(active: ActivePlugins, planned: PlannedPlugin, spec: KernelSpec) -> Any:
+    """Return a kernel's form of its operation: its implementation, or what that makes of the plugin's options."""
+    if spec.multiplies:
+        return partial(active.load(planned, spec.impl), options=planned.options)
+    if spec.options is None:
+        return active.load(planned, spec.impl)
+    return active.fit_form(planned, active.new(planned))
+
+
+def _reference(active: ActivePlugins, planned: PlannedPlugin, spec: KernelSpec) -> Any:
+    """Return the reference form that a kernel's descriptor names."""
+    form = active.load(planned, str(spec.reference))
+    return partial(form, options={}) if spec.multiplies else form
+
+
+def _refined(
+    active: ActivePlugins, planned: PlannedPlugin, probe: ProbeResult, path: str, request: KernelRequest
+) -> Verdict:
+    """Return what a kernel's own function says of a layer's request."""
+    verdict: Verdict = active.guard(planned, path, active.load(planned, path), request, probe)
+    return verdict
 
 
 def _owners(plan: PluginPlan) -> Owners:
@@ -224,6 +286,9 @@ def _owner(plan: PluginPlan, group: str) -> str:
 
 
 def _default_spec(site: AttentionSite) -> KVSpec:
+    """Return what the layer of a backend that says nothing keeps."""
+    if site.chunk is not None:
+        return KVSpec("chunked", site.chunk)
     return KVSpec() if site.window is None else KVSpec("sliding", site.window)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from core.api.errors import ConfigError, EngineError
 from core.api.platform import MemorySnapshot
 from core.config.resolved import KVOptions
@@ -18,9 +20,12 @@ class KVDemand:
     """What the cache must hold.
 
     Attributes:
-        bytes_per_block: Bytes of one block over all layers; 0 if no layer keeps anything.
+        bytes_per_block: Bytes of one block over the layers of a cache group; 0 if no layer keeps anything.
         max_model_len: Longest request, in tokens.
         shortens: Whether `max_model_len` may be lowered to what fits.
+        running: Most blocks that a row of n columns holds at once, over all cache groups; entry n, as far as
+            `max_model_len` goes. None: a block each.
+        decoding: The same for a row that computes token by token.
     """
 
     bytes_per_block: int
@@ -28,16 +33,30 @@ class KVDemand:
     max_model_len: int
     max_num_seqs: int
     shortens: bool = False
+    running: np.ndarray | None = None
+    decoding: np.ndarray | None = None
+
+    @property
+    def columns(self) -> int:
+        """Columns of the longest request: a column is one block of each cache group."""
+        return -(-self.max_model_len // self.block_size)
 
     @property
     def least_blocks(self) -> int:
         """Blocks without which a request of `max_model_len` tokens can never run."""
-        return -(-self.max_model_len // self.block_size) + NULL_BLOCKS
+        return _held(self.running, self.columns) + NULL_BLOCKS
 
     @property
     def most_blocks(self) -> int:
         """Blocks that all rows together could ever use."""
         return self.max_num_seqs * (self.least_blocks - NULL_BLOCKS) + NULL_BLOCKS
+
+    def longest(self, num_blocks: int) -> int:
+        """Return the longest request that so many blocks hold, in tokens, at most `max_model_len`."""
+        room = max(0, num_blocks - NULL_BLOCKS)
+        held = np.arange(self.columns + 1) if self.running is None else self.running[: self.columns + 1]
+        columns = int(np.searchsorted(held, room, side="right")) - 1
+        return min(self.max_model_len, columns * self.block_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +66,8 @@ class KVBudget:
     Attributes:
         max_model_len: Longest request that fits, in tokens, at most the one that was asked for.
         reason: Which rule set the number of blocks.
+        num_tokens: Tokens that decoding requests of the longest length can keep in the cache.
+        note: What else the start-up table says.
     """
 
     num_blocks: int
@@ -54,41 +75,58 @@ class KVBudget:
     block_size: int
     max_model_len: int
     reason: str
+    num_tokens: int
+    note: str = ""
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the whole cache."""
         return self.num_blocks * self.bytes_per_block
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that requests can keep in the cache."""
-        return (self.num_blocks - NULL_BLOCKS) * self.block_size
+    def requests(self, demand: KVDemand) -> int:
+        """Return how many decoding requests of the longest length fit, of a model that keeps what `demand` says."""
+        columns = -(-self.max_model_len // self.block_size)
+        return max(0, self.num_blocks - NULL_BLOCKS) // max(1, _held(demand.decoding, columns))
 
     def describe(self) -> str:
         """Return one line for the start-up table."""
-        return f"{gib(self.num_bytes)}, {self.num_blocks} blocks, {self.num_tokens} tokens ({self.reason})"
+        text = f"{gib(self.num_bytes)}, {self.num_blocks} blocks, {self.num_tokens} tokens ({self.reason})"
+        return f"{text}; {self.note}" if self.note else text
+
+
+def _held(most: np.ndarray | None, columns: int) -> int:
+    return columns if most is None else int(most[columns])
 
 
 def plan_kv(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unread: int = 0) -> KVBudget:
     """Decide the number of KV blocks.
 
     Args:
-        memory: As it is now.
+        memory: As it is now; with a `peak`, the cache gets its part of what is left beside that.
         unread: Bytes that weights will take, which are not read yet.
 
     Raises:
         ConfigError: `kv_memory` is not a size.
         EngineError: Not even one request of the longest length fits; one of a single block, where it may be lowered.
     """
-    num_blocks, reason = _wanted(options, demand, max(0, memory.free - unread))
-    room = max(0, num_blocks - NULL_BLOCKS) * demand.block_size
-    longest = min(demand.max_model_len, room) if demand.shortens else demand.max_model_len
-    budget = KVBudget(num_blocks, demand.bytes_per_block, demand.block_size, longest, reason)
+    num_blocks, reason = _wanted(options, demand, _free(memory, unread), peak=memory.peak > 0)
+    longest = demand.longest(num_blocks) if demand.shortens else demand.max_model_len
     needed = replace(demand, max_model_len=max(1, longest))
+    columns, room = needed.columns, max(0, num_blocks - NULL_BLOCKS)
+    tokens = room * columns * demand.block_size // max(1, _held(demand.decoding, columns))
+    budget = KVBudget(num_blocks, demand.bytes_per_block, demand.block_size, longest, reason, tokens)
     if num_blocks < needed.least_blocks:
         raise _too_small(budget, needed, memory, unread)
     return budget
+
+
+def holds_all(options: KVOptions, demand: KVDemand, memory: MemorySnapshot, *, unread: int = 0) -> bool:
+    """Return whether the cache holds whatever all rows together could use. Arguments and errors as for `plan_kv`."""
+    return _wanted(options, demand, _free(memory, unread), peak=memory.peak > 0)[0] >= demand.most_blocks
+
+
+def _free(memory: MemorySnapshot, unread: int) -> int:
+    return max(0, memory.total - memory.peak if memory.peak else memory.free - unread)
 
 
 def _too_small(budget: KVBudget, needed: KVDemand, memory: MemorySnapshot, unread: int) -> EngineError:
@@ -104,7 +142,7 @@ def _too_small(budget: KVBudget, needed: KVDemand, memory: MemorySnapshot, unrea
     )
 
 
-def _wanted(options: KVOptions, demand: KVDemand, free: int) -> tuple[int, str]:
+def _wanted(options: KVOptions, demand: KVDemand, free: int, *, peak: bool) -> tuple[int, str]:
     if options.num_blocks is not None:
         return options.num_blocks, "num_blocks"
     if not demand.bytes_per_block:
@@ -113,7 +151,7 @@ def _wanted(options: KVOptions, demand: KVDemand, free: int) -> tuple[int, str]:
         size, reason = _configured(options.kv_memory), f"kv_memory {options.kv_memory}"
     else:
         size = int(free * options.memory_fraction)
-        reason = f"memory_fraction {options.memory_fraction:g} of {gib(free)} free"
+        reason = f"memory_fraction {options.memory_fraction:g} of {gib(free)} {'beside a step' if peak else 'free'}"
     fitting = size // demand.bytes_per_block
     if fitting > demand.most_blocks:
         return demand.most_blocks, f"all that {demand.max_num_seqs} requests of {demand.max_model_len} tokens can use"

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.engine.blocks import NULL_BLOCK
 from core.engine.step import BlockUpdate, NewRow
 from core.worker.allocate import zeros
-from core.worker.stage import is_apart
+from core.worker.transfers import Transfers
 
 
 class RowTable:
@@ -22,23 +23,34 @@ class RowTable:
     Attributes:
         tokens: `(max_rows, max_model_len + 1)` int32 on the device: prompt and sampled tokens. The next step reads its
             inputs here, so that the host never needs to know a token to run it.
-        block_tables: `(max_rows, blocks per request)` int32 on the host.
+        block_tables: `(groups, max_rows, blocks per request)` int32 on the host: a table of each cache group.
+        layers: The KV layers of each cache group; None: all of the model's.
         prompt_lens: `(max_rows,)` int32 on the host.
         known: `(max_rows,)` int64 on the host: tokens of each row. Kept up to date where steps may run drafts.
         width: Columns of `tokens`: token `p` of row `r` is number `r * width + p` of the pool.
+        transfers: How the host reaches the device.
     """
 
-    def __init__(self, max_rows: int, max_model_len: int, block_size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        max_rows: int,
+        max_model_len: int,
+        block_size: int,
+        transfers: Transfers,
+        layers: Sequence[frozenset[int] | None] = (None,),
+    ) -> None:
         columns = -(-max_model_len // block_size)
+        self.transfers = transfers
+        self.device = transfers.device
         self.width = max_model_len + 1
-        self.tokens = zeros((max_rows, self.width), torch.int32, device)
-        self.block_tables = np.zeros((max_rows, columns), dtype=np.int32)
+        self.tokens = zeros((max_rows, self.width), torch.int32, self.device, apart=transfers.apart)
+        self.block_tables = np.zeros((len(layers), max_rows, columns), dtype=np.int32)
+        self.layers = layers
         self.prompt_lens = np.zeros(max_rows, dtype=np.int32)
         self.known = np.zeros(max_rows, dtype=np.int64)
         self.block_size = block_size
-        self.device = device
         self._flat = self.tokens.view(-1)
-        self._host: np.ndarray | None = None if is_apart(device) else self._flat.numpy()
+        self._host: np.ndarray | None = None if transfers.apart else self._flat.numpy()
 
     def admit(self, new_rows: Sequence[NewRow]) -> None:
         """Give each new request its row.
@@ -46,16 +58,17 @@ class RowTable:
         What the row's previous owner left past the prompt stays, unread: every reader stops at the known tokens.
         """
         for new in new_rows:
-            given = torch.from_numpy(np.concatenate([new.prompt, new.generated]).astype(np.int32, copy=False))
-            self.tokens[new.row, : len(given)] = given.to(self.device)
-            self.block_tables[new.row] = 0
+            given = np.concatenate([new.prompt, new.generated]).astype(np.int32, copy=False)
+            self.tokens[new.row, : len(given)] = self.transfers.upload(given)
+            self.block_tables[:, new.row] = 0
             self.prompt_lens[new.row] = len(new.prompt)
             self.known[new.row] = len(given)
 
-    def update_blocks(self, update: BlockUpdate) -> None:
-        """Apply a ragged diff of block tables with one scatter."""
-        if len(update.blocks):
-            self.block_tables[scattered(update)] = update.blocks
+    def update_blocks(self, updates: Sequence[BlockUpdate]) -> None:
+        """Apply a ragged diff of each group's block table, with one scatter."""
+        for table, update in zip(self.block_tables, updates, strict=True):
+            if len(update.blocks):
+                table[scattered(update)] = update.blocks
 
     def read_tokens(self, places: np.ndarray, staged: Tensor, host: np.ndarray, out: Tensor) -> None:
         """Write tokens into `out (n,)` int64 on the device; `host` is the same memory where there is only one.
@@ -76,13 +89,20 @@ class RowTable:
         else:
             self._flat[self.to_device(places)] = tokens.to(torch.int32)
 
+    def tables_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the tables of `rows (n,)` as they are now, whatever later steps change: `(groups, n, columns)`."""
+        copied: np.ndarray = self.block_tables[:, rows]
+        return copied
+
     def blocks_of(self, row: int, num_tokens: int) -> np.ndarray:
-        """Return the blocks that hold a row's first `num_tokens` tokens."""
-        return self.block_tables[row, : -(-num_tokens // self.block_size)]
+        """Return the blocks of all groups that hold a row's first `num_tokens` tokens, or the last of them."""
+        blocks = self.block_tables[:, row, : -(-num_tokens // self.block_size)]
+        held: np.ndarray = blocks[blocks != NULL_BLOCK]
+        return held
 
     def to_device(self, array: np.ndarray) -> Tensor:
-        """Return index data as an int64 tensor on the device."""
-        return torch.from_numpy(array.astype(np.int64, copy=False)).to(self.device)
+        """Return index data as an int64 tensor on the device; the array is not to be written again."""
+        return self.transfers.upload(array.astype(np.int64, copy=False))
 
 
 def scattered(update: BlockUpdate) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -13,35 +13,38 @@ from torch import Tensor
 
 from core import phases
 from core.api.errors import EngineError, PluginError
-from core.api.platform import Platform, Stream
+from core.api.platform import Pending, Platform, Stream
 from core.api.weights import WeightManifest
 from core.config.resolved import EngineConfig
 from core.engine.profile import Profile, untimed
 from core.engine.step import StepPlan, StepResult, WorkerInfo
 from core.plugins.drivers import describe
-from core.plugins.handed import STREAM, Handed
+from core.plugins.handed import QUEUE, STREAM, Handed
 from core.tasks import worker_half
 from core.trim import trim
-from core.worker.allocate import zeros
 from core.worker.assembly import bind_worker_halves, joined_calls, worker_stages
+from core.worker.capture import graphs_for
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
-from core.worker.loader import LoadedModel, kv_layouts, load_model
-from core.worker.memory import KVBudget, KVDemand, gib, plan_kv
+from core.worker.kvcache import CachePlan, plan_cache, small_cache
+from core.worker.loader import LoadedModel, load_model
+from core.worker.memory import KVBudget, gib
 from core.worker.participants.stages import Late
 from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
 from core.worker.tasks.base import RunnerSetup
-from core.worker.warmup import warm_up
+from core.worker.transfers import Transfers
+from core.worker.warmup import warm_up, widest_step
 
 if TYPE_CHECKING:
-    from core.api.attention import KVLayout
     from core.api.weights import WeightReceiver
-    from core.layers.attention import AttentionModule
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
 logger = logging.getLogger(__name__)
+
+MEASURED_BLOCKS = 16
+"""KV blocks of the step that shows how much memory steps take."""
 
 
 class Worker:
@@ -51,7 +54,8 @@ class Worker:
         active: The plan's plugins, loaded in this process.
         on_progress: Called with `(done, total)` bytes while weights load.
 
-    `start` comes first and `close` last; in between, `execute` and `call` are for one thread at a time.
+    `start` comes first and `close` last; in between, `begin` and `call` are for one thread at a time. What `begin`
+    returned may be waited for by another.
     """
 
     def __init__(self, config: EngineConfig, active: ActivePlugins, on_progress: Callable[[int, int], None]) -> None:
@@ -63,10 +67,13 @@ class Worker:
         self._platform: Platform = active.new_of("core.platforms")
         self._loaded: LoadedModel
         self._runner: StepRunner
+        self._cache: CachePlan
         self._budget: KVBudget
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
+        self._graphed: GraphedForward | None = None
+        self._without_graphs = ""
         self._methods: Mapping[str, Callable[..., Any]] = {
             "memory": self._memory,
             "profile": self._time_steps,
@@ -84,18 +91,20 @@ class Worker:
         options = self._config.options
         self._bind_plugins()
         with self._phase("device"):
-            bind = getattr(self._platform, "bind", None)
-            if bind is not None:
-                bind(options.runtime.threads_bind)
+            self._platform.bind(options.runtime.threads_bind)
             planned, given = self._active.planned("core.platforms"), options.runtime
             device = self._active.guard(
-                planned, "open()", self._platform.open, threads=given.threads, seed=options.model.seed
+                planned, "open()", self._platform.open, threads=given.threads, seed=options.model.seed, index=0
             )
+            self._transfers = self._meet(device)
         with self._phase("weights"):
             self._loaded = load_model(self._config, self._active, device, self._on_progress, check=self._check)
             self._device = device.type
             self._tell_loaded()
             trim()
+        if self._platform.apart:
+            with self._phase("widest step"):
+                self._measure(device)
         with self._phase("kv cache"):
             caches = self._allocate(device)
         with self._phase("warm-up"):
@@ -105,8 +114,11 @@ class Worker:
                 block_size=self._config.block_size,
                 num_blocks=self._budget.num_blocks,
                 max_model_len=self._config.max_model_len,
+                groups=len(self._cache.layers),
                 decodes=self._task.warm_up_decodes,
             )
+            if self._graphed is not None:
+                self._graphed.prepare()
         with self._phase("participants"):
             self._join(caches)
         return WorkerInfo(
@@ -114,13 +126,21 @@ class Worker:
             self._budget.bytes_per_block,
             self._facts(),
             self._timeline,
-            self._loaded.kv_specs(),
+            self._cache.groups.specs,
             self._config.max_model_len,
         )
 
+    def begin(self, plan: StepPlan, late: Late | None = None) -> Pending[StepResult]:
+        """Begin one step and return its result to come; `late` waits for the late parts of a plan that announces some.
+
+        Where the device has a queue everything is enqueued then, and `result` waits for the device alone; elsewhere the
+        step is done.
+        """
+        return self._runner.begin(plan, late)
+
     def execute(self, plan: StepPlan, late: Late | None = None) -> StepResult:
-        """Run one step; `late` waits for the late parts of a plan that announces some."""
-        return self._runner.execute(plan, late)
+        """Run one step and wait for it. As `begin`."""
+        return self.begin(plan, late).result()
 
     def stream(self) -> Stream:
         """Return a stream of the platform on which to execute steps."""
@@ -146,6 +166,17 @@ class Worker:
             runner.close()
         self._platform.close()
 
+    def _meet(self, device: torch.device) -> Transfers:
+        """Return how this process reaches the opened device."""
+        planned = self._active.planned("core.platforms")
+        queue = self._active.guard(planned, "queue()", self._platform.queue)
+        if queue is None:
+            return Transfers(device, self._platform.apart)
+        Handed(planned.owner).fit("queue()", queue, QUEUE)
+        # The engine launches `overlap_depth` steps ahead of the one that it waits for; one more is being written.
+        areas = self._config.options.scheduler.overlap_depth + 2
+        return Transfers(device, self._platform.apart, queue, areas)
+
     def _bind_plugins(self) -> None:
         """Import what is made into objects late, so that a mistake in one is told before the weights are read."""
         self._active.bind("core.logits", "core.weight_transfer")
@@ -159,33 +190,25 @@ class Worker:
             PluginError: The model cannot do what the engine's task needs.
         """
         self._task.check(self._config, loaded)
-        demand = self._kv_demand(kv_layouts(loaded))
-        plan_kv(self._config.options.kv, demand, self._platform.memory(), unread=loaded.weight_bytes)
-
-    def _kv_demand(self, layouts: Sequence[tuple[AttentionModule, KVLayout]]) -> KVDemand:
-        config = self._config
-        return KVDemand(
-            sum(layout.bytes_per_block for _, layout in layouts),
-            config.block_size,
-            config.max_model_len,
-            config.options.scheduler.max_num_seqs,
-            shortens=config.shortens,
-        )
+        plan_cache(self._config, loaded, self._active, self._platform.memory(), unread=loaded.weight_bytes)
 
     def _allocate(self, device: torch.device) -> list[Tensor]:
-        """Size the cache, allocate it layer by layer, and bind each layer to its own."""
-        layouts = kv_layouts(self._loaded)
-        self._budget = plan_kv(self._config.options.kv, self._kv_demand(layouts), self._platform.memory())
+        """Size the cache, allocate it, and bind each layer to its part."""
+        self._cache = plan_cache(self._config, self._loaded, self._active, self._platform.memory())
+        self._budget = self._cache.budget
         self._shorten(self._budget)
         self._loaded.prepare(self._config.max_model_len)
-        caches = []
-        # Ordinary tensors, not inference tensors: a connector may write them from a thread of its own.
-        with torch.inference_mode(False):
-            for attention, layout in layouts:
-                shape = (self._budget.num_blocks, *layout.block_shape)
-                attention.kv = zeros(shape, layout.dtype, device)
-                caches.append(attention.kv)
-        return caches
+        return self._cache.allocate(device, apart=self._transfers.apart)
+
+    def _measure(self, device: torch.device) -> None:
+        """Run the largest step over a few blocks, so that the platform knows how much memory steps take at once."""
+        config = self._config
+        rows, longest, size = config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size
+        self._loaded.prepare(longest)
+        self._platform.mark_memory()
+        self._cache = small_cache(config, self._loaded, MEASURED_BLOCKS + 1)
+        runner = self._make_runner(self._cache.allocate(device, apart=self._transfers.apart), device)
+        runner.execute(widest_step(config.step_tokens, rows, longest, size, MEASURED_BLOCKS))
 
     def _shorten(self, budget: KVBudget) -> None:
         """Lower the longest request to what the cache holds, where that was left to core."""
@@ -202,12 +225,17 @@ class Worker:
 
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config = self._config
-        rows = RowTable(config.options.scheduler.max_num_seqs, config.max_model_len, config.block_size, device)
-        loaded, facet = self._loaded, getattr(self._platform, "graphs", None)
+        max_rows, layers = config.options.scheduler.max_num_seqs, self._cache.layers
+        rows = RowTable(max_rows, config.max_model_len, config.block_size, self._transfers, layers)
+        loaded = self._loaded
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)
-        graphed = None if facet is None else GraphedForward(facet, model.forward, loaded.owners)
-        setup = RunnerSetup(config, self._active, loaded, model, backend, caches, rows, graphed)
+        graphed, self._without_graphs = graphs_for(
+            self._platform.graphs, loaded, model, backend, rows, decodes=self._task.warm_up_decodes > 0
+        )
+        self._graphed = graphed
+        planner = backend if graphed is None else graphed.planner(backend)
+        setup = RunnerSetup(config, self._active, loaded, model, planner, caches, rows, graphed)
         return self._task.runner(setup)
 
     def _tell_loaded(self) -> None:
@@ -224,14 +252,19 @@ class Worker:
         """Let the plan's participants take part from now on, and offer their calls."""
         config, tokens = self._config, self._runner.tokens
         most = config.options.scheduler.draft_tokens
-        stages = worker_stages(self._active, caches, tokens, config.shape.vocab_size, most)
+        stages = worker_stages(self._active, caches, tokens, config.shape.vocab_size, most, apart=self._transfers.apart)
         self._methods = joined_calls(self._methods, stages)
         self._runner.stages = stages
 
     def _facts(self) -> dict[str, str]:
         attention = self._config.plan.one("core.attention_backends")
-        facets = [name for name in ("graphs", "collectives") if getattr(self._platform, name, None) is not None]
-        further = {"kernels": self._loaded.kernels.describe(), "facets": ", ".join(facets)}
+        offered = {"graphs": self._platform.graphs, "collectives": self._platform.collectives}
+        facets = [name for name, facet in offered.items() if facet is not None]
+        further = {
+            "kernels": self._loaded.kernels.describe(),
+            "facets": ", ".join(facets),
+            "graphs": self._without_graphs if self._graphed is None else self._graphed.describe(),
+        }
         return {
             **self._platform.describe(),
             "checkpoint": gib(self._config.checkpoint.num_bytes),

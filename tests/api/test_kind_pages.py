@@ -249,7 +249,7 @@ def test_the_platform_example_runs_work_in_order(example):
 
     assert not probe().available
     platform = Npu()
-    assert platform.open(threads=None, seed=0) == torch.device("cpu")
+    assert platform.open(threads=None, seed=0, index=0) == torch.device("cpu")
     stream, done = platform.stream(), []
     pending = [stream.submit(lambda i=i: done.append(i) or torch.is_inference_mode_enabled()) for i in range(5)]
     assert all(one.result() for one in pending) and done == [0, 1, 2, 3, 4]

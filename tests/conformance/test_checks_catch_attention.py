@@ -64,7 +64,8 @@ CASES = {
     "block_sizes_match_reference": {"condition": "ctx.block_size == 64"},
     "every_dtype_matches_reference": {"condition": "ctx.kv_dtype == torch.float16 and ctx.dtype == torch.bfloat16"},
     "sliding_window_matches_reference": {"condition": "site.window == 7"},
-    "softcap_matches_reference": {"condition": "site.softcap == 1.5"},
+    "softcap_matches_reference": {"condition": "site.softcap == 1.5 and site.slopes is None"},
+    "alibi_matches_reference": {"condition": "site.slopes is not None"},
     "scattered_blocks_match_reference": {
         "condition": "lens.tolist() == [70, 33, 90] and (np.diff(batch.block_tables[0, :5].numpy()) < 0).any()"
     },
@@ -94,7 +95,10 @@ CASES = {
 @pytest.fixture
 def backend(make_plugin):
     def make(
-        devices=("cpu",), dtypes=("float32", "bfloat16", "float16"), features=("sliding_window", "softcap"), **parts
+        devices=("cpu",),
+        dtypes=("float32", "bfloat16", "float16"),
+        features=("sliding_window", "softcap", "alibi"),
+        **parts,
     ):
         fields = {"condition": "False", "write": "pass", "forward": "pass", "more": "", **parts}
         source = BACKEND
@@ -130,10 +134,12 @@ def test_a_backend_that_forgets_scales_when_it_reads_is_found(backend):
 
 
 def test_what_is_not_declared_is_not_asked(backend):
-    made = backend(features=(), dtypes=("float32",), condition="site.window is not None or site.softcap is not None")
+    any_of = "site.window is not None or site.softcap is not None or site.slopes is not None"
+    made = backend(features=(), dtypes=("float32",), condition=any_of)
     report = made.report("attention")
     skipped = {one.check for one in report.outcomes if one.status == "skipped"}
-    absent = {"scales_are_applied", "sliding_window_matches_reference", "softcap_matches_reference"}
+    features = ("sliding_window", "softcap", "alibi")
+    absent = {"scales_are_applied", *(f"{feature}_matches_reference" for feature in features)}
     assert (report.failures, skipped) == ([], absent)
 
 
@@ -153,3 +159,70 @@ def test_a_reference_device_stands_in_for_an_absent_one(make_plugin, backend):
     )
     report = made.report("attention", checks=("prefill_matches_reference", "head_dims_match_reference"))
     assert [one.status for one in report.outcomes] == ["passed", "passed"]
+
+
+REPLAYED = """
+import torch
+from core_plugin_torch_sdpa.backend import TorchSdpaBackend
+
+class Layer:
+    def __init__(self, inner, backend):
+        self.inner, self.backend = inner, backend
+        self.write_kv = inner.write_kv
+
+    def forward(self, q, kv, plan):
+        out, backend = self.inner.forward(q, kv, plan), self.backend
+        {forward}
+        return out
+
+class Backend(TorchSdpaBackend):
+    longest, lengths = 0, torch.zeros(1)
+
+    def layer(self, site):
+        return Layer(super().layer(site), self)
+
+    def refresh(self, plan, batch):
+        self.longest, self.lengths = int(batch.seq_lens.max()), batch.on_device()[1]
+        {refresh}
+"""
+
+REFRESH = "super().refresh(plan, batch)"
+REPLAY_CASES = {
+    "refreshed_plans_match_reference": {
+        "refresh": "if not hasattr(self, 'done'): super().refresh(plan, batch)\n        self.done = True"
+    },
+    "fixed_plans_keep_no_number_of_a_step": {"forward": "out = out + (backend.longest - backend.lengths.max())"},
+    "refresh_reads_the_device_alone": {"refresh": REFRESH + "; self.lengths.max().item()"},
+}
+
+
+@pytest.fixture
+def replayed(make_plugin):
+    def make(**parts):
+        source = REPLAYED
+        for key, value in {"forward": "pass", "refresh": REFRESH, **parts}.items():
+            source = source.replace("{" + key + "}", value)
+        manifest = MANIFEST.format(devices={"cpu"}, dtypes={"float32"}, features={"replayable", "sliding_window"})
+        return make_plugin("core.attention_backends", {"manifest": manifest, "backend": source})
+
+    return make
+
+
+def test_sound_fixed_plans_pass(replayed):
+    report = replayed().report("replays")
+    assert (report.failures, {one.status for one in report.outcomes}) == ([], {"passed"})
+
+
+@pytest.mark.parametrize("check", REPLAY_CASES)
+def test_fixed_plans(replayed, check):
+    # A plan that is not refreshed is found both ways.
+    also = {"fixed_plans_keep_no_number_of_a_step"} if check.startswith("refreshed") else set()
+    assert set(replayed(**REPLAY_CASES[check]).failing("replays")) == {check} | also
+
+
+def test_a_backend_that_only_says_that_its_plans_stay_is_refused():
+    from core.api import PluginError
+    from core.plugins.handed import REPLAYABLE, Handed
+
+    with pytest.raises(PluginError, match=r"CORE-P160 .*does not fit Replayable: it lacks fixed_plan\(shape\)"):
+        Handed("attention backend 'acme'").fit("the feature `replayable`", object(), REPLAYABLE)

@@ -126,7 +126,9 @@ def test_memory_that_sees_no_allocation_is_caught(platform, monkeypatch):
 
 
 GRAPHS = """
-class Graphs:
+from core.api import GraphFacet
+
+class Graphs(GraphFacet):
     def key(self, shape): return shape.num_tokens
     def capture(self, forward, step):
         self.forward, self.captured = forward, step
@@ -154,7 +156,8 @@ def test_sound_facets_pass(platform):
     before = GRAPHS.replace("{replayed}", "step") + GROUP.replace("{reduced}", "")
     report = platform(FACETS, before=before).report("platforms")
     skipped = [one.check for one in report.outcomes if one.status == "skipped"]
-    assert (report.failures, skipped) == ([], ["memory_sees_allocations"])
+    apart = ["queue_keeps_order", "peak_is_counted_where_memory_is_apart"]
+    assert (report.failures, skipped) == ([], ["memory_sees_allocations", *apart])
 
 
 @pytest.mark.parametrize(
@@ -176,7 +179,7 @@ def test_facets(platform, check, replayed, reduced):
         ("opens_its_device", "def open(self, **named): super().open(**named); return 'cpu'", ""),
         (
             "open_seeds_the_generators",
-            "def open(self, *, threads, seed): return super().open(threads=threads, seed=5)",
+            "def open(self, *, threads, seed, index): return super().open(threads=threads, seed=5)",
             "",
         ),
         ("memory_is_plausible", "def memory(self): return MemorySnapshot(100, 101)", ""),
@@ -188,6 +191,58 @@ def test_facets(platform, check, replayed, reduced):
 )
 def test_platforms(platform, check, body, before):
     assert set(platform(body, before=before).failing("platforms")) == {check}
+
+
+DEVICE = """
+from core.testing.fakedevice.platform import FakePlatform
+from core.testing.fakedevice.queue import LateQueue
+
+class Platform(FakePlatform):
+    pass
+"""
+
+FORGETFUL = """
+class Forgetful(LateQueue):
+    def fetch(self, tensors):
+        from core.testing.fakedevice.queue import Mark
+        return Mark(self, 0, [tensor.numpy() for tensor in tensors])
+"""
+"""What it fetches is read without waiting for it."""
+
+FROZEN = """
+from core.api import GraphFacet
+
+class Frozen(GraphFacet):
+    fixed = True
+    def key(self, shape): return shape
+    def capture(self, forward, step):
+        self.out = forward(step).clone()
+        return self
+    def replay(self, step): return self.out
+"""
+"""Its graphs keep the numbers that they were captured with."""
+
+
+def test_a_device_of_its_own_passes(platform):
+    report = platform(before=DEVICE).report("platforms")
+    skipped = [one.check for one in report.outcomes if one.status == "skipped"]
+    assert (report.failures, skipped) == (
+        [],
+        ["memory_sees_allocations", "collectives_of_one_rank_change_nothing"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "body", "before"),
+    [
+        ("queue_keeps_order", "def queue(self): return Forgetful()", "FORGETFUL"),
+        ("peak_is_counted_where_memory_is_apart", "def mark_memory(self): pass", ""),
+        ("graphs_replay_what_was_captured", "def __init__(self): super().__init__(); self.graphs = Frozen()", "FROZEN"),
+    ],
+)
+def test_devices_of_their_own(platform, check, body, before):
+    made = platform(body, before=DEVICE + {"FORGETFUL": FORGETFUL, "FROZEN": FROZEN, "": ""}[before])
+    assert set(made.failing("platforms")) == {check}
 
 
 QUANT_MANIFEST = """
@@ -385,6 +440,7 @@ MODEL_CASES = {
     "chunked_prefill_equals_whole": {"forward": "if counts == [11]: hidden = hidden + 1"},
     "batched_rows_are_independent": {"forward": "if len(counts) > 1: hidden = hidden + 1"},
     "prefix_blocks_can_be_shared": {"forward": "if counts == [16]: hidden = hidden + int(positions[0] == 8)"},
+    "ranks_share_the_model": {"forward": "hidden = hidden + (self.layers[0][0].attention.heads[0] == 2)"},
     "missing_and_extra_tensors_are_errors": {
         "rules": "rules = WeightRules(skip=('*no_such_projection*', *rules.skip))"
     },
@@ -443,6 +499,22 @@ def test_a_model_that_leaves_a_tensor_out_is_caught(model):
     failing = model(rules=rules, init=helper).failing("models")
     assert set(failing) == {"every_tensor_is_used_once", "logits_equal_transformers"}
     assert "leave out model.norm.weight" in failing["every_tensor_is_used_once"]
+
+
+def test_a_model_that_ranks_do_not_divide_is_found(model):
+    undivided = (
+        "inner = build\n"
+        "        class Whole:\n"
+        "            def __getattr__(self, name): return getattr(inner, name)\n"
+        "            def heads(self, heads, kv_heads): return Heads(heads, kv_heads)\n"
+        "            def linear(self, *sizes, shard=None, **rest): return inner.linear(*sizes, **rest)\n"
+        "            def merged_linear(self, *sizes, shard=None, **rest): return inner.merged_linear(*sizes, **rest)\n"
+        "        from core.api.models import Heads\n"
+        "        build = Whole()"
+    )
+    failing = model(init=undivided).failing("models")
+    assert set(failing) == {"ranks_share_the_model"}
+    assert "its layers have [4, 4, 4] of [4, 4, 4] heads" in failing["ranks_share_the_model"]
 
 
 def test_an_architecture_without_a_tiny_configuration_stays_at_l0(model):

@@ -41,6 +41,7 @@ class Broken(Encoder):
 CASES = {
     "hidden_states_equal_transformers": {"forward": "hidden = hidden + 0.1 * (len(starts) == 2)"},
     "prompts_are_independent": {"forward": "hidden = hidden + 0.1 * (len(starts) == 5)"},
+    "ranks_share_the_encoder": {"forward": "hidden = hidden + 0.1 * (self.layers[0].view[2] == 2)"},
     "types_of_tokens_are_seen": {"before": "step.token_types = None"},
     "encoder_shape_agrees_with_the_config": {"shape": "found = found.model_copy(update={'features': frozenset()})"},
     "damaged_encoders_are_refused": {"rules": "rules = rules.model_copy(update={'skip': (*rules.skip, '*.no_such*')})"},

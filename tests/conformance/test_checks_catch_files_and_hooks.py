@@ -247,7 +247,7 @@ def test_hooks(make_plugin, check):
         ("hooks_answer_in_kind", "core_request(request): return 'no'", "core_request"),
         ("hooks_answer_in_kind", "core_request(request): return RequestPatch({'temperature': -5})", "temperature"),
         ("hooks_answer_in_kind", "core_waive(problem): return 'fine'", "core_waive"),
-        ("hooks_answer_in_kind", "core_layer(site, layer): return layer.apply", "without"),
+        ("hooks_answer_in_kind", "core_layer(site, layer): return layer.look_up", "no subclass of core.api.Product"),
         ("hooks_change_nothing_they_read", "core_request(request): request.prompt_token_ids.append(7)", "RequestPatch"),
         ("hooks_are_quick", "core_request(request): sum(range(300_000))", "core_request takes"),
     ],

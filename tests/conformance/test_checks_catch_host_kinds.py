@@ -159,6 +159,11 @@ CONNECTOR_CASES = {
         "        t = self._transfer\n"
         "        if len(t.loads) == 3 and [b for _, b in t.loads] == [10, 11, 12]: self._caches[1][10] = 5"
     },
+    "cache_groups_load_back": {
+        "mover": "def begin(self, message):\n        super().begin(message)\n"
+        "        t = self._transfer\n"
+        "        if len(t.loads) == 4: self._caches[0][0] = 5"
+    },
     "match_has_no_side_effects": {
         "store": "def match(self, hashes, local):\n"
         "        self.asked += 1\n        return super().match(hashes, local)\n"
@@ -237,8 +242,8 @@ class Store:
             if not (place() / digest.hex()).exists(): break
             found += 1
         return found
-    def load(self, blocks): self.moves["load"] += [(ref.hash.hex(), ref.block) for ref in blocks]
-    def save(self, blocks): self.moves["save"] += [(ref.hash.hex(), ref.block) for ref in blocks]
+    def load(self, blocks): self.moves["load"] += [(ref.hash.hex(), ref.blocks) for ref in blocks]
+    def save(self, blocks): self.moves["save"] += [(ref.hash.hex(), ref.blocks) for ref in blocks]
     def plan_step(self):
         moves, self.moves = self.moves, {"load": [], "save": []}
         return json.dumps(moves).encode() if any(moves.values()) else None
@@ -255,11 +260,13 @@ class Mover:
     def begin(self, message):
         moves = json.loads(message)
         self.saves = moves["save"]
-        for key, block in moves["load"]:
-            for cache, content in zip(self.caches, torch.load(place() / key)): cache[block] = content
+        for key, blocks in moves["load"]:
+            for cache, content in zip(self.caches, torch.load(place() / key)):
+                for group, block in enumerate(blocks):
+                    if block: cache[block] = content[group]
     def end(self):
-        for key, block in self.saves:
-            torch.save([cache[block].clone() for cache in self.caches], place() / key)
+        for key, blocks in self.saves:
+            torch.save([cache[blocks].clone() for cache in self.caches], place() / key)
         self.saves = []
     def close(self): pass
 """

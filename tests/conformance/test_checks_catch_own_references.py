@@ -358,11 +358,14 @@ from core.api import DimRule, KernelSpec
 
 SPEC = KernelSpec(
     name="broken", impl="PKG.kernel:kernel", api=1, summary="s", op="{op}", devices=frozenset({"cpu"}),
-    dtypes=frozenset({"float32", "bfloat16"}), dims={"{size}": DimRule(multiple_of={step})},
+    dtypes=frozenset({"float32", "bfloat16"}), dims={"{size}": DimRule(multiple_of={step})}, reference={reference},
 )
 """
 SCALED = """
 import torch
+
+def reference(x, weight, *, power):
+    return x.relu() ** power * weight
 
 def kernel(x, weight, *, power):
     out = (x.float().relu() ** power * weight.float()).to(x.dtype)
@@ -376,22 +379,19 @@ def make(tensors, sizes):
     x = tensors.activations(sizes["rows"], sizes["width"])
     return x, tensors.weights(sizes["width"]), {"power": sizes["power"]}
 
-def reference(x, weight, *, power):
-    return x.relu() ** power * weight
-
 def samples():
-    yield KernelSample("relu to a power", {"width": (8, 24, 64), "power": (1, 2)}, make, {reference})
+    yield KernelSample("relu to a power", {"width": (8, 24, 64), "power": (1, 2)}, make)
 """
 
 
 @pytest.fixture
 def kernel(make_plugin):
-    def make(more: str = "pass", reference: str = "reference", **given: str):
-        fields = {"op": "relu_power", "size": "width", "step": "8", **given}
+    def make(more: str = "pass", **given: str):
+        fields = {"op": "relu_power", "size": "width", "step": "8", "reference": "'PKG.kernel:reference'", **given}
         manifest = KERNEL_MANIFEST
-        for key in ("op", "size", "step"):
+        for key in ("op", "size", "step", "reference"):
             manifest = manifest.replace("{" + key + "}", fields[key])
-        samples = fields.get("samples", SCALED_SAMPLES).replace("{reference}", reference)
+        samples = fields.get("samples", SCALED_SAMPLES)
         source = fields.get("source", SCALED).replace("{more}", more)
         return make_plugin("core.kernels", {"manifest": manifest, "kernel": source, "conformance": samples})
 
@@ -416,10 +416,9 @@ def test_a_kernel_that_is_not_what_its_reference_says_is_caught(kernel, more, ch
     assert check in kernel(more).failing("kernels")
 
 
-def test_an_operation_that_nobody_knows_needs_a_reference(kernel):
-    failing = kernel(reference="None").failing("kernels")
-    assert "core has no operation relu_power" in failing["declared_sizes_exist"]
-    assert "add a KernelSample" in failing["declared_sizes_exist"]
+def test_arguments_of_an_operation_of_its_own_need_a_sample(kernel):
+    report = kernel(samples="def samples(): return []\n").report("kernels")
+    assert "the kit cannot make arguments for relu_power: add a KernelSample" in report.not_run[0].because
 
 
 def test_dims_of_an_operation_of_its_own_are_sizes_of_the_sample(kernel):
@@ -446,5 +445,5 @@ def samples():
 @pytest.mark.parametrize(("samples", "caught"), [(WIDE, True), ("def samples(): return []\n", False)])
 def test_sizes_of_a_sample_are_tried_for_an_operation_of_core(kernel, samples, caught):
     more = "if x.shape[-1] == 7168 and len(x) > 1: out = out * 2"
-    made = kernel(more, op="rms_norm", size="size", step="256", source=NORM, samples=samples)
+    made = kernel(more, op="rms_norm", size="size", step="256", reference="None", source=NORM, samples=samples)
     assert ("generated_sizes_match_reference" in made.failing("kernels")) == caught

@@ -9,9 +9,7 @@ from core import LLM, SamplingParams
 
 @pytest.fixture(scope="module")
 def generated(prompts):
-    with LLM(
-        "smollm2", dtype="float32", quantization="cpu_dense,gguf", max_num_seqs=16, max_model_len=512, num_blocks=400
-    ) as llm:
+    with LLM("smollm2", dtype="float32", max_num_seqs=16, max_model_len=512, num_blocks=400) as llm:
         params = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True, logprobs=5)
         yield llm.generate(prompts, params)
 

@@ -7,7 +7,7 @@ import pytest
 
 from core.api import BatchView
 from core.boot import resolve
-from core.config.resolved import ModelOptions, Options, SelectOptions
+from core.config.resolved import ModelOptions, Options
 from core.plugins.boot import enter
 
 
@@ -18,8 +18,7 @@ def test_prefill_logits_are_within_a_thousandth_of_the_reference(reference, prom
     from core.worker.inputs import StepInputs
     from core.worker.loader import load_model
 
-    exact = SelectOptions(quantization="cpu_dense,gguf")
-    options = Options(model=ModelOptions(model="smollm2", dtype="float32", max_model_len=256), select=exact)
+    options = Options(model=ModelOptions(model="smollm2", dtype="float32", max_model_len=256))
     resolution = resolve(options)
     config = resolution.config
     loaded = load_model(config, enter(config.plan), torch.device("cpu"), lambda done, total: None)
@@ -29,7 +28,7 @@ def test_prefill_logits_are_within_a_thousandth_of_the_reference(reference, prom
         for prompt in prompts:
             ids = torch.tensor(tokenizer.encode(prompt))
             batch = _bind_one_row(loaded, len(ids), config.block_size)
-            step = StepInputs(ids, torch.arange(len(ids)), loaded.backend.plan(batch), batch, torch.arange(len(ids)))
+            step = StepInputs(ids, torch.arange(len(ids)), [loaded.backend.plan(batch)], batch, torch.arange(len(ids)))
             logits = loaded.model.logits(loaded.model.forward(step))
             worst = max(worst, float((logits - reference(ids[None]).logits[0]).abs().max()))
     assert worst < 1e-3

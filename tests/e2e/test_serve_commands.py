@@ -136,7 +136,7 @@ def test_what_nobody_reads_is_refused_before_the_engine_starts(serve, broken):
     stored = {"format": "pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
     quantized = {**config, "quantization_config": {"quant_method": "compressed-tensors", **stored}}
     (broken / "config.json").write_text(json.dumps(quantized))
-    assert_failed(serve(broken), "CORE-P203", "pack-quantized", "W4A16", "cpu_compressed_tensors", "gguf")
+    assert_failed(serve(broken), "CORE-P203", "pack-quantized", "W4A16", "compressed-tensors", "gguf")
     (broken / "config.json").write_text(json.dumps(config))
     (broken / "tokenizer.json").unlink()
     assert_failed(serve(broken), "CORE-M110", "no tokenizer.json")

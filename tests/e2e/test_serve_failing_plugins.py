@@ -34,9 +34,9 @@ class Attic:
         return found
     def load(self, blocks):
         self.loaded += len(blocks)
-        self.moves["load"] += [(ref.hash.hex(), ref.block) for ref in blocks]
+        self.moves["load"] += [(ref.hash.hex(), ref.blocks) for ref in blocks]
     def save(self, blocks):
-        self.moves["save"] += [(ref.hash.hex(), ref.block) for ref in blocks]
+        self.moves["save"] += [(ref.hash.hex(), ref.blocks) for ref in blocks]
     def plan_step(self):
         moves, self.moves = self.moves, {"load": [], "save": []}
         return json.dumps(moves).encode() if any(moves.values()) else None
@@ -52,15 +52,15 @@ class AtticWorker:
         moves = json.loads(message)
         self.saves = []
         self.calls += bool(moves["load"])
-        for key, block in moves["load"]:
+        for key, (block,) in moves["load"]:
             for cache, content in zip(self.caches, self.store[key]):
                 cache[block] = content
             if self.calls == 2:
                 raise OSError("the attic is locked")
         self.saves = moves["save"]
-        return [moves["load"][-1][1]] if moves["load"] and self.calls == 4 else None
+        return moves["load"][-1][1] if moves["load"] and self.calls == 4 else None
     def end(self):
-        for key, block in self.saves:
+        for key, (block,) in self.saves:
             self.store[key] = [cache[block].clone() for cache in self.caches]
         saved, self.saves = [key for key, _ in self.saves], []
         return json.dumps(saved).encode()

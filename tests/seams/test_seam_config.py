@@ -63,7 +63,8 @@ def test_kernels_are_ranked_and_the_reasons_are_kept(plugins, llama):
     plugins("kernels")
     names, resolution = _kernels(llama)
     assert names == ["wide_norm", "counted_norm", "counted_silu"]
-    (report,) = [report for report in resolution.reports if report.group == "core.kernels"]
+    report, *of_forms = [report for report in resolution.reports if report.group == "core.kernels"]
+    assert [one.subject.partition(",")[0] for one in of_forms] == ["weights plain"]
     reasons = {row.name: row.reasons for row in report.rows}
     assert reasons["tensor_norm"] == ("the device lacks tensor_unit",)
 

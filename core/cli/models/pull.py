@@ -26,6 +26,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fetch it and print where it is."""
+    from core.cli.interruptible import interruptible
     from core.cli.models.files import sizes_of
     from core.cli.ui.progress import WeightProgress
     from core.config.sizes import format_size
@@ -35,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
     options, selector = opened(args)
     with WeightProgress(what="fetching") as progress:
         access = access_of(options.hub, progress.update)
-        _, files = find_files(selector, options.select.model_source, args.model, options.model.revision, access)
+        source, revision = options.select.model_source, options.model.revision
+        _, files = interruptible(lambda: find_files(selector, source, args.model, revision, access))
     size = format_size(sum(sizes_of(Path(files.path)).values()))
     print(f"{files.name}: {files.path} ({size}{f', revision {files.revision}' if files.revision else ''})")
     return 0

@@ -42,7 +42,7 @@ class ConnectorParticipant(Participant):
         except Exception as error:
             self.faults.raised("load()", error)
             return False
-        self._ordered += [ref.block for ref in supplied]
+        self._ordered += [block for ref in supplied for block in ref.held]
         return True
 
     def publish(self, blocks: Sequence[BlockRef]) -> None:

@@ -148,7 +148,7 @@ class Stages:
         """Let a plugin order blocks, and remember which: they are lost if it loses sight of them."""
         placed = bool(method(request, refs))
         if placed:
-            self._ordered.setdefault(participant.name, []).extend(ref.block for ref in refs)
+            self._ordered.setdefault(participant.name, []).extend(block for ref in refs for block in ref.held)
         return placed
 
     def _planned(self, participant: Participant, method: Callable[..., Any], plan: StepPlan) -> None:

@@ -46,6 +46,10 @@ class Task(ABC):
         """Return the engine's limits as this task needs them."""
         return limits
 
+    def longest_chunk(self, limits: Limits) -> int:
+        """Return the most tokens of one request in a step under `limits`, which are the task's own."""
+        return limits.max_num_batched_tokens if self.whole_prompts else limits.longest_chunk
+
     def shares_prefixes(self, config: EngineConfig) -> bool:
         """Return whether a request may stand on the keys and values of another one's equal beginning."""
         return True

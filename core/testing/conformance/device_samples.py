@@ -93,15 +93,12 @@ class KernelSample(Sample):
         make: Makes the arguments, in the order of the reference form, for sizes and `rows`. Its first argument makes
             tensors in the compute dtype: `activations(*shape)`, `weights(*shape)`, and `indices(count, below)`. A dict
             at the end is passed by name. None: as the kit makes them for this operation of core.
-        reference: The operation in plain torch; it is also given float32. Needed for one that core does not have; for
-            others core's own form counts.
         rows: Places of the arguments whose first dimension is the rows; an output's is too.
         large: Sizes, `rows` included, at which its speed is compared.
     """
 
     sizes: Mapping[str, Sequence[int]]
     make: Callable[[Maker, Mapping[str, int]], Sequence[Any]] | None = None
-    reference: Callable[..., Any] | None = None
     rows: Sequence[int] = (0,)
     large: Mapping[str, int] = field(default_factory=dict)
 

@@ -99,6 +99,8 @@ class Subject:
         loaded, descriptor = self.load(self.descriptor.impl), self.descriptor
         if descriptor.options is None or not takes_options_alone(descriptor.group):
             return loaded
+        if isinstance(descriptor, KernelSpec) and descriptor.forms:
+            return loaded  # a product: made for each layer
         given = some_options(self)
         return loaded(given) if descriptor.group == KernelSpec.group else partial(loaded, given)
 

@@ -15,8 +15,8 @@ EVERY = ("packaging", "manifest", "spawn")
 AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "core.platforms": ("platforms",),
-        "core.attention_backends": ("attention", "features", "encoding"),
-        "core.quantization": ("quantization",),
+        "core.attention_backends": ("attention", "features", "encoding", "replays"),
+        "core.quantization": ("quantization", "slices"),
         "core.models": ("models", "encoders"),
         "core.tool_parsers": ("parsers",),
         "core.kv_connectors": ("connectors",),
@@ -25,7 +25,7 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "core.executors": ("executors",),
         "core.weight_loaders": ("loaders",),
         "core.model_sources": ("sources",),
-        "core.kernels": ("kernels",),
+        "core.kernels": ("kernels", "products"),
         "core.logits": ("logits",),
         "core.structured_output": ("grammars",),
         "core.drafters": ("drafters",),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from core.api.record import EMPTY
@@ -18,25 +20,37 @@ class NameMap:
     Args:
         rules: Renames (prefixes, first match wins), globs of checkpoint names that are left out, and of those that
             are transposed.
-        tied: Parameter names that are left out because their layer shares another's parameters.
+        left_out: Parameter names that are left out.
         aliases: Other parameter names -> those that layers have.
     """
 
-    def __init__(self, rules: WeightRules, tied: Collection[str], aliases: Mapping[str, str] = EMPTY) -> None:
+    def __init__(self, rules: WeightRules, left_out: Collection[str], aliases: Mapping[str, str] = EMPTY) -> None:
         self._rules = rules
-        self._tied = frozenset(tied)
+        self._renames = [(_pattern(old), new) for old, new in rules.rename]
+        self._left_out = frozenset(left_out)
         self._aliases = aliases
 
     def __call__(self, name: str) -> str | None:
         """Return the parameter name, or None when the tensor is left out on purpose."""
         if any(fnmatchcase(name, pattern) for pattern in self._rules.skip):
             return None
-        for old, new in self._rules.rename:
-            if name.startswith(old):
-                name = new + name.removeprefix(old)
+        for old, new in self._renames:
+            if found := old.match(name):
+                name = _filled(new, found.groups()) + name[found.end() :]
                 break
-        return None if name in self._tied else self._aliases.get(name, name)
+        return None if name in self._left_out else self._aliases.get(name, name)
 
     def transposes(self, name: str) -> bool:
         """Say whether the checkpoint tensor `name` is stored the other way round."""
         return any(fnmatchcase(name, pattern) for pattern in self._rules.transpose)
+
+
+def _pattern(begins: str) -> re.Pattern[str]:
+    """Return what finds names that begin so; each `*` is a group."""
+    return re.compile("([^.]+)".join(map(re.escape, begins.split("*"))))
+
+
+def _filled(text: str, captures: Sequence[str]) -> str:
+    """Return `text` with its stars replaced, in order."""
+    pieces = text.split("*")
+    return "".join(piece for pair in zip_longest(pieces, captures[: len(pieces) - 1], fillvalue="") for piece in pair)

@@ -117,8 +117,9 @@ class MirroredDrafts(DraftsParticipant):
 
     def _write(self, rows: np.ndarray, places: np.ndarray, ids: np.ndarray) -> None:
         super()._write(rows, places, ids)
-        index = (torch.from_numpy(rows).to(self._pool.device), torch.from_numpy(places).to(self._pool.device))
-        self._pool[index] = torch.from_numpy(ids).to(self._pool.device)
+        device = self._pool.device
+        row, place, token = (torch.from_numpy(one).to(device, non_blocking=True) for one in (rows, places, ids))
+        self._pool[row, place] = token
 
     def sampled(self, step: SampledStep) -> None:
         """Follow the pool."""

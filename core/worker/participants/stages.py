@@ -85,6 +85,11 @@ class WorkerStages:
                 self._fault(half, f"drafts() raised {describe(error)}")
         return nothing
 
+    @property
+    def listen(self) -> bool:
+        """Whether somebody is told of sampled tokens."""
+        return bool(self._sampled)
+
     def sampled(self, step: Callable[[], SampledStep]) -> None:
         """Tell of sampled tokens; `step` is called if somebody listens."""
         if self._sampled:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
+from core.worker.transfers import Transfers
 
 
 class LogitBias:
@@ -16,9 +17,9 @@ class LogitBias:
 
     feature = Feature.BIAS
 
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocab_size: int, transfers: Transfers) -> None:
         self._vocab_size = vocab_size
-        self._device = device
+        self._transfers = transfers
         self._rows: dict[int, tuple[Tensor, Tensor]] = {}
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
@@ -27,8 +28,8 @@ class LogitBias:
         bias = {token: value for token, value in (params.logit_bias or {}).items() if 0 <= token < self._vocab_size}
         if not bias:
             return False
-        values = torch.tensor(list(bias.values()), dtype=torch.float32, device=self._device)
-        self._rows[row] = (torch.tensor(list(bias), device=self._device), values)
+        ids, values = np.array(list(bias), dtype=np.int64), np.array(list(bias.values()), dtype=np.float32)
+        self._rows[row] = (self._transfers.upload(ids), self._transfers.upload(values))
         return True
 
     def apply(self, logits: Tensor, batch: SampleBatch) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.processors import id_tensor
+from core.worker.transfers import Transfers
 
 NEVER = float("-inf")
 _ANY = -1
@@ -22,9 +23,9 @@ class AllowedTokens:
 
     feature = Feature.ALLOWED
 
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocab_size: int, transfers: Transfers) -> None:
         self._vocab_size = vocab_size
-        self._device = device
+        self._transfers = transfers
         self._ids: dict[int, Tensor] = {}
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
@@ -32,7 +33,7 @@ class AllowedTokens:
         self._ids.pop(row, None)
         if params.allowed_token_ids is None:
             return False
-        self._ids[row] = id_tensor(params.allowed_token_ids, self._vocab_size, self._device)
+        self._ids[row] = id_tensor(params.allowed_token_ids, self._vocab_size, self._transfers)
         return True
 
     def apply(self, logits: Tensor, batch: SampleBatch) -> None:
@@ -49,9 +50,9 @@ class MinTokens:
 
     feature = Feature.MIN_TOKENS
 
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocab_size: int, transfers: Transfers) -> None:
         self._vocab_size = vocab_size
-        self._device = device
+        self._transfers = transfers
         self._rows: dict[int, tuple[int, Tensor, np.ndarray]] = {}
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
@@ -59,7 +60,7 @@ class MinTokens:
         self._rows.pop(row, None)
         if params.min_tokens == 0 or not stop_ids:
             return False
-        ids = id_tensor(stop_ids, self._vocab_size, self._device)
+        ids = id_tensor(stop_ids, self._vocab_size, self._transfers)
         self._rows[row] = (params.min_tokens, ids, _bits(stop_ids, self._vocab_size))
         return True
 
@@ -95,9 +96,9 @@ class BadWords:
 
     feature = Feature.BAD_WORDS
 
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocab_size: int, transfers: Transfers) -> None:
         self._vocab_size = vocab_size
-        self._device = device
+        self._transfers = transfers
         self._rows: dict[int, _Words] = {}
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
@@ -109,8 +110,8 @@ class BadWords:
         longest = max(len(word) for word in words) - 1
         prefixes = [[_ANY] * (longest - len(word) + 1) + word[:-1] for word in words]
         self._rows[row] = _Words(
-            torch.tensor(prefixes, dtype=torch.int32, device=self._device).view(len(words), longest),
-            torch.tensor([word[-1] for word in words], device=self._device),
+            self._transfers.upload(np.array(prefixes, dtype=np.int32).reshape(len(words), longest)),
+            self._transfers.upload(np.array([word[-1] for word in words], dtype=np.int64)),
         )
         return True
 
@@ -134,9 +135,9 @@ class StepTokens:
 
     feature = Feature.CONSTRAINED
 
-    def __init__(self, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, vocab_size: int, transfers: Transfers) -> None:
         self._vocab_size = vocab_size
-        self._device = device
+        self._transfers = transfers
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
         """Whether a row is constrained is known only in each step."""
@@ -148,7 +149,7 @@ class StepTokens:
         bits = np.stack([batch.allowed[int(row)] for row in batch.rows[chosen]])
         # Inverted while it is 32 times smaller; the bytes are then 0 or 1, as those of a bool tensor.
         bytes_ = np.unpackbits(np.invert(bits.astype("<i4", copy=False)).view(np.uint8), axis=1, bitorder="little")
-        forbidden = torch.from_numpy(bytes_.view(np.bool_)[:, : self._vocab_size]).to(self._device)
+        forbidden = self._transfers.upload(bytes_.view(np.bool_)[:, : self._vocab_size])
         if len(chosen) == len(logits):
             logits.masked_fill_(forbidden, NEVER)
             return

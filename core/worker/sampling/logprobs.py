@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +12,26 @@ from torch import Tensor
 from core.engine.step import TopLogprobs
 
 
-def top_logprobs(logprobs: Tensor, chosen: Tensor, alternatives: int) -> TopLogprobs:
+@dataclass(frozen=True, slots=True)
+class LogprobTensors:
+    """`TopLogprobs` on the device; ids and ranks are int64."""
+
+    ids: Tensor
+    values: Tensor
+    ranks: Tensor
+
+    def tensors(self) -> list[Tensor]:
+        """Return what is to be fetched."""
+        return [self.ids, self.values, self.ranks]
+
+
+def fetched(arrays: Sequence[np.ndarray]) -> TopLogprobs:
+    """Return what was fetched of `LogprobTensors.tensors`."""
+    ids, values, ranks = arrays
+    return TopLogprobs(ids.astype(np.int32), values.astype(np.float32), ranks.astype(np.int32))
+
+
+def top_logprobs(logprobs: Tensor, chosen: Tensor, alternatives: int) -> LogprobTensors:
     """Return the chosen token first, then the best ones.
 
     Args:
@@ -21,10 +43,8 @@ def top_logprobs(logprobs: Tensor, chosen: Tensor, alternatives: int) -> TopLogp
     values = logprobs.gather(1, picked)
     ranks = (logprobs > values).sum(1) + 1
     best = logprobs.topk(min(alternatives, logprobs.shape[1]), -1)
-    return TopLogprobs(
-        ids=_numpy(torch.cat((picked, best.indices), 1), np.int32),
-        values=_numpy(torch.cat((values, best.values), 1), np.float32),
-        ranks=_numpy(ranks, np.int32),
+    return LogprobTensors(
+        ids=torch.cat((picked, best.indices), 1), values=torch.cat((values, best.values), 1), ranks=ranks
     )
 
 
@@ -36,28 +56,25 @@ def split_rows(table: TopLogprobs, alternatives: np.ndarray) -> list[TopLogprobs
     ]
 
 
-def extended(table: TopLogprobs, logprobs: Tensor, ids: list[int]) -> TopLogprobs:
+def extended(table: TopLogprobs, ids: Sequence[int], values: np.ndarray) -> TopLogprobs:
     """Return a single position with further tokens behind those that it lists.
 
     Args:
-        logprobs: `(vocab,)` float32, of that position.
+        values: `(len(ids),)` float32, their log-probabilities at that position.
     """
-    values = logprobs[torch.tensor(ids, dtype=torch.int64, device=logprobs.device)]
     return TopLogprobs(
         np.concatenate((table.ids, np.array([ids], dtype=np.int32)), axis=1),
-        np.concatenate((table.values, _numpy(values[None], np.float32)), axis=1),
+        np.concatenate((table.values, values[None].astype(np.float32)), axis=1),
         table.ranks,
     )
 
 
-def joined(tables: list[TopLogprobs]) -> TopLogprobs:
+def joined(tables: Sequence[LogprobTensors]) -> LogprobTensors:
     """Return the positions of several tables, in order."""
-    return TopLogprobs(
-        np.concatenate([table.ids for table in tables]),
-        np.concatenate([table.values for table in tables]),
-        np.concatenate([table.ranks for table in tables]),
+    if len(tables) == 1:
+        return tables[0]
+    return LogprobTensors(
+        torch.cat([table.ids for table in tables]),
+        torch.cat([table.values for table in tables]),
+        torch.cat([table.ranks for table in tables]),
     )
-
-
-def _numpy(tensor: Tensor, dtype: type) -> np.ndarray:
-    return tensor.cpu().numpy().astype(dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import Feature, SampleBatch
+from core.worker.transfers import Transfers
 
 MOST_COUNTED = 65
 """Tokens that are added to a row's counts one by one; a row that is further behind is counted anew."""
@@ -25,16 +26,16 @@ class Penalties:
 
     feature = Feature.PENALTIES
 
-    def __init__(self, max_rows: int, vocab_size: int, device: torch.device) -> None:
+    def __init__(self, max_rows: int, vocab_size: int, transfers: Transfers) -> None:
         self._vocab_size = vocab_size
-        self._device = device
+        self._transfers = transfers
         self._slots = np.full(max_rows, -1, dtype=np.int64)
         self._counted = np.full(max_rows, -1, dtype=np.int64)
         self._strengths = np.zeros((3, max_rows), dtype=np.float32)
         self._free: list[int] = []
-        self._counts = torch.zeros(0, vocab_size, dtype=torch.int32, device=device)
-        self._prompt = torch.zeros(0, vocab_size, dtype=torch.bool, device=device)
-        self._one = torch.ones((), dtype=torch.int32, device=device)
+        self._counts = torch.zeros(0, vocab_size, dtype=torch.int32, device=transfers.device)
+        self._prompt = torch.zeros(0, vocab_size, dtype=torch.bool, device=transfers.device)
+        self._one = torch.ones((), dtype=torch.int32, device=transfers.device)
 
     def admit(self, row: int, params: SamplingParams, stop_ids: Sequence[int]) -> bool:
         """Take the row's strengths; its tokens are counted when it first samples."""
@@ -54,12 +55,12 @@ class Penalties:
         chosen = batch.using(self.feature)
         rows = batch.rows[chosen]
         self._count(batch, chosen)
-        slots = torch.from_numpy(self._slots[rows]).to(self._device)
+        slots = self._transfers.upload(self._slots[rows])
         counts = self._counts[slots]
         if batch.ahead is not None:
             self._count_drafts(batch, chosen, batch.ahead[chosen], counts)
-        repetition, frequency, presence = torch.from_numpy(self._strengths[:, rows]).to(self._device)[:, :, None]
-        index = torch.from_numpy(chosen).to(self._device)
+        repetition, frequency, presence = self._transfers.upload(self._strengths[:, rows])[:, :, None]
+        index = self._transfers.upload(chosen)
         values = logits[index]
         factor = torch.where(values > 0, 1.0 / repetition, repetition)
         values = torch.where(self._prompt[slots] | (counts > 0), values * factor, values)
@@ -91,20 +92,20 @@ class Penalties:
         """Add the last `counts (n,)` of each row's `known (n,)` tokens."""
         of, tokens = self._last(pool, rows, known, np.maximum(counts, 0))
         if len(of):
-            slots = torch.from_numpy(self._slots[rows[of]]).to(self._device)
+            slots = self._transfers.upload(self._slots[rows[of]])
             self._counts.index_put_((slots, tokens), self._one, accumulate=True)
 
     def _count_drafts(self, batch: SampleBatch, chosen: np.ndarray, ahead: np.ndarray, counts: Tensor) -> None:
         """Add the drafts before each position to its own `counts (m, vocab)`."""
         of, tokens = self._last(batch.pool, batch.rows[chosen], batch.known[chosen], ahead)
         if len(of):
-            counts.index_put_((torch.from_numpy(of).to(self._device), tokens), self._one, accumulate=True)
+            counts.index_put_((self._transfers.upload(of), tokens), self._one, accumulate=True)
 
     def _last(self, pool: Tensor, rows: np.ndarray, known: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, Tensor]:
         """Return the last `counts (n,)` tokens of all rows, `(m,)` int64, and the index of the row of each."""
         of = np.repeat(np.arange(len(rows)), counts)
         back = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
-        places = (torch.from_numpy(rows[of]).to(self._device), torch.from_numpy(known[of] - back).to(self._device))
+        places = (self._transfers.upload(rows[of]), self._transfers.upload(known[of] - back))
         return of, pool[places].long()
 
     def _recount(self, pool: Tensor, row: int, known: int, outputs: int) -> None:
@@ -112,4 +113,6 @@ class Penalties:
         prompt, output = pool[row, : known - outputs].long(), pool[row, known - outputs : known].long()
         self._prompt[slot] = False
         self._prompt[slot, prompt] = True
-        self._counts[slot] = torch.bincount(output, minlength=self._vocab_size).to(torch.int32)
+        counts = self._counts[slot]  # filled, not counted into a new tensor, whose size the host would wait for
+        counts.zero_()
+        counts.index_add_(0, output, self._one.expand(len(output)))

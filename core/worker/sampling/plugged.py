@@ -67,7 +67,7 @@ class PluggedLogits:
                 if len(index) == len(logits):
                     one.processor.apply(logits, rows, counts)
                     continue
-                places = torch.from_numpy(index).to(logits.device)
+                places = torch.from_numpy(index).to(logits.device, non_blocking=True)
                 part = logits[places]
                 one.processor.apply(part, rows, counts)
                 logits[places] = part

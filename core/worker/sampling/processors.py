@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from core.engine.sampling import SamplingParams
 from core.worker.sampling.batch import SampleBatch
+from core.worker.transfers import Transfers
 
 
 class LogitsProcessor(Protocol):
@@ -30,6 +31,6 @@ class LogitsProcessor(Protocol):
         ...
 
 
-def id_tensor(ids: Sequence[int], vocab_size: int, device: torch.device) -> Tensor:
+def id_tensor(ids: Sequence[int], vocab_size: int, transfers: Transfers) -> Tensor:
     """Return the ids that the model has logits for; a tokenizer may know more ids than the model."""
-    return torch.tensor([i for i in ids if 0 <= i < vocab_size], dtype=torch.int64, device=device)
+    return transfers.upload(np.array([i for i in ids if 0 <= i < vocab_size], dtype=np.int64))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
-from core.engine.step import StepPlan, TopLogprobs
+from core.engine.step import StepPlan, StepResult
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import Feature
-from core.worker.sampling.logprobs import joined, top_logprobs
+from core.worker.sampling.logprobs import LogprobTensors, fetched, joined, top_logprobs
 from core.worker.sampling.params import RowParams
 
 CHUNK = 256
@@ -22,10 +22,22 @@ NOT_FINITE = "CORE-E121 The model produced logits that are not finite numbers fo
 
 @dataclass(slots=True)
 class PromptScores:
-    """By index into the plan's rows: the positions scored in this step, and what went wrong."""
+    """Positions that a step scored, by index into the plan's rows: their tables on the device."""
 
-    logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
-    errors: dict[int, str] = field(default_factory=dict)
+    tables: dict[int, LogprobTensors] = field(default_factory=dict)
+
+    def tensors(self) -> list[Tensor]:
+        """Return what is to be fetched."""
+        return [tensor for table in self.tables.values() for tensor in table.tensors()]
+
+    def read(self, arrays: Sequence[np.ndarray], result: StepResult) -> None:
+        """Put what was fetched of `tensors` into the result; a row whose numbers are not finite fails."""
+        for number, i in enumerate(self.tables):
+            table = fetched(arrays[3 * number : 3 * number + 3])
+            if np.isfinite(table.values[:, 0]).all():
+                result.prompt_logprobs[i] = table
+            else:
+                result.errors.setdefault(i, NOT_FINITE)
 
 
 class PromptScorer:
@@ -62,15 +74,11 @@ class PromptScorer:
             if begin >= end:
                 continue
             first = int(query_starts[i]) + begin - start
-            table = self._table(hidden[first : first + end - begin], row, begin)
+            scores.tables[i] = self._table(hidden[first : first + end - begin], row, begin)
             self._next[row] = end
-            if np.isfinite(table.values[:, 0]).all():
-                scores.logprobs[i] = table
-            else:
-                scores.errors[i] = NOT_FINITE
         return scores
 
-    def _table(self, hidden: Tensor, row: int, position: int) -> TopLogprobs:
+    def _table(self, hidden: Tensor, row: int, position: int) -> LogprobTensors:
         alternatives = int(self._params.prompt_logprobs[row])
         targets = self._rows.tokens[row, position + 1 : position + 1 + len(hidden)].long()
         parts = []

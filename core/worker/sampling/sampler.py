@@ -10,61 +10,33 @@ logits as they are; only the others are copied and worked on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.engine.step import NewRow, TopLogprobs
+from core.engine.step import NewRow
 from core.ops.registry import REGISTRY
 from core.ops.sampling import TEMPERATURE
 from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.bias import LogitBias
 from core.worker.sampling.forbidden import AllowedTokens, BadWords, MinTokens, StepTokens
-from core.worker.sampling.logprobs import extended, split_rows, top_logprobs
+from core.worker.sampling.logprobs import top_logprobs
 from core.worker.sampling.params import RowParams
 from core.worker.sampling.penalties import Penalties
 from core.worker.sampling.plugged import Plugged, PluggedLogits
 from core.worker.sampling.processors import LogitsProcessor
 from core.worker.sampling.rng import Uniforms
+from core.worker.sampling.sampled import Listed, Sampled
 
 if TYPE_CHECKING:
     from core.ops.registry import Op
+    from core.worker.transfers import Transfers
 
 PART_ELEMENTS = 2**22
 """Logits processed at a time: bounds the temporaries of a large batch and keeps them near the cache."""
-
-NOT_FINITE = "CORE-E121 The model produced logits that are not finite numbers for this request."
-NOTHING_LEFT = (
-    "CORE-E122 No token is left to sample: the grammar, allowed_token_ids, bad_words, logit_bias and min_tokens"
-    " together exclude every one."
-)
-
-
-@dataclass(slots=True)
-class Sampled:
-    """What the sampler chose.
-
-    Attributes:
-        tokens: `(n,)` int64 on the device; of rows in `errors`, any valid token.
-        logprobs: Index -> log-probabilities of rows that asked.
-        errors: Index -> why no token could be chosen for this row.
-    """
-
-    tokens: Tensor
-    logprobs: dict[int, TopLogprobs] = field(default_factory=dict)
-    errors: dict[int, str] = field(default_factory=dict)
-
-    def take(self, kept: np.ndarray) -> Sampled:
-        """Return what was chosen at the `kept (m,)` indices, which ascend."""
-        new = {int(index): i for i, index in enumerate(kept)} if self.logprobs or self.errors else {}
-        return Sampled(
-            self.tokens[torch.from_numpy(kept).to(self.tokens.device)],
-            {new[index]: entry for index, entry in self.logprobs.items() if index in new},
-            {new[index]: error for index, error in self.errors.items() if index in new},
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +62,7 @@ class Sampler:
         self,
         max_rows: int,
         vocab_size: int,
-        device: torch.device,
+        transfers: Transfers,
         seed: int = 0,
         plugged: Sequence[Plugged] = (),
         pick: Callable[[str], Op] | None = None,
@@ -98,16 +70,16 @@ class Sampler:
         self.params = RowParams(max_rows)
         pick = pick or (lambda op: REGISTRY[op].reference)
         self._argmax, self._draw = pick("argmax"), pick("draw")
-        self._device = device
+        self._transfers = transfers
         self._uniforms = Uniforms(seed)
         self._part = max(1, PART_ELEMENTS // vocab_size)
         self._processors: tuple[LogitsProcessor, ...] = (
-            AllowedTokens(vocab_size, device),
-            StepTokens(vocab_size, device),
-            BadWords(vocab_size, device),
-            MinTokens(vocab_size, device),
-            LogitBias(vocab_size, device),
-            Penalties(max_rows, vocab_size, device),
+            AllowedTokens(vocab_size, transfers),
+            StepTokens(vocab_size, transfers),
+            BadWords(vocab_size, transfers),
+            MinTokens(vocab_size, transfers),
+            LogitBias(vocab_size, transfers),
+            Penalties(max_rows, vocab_size, transfers),
         )
         self._one_position = [one for one in plugged if not one.drafts]
         early = [one for one in plugged if not one.processor.is_argmax_invariant]
@@ -141,14 +113,14 @@ class Sampler:
         features = batch.features
         best, tokens = self._argmax(logits)
         sampled = Sampled(tokens)
-        sound = _note(best, None, sampled)
+        sampled.check(None, best)
         if not features & (Feature.RANDOM | Feature.WORKED_ON):
             return sampled
         numbers = self._numbers(batch) if features & Feature.RANDOM else None
         if numbers is not None:
             self._draw_plain(logits, batch, numbers, sampled)
         if features & Feature.WORKED_ON:
-            self._work(logits, batch, numbers, sound, sampled)
+            self._work(logits, batch, numbers, best, sampled)
         return sampled
 
     def _numbers(self, batch: SampleBatch) -> np.ndarray:
@@ -170,20 +142,18 @@ class Sampler:
 
     def _drawn(self, logits: Tensor, rows: Tensor | None, numbers: np.ndarray, flags: np.ndarray) -> Tensor:
         truncated = bool((flags & Feature.TRUNCATED).any())
-        drawn: Tensor = self._draw(logits, rows, torch.from_numpy(numbers).to(self._device), truncated=truncated)
+        drawn: Tensor = self._draw(logits, rows, self._transfers.upload(numbers), truncated=truncated)
         return drawn
 
     # -- rows that are worked on -----------------------------------------------------------------------------------
 
-    def _work(
-        self, logits: Tensor, batch: SampleBatch, numbers: np.ndarray | None, sound: np.ndarray, out: Sampled
-    ) -> None:
+    def _work(self, logits: Tensor, batch: SampleBatch, numbers: np.ndarray | None, best: Tensor, out: Sampled) -> None:
         rows = batch.using(Feature.WORKED_ON)
         for begin in range(0, len(rows), self._part):
             places = rows[begin : begin + self._part]
             part = _Part(batch.take(places), places, None if numbers is None else numbers[:, places])
             index = self._index(places)
-            out.tokens[index] = self._work_part(_neutral(logits[index], sound[places]), part, out)
+            out.tokens[index] = self._work_part(self._neutral(logits[index], best[index]), part, out)
 
     def _work_part(self, logits: Tensor, part: _Part, out: Sampled) -> Tensor:
         batch = part.batch
@@ -212,14 +182,15 @@ class Sampler:
 
     def _note_plugged(self, part: _Part, out: Sampled) -> None:
         for plugged in (self._early, self._late):
-            for i, message in plugged.errors(part.batch).items():
-                out.errors.setdefault(int(part.places[i]), message)
+            errors = plugged.errors(part.batch)
+            if errors:
+                out.fail({int(part.places[i]): message for i, message in errors.items()})
 
     def _choose(self, logits: Tensor, part: _Part, out: Sampled) -> Tensor:
         best: Tensor
         tokens: Tensor
         best, tokens = self._argmax(logits)
-        sound = _note(best, part.places, out)
+        out.check(part.places, best)
         batch = part.batch
         random = batch.using(Feature.RANDOM)
         if part.numbers is None or not len(random):
@@ -229,8 +200,8 @@ class Sampler:
             tokens[index] = self._drawn(logits, index, numbers, flags)
             return tokens
         highest = torch.where(best.isfinite(), best, 0.0)[index, None]
-        temperature = torch.from_numpy(numbers[TEMPERATURE]).to(self._device, torch.float32)[:, None]
-        scaled = (_neutral(logits, sound)[index] - highest) / temperature
+        temperature = self._transfers.upload(numbers[TEMPERATURE].astype(np.float32))[:, None]
+        scaled = (self._neutral(logits, best)[index] - highest) / temperature
         self._late.apply(scaled, batch.take(random))
         numbers[TEMPERATURE] = 1.0
         tokens[index] = self._drawn(scaled, None, numbers, flags)
@@ -241,30 +212,21 @@ class Sampler:
         rows = part.batch.rows[asked]
         alternatives = self.params.logprobs[rows]
         table = top_logprobs(raw, tokens[self._index(asked)], int(alternatives.max()))
-        entries = split_rows(table, alternatives)
+        further: dict[int, tuple[list[int], Tensor]] = {}
         if self.params.asked:
             for i, row in enumerate(rows.tolist()):
                 if row in self.params.asked:
-                    entries[i] = extended(entries[i], raw[i], self.params.asked[row])
-        for place, entry in zip(part.places[asked].tolist(), entries):
-            if place not in out.errors:
-                out.logprobs[place] = entry
+                    ids = self.params.asked[row]
+                    further[i] = ids, raw[i, self._index(np.array(ids, dtype=np.int64))]
+        out.listed.append(Listed(part.places[asked], alternatives, table, further))
 
     def _index(self, places: np.ndarray) -> Tensor:
-        return torch.from_numpy(places).to(self._device)
+        return self._transfers.upload(places)
 
-
-def _note(best: Tensor, places: np.ndarray | None, out: Sampled) -> np.ndarray:
-    """Return which rows have a finite best logit, and note an error for the others that have none yet."""
-    values = best.cpu().numpy()
-    sound: np.ndarray = np.isfinite(values)
-    if not sound.all():
-        for i in np.flatnonzero(~sound).tolist():
-            message = NOTHING_LEFT if values[i] == -np.inf else NOT_FINITE
-            out.errors.setdefault(i if places is None else int(places[i]), message)
-    return sound
-
-
-def _neutral(logits: Tensor, sound: np.ndarray) -> Tensor:
-    """Replace rows that failed by zeros, so that what follows meets ordinary numbers."""
-    return logits if sound.all() else logits.masked_fill(torch.from_numpy(~sound).to(logits.device)[:, None], 0.0)
+    def _neutral(self, logits: Tensor, best: Tensor) -> Tensor:
+        """Replace rows that failed by zeros, so that what follows meets ordinary numbers."""
+        sound = best.isfinite()
+        # Asking is free where the work is done; elsewhere it would wait for the device, and replacing does not.
+        if self._transfers.queue is None and bool(sound.all()):
+            return logits
+        return logits.masked_fill(~sound[:, None], 0.0)

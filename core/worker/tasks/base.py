@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from core.config.resolved import EngineConfig
     from core.plugins.boot import ActivePlugins
     from core.worker.graphs import GraphedForward
-    from core.worker.guarded import GuardedBackend, GuardedModel
+    from core.worker.guarded import GuardedModel
+    from core.worker.inputs import Planner
     from core.worker.loader import LoadedModel
     from core.worker.rows import RowTable
     from core.worker.runner import StepRunner
@@ -34,7 +35,7 @@ class RunnerSetup:
     active: ActivePlugins
     loaded: LoadedModel
     model: GuardedModel
-    backend: GuardedBackend
+    backend: Planner
     caches: Sequence[Tensor] = field(repr=False)
     rows: RowTable
     graphed: GraphedForward | None

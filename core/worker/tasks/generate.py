@@ -40,7 +40,7 @@ class GenerateWorker(WorkerTask):
         sampler = Sampler(
             config.options.scheduler.max_num_seqs,
             config.shape.vocab_size,
-            rows.device,
+            rows.transfers,
             config.options.model.seed,
             list(_logits_processors(setup)),
             setup.loaded.kernels.pick,

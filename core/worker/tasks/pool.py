@@ -15,17 +15,16 @@ from core.engine.parts import restored
 from core.engine.profile import Timer
 from core.engine.step import NewRow, StepPlan, StepResult
 from core.engine.tasks.pool import NAME, Pooled, Pooling
-from core.worker.inputs import StepInputs
+from core.worker.inputs import Planner, StepInputs
 from core.worker.rows import RowTable
-from core.worker.runner import StepRunner
+from core.worker.runner import Enqueued, StepRunner
 from core.worker.tasks.base import RunnerSetup, WorkerTask
 from core.worker.tasks.dense import load_dense
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend
     from core.api.models import Classifies, Model, PoolingShape
     from core.worker.graphs import GraphedForward
-    from core.worker.guarded import GuardedBackend, GuardedModel
+    from core.worker.guarded import GuardedModel
 
 NOT_FINITE = "CORE-E121 The model produced a vector that is not finite numbers for this request."
 
@@ -46,7 +45,7 @@ class PoolingRunner(StepRunner):
     def __init__(
         self,
         model: Model | GuardedModel,
-        backend: AttentionBackend | GuardedBackend,
+        backend: Planner,
         caches: Sequence[Tensor],
         rows: RowTable,
         shape: PoolingShape,
@@ -57,7 +56,7 @@ class PoolingRunner(StepRunner):
         self._default = Pooling(shape.method)
         self._asked: dict[int, Pooling] = {}
         self._arrays: dict[int, dict[str, Tensor]] = {}
-        self._seconds = np.zeros(len(rows.block_tables), dtype=np.int64)
+        self._seconds = np.zeros(len(rows.known), dtype=np.int64)
         self._head = cast("Classifies", model).classify if shape.task == "classify" else None
         super().__init__(model, backend, caches, rows, graphed)
 
@@ -74,21 +73,18 @@ class PoolingRunner(StepRunner):
             asked: Pooling = restored(part, Pooling, NAME)
             self._asked[new.row] = asked
             self._seconds[new.row] = asked.second
-            device = self._rows.device
-            arrays = {name: torch.from_numpy(one.array()).to(device) for name, one in asked.arrays.items()}
+            arrays = {name: self._transfers.upload(one.array()) for name, one in asked.arrays.items()}
             if arrays or new.row in self._arrays:
                 self._arrays[new.row] = arrays
 
-    def _run(self, plan: StepPlan, result: StepResult) -> None:
+    def _run(self, plan: StepPlan, result: StepResult) -> Enqueued:
         inputs = self._build(plan)
         # A prompt runs in one step, and its arrays with it.
         arrays = tuple(self._arrays.pop(row, {}) for row in plan.rows.tolist()) if self._arrays else ()
         inputs = replace(inputs, token_types=self._types(plan, inputs), arrays=arrays)
         # Graphs read token ids and positions, and nothing else of a request.
         forward = self._whole if arrays or inputs.token_types is not None else self._forward
-        vectors, result.errors = self._reduce(plan, inputs, forward(inputs))
-        result.parts[NAME] = Pooled(vectors)
-        self._taint(plan, result.errors)
+        return self._reduce(plan, inputs, forward(inputs), result)
 
     def _types(self, plan: StepPlan, inputs: StepInputs) -> Tensor | None:
         seconds = self._seconds[plan.rows]
@@ -98,13 +94,14 @@ class PoolingRunner(StepRunner):
         begins = self._rows.to_device(np.repeat(seconds, plan.counts))
         return (inputs.positions >= begins).long()
 
-    def _pool(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor) -> tuple[dict[int, np.ndarray], dict[int, str]]:
-        """Return, by place in the plan, the vectors of the prompts that end in this step, and what went wrong."""
+    def _pool(self, plan: StepPlan, inputs: StepInputs, hidden: Tensor, result: StepResult) -> Enqueued:
+        """Reduce the prompts that end in this step, to be read as vectors by place in the plan."""
         starts = inputs.batch.query_starts
         rows: dict[str, list[int]] = {}
         for i in np.flatnonzero(plan.samples).tolist():
             rows.setdefault(self._asked[int(plan.rows[i])].method, []).append(i)
-        vectors: dict[int, np.ndarray] = {}
+        tensors: list[Tensor] = []
+        groups: list[tuple[list[int], np.ndarray | None]] = []
         for method, places in rows.items():
             begins, ends = starts[places].astype(np.int64), starts[np.array(places) + 1].astype(np.int64)
             pooled = self._reduced(method, hidden, begins, ends)
@@ -112,11 +109,19 @@ class PoolingRunner(StepRunner):
                 pooled = self._head(pooled)
             elif method == self._default.method:  # tokens of a model that embeds whole texts are as they are
                 pooled = self._dense(pooled)
-            numbers = pooled.float().cpu().numpy()
-            parts = np.split(numbers, np.cumsum(ends - begins)[:-1]) if method == "all" else list(numbers)
-            vectors.update(zip(places, parts, strict=True))
-        broken = {place: NOT_FINITE for place, vector in vectors.items() if not np.isfinite(vector).all()}
-        return {place: vector for place, vector in vectors.items() if place not in broken}, broken
+            tensors.append(pooled.float())
+            groups.append((places, np.cumsum(ends - begins)[:-1] if method == "all" else None))
+
+        def finish(arrays: list[np.ndarray]) -> None:
+            vectors: dict[int, np.ndarray] = {}
+            for (places, bounds), numbers in zip(groups, arrays, strict=True):
+                parts = list(numbers) if bounds is None else np.split(numbers, bounds)
+                vectors.update(zip(places, parts, strict=True))
+            broken = {place: NOT_FINITE for place, vector in vectors.items() if not np.isfinite(vector).all()}
+            result.errors.update(broken)
+            result.parts[NAME] = Pooled({place: one for place, one in vectors.items() if place not in broken})
+
+        return Enqueued(tensors, finish)
 
     def _reduced(self, method: str, hidden: Tensor, begins: np.ndarray, ends: np.ndarray) -> Tensor:
         """Return one row per prompt, `(prompts, hidden)`; for `all` every token of these prompts, in order."""

@@ -12,7 +12,6 @@ namespace core {
   void gated(const core_gated_args*);               \
   void layer_norm(const core_layer_norm_args*);     \
   void plain_activation(const core_activate_args*); \
-  void sums(const core_add_args*);                  \
   void rope_kv(const core_rope_kv_args*);           \
   }
 DECLARE(base)
@@ -27,14 +26,12 @@ DECLARE(avx512_bf16)
 #define GATED(variant) variant::gated
 #define LAYER_NORM(variant) variant::layer_norm
 #define ACTIVATE(variant) variant::plain_activation
-#define ADD(variant) variant::sums
 #define ROPE_KV(variant) variant::rope_kv
 
 static const Variants<void(const core_rms_norm_args*)> kRmsNorm = {VARIANTS(RMS_NORM)};
 static const Variants<void(const core_gated_args*)> kGated = {VARIANTS(GATED)};
 static const Variants<void(const core_layer_norm_args*)> kLayerNorm = {VARIANTS(LAYER_NORM)};
 static const Variants<void(const core_activate_args*)> kActivate = {VARIANTS(ACTIVATE)};
-static const Variants<void(const core_add_args*)> kAdd = {VARIANTS(ADD)};
 static const Variants<void(const core_rope_kv_args*)> kRopeKv = {VARIANTS(ROPE_KV)};
 
 }  // namespace core
@@ -44,8 +41,6 @@ CORE_API void core_cpu_rms_norm(const core_rms_norm_args* args) { core::kRmsNorm
 CORE_API void core_cpu_layer_norm(const core_layer_norm_args* args) { core::kLayerNorm.pick()(args); }
 
 CORE_API void core_cpu_activate(const core_activate_args* args) { core::kActivate.pick()(args); }
-
-CORE_API void core_cpu_add(const core_add_args* args) { core::kAdd.pick()(args); }
 
 CORE_API void core_cpu_shift(const core_shift_args* args) {
   for (int64_t i = 0; i < args->count; ++i) args->out[i] = args->x[i] + args->amount;

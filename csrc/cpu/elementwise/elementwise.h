@@ -53,15 +53,6 @@ struct core_activate_args {
   int64_t dtype, threads;
 };
 
-// out = x + y, rounded to the dtype. A stride of 0 gives every row the same.
-struct core_add_args {
-  const void *x, *y;
-  void* out;
-  int64_t rows, size;
-  int64_t x_stride, y_stride, out_stride;
-  int64_t dtype, threads;
-};
-
 // out[i] = x[i] + amount, for int64 elements.
 struct core_shift_args {
   const int64_t* x;
@@ -100,7 +91,6 @@ struct core_rope_kv_args {
 void core_cpu_rms_norm(const core_rms_norm_args* args);
 void core_cpu_layer_norm(const core_layer_norm_args* args);
 void core_cpu_activate(const core_activate_args* args);
-void core_cpu_add(const core_add_args* args);
 void core_cpu_shift(const core_shift_args* args);
 void core_cpu_gated(const core_gated_args* args);
 void core_cpu_gather(const core_gather_args* args);

@@ -1,4 +1,4 @@
-// What encoders need: layer norm, activations without a gate, sums. Included per instruction set.
+// What encoders need: layer norm, activations without a gate. Included per instruction set.
 #pragma once
 
 #include "common/parallel.h"
@@ -125,17 +125,6 @@ void layer_norm(const core_layer_norm_args& a) {
   });
 }
 
-template <typename T>
-void add(const core_add_args& a) {
-  auto x = static_cast<const T*>(a.x), y = static_cast<const T*>(a.y);
-  auto out = static_cast<T*>(a.out);
-  parallel_for(a.rows, a.threads, ceil_div(kTeamElements, a.size > 0 ? a.size : 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      add_row(x + row * a.x_stride, y + row * a.y_stride, out + row * a.out_stride, a.size);
-    }
-  });
-}
-
 // `size` elements of one row.
 template <typename T, int64_t Kind>
 void activate_row(const T* x, T* out, int64_t size) {
@@ -185,8 +174,6 @@ void activate_of(const core_activate_args& a) {
 void layer_norm(const core_layer_norm_args* a) {
   a->dtype == CORE_BF16 ? layer_norm<bf16>(*a) : layer_norm<float>(*a);
 }
-
-void sums(const core_add_args* a) { a->dtype == CORE_BF16 ? add<bf16>(*a) : add<float>(*a); }
 
 void plain_activation(const core_activate_args* a) {
   a->dtype == CORE_BF16 ? activate_of<bf16>(*a) : activate_of<float>(*a);

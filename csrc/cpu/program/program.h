@@ -5,7 +5,7 @@
 
 extern "C" {
 
-// One operation: an entry of this library and its arguments.
+// One operation: an entry of this library, or of another one with the same kind of arguments.
 struct core_op {
   void (*function)(const void* args);
   const void* args;

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from core_plugin_gemma.manifest import GEMMA
 from core_plugin_huggingface.reader import SafetensorsReader
-from core_plugin_llama.config import shape
-from core_plugin_llama.model import CausalLM
+from core_plugin_llama.manifest import LLAMA
 from core_plugin_unquantized.plain import Plain
 
 from core.api import AttentionContext, AttentionSite, KVLayout, ModelFiles
@@ -24,6 +25,7 @@ from core.worker.loader import LoadedModel, load_model
 torch.set_num_threads(1)
 CPU = torch.device("cpu")
 LENGTH = 64
+SPECS = {architecture: spec for spec in (LLAMA, GEMMA) for architecture in spec.architectures}
 
 
 @dataclass
@@ -53,6 +55,8 @@ class DenseLayer:
         visible = columns <= rows
         if site.window is not None:
             visible &= columns > rows - site.window
+        if site.softcap is not None:
+            scores = site.softcap * torch.tanh(scores / site.softcap)
         weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
         return torch.einsum("hqk,khd->qhd", weights, values).flatten(1)
 
@@ -76,7 +80,7 @@ class Active:
 
     def __init__(self, **changes: Any) -> None:
         self._impls = {
-            "core.models": CausalLM,
+            "core.models": resolve_name(LLAMA.impl),
             "core.quantization": Plain,
             "core.weight_loaders": SafetensorsReader,
             "core.attention_backends": DenseBackend,
@@ -140,7 +144,7 @@ def engine_config(
         options=Options(),
         files=ModelFiles(reference=str(path), path=str(path), name=path.name),
         checkpoint=checkpoint,
-        shape=shape(checkpoint.config),
+        shape=resolve_name(SPECS[checkpoint.architecture].shape)(checkpoint.config),
         plan=PluginPlan(),
         dtype=dtype,
         kv_dtype=kv_dtype or dtype,
@@ -161,7 +165,9 @@ def load():
         max_model_len: int = LENGTH,
         **impls,
     ) -> LoadedModel:
-        return load_model(engine_config(path, dtype, max_model_len, kv_dtype), Active(**impls), CPU, progress)
+        config = engine_config(path, dtype, max_model_len, kv_dtype)
+        impls = {"models": resolve_name(SPECS[config.checkpoint.architecture].impl), **impls}
+        return load_model(config, Active(**impls), CPU, progress)
 
     return loader
 

@@ -6,10 +6,12 @@ import pytest
 import torch
 from core_plugin_unquantized.plain import Plain
 
-from core.api import CheckpointError, LayerSite, QuantContext, RopeConfig
+from core.api import CheckpointError, LayerSite, QuantContext, RopeConfig, WeightRules
 from core.layers.builder import Builder
-from core.layers.params import ParamGroup, targets_of
+from core.layers.params import targets_of
 from core.testing.conformance.tools.tensors import PlainTensor
+from core.worker.loading.fill import WeightFiller
+from core.worker.loading.names import NameMap
 
 CPU = torch.device("cpu")
 
@@ -63,15 +65,27 @@ def test_names_of_merged_and_plain_layers(build):
     build.linear(4, 3, "attn.o_proj")
     build.rms_norm(4, 1e-6, "norm")
     targets = targets_of(build.groups)
-    places = {name: (target.param, target.start, target.rows) for name, target in targets.items()}
-    assert places == {
-        "attn.q_proj.weight": ("weight", 0, 6),
-        "attn.k_proj.weight": ("weight", 6, 2),
-        "attn.q_proj.bias": ("bias", 0, 6),
-        "attn.k_proj.bias": ("bias", 6, 2),
-        "attn.o_proj.weight": ("weight", 0, 3),
-        "norm.weight": ("weight", 0, None),
+    assert {name: target.key for name, target in targets.items()} == {
+        "attn.q_proj.weight": (0, "weight"),
+        "attn.k_proj.weight": (1, "weight"),
+        "attn.q_proj.bias": (0, "bias"),
+        "attn.k_proj.bias": (1, "bias"),
+        "attn.o_proj.weight": (0, "weight"),
+        "norm.weight": "weight",
     }
+
+
+def test_a_fused_module_has_one_tensor_for_all_parts(build):
+    build.merged_linear(4, {"q": 6, "k": 2}, "attn", bias=True, fused="qkv_proj")
+    (group,) = build.groups
+    assert group.site.module("k") == "attn.qkv_proj" and group.site.parts == [("q", 6), ("k", 2)]
+    assert list(targets_of(build.groups)) == ["attn.qkv_proj.weight", "attn.qkv_proj.bias"]
+
+
+@pytest.mark.parametrize("parts", [{"q": 6, "k": 4}, {"q": 7, "k": 2}])
+def test_parts_that_cannot_take_turns_are_refused(build, parts):
+    with pytest.raises(ValueError, match=r"'attn' have \[.*\] outputs, which cannot come in"):
+        build.merged_linear(4, parts, "attn", fused="qkv", split="interleaved")
 
 
 def test_two_layers_with_one_name_are_refused(build):
@@ -81,17 +95,35 @@ def test_two_layers_with_one_name_are_refused(build):
         targets_of(build.groups)
 
 
-def test_parts_that_do_not_make_the_parameter_are_refused():
-    group = ParamGroup("layer", lambda param, tensor: tensor.raw())
-    with pytest.raises(ValueError, match=r"layer\.weight"):
-        group.declare("weight", (4, 2), torch.float32, rows=[("a", 3)])
-
-
 def test_equal_rotary_configurations_share_one_table(build):
     config = RopeConfig(head_dim=8, rotary_dim=8, max_positions=16)
     first = build.rope(config)
     assert build.rope(RopeConfig(head_dim=8, rotary_dim=8, max_positions=16)) is first
     assert build.rope(RopeConfig(head_dim=8, rotary_dim=8, max_positions=16, theta=5.0)) is not first
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_offset_is_added_to_a_norm_once_when_it_is_loaded(dtype):
+    build = Builder(Plain(QuantContext(CPU, dtype, {})), Recorder(), device=CPU, dtype=dtype)
+    norm, plain = (build.rms_norm(64, 1e-6, name, offset=offset) for name, offset in (("a", 1.0), ("b", 0.0)))
+    weight = torch.randn(64, generator=torch.Generator().manual_seed(0)) / 64
+    filler = WeightFiller(build.groups, NameMap(WeightRules(), ()), CPU)
+    for _ in range(2):  # weights that are replaced have no more offset than the first
+        filler.fill([PlainTensor("a.weight", weight), PlainTensor("b.weight", weight)])
+        assert torch.equal(norm.params["weight"], (1 + weight).to(dtype))
+        assert torch.equal(plain.params["weight"], weight.to(dtype))
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.float32, 640**0.5), (torch.bfloat16, 25.25)])
+def test_an_embedding_is_scaled_in_the_compute_dtype_and_its_tied_head_is_not(dtype, factor):
+    build = Builder(Plain(QuantContext(CPU, dtype, {})), Recorder(), device=CPU, dtype=dtype)
+    embedding = build.embedding(10, 640, "embed", scale=640**0.5)
+    head = build.lm_head(10, 640, "head", tied_to=embedding)
+    weight = torch.randn(10, 640, generator=torch.Generator().manual_seed(0)).to(dtype)
+    WeightFiller(build.groups, NameMap(WeightRules(), build.tied), CPU).fill([PlainTensor("embed.weight", weight)])
+    assert torch.equal(embedding(torch.tensor([3, 7])), weight[[3, 7]] * torch.tensor(factor, dtype=dtype))
+    hidden = torch.ones(1, 640, dtype=dtype)
+    torch.testing.assert_close(head(hidden), hidden @ weight.T)
 
 
 def test_unknown_activation_is_refused_with_the_known_ones(build):
@@ -104,78 +136,44 @@ def test_a_head_cannot_be_tied_to_a_strange_embedding(build):
         build.lm_head(8, 4, "lm_head", tied_to=lambda ids: ids)
 
 
-def test_what_a_method_sees_of_a_tied_head():
-    """As docs/plugins/kinds/quantization.md says: two sites with one prefix, and the embedding's parameters alone."""
+def test_a_head_with_a_bias_cannot_be_tied(build):
+    embedding = build.embedding(8, 4, "embed")
+    with pytest.raises(ValueError, match="lm_head head has a bias"):
+        build.lm_head(8, 4, "head", tied_to=embedding, bias=True)
+    with pytest.raises(ValueError, match="other rows"):
+        build.lm_head(6, 4, "head", tied_to=embedding)
+
+
+def test_a_head_may_have_a_bias(build):
+    head = build.lm_head(3, 2, "head", bias=True)
+    weight, bias = torch.randn(3, 2), torch.randn(3)
+    tensors = [PlainTensor("head.weight", weight), PlainTensor("head.bias", bias)]
+    WeightFiller(build.groups, NameMap(WeightRules(), ()), CPU).fill(tensors)
+    x = torch.randn(4, 2)
+    torch.testing.assert_close(head(x), x @ weight.T + bias)
+
+
+def test_a_tied_head_is_one_product_that_looks_up_and_multiplies():
+    """The embedding's site, its format and its parameters are those of the head too."""
     seen, wrapped = [], []
 
-    class Layer:
-        def __init__(self, site):
-            self.site, self.size = site, 10 if site.kind == "embedding" else 30
-
-        def declare(self, params):
-            seen.append(("declare", self.site.kind))
-            params.declare("weight", (6, 4), torch.float32)
-
-        def decode(self, param, tensor):
-            seen.append(("decode", self.site.kind))
-            return tensor.dense(torch.float32)
-
-        def final_bytes(self):
-            return self.size
-
-        def finalize(self, params):
-            seen.append(("finalize", self.site.kind))
-            return params
-
-        def apply(self, x, params):
-            rows = params["weight"]
-            return rows[x] if self.site.kind == "embedding" else x @ rows.T
-
-    class Scheme:
-        def for_site(self, site):
+    class Seen(Plain):
+        def form(self, site, part):
             seen.append(site)
-            return Layer(site)
+            return super().form(site, part)
 
     def wrap(site, layer):
         wrapped.append(site.kind)
         return layer
 
-    build = Builder(Scheme(), Recorder(), device=CPU, dtype=torch.float32, wrap=wrap)
+    build = Builder(Seen(QuantContext(CPU, torch.float32, {})), Recorder(), device=CPU, dtype=torch.float32, wrap=wrap)
     embedding = build.embedding(6, 4, "embed")
     head = build.lm_head(6, 4, "lm_head", tied_to=embedding)
-    (group,) = build.groups
-    stored = {"weight": group.decode("weight", PlainTensor("embed.weight", torch.ones(6, 4)))}
-    for layer, params in group.finalize(stored):
-        layer.bind(params)
-    sites = [LayerSite(kind, "embed", 4, [("", 6)]) for kind in ("embedding", "lm_head")]
-    told = [("declare", "embedding"), ("decode", "embedding"), ("finalize", "embedding"), ("finalize", "lm_head")]
-    assert [one for one in seen if isinstance(one, LayerSite)] == sites
-    assert [one for one in seen if not isinstance(one, LayerSite)] == told
-    assert wrapped == ["embedding", "lm_head"] and group.final_bytes == 30
-    assert torch.equal(embedding(torch.tensor([0, 5])), torch.ones(2, 4))
-    assert torch.equal(head(torch.ones(2, 4)), torch.full((2, 6), 4.0)), "the embedding's weights"
-
-
-def test_a_quantization_method_repacks_every_reader_of_tied_weights_by_itself():
-    """`finalize` sees what was stored, once for the embedding and once for the head."""
-
-    class Scaled(Plain):
-        def for_site(self, site):
-            layer = super().for_site(site)
-            factor = 2 if site.kind == "lm_head" else 3
-            layer.finalize = lambda params: {name: value * factor for name, value in params.items()}
-            prefixes.append((site.kind, site.prefix))
-            return layer
-
-    prefixes: list[tuple[str, str]] = []
-    build = Builder(Scaled(QuantContext(CPU, torch.float32, {})), Recorder(), device=CPU, dtype=torch.float32)
-    embedding = build.embedding(6, 4, "embed")
-    head = build.lm_head(6, 4, "lm_head", tied_to=embedding)
-    assert prefixes == [("embedding", "embed"), ("lm_head", "embed")]
-    assert build.tied == {"lm_head.weight"}
-    (group,) = build.groups
-    stored = {"weight": torch.arange(24.0).view(6, 4)}
-    for layer, params in group.finalize(stored):
-        layer.bind(params)
-    torch.testing.assert_close(embedding(torch.tensor([1])), 3 * stored["weight"][1:2])
-    torch.testing.assert_close(head(torch.ones(1, 4)), 2 * stored["weight"].sum(1)[None])
+    assert build.left_out == {"lm_head.weight"}
+    assert head.site == LayerSite("lm_head", "embed", 4, [("", 6)])
+    assert seen == [LayerSite("embedding", "embed", 4, [("", 6)])] and wrapped == ["embedding"]
+    stored = torch.arange(24.0).view(6, 4)
+    WeightFiller(build.groups, NameMap(WeightRules(), ()), CPU).fill([PlainTensor("embed.weight", stored)])
+    assert head.params["weight"] is embedding.params["weight"]
+    assert torch.equal(embedding(torch.tensor([1, 5])), stored[[1, 5]])
+    assert torch.equal(head(torch.ones(1, 4)), stored.sum(1)[None])

@@ -32,7 +32,7 @@ def test_logits_equal_transformers_in_prefill_chunks_and_decode(family, checkpoi
 
 
 @pytest.mark.covers("MODEL-04")
-@pytest.mark.parametrize("family", ["llama", "mistral_window", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "mistral_window", "qwen2", "qwen3", "gemma2", "gemma3"])
 def test_greedy_tokens_equal_transformers(family, checkpoint, load, runner):
     model = reference_model(family)
     expected = model.generate(

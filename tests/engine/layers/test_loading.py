@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import pytest
 import torch
 from core_plugin_huggingface.reader import SafetensorsReader
+from core_plugin_unquantized.plain import Plain
 
-from core.api import CheckpointError, PluginError, WeightRules
-from core.layers.params import ParamGroup
-from core.worker.loading.fill import Filling
+from core.api import PLAIN, CheckpointError, Part, PluginError, WeightRules
 from core.worker.loading.names import NameMap
 
 TOKENS = list(range(5, 25))
@@ -187,11 +185,10 @@ def test_old_rotary_frequencies_are_left_out(checkpoint, load):
     loaded.reload(stream(tensors(checkpoint("llama")) | extra))
 
 
-def test_a_wrong_decode_is_the_methods_fault_and_not_the_checkpoints():
-    group = ParamGroup("layer", lambda param, tensor: torch.zeros(3, 2))
-    group.owner = "quantization method 'odd' (acme 1.0)"
-    group.declare("weight", (2, 3), torch.float32, rows=[("", 2)])
-    tensor = SimpleNamespace(name="layer.weight", shape=(2, 3), encoding="plain")
-    with pytest.raises(PluginError, match=r"'odd' \(acme 1.0\): decode\(\) made shape \(3, 2\)") as caught:
-        Filling(group, torch.device("cpu")).take(group.targets()["layer.weight"], tensor)
-    assert caught.value.code == "CORE-P108" and "'layer.weight'" in caught.value.message
+def test_a_wrong_read_is_the_formats_fault_and_not_the_checkpoints(checkpoint, load):
+    class Odd(Plain):
+        def read(self, site, part, tensors):
+            return Part(PLAIN, torch.zeros(3, 2))
+
+    with pytest.raises(PluginError, match=r"CORE-P108 .*read\(\) of '.*' made codes of shape \(3, 2\)"):
+        load(checkpoint("llama"), quantization=Odd)

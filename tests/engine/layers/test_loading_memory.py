@@ -8,7 +8,9 @@ import pytest
 import torch
 from core_plugin_huggingface.reader import SafetensorsReader
 
-from core.layers.params import ParamGroup
+from core.api import Product
+from core.layers.params import ParamFilling
+from core.layers.weights import WeightFilling, WeightGroup
 from core.worker.loading import fill
 from core.worker.loading.fill import WeightFiller
 
@@ -53,34 +55,36 @@ def test_every_tensor_is_read_once_and_then_given_back(checkpoint, load):
 def test_a_layer_gets_its_final_form_while_others_are_still_to_be_read(checkpoint, load, monkeypatch):
     directory = checkpoint("llama")
     loaded = load(directory)
-    allocate, finalize, fill = ParamGroup.allocate, ParamGroup.finalize, WeightFiller._read
+    fill = WeightFiller._read
     open_now, most, open_at_end = set(), [], []
 
-    def allocated(group, device):
-        open_now.add(group)
-        most.append(len(open_now))
-        return allocate(group, device)
+    take, finish = WeightFilling.take, Product.finish
 
-    def finalized(group, params):
-        open_now.discard(group)
-        return finalize(group, params)
+    def taken(filling, *arguments):
+        open_now.add(filling._group.product)
+        most.append(len(open_now))
+        return take(filling, *arguments)
+
+    def finished(product, params):
+        open_now.discard(product)
+        return finish(product, params)
 
     def read(filler, tensors, fillings):
         count = fill(filler, tensors, fillings)
         open_at_end.append(len(open_now))
         return count
 
-    monkeypatch.setattr(ParamGroup, "allocate", allocated)
-    monkeypatch.setattr(ParamGroup, "finalize", finalized)
+    monkeypatch.setattr(WeightFilling, "take", taken)
+    monkeypatch.setattr(Product, "finish", finished)
     monkeypatch.setattr(WeightFiller, "_read", read)
     names = [tensor.name for tensor in SafetensorsReader().tensors(directory, lambda count: None)]
-    groups = sum(not group.optional for group in loaded._filler._groups)
+    groups = [group for group in loaded._filler._groups if isinstance(group, WeightGroup)]
     # Layer by layer, as checkpoints are usually written.
     ordered = sorted(_counted(directory, {}), key=lambda tensor: tensor.name)
-    assert len(names) > groups > 12
+    assert len(names) > len(groups) > 12
     loaded.reload(iter(ordered))
     assert open_at_end == [0]
-    assert len(most) == groups
+    assert len(most) == sum(len(group.site.parts) for group in groups)
     assert max(most) <= 4  # qkv and gate-up wait for their parts, nothing else does
 
 
@@ -104,13 +108,18 @@ def test_the_allocator_gives_back_what_it_keeps_while_weights_are_read(checkpoin
     loaded, given_back, sizes = load(directory), [], {}
     monkeypatch.setattr(fill, "TRIM_BYTES", 10_000)
     monkeypatch.setattr(fill, "trim", lambda: given_back.append(sum(sizes.values())))
-    take = fill.Filling.take
 
-    def taken(filling, target, tensor):
-        sizes[tensor.name] = copied = take(filling, target, tensor)
-        return copied
+    def counted(kind):
+        take = kind.take
 
-    monkeypatch.setattr(fill.Filling, "take", taken)
+        def taken(filling, key, tensor):
+            sizes[tensor.name] = copied = take(filling, key, tensor)
+            return copied
+
+        monkeypatch.setattr(kind, "take", taken)
+
+    counted(WeightFilling)
+    counted(ParamFilling)
     loaded.reload(SafetensorsReader().tensors(directory, lambda count: None))
     assert len(given_back) > 2
     steps = [after - before for before, after in itertools.pairwise([0, *given_back, sum(sizes.values())])]

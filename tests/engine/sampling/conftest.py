@@ -9,6 +9,7 @@ from core.engine.step import NewRow
 from core.worker.rows import RowTable
 from core.worker.sampling.batch import SampleBatch
 from core.worker.sampling.sampler import Sampler
+from core.worker.transfers import Transfers
 
 VOCAB, MAX_ROWS = 40, 16
 
@@ -17,10 +18,10 @@ class SamplerBench:
     """`add` describes rows; `sample` draws for some of them from given logits."""
 
     def __init__(self, vocab=VOCAB, seed=0):
-        cpu = torch.device("cpu")
+        self.transfers = Transfers(torch.device("cpu"))
         self.vocab = vocab
-        self.rows = RowTable(MAX_ROWS, 128, 4, cpu)
-        self.sampler = Sampler(MAX_ROWS, vocab, cpu, seed)
+        self.rows = RowTable(MAX_ROWS, 128, 4, self.transfers)
+        self.sampler = Sampler(MAX_ROWS, vocab, self.transfers, seed)
         self.texts, self.prompt_lens = {}, {}
 
     def add(self, row, prompt=(1, 2, 3), output=(), stop_ids=(), **params):
@@ -42,7 +43,8 @@ class SamplerBench:
         return SampleBatch(rows, self.sampler.params.flags[rows], outputs, known, self.rows.tokens)
 
     def sample(self, rows, logits):
-        return self.sampler.sample(logits, self.batch(rows))
+        sampled = self.sampler.sample(logits, self.batch(rows))
+        return sampled.read(self.transfers.fetch(sampled.tensors()).result())
 
     def logits_after(self, rows, logits):
         """What the processors make of `logits`."""

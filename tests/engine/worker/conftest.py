@@ -13,6 +13,7 @@ from core.layers.guard import LayerContext
 from core.worker.rows import RowTable
 from core.worker.runner import Runner
 from core.worker.sampling.sampler import Sampler
+from core.worker.transfers import Transfers
 
 VOCAB, HEADS, KV_HEADS, DIM = 61, 4, 2, 8
 BLOCK, MAX_LEN, MAX_ROWS, NUM_BLOCKS = 4, 48, 6, 80
@@ -51,16 +52,18 @@ class TinyModel:
 class Bench:
     """Rows, blocks and plans for a `Runner`; `known` and `computed` are what an engine would track."""
 
-    def __init__(self, *, poison=None):
+    def __init__(self, *, poison=None, transfers=None):
         cpu = torch.device("cpu")
+        transfers = transfers or Transfers(cpu)
         backend = TorchSdpaBackend(AttentionContext(cpu, torch.float32, torch.float32, BLOCK))
+        self.backend = backend
         self.model = TinyModel(backend, poison=poison)
         self.caches = []
         for attention in self.model.attentions:
             attention.kv = torch.zeros(NUM_BLOCKS, *backend.kv_layout(attention.site).block_shape)
             self.caches.append(attention.kv)
-        self.rows = RowTable(MAX_ROWS, MAX_LEN, BLOCK, cpu)
-        self.sampler = Sampler(MAX_ROWS, VOCAB, cpu)
+        self.rows = RowTable(MAX_ROWS, MAX_LEN, BLOCK, transfers)
+        self.sampler = Sampler(MAX_ROWS, VOCAB, transfers)
         self.runner = Runner(self.model, backend, self.caches, self.rows, self.sampler)
         self.free = list(np.random.default_rng(0).permutation(np.arange(1, NUM_BLOCKS)))
         self.prompts, self.blocks, self.computed, self.outputs, self.fresh = {}, {}, {}, {}, {}
@@ -103,11 +106,13 @@ class Bench:
         return StepPlan(
             self.number,
             new,
-            BlockUpdate(
-                np.array([row for row, _, _ in updates], int32),
-                np.array([start for _, start, _ in updates], int32),
-                np.concatenate([[0], np.cumsum([len(taken) for _, _, taken in updates])]).astype(int32),
-                np.array([block for _, _, taken in updates for block in taken], int32),
+            (
+                BlockUpdate(
+                    np.array([row for row, _, _ in updates], int32),
+                    np.array([start for _, start, _ in updates], int32),
+                    np.concatenate([[0], np.cumsum([len(taken) for _, _, taken in updates])]).astype(int32),
+                    np.array([block for _, _, taken in updates for block in taken], int32),
+                ),
             ),
             np.array(rows, int32),
             np.array(starts, int32),

@@ -39,7 +39,7 @@ class Counting:
 def plan(**prompts):
     """A plan that brings rows `r0`, `r1`, ... with these prompts."""
     new = [NewRow(int(name[1:]), np.array(ids, np.int32), SamplingParams(), ()) for name, ids in prompts.items()]
-    return StepPlan(0, new, BlockUpdate(NONE, NONE, NONE, NONE), NONE, NONE, NONE, np.zeros(0, bool), NONE)
+    return StepPlan(0, new, (BlockUpdate(NONE, NONE, NONE, NONE),), NONE, NONE, NONE, np.zeros(0, bool), NONE)
 
 
 @pytest.fixture(params=[DraftsParticipant, MirroredDrafts])

@@ -69,7 +69,7 @@ class Drafted:
             updates += [(row, len(bench.blocks[row]) + j, bench.free.pop()) for j in range(max(0, more))]
             bench.blocks[row] += [block for one, _, block in updates[len(updates) - max(0, more) :] if one == row]
         for row, column, block in updates:
-            bench.rows.block_tables[row, column] = block
+            bench.rows.block_tables[0, row, column] = block
         drafts = np.full(len(rows), self.most, np.int32)
         beyond = {"starts": plan.starts + self.over, "output_counts": plan.output_counts + self.over}
         return replace(plan, **beyond, counts=1 + drafts, drafts=drafts, samples=np.ones(len(rows), bool))

@@ -49,7 +49,7 @@ def test_a_prefix_of_a_failed_row_fails_its_readers_too(make_bench):
     bench.blocks[1], bench.computed[1] = [], 4
     bench.free += [bench.free.pop(0), bench.blocks[0][0]]
     plan = bench.plan({1: None})
-    assert plan.blocks.blocks.tolist()[0] == bench.blocks[0][0] and plan.num_tokens == 1
+    assert plan.blocks[0].blocks.tolist()[0] == bench.blocks[0][0] and plan.num_tokens == 1
     assert bench.runner.execute(plan).errors
 
 

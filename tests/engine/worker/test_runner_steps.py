@@ -88,7 +88,7 @@ def test_a_prefix_in_shared_blocks_is_not_computed_again(make_bench, prompt):
     bench.add(1, longer)
     bench.blocks[1], bench.computed[1] = list(bench.blocks[0][:2]), 8
     plan = bench.plan({1: None})
-    update = plan.blocks
+    (update,) = plan.blocks
     update.starts[0], update.blocks, update.offsets = 0, np.array(bench.blocks[1], np.int32), np.array([0, 4], np.int32)
     assert plan.num_tokens == 5
     assert int(bench.runner.execute(plan).tokens[0]) == alone(make_bench, longer, 1)[0]
@@ -123,11 +123,11 @@ def test_tables_left_by_an_earlier_life_read_as_zero(bench, prompt):
 def test_a_new_owner_cannot_reach_the_blocks_of_the_last(bench, prompt):
     bench.add(0, prompt(16))
     bench.step({0: None})
-    assert bench.rows.block_tables[0, :4].all()
+    assert bench.rows.block_tables[0, 0, :4].all()
     bench.preempt(0)
     bench.add(0, prompt(2))
     bench.step({0: None})
-    assert bench.rows.block_tables[0].tolist() == [bench.blocks[0][0]] + [0] * 11
+    assert bench.rows.block_tables[0, 0].tolist() == [bench.blocks[0][0]] + [0] * 11
 
 
 def test_a_step_without_rows_still_serves_participants(bench):

@@ -11,10 +11,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from core import LLM, SamplingParams
 from core.testing.tinymodels import tiny_llama
-from core.worker import rows, stage, tables
+from core.worker import stage, tables
 from core.worker.inputs import InputBuilder
 from core.worker.runner import Runner
 from core.worker.sampling.sampler import Sampler
+from core.worker.transfers import Transfers
 
 native = pytest.importorskip("core_plugin_cpu.native.library")
 GREEDY = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
@@ -156,17 +157,18 @@ def test_a_device_of_its_own_gets_the_same_with_one_copy_a_step(make_bench, prom
         return [*got, bench.step({3: None}).tokens.tolist(), bench.step({0: None, 3: None}).tokens.tolist()]
 
     wanted = tokens(make_bench())
-    for module in (stage, rows, tables):
-        monkeypatch.setattr(module, "is_apart", lambda device: True)
-    bench, copies = make_bench(), []
+    bench, copies = make_bench(transfers=Transfers(torch.device("cpu"), apart=True)), []
     flush = stage.Stage.flush
     monkeypatch.setattr(stage.Stage, "flush", lambda self: copies.append(sum(self._sizes)) or flush(self))
     assert tokens(bench) == wanted
-    # One copy a step: token ids, positions, slots and places of each token, and where the sampled ones are.
-    assert copies[2] == 2 * 4 + 2 and len(copies) == 13
-    staged = bench.runner._inputs
-    assert all(t.data_ptr() != a.ctypes.data for t, a in zip(staged._stage.tensors, staged._stage.host))
-    np.testing.assert_array_equal(staged._tables._tensor.numpy(), staged._tables._host)
+    # One copy a step: token ids, positions, slots and places of each token, and where the sampled ones are; then, two
+    # to a number, where rows start, how long they are, and their block tables.
+    assert copies[2] == 2 * 4 + 2 + (2 + 1 + 1) // 2 + 1 + 2 * 3 // 2 and len(copies) == 13
+    staged, batch = bench.runner._inputs._stage, bench.model.batches[-1]
+    assert all(t.data_ptr() != a.ctypes.data for t, a in zip(staged.tensors, staged.host))
+    for twin, array in zip(batch.on_device(), (batch.query_starts, batch.seq_lens), strict=True):
+        assert twin.data_ptr() != array.ctypes.data
+        np.testing.assert_array_equal(twin.numpy(), array)
 
 
 def test_block_tables_are_gathered_once_for_a_batch_that_goes_on(bench, prompt, monkeypatch):

@@ -17,7 +17,7 @@ from core.engine.parts import restored
 from core.engine.sampling import SamplingParams
 from core.engine.tasks.base import Task
 from core.testing.tinymodels import tiny_llama
-from core.worker.runner import StepRunner
+from core.worker.runner import Enqueued, StepRunner
 from core.worker.tasks.base import WorkerTask
 
 PROMPTS = [list(range(3, 40)), [5, 9, 14], [2] * 33]
@@ -51,6 +51,7 @@ class MeasuringRunner(StepRunner):
         result.parts["measure"] = Sizes(
             {i: [length, self._even(plan, i)] for i, length in zip(places, lengths, strict=True)}
         )
+        return Enqueued()
 
     def _even(self, plan, i):
         tokens = self.tokens[int(plan.rows[i]), : int(plan.starts[i] + plan.counts[i])]

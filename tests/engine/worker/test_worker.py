@@ -10,8 +10,7 @@ from core_plugin_torch_sdpa.backend import TorchSdpaBackend
 
 from core.api.attention import AttentionContext
 from core.api.errors import EngineError, PluginError
-from core.api.kvspecs import KVSpec
-from core.api.platform import MemorySnapshot
+from core.api.platform import MemorySnapshot, Platform
 from core.api.weights import WeightManifest
 from core.config.resolved import KVOptions, Options, SchedulerOptions
 from core.engine.sampling import SamplingParams
@@ -28,8 +27,8 @@ VOCAB = 61
 LOG = []
 
 
-class FakePlatform:
-    def open(self, *, threads, seed):
+class FakePlatform(Platform):
+    def open(self, *, threads, seed, index):
         LOG.append(("open", threads, seed))
         return torch.device("cpu")
 
@@ -122,6 +121,9 @@ class FakePlugins:
         spec = SimpleNamespace(worker_impl="store.worker:Worker")
         return [(planned, spec, object)] if group in self._groups else []
 
+    def spec(self, group):
+        return SimpleNamespace(kv_managers={})
+
     def planned(self, group):
         return FAKE
 
@@ -147,7 +149,6 @@ def make_worker(monkeypatch, make_bench):
             attentions=model.attentions[::-1],
             backend=backend,
             reload=reload,
-            kv_specs=lambda: (KVSpec(),),
             prepare=lambda context: LOG.append(("context", context)),
             kernels=KernelTable("cpu", "float32"),
             num_parameters=7,
@@ -166,6 +167,7 @@ def make_worker(monkeypatch, make_bench):
             shortened=lambda longest: SimpleNamespace(**{**vars(config), "max_model_len": longest}),
             options=Options(kv=KVOptions(num_blocks=num_blocks), scheduler=SchedulerOptions(max_num_seqs=4)),
             block_size=4,
+            step_tokens=2048,
             max_model_len=max_model_len,
             shape=SimpleNamespace(vocab_size=VOCAB),
             task=task,
@@ -181,7 +183,7 @@ def plan(row=0, prompt=(1, 2, 3, 4, 5), parts=None):
     return StepPlan(
         0,
         [NewRow(row, np.array(prompt, np.int32), SamplingParams(temperature=0.0), ())],
-        BlockUpdate(*(np.array(array, np.int32) for array in ([row], [0], [0, 2], [3, 9]))),
+        (BlockUpdate(*(np.array(array, np.int32) for array in ([row], [0], [0, 2], [3, 9]))),),
         np.array([row], np.int32),
         np.array([0], np.int32),
         np.array([len(prompt)], np.int32),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from core.api.kvspecs import KVSpec
 from core.api.participants import Participant
 from core.engine.blocks import BlockPool
 from core.engine.hashing import BlockHasher
@@ -100,7 +99,7 @@ class Shelf:
         self._saves += blocks
 
     def plan_step(self):
-        moves = [[(ref.hash.hex(), ref.block) for ref in refs] for refs in (self._loads, self._saves)]
+        moves = [[(ref.hash.hex(), ref.blocks) for ref in refs] for refs in (self._loads, self._saves)]
         self._loads, self._saves = [], []
         return json.dumps(moves).encode() if any(moves) else None
 
@@ -111,18 +110,21 @@ class Shelf:
 
     def begin(self, message):
         loads, self._saving = json.loads(message)
-        lost = [block for key, block in loads if bytes.fromhex(key) in self.missing]
+        lost = [block for key, blocks in loads if bytes.fromhex(key) in self.missing for block in blocks if block]
         failing = self.failing and loads
-        for key, block in loads[:1] if failing else loads:
-            if block not in lost:
-                self._slots(block)[:] = self.kept[bytes.fromhex(key)]
+        for key, blocks in loads[:1] if failing else loads:
+            for group, block in enumerate(blocks):
+                if block and block not in lost:
+                    self._slots(block)[:] = self.kept[bytes.fromhex(key)] + group * VOCAB
         if failing:
             raise OSError("the store cannot be read")
         return lost
 
     def end(self):
-        for key, block in self._saving:
-            self.kept.setdefault(bytes.fromhex(key), self._slots(block).copy())
+        for key, blocks in self._saving:
+            tokens = [self._slots(block) - group * VOCAB for group, block in enumerate(blocks)]
+            assert all((one == tokens[0]).all() for one in tokens)
+            self.kept.setdefault(bytes.fromhex(key), tokens[0].copy())
         self._saving = []
 
     def _execute(self, plan):
@@ -178,12 +180,12 @@ class Harness:
     latency: float = 0.0
     drafts: int = 0  # most drafts of a row in a step
     agreement: float = 0.7
-    window: int = 0  # tokens that the next one depends on; what lies before is given back
+    windows: tuple = (0,)  # tokens that the next one depends on, by cache group; what lies before is given back
     task: object = None
 
     def __post_init__(self):
         sizes = (self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
-        self.worker = ArithmeticWorker(*sizes, agreement=self.agreement, window=self.window)
+        self.worker = ArithmeticWorker(*sizes, agreement=self.agreement, windows=self.windows)
         if self.drafts:
             self.participants = (*self.participants, Guesses(self.drafts))
         if self.shelved:
@@ -196,20 +198,20 @@ class Harness:
             )
         self.pool = BlockPool(self.blocks)
         self.hasher = BlockHasher(self.block_size)
-        self.rows = RowTable(self.max_seqs, self.max_len, self.block_size)
-        self.cache = PrefixCache(self.pool, self.hasher, enabled=self.prefix)
+        self.executor = ArithmeticExecutor(self.worker, self.blocks)
+        managers = managers_for(self.executor.start().groups, self.block_size)
+        self.rows = RowTable(self.max_seqs, self.max_len, self.block_size, len(self.windows))
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=self.prefix, managers=managers)
         self.scheduler = Scheduler(
             Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len, self.advised),
             self.rows,
             self.cache,
             self.policy,
             Stages(self.participants, self.participant_faults),
-            managers_for([KVSpec("sliding", self.window)], self.block_size) if self.window else None,
             latency=LatencyTarget(self.latency, self.block_size) if self.latency else None,
             task=self.task,
         )
         self.scheduler.spread = self.spread
-        self.executor = ArithmeticExecutor(self.worker, self.blocks)
         self.loop = EngineLoop(self.scheduler, self.executor, self.depth)
         self.outputs: dict[int, list[int]] = {}
         self.finished: dict[int, str] = {}

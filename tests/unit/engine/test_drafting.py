@@ -17,9 +17,9 @@ from .test_structured_stage import parity_participant, parity_text
 STOP = VOCAB - 1
 
 
-def expected(prompt, count, known, stop, grammar=None, window=0):
+def expected(prompt, count, known, stop, grammar=None, windows=(0,)):
     """Return what a request must get behind the `known` tokens that it came with."""
-    text = parity_text(prompt, count) if grammar else generate(prompt, count, VOCAB, window)
+    text = parity_text(prompt, count) if grammar else generate(prompt, count, VOCAB, windows)
     ends = text.index(stop, known) + 1 if stop in text[known:] else count
     return text[:known], text[known:ends]
 
@@ -31,23 +31,24 @@ def always_four(engine):
 
 @pytest.mark.covers("SPEC-01", "GRAM-02")
 @pytest.mark.parametrize("depth", range(5))
-@pytest.mark.parametrize("window", [0, 5])
+@pytest.mark.parametrize("windows", [(0,), (5,), (0, 5, 5)])
 @pytest.mark.parametrize("seed", range(4))
-def test_drafts_never_change_a_text(harness, depth, window, seed):
+def test_drafts_never_change_a_text(harness, depth, windows, seed):
     """Preemption, chunks, shared prefixes, aborts, stop ids inside drafts, requests that came with output, grammars."""
     random = np.random.default_rng(seed)
-    participants = () if window else (parity_participant(),)
-    sizes = {"blocks": 24, "block_size": 2, "budget": 24, "max_chunk": 5, "max_seqs": 6, "max_len": 40}
-    engine = harness(participants=participants, depth=depth, window=window, drafts=4, **sizes)
+    participants = (parity_participant(),) if windows == (0,) else ()
+    blocks = 1 + 23 * len(windows)
+    sizes = {"blocks": blocks, "block_size": 2, "budget": 24, "max_chunk": 5, "max_seqs": 6, "max_len": 40}
+    engine = harness(participants=participants, depth=depth, windows=windows, drafts=4, **sizes)
     wanted, aborted = {}, set()
     for handle in range(40):
         prompt = random.integers(0, 3, int(random.integers(1, 14))).tolist()
         count = int(random.integers(1, 20))
-        grammar = Grammar("choice", "a") if handle % 4 == 1 and not window else None
+        grammar = Grammar("choice", "a") if handle % 4 == 1 and participants else None
         known = int(random.integers(0, count)) if handle % 5 == 0 else 0
-        text = parity_text(prompt, count) if grammar else generate(prompt, count, VOCAB, window)
+        text = parity_text(prompt, count) if grammar else generate(prompt, count, VOCAB, windows)
         stop = text[int(random.integers(0, count))] if handle % 3 == 0 else STOP
-        given, wanted[handle] = expected(prompt, count, known, stop, grammar, window)
+        given, wanted[handle] = expected(prompt, count, known, stop, grammar, windows)
         engine.add(handle, prompt, max_tokens=count, grammar=grammar, stop_ids=[stop], generated=given)
         for _ in range(int(random.integers(0, 4))):
             engine.advance()

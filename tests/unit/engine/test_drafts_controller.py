@@ -30,7 +30,7 @@ def asked(half, row, room=9):
 def settled(half, row, bound, kept, ran=None):
     """A step of one row has run `ran` of at most `bound` drafts and kept some."""
     one = np.array([row], np.int32)
-    plan = StepPlan(0, [], BlockUpdate(NONE, NONE, NONE, NONE), one, one, one, np.array([True]), one)
+    plan = StepPlan(0, [], (BlockUpdate(NONE, NONE, NONE, NONE),), one, one, one, np.array([True]), one)
     plan.drafts = np.array([bound], np.int32)
     result = StepResult(0, np.zeros(1 + kept, np.int32), counts=np.array([1 + kept], np.int32))
     result.parts["ngram"] = Drafted(one, np.array([bound if ran is None else ran], np.int32))
@@ -111,5 +111,5 @@ def test_what_was_drafted_comes_through_a_process_border(half):
     result = StepResult(0, np.zeros(1, np.int32), counts=np.ones(1, np.int32))
     result.parts["ngram"] = Drafted(np.array([3], np.int32), np.array([2], np.int32))
     read: StepResult = Decoder(StepResult).decode(encode(result))
-    Stages((half,)).collect(StepPlan(0, [], BlockUpdate(NONE, NONE, NONE, NONE), NONE, NONE, NONE, NONE, NONE), read)
+    Stages((half,)).collect(StepPlan(0, [], (BlockUpdate(NONE, NONE, NONE, NONE),), NONE, NONE, NONE, NONE, NONE), read)
     assert isinstance(read.parts["ngram"], Drafted) and read.parts["ngram"].counts.tolist() == [2]

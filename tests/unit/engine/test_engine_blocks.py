@@ -14,8 +14,7 @@ from core.engine.hashing import BlockHasher
 def test_allocation_prefers_blocks_without_content_then_the_least_recently_freed():
     pool = BlockPool(6)
     first, second = pool.allocate(2), pool.allocate(2)
-    for block, digest in zip([*first, *second], [b"a", b"b", b"c", b"d"], strict=True):
-        pool.publish(block, digest)
+    pool.publish([*first, *second], [b"a", b"b", b"c", b"d"])
     pool.release(first)
     pool.release(second)
     # One block never had content; then the tail of the sequence freed first, then its head.
@@ -42,8 +41,7 @@ def test_double_release_is_refused():
 def test_equal_content_is_published_once_and_the_duplicate_stays_private():
     pool = BlockPool(4)
     first, second = pool.allocate(1), pool.allocate(1)
-    pool.publish(first[0], b"x")
-    pool.publish(second[0], b"x")
+    pool.publish([*first, *second], [b"x", b"x"])
     assert pool.lookup(b"x") == first[0]
     pool.release(second)
     pool.check([first])

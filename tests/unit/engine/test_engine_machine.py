@@ -31,7 +31,8 @@ class EngineMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.engine = self.make(blocks=24, max_seqs=4, budget=16, max_len=48, **self.more)
+        sizes = {"max_seqs": 4, "budget": 16, "max_len": 48, **self.more}
+        self.engine = self.make(blocks=1 + 23 * len(sizes.get("windows", (0,))), **sizes)
         self.prompts: dict[int, tuple[list[int], int]] = {}
         self.flying: list = []
 
@@ -91,6 +92,7 @@ class EngineMachine(RuleBasedStateMachine):
             assert table.computed[row] <= table.known[row] <= table.limit[row]
             assert table.prompt[row] <= table.settled[row] <= table.known[row]
             assert table.owned[row] * table.block_size >= table.computed[row]
+            assert (table.dead[:, row] <= table.published[row]).all()
             assert 0 <= table.slack[row] <= table.known[row] - table.settled[row]
 
     @invariant()
@@ -103,7 +105,7 @@ class EngineMachine(RuleBasedStateMachine):
     def outputs_are_right(self):
         for handle, tokens in self.engine.outputs.items():
             prompt, _ = self.prompts[handle]
-            assert tokens == generate(prompt, len(tokens), 97, self.engine.window)
+            assert tokens == generate(prompt, len(tokens), 97, self.engine.windows)
 
     def teardown(self):
         while self.flying:
@@ -135,8 +137,8 @@ class ShelvedMachine(EngineMachine):
 
     def teardown(self):
         super().teardown()
-        window = self.engine.window
-        texts = [prompt + generate(prompt, count, 97, window) for prompt, count in self.prompts.values()]
+        windows = self.engine.windows
+        texts = [prompt + generate(prompt, count, 97, windows) for prompt, count in self.prompts.values()]
         self.engine.shelf.check(self.engine, texts)
 
 
@@ -167,7 +169,31 @@ class DraftingMachine(EngineMachine):
 class DraftingWindowMachine(EngineMachine):
     """The same where only a few tokens are read, and blocks before them are given back."""
 
-    more: ClassVar[dict] = {"drafts": 4, "window": 5, "block_size": 2}
+    more: ClassVar[dict] = {"drafts": 4, "windows": (5,), "block_size": 2}
+
+
+class GroupedMachine(EngineMachine):
+    """The same with a window in some layers: two block tables, one of which gives blocks back."""
+
+    more: ClassVar[dict] = {"windows": (0, 5), "block_size": 2}
+
+
+class ManyGroupsMachine(EngineMachine):
+    """The same with seven tables and drafts, and a step budget that is advice."""
+
+    more: ClassVar[dict] = {**AdvisedMachine.more, "windows": (5, 5, 0, 5, 9, 5, 5), "block_size": 2, "drafts": 3}
+
+
+class GroupedShelfMachine(LosingMachine):
+    """The same with a connector whose loads fail, for columns of several blocks."""
+
+    more: ClassVar[dict] = {**LosingMachine.more, "windows": (7, 0, 7), "block_size": 2, "drafts": 2}
+
+
+class WindowShelfMachine(LosingMachine):
+    """The same where every layer has a window."""
+
+    more: ClassVar[dict] = {**LosingMachine.more, "windows": (7,), "block_size": 2}
 
 
 class DraftingShelfMachine(LosingMachine):
@@ -185,6 +211,10 @@ MACHINES = [
     (DraftingMachine, 100),
     (DraftingWindowMachine, 80),
     (DraftingShelfMachine, 80),
+    (GroupedMachine, 80),
+    (ManyGroupsMachine, 60),
+    (GroupedShelfMachine, 80),
+    (WindowShelfMachine, 60),
 ]
 
 

@@ -73,7 +73,7 @@ class Names(Filler):
 
 
 def plan_of(loads):
-    blocks = BlockUpdate(NONE, NONE, NONE, NONE)
+    blocks = (BlockUpdate(NONE, NONE, NONE, NONE),)
     return StepPlan(0, [], blocks, NONE, NONE, NONE, NONE.astype(bool), NONE, loads=loads)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from core.engine.blocks import BlockPool
+from core.engine.publishing import Publisher
 from core.engine.scheduler import Scheduler
 
 TOGETHER = 6
@@ -59,8 +60,7 @@ def test_blocks_with_content_are_freed_in_one_go(monkeypatch):
     monkeypatch.setattr(BlockPool, "_link", lambda self, *args: (single.append(args), original(self, *args)))
     pool = BlockPool(12)
     blocks = pool.allocate(8)
-    for block in blocks[:6]:
-        pool.publish(block, bytes([block]))
+    pool.publish(blocks[:6], [bytes([block]) for block in blocks[:6]])
     pool.release(blocks)
     assert len(single) == 2  # those without content, which go to the front
     pool.check([])
@@ -71,9 +71,9 @@ def test_blocks_with_content_are_freed_in_one_go(monkeypatch):
 
 def test_a_prompt_of_many_blocks_is_published_without_arrays_of_one(engine, monkeypatch):
     calls = []
-    original = Scheduler._publish
+    original = Publisher.publish
     monkeypatch.setattr(
-        Scheduler, "_publish", lambda self, rows, ends: (calls.append(len(rows)), original(self, rows, ends))
+        Publisher, "publish", lambda self, rows, ends: (calls.append(len(rows)), original(self, rows, ends))
     )
     engine.advance()
     assert calls == [TOGETHER]

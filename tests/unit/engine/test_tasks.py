@@ -76,7 +76,7 @@ class CountingWorker(ArithmeticWorker):
         return Decoder(StepResult).decode(encode(result)) if self._distant else result
 
     def _count(self, row, length):
-        return int((self.cache[self._slots(row, 0, length)] % self._numbers[row] == 0).sum())
+        return int((self.cache[self._slots(0, row, 0, length)] % self._numbers[row] == 0).sum())
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_what_constrains_tokens_takes_part_where_tokens_are_sampled(monkeypatch,
     monkeypatch.setattr(assembly, "structured_participant", lambda config, active: made)
     monkeypatch.setattr(assembly, "Stages", lambda participants, faults: [one.name for one in participants])
     config = SimpleNamespace(block_size=4, options=SimpleNamespace(scheduler=None))
-    setup = SimpleNamespace(config=config, info=SimpleNamespace(bytes_per_block=1), task=task)
+    setup = SimpleNamespace(config=config, info=SimpleNamespace(column_bytes=1), task=task)
     setup.active = SimpleNamespace(impls=lambda group: (), specs=lambda group: ())
     assert assembly.engine_stages(setup) == names
 

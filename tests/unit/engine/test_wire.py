@@ -37,7 +37,7 @@ plans = st.builds(
     StepPlan,
     number=st.integers(0, 2**40),
     new_rows=st.lists(rows, max_size=2),
-    blocks=st.builds(BlockUpdate, int32s, int32s, int32s, int32s),
+    blocks=st.lists(st.builds(BlockUpdate, int32s, int32s, int32s, int32s), max_size=3).map(tuple),
     rows=int32s,
     starts=int32s,
     counts=int32s,

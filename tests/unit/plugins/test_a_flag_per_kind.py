@@ -109,8 +109,9 @@ def test_flag_variable_and_file_name_a_plugin_of_a_distribution(start, kind, tmp
 @of_every_kind([*SINGLE, KERNEL])
 def test_a_list_means_the_first_that_can_serve(start, kind, tmp_path):
     asks = written(kind, "unfit", "twin@bolt", "other")
-    # A structured-output backend that comes second serves the grammars that the first one cannot compile.
-    expected = ["twin@bolt", "other@acme"] if kind.option == "structured_output" else ["twin@bolt"]
+    # What comes second serves the grammars that the first one cannot compile, the layers whose sizes it does not take.
+    serves_beside = kind.option in ("structured_output", "kernel")
+    expected = ["twin@bolt", "other@acme"] if serves_beside else ["twin@bolt"]
     assert start(kind.group, kind.flag, ",".join(asks)) == expected
     assert start(kind.group, **{f"CORE_{kind.option.upper()}": ", ".join(asks)}) == expected
     assert start(kind.group, "--config", config(tmp_path, kind, asks)) == expected

@@ -31,6 +31,13 @@ class Data(Whole):
 class Odd(Whole):
     def may_admit(self, request): return True
 
+class Misspelt(Whole):
+    def may_admitt(self, request, state): return True
+
+class Helped(Whole):
+    def admitted(self): return 0
+    def _may_admitt(self): return 0
+
 class Later:
     victim: object
     def key(self, request): return (0,)
@@ -55,7 +62,7 @@ def policies(site):
     site.install("acme", {}, {"acme_policies": POLICY})
 
 
-@pytest.mark.parametrize("name", ["Whole", "Later", "Delegating", "Open"])
+@pytest.mark.parametrize("name", ["Whole", "Helped", "Later", "Delegating", "Open"])
 def test_what_can_be_called_fits(policies, entry, name):
     check_impl(entry(), name, load_impl(f"acme_policies:{name}", entry()))
 
@@ -63,6 +70,7 @@ def test_what_can_be_called_fits(policies, entry, name):
 @pytest.mark.parametrize(
     ("name", "told"),
     [
+        ("Misspelt", "its may_admitt() is nearly may_admit(), an optional method"),
         ("Lacking", "it lacks victim(running)"),
         ("Silent", "key(request) is called, but its signature is key() (too many positional arguments)"),
         ("Greedy", "__init__() is called, but its signature is __init__(limit) (missing a required argument: 'limit')"),

@@ -53,7 +53,7 @@ def test_planned_names_are_not_in_the_repository_and_every_kind_exists():
     assert planned and not set(planned) & set(projects())
     assert all(re.fullmatch("core-plugin-[a-z0-9-]+", dist) for dist in planned)
     assert {f"core.{kind}" for row in TABLE.rows for kind in row.names} <= set(KINDS)
-    assert {row.state for row in TABLE.rows} == {"released", "planned", "unplanned"}
+    assert {row.state for row in TABLE.rows} == {"released", "planned", "unplanned", "renamed"}
 
 
 def specs(group):
@@ -105,6 +105,8 @@ def refusal(catalogue, **sections):
         ("platform", "gpu", "core-plugin-cuda (NVIDIA GPUs) or core-plugin-rocm (AMD GPUs) or core-plugin-xpu"),
         ("platform", "tpu", "No plugin for Google TPUs is released or planned."),
         ("platform", "cpuu", "Did you mean 'cpu'?"),
+        ("quantization", "cpu_dense", "--kernel linear=cpu_dense_linear,lookup=cpu_dense_lookup"),
+        ("quantization", "cpu_gguf", "'cpu_gguf' is a name of earlier versions: --quantization names formats only"),
         ("quantization", "fp8", "'fp8' is planned as core-plugin-fp8 (FP8 weights): not released yet."),
         ("quantization", "awq", "'awq' comes with core-plugin-awq (AWQ checkpoints): `pip install core-plugin-awq`."),
         ("quantization", "compressed_tensors", "Did you mean 'compressed-tensors'?"),
@@ -129,6 +131,12 @@ def test_a_known_name_leads_to_its_distribution_and_a_slip_to_the_nearest(option
 def test_options_for_a_known_plugin_name_its_distribution():
     error = refusal(without("core-plugin-awq"), runtime={"plugin_options": {"awq": {"bits": 4}}})
     assert error.code == "CORE-C112" and "`pip install core-plugin-awq`" in error.hint
+
+
+@pytest.mark.parametrize("name", ["cpu_dense", "cpu_gguf", "cpu_awq", "cpu_gptq", "cpu_compressed_tensors"])
+def test_options_of_a_method_of_earlier_versions_name_the_product_that_has_them(name):
+    error = refusal(Catalogue.scan(), runtime={"plugin_options": {name: {"head": "int8"}}})
+    assert error.code == "CORE-C112" and "cpu_lookup.head" in error.hint
 
 
 def test_a_model_source_that_is_not_installed_is_named():

@@ -69,6 +69,24 @@ def test_parameters_by_kind_of_layer_are_kept_as_they_are():
     assert changed({}, rope_parameters=nested).config["rope_parameters"] == nested
 
 
+@pytest.mark.parametrize(
+    ("scaling", "overrides", "full"),
+    [
+        (YARN, {}, {**YARN, "rope_theta": 1e6}),
+        ({}, {"rope_parameters": {**YARN, "rope_theta": 5e6}}, {**YARN, "rope_theta": 5e6}),
+        ({}, {"rope_theta": 5e6}, {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e6}),
+    ],
+)
+def test_where_parameters_differ_by_kind_of_layer_those_that_see_the_whole_context_are_changed(
+    scaling, overrides, full
+):
+    sliding = {"rope_type": "default", "rope_theta": 1e4}
+    before = {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}, "sliding_attention": sliding}
+    config = changed({"rope_parameters": before}, scaling, **overrides).config
+    assert config["rope_parameters"] == {"full_attention": full, "sliding_attention": sliding}
+    assert not config.get("rope_scaling")
+
+
 def test_another_architecture_is_looked_for():
     assert changed({}, architectures=["B"]).architecture == "B"
 

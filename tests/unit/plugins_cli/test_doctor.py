@@ -381,3 +381,17 @@ def test_progress_goes_to_standard_error(site, core):
     _, out, err = core("plugins", "doctor", "sound", "--json")
     json.loads(out)
     assert err == "1 of 1 plugins: schedulers:fifo\n"
+
+
+def test_doctor_holds_a_kernel_to_its_reference(site, core):
+    manifest = """
+from core.api import KernelSpec
+MIX = KernelSpec(name="mix", impl="acme:mix", op="acme_mix", reference="acme:reference", api=1, summary="",
+                 devices={"cpu"}, dtypes={"float32"})
+"""
+    source = "def reference(x, y): ...\ndef mix(x): ...\n"
+    site.install("acme", {"core.kernels": {"mix": "acme_manifest:MIX"}}, {"acme_manifest": manifest, "acme": source})
+    status, out, _ = core("plugins", "doctor", "--json", "mix")
+    (found,) = json.loads(out)["findings"]
+    assert (status, found["code"]) == (1, "CORE-P160")
+    assert "(x, y) is called, but its signature is (x)" in found["cause"]

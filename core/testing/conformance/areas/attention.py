@@ -128,6 +128,16 @@ def softcap_matches_reference(subject: Subject) -> None:
     _every(subject, [base, replace(base, windows=(9,))] if windowed else [base])
 
 
+def alibi_matches_reference(subject: Subject) -> None:
+    """Scores that fall with the distance, by a slope for each head: heads that share keys, and what else it has."""
+    _need(subject, "alibi")
+    base, features = replace(base_geometry(subject), alibi=True), subject.spec(AttentionSpec).features
+    found = [base, *(replace(base, heads=heads, kv_heads=kv) for heads, kv in ((4, 4), (6, 2), (4, 1)))]
+    found += [replace(base, windows=(9,))] if "sliding_window" in features else []
+    found += [replace(base, softcaps=(1.5,))] if "softcap" in features else []
+    _every(subject, found)
+
+
 def scattered_blocks_match_reference(subject: Subject) -> None:
     """Where in the cache the blocks of a sequence lie makes no difference."""
     geometry = base_geometry(subject)
@@ -379,6 +389,7 @@ CHECKS = (
         scales_are_applied,
         sliding_window_matches_reference,
         softcap_matches_reference,
+        alibi_matches_reference,
         scattered_blocks_match_reference,
         unused_content_does_not_matter,
         very_different_lengths_match_reference,

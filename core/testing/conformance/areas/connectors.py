@@ -6,25 +6,31 @@ import random
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
+
+import torch
 
 from core.api.participants import BlockRef
 from core.testing.conformance.outcome import checks, require
 from core.testing.conformance.subject import Subject
-from core.testing.conformance.tools.connector_pair import BLOCKS, ConnectorPair, chain, hashes
+from core.testing.conformance.tools.connector_pair import BLOCKS, ConnectorPair, chain, hashes, moved
 from core.testing.conformance.tools.folders import fresh_folder
 from core.testing.conformance.tools.options import every_maker
 
 _OPERATIONS = 300
 
 
-def with_each_options(check: Callable[[ConnectorPair], None]) -> Callable[[Subject], None]:
-    """Return a check of a pair with the default options and of one for each sample, each in a fresh directory."""
+def with_each_options(check: Callable[[ConnectorPair], None], *, groups: int = 1) -> Callable[[Subject], None]:
+    """Return a check of a pair with the default options and of one for each sample, each in a fresh directory.
+
+    Args:
+        groups: Cache groups of the model.
+    """
 
     @wraps(check)
     def run(subject: Subject) -> None:
         for options in every_maker(subject):
-            with fresh_folder() as folder, closing(ConnectorPair(subject, options(folder))) as pair:
+            with fresh_folder() as folder, closing(ConnectorPair(subject, options(folder), groups)) as pair:
                 check(pair)
 
     return run
@@ -36,10 +42,27 @@ def saved_blocks_load_back(pair: ConnectorPair) -> None:
     blocks = chain("a", 3)
     pair.keep(blocks)
     require(_promised(pair, blocks) == 3, f"of 3 saved blocks it promises {_promised(pair, blocks)}")
-    pair.drop(0, 1, 2)
-    elsewhere = [replace(block, block=block.index + 10) for block in blocks]
+    pair.drop(1, 2, 3)
+    elsewhere = [moved(block, 10) for block in blocks]
     pair.fetch(elsewhere)
     pair.require_content(elsewhere, "loaded into other blocks")
+    pair.finish()
+
+
+@partial(with_each_options, groups=2)
+def cache_groups_load_back(pair: ConnectorPair) -> None:
+    """Of a model with two cache groups both blocks load back, or the one that is wanted; block 0 is never written."""
+    blocks = chain("a", 3, groups=2)
+    pair.keep(blocks)
+    require(_promised(pair, blocks) == 3, f"of 3 saved blocks it promises {_promised(pair, blocks)}")
+    pair.drop(0, 1, 2, 3, 4, 5, 6)
+    elsewhere = [moved(block, 10) for block in blocks]
+    wanted = [replace(block, blocks=(block.blocks[0], 0)) for block in elsewhere[:2]] + elsewhere[2:]
+    before = [cache[0].clone() for cache in pair.caches]
+    pair.fetch(wanted)
+    pair.require_content(wanted, "of two cache groups")
+    unchanged = all(torch.equal(cache[0], block) for cache, block in zip(pair.caches, before))
+    require(unchanged, "block 0, which stands for no block, was written")
     pair.finish()
 
 
@@ -85,7 +108,7 @@ def blocks_count_once_reported(pair: ConnectorPair) -> None:
     require(_promised(pair, blocks) == 0, "blocks are promised before the worker has reported them")
     pair.begin(message)
     for block in blocks:
-        pair.compute(block.hash, block.block)
+        pair.compute(block)
     pair.finish()
     pair.keep(blocks)
     require(_promised(pair, blocks) == 2, "reported blocks are not promised")
@@ -103,7 +126,7 @@ def failed_steps_leak_nothing(pair: ConnectorPair) -> None:
     for _ in range(3):  # a connector may decline while it learns that the steps died
         pair.keep(blocks)
     require(_promised(pair, blocks) == 2, "after steps that died there is no room for further blocks")
-    pair.drop(0, 1)
+    pair.drop(1, 2)
     pair.fetch(blocks)
     pair.require_content(blocks, "after steps that died")
     pair.finish()
@@ -124,7 +147,7 @@ def reset_forgets_everything(pair: ConnectorPair) -> None:
     pair.content.clear()
     pair.keep(blocks)
     require(_promised(pair, blocks) == 2, "after a reset nothing is kept any more")
-    pair.drop(0, 1)
+    pair.drop(1, 2)
     pair.fetch(blocks)
     pair.require_content(blocks, "saved again after a reset")
     pair.finish()
@@ -170,11 +193,11 @@ def closes_quietly(pair: ConnectorPair) -> None:
 
 def _random_step(pair: ConnectorPair, rng: random.Random, sequence: list[BlockRef]) -> None:
     """Run one step of an engine that serves `sequence`: load what is promised, compute and save the rest."""
-    places = rng.sample(range(BLOCKS), len(sequence))
-    blocks = [replace(block, block=place) for block, place in zip(sequence, places)]
+    places = rng.sample(range(1, BLOCKS), len(sequence))
+    blocks = [replace(block, blocks=(place,)) for block, place in zip(sequence, places)]
     local = rng.choice((0, 0, 0, 1))
     for block in blocks[:local]:
-        pair.compute(block.hash, block.block)
+        pair.compute(block)
     count = pair.engine.match(hashes(blocks), local)
     require(0 <= count <= len(blocks) - local, f"of {len(blocks) - local} blocks it promises {count}")
     loaded, fresh = blocks[local : local + count], blocks[local + count :]
@@ -188,7 +211,7 @@ def _random_step(pair: ConnectorPair, rng: random.Random, sequence: list[BlockRe
     if rng.random() < 0.1:
         return  # the step dies
     for block in fresh:
-        pair.compute(block.hash, block.block)
+        pair.compute(block)
     pair.finish()
     pair.drop(*rng.sample(range(BLOCKS), 4))
 
@@ -199,6 +222,7 @@ def _promised(pair: ConnectorPair, blocks: list[BlockRef]) -> int:
 
 CHECKS = checks(
     saved_blocks_load_back,
+    cache_groups_load_back,
     match_has_no_side_effects,
     match_counts_consecutive_blocks,
     blocks_count_once_reported,

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from core.api.descriptors import ModelSpec
+from core.api.errors import CheckpointError
+from core.api.ranks import Ranks
 from core.testing.conformance.outcome import Failed, NotApplicable, Unavailable, checks, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.encoder import Encoder, encoder_cases
 from core.testing.conformance.tools.tiny_cases import (
+    INDIVISIBLE,
     TinyCase,
     for_each,
     require_close,
     require_damage_refused,
+    require_divided,
     require_every_architecture,
     require_shape,
     shape_of,
 )
+from core.testing.ranks import run_ranks
 from core.testing.tinyencoders import VOCAB_SIZE
 
 PROMPT = [2, *((7 * index * index + 3 * index + 11) % (VOCAB_SIZE - 5) + 5 for index in range(40)), 3]
@@ -61,6 +68,25 @@ def prompts_are_independent(subject: Subject, case: TinyCase) -> None:
     for prompt, found in zip(prompts, encoder.run(prompts), strict=True):
         where = f"a prompt of {len(prompt)} tokens beside others"
         require_close(found, encoder.run([prompt])[0], _TOLERANCE, where)
+
+
+@_each
+def ranks_share_the_encoder(subject: Subject, case: TinyCase) -> None:
+    """Two ranks, each with half of the heads, have the hidden states of one; or their number is refused by name."""
+
+    def rank(ranks: Ranks, all_reduce: Callable[[Tensor], Tensor]) -> tuple[Encoder, Tensor]:
+        encoder = Encoder(subject, case, ranks=ranks, all_reduce=all_reduce)
+        return encoder, encoder.run([PROMPT])[0]
+
+    try:
+        found = run_ranks(2, rank)
+    except CheckpointError as error:
+        require(error.code in INDIVISIBLE, f"two ranks are refused otherwise than by their number: {error}")
+        return
+    whole = _encoder(subject, case)
+    require_divided(2, [encoder.sites for encoder, _ in found], whole.sites)
+    for _rank, states in found:
+        require_close(states, whole.run([PROMPT])[0], _TOLERANCE, "two ranks: a prompt")
 
 
 @_each
@@ -134,6 +160,7 @@ CHECKS = (
     *checks(
         hidden_states_equal_transformers,
         prompts_are_independent,
+        ranks_share_the_encoder,
         types_of_tokens_are_seen,
         heads_equal_transformers,
         encoder_shape_agrees_with_the_config,

@@ -12,12 +12,16 @@ from typing import Any
 
 from core.api.attention import AttentionSite
 from core.api.errors import CoreError
+from core.api.forms import PLAIN
 from core.api.patches import Problem
+from core.api.products import ProductPlace
 from core.api.quantization import LayerSite
 from core.api.requests import Caller, RequestDraft, RequestPatch
 from core.config.fields import without_secrets
 from core.config.resolved import Options
 from core.engine.sampling import SamplingParams
+from core.plugins.contracts import PRODUCT
+from core.plugins.handed import ATTENTION_LAYER, Handed
 from core.plugins.hooks import Hooks
 from core.plugins.options import settled_options
 from core.testing.conformance.outcome import Failed, Level, checks, require
@@ -95,20 +99,21 @@ def _require_layers(hooks: Hooks) -> None:
     """Require that what wraps or replaces a layer has everything that a layer has."""
     import torch
 
-    from core.testing.conformance.tools.plain import PlainAttentionLayer, PlainLayer
+    from core.ops.products import ReferenceProduct
+    from core.testing.conformance.tools.plain import PlainAttentionLayer
 
     site = LayerSite("linear", "model.layers.0.mlp.up_proj", 8, (("", 4),))
+    product = ReferenceProduct(ProductPlace(site, (PLAIN,), torch.device("cpu"), torch.float32), {})
     place = AttentionSite(0, 4, 2, 8, 0.5)
-    for at, layer, members in (
-        (site, PlainLayer(site, torch.float32), ("declare", "decode", "finalize", "apply")),
-        (place, PlainAttentionLayer(place, 4), ("write_kv", "forward")),
+    handed = Handed("core_layer")
+    for at, layer, contract in (
+        (site, product, PRODUCT),
+        (place, PlainAttentionLayer(place, 4), ATTENTION_LAYER),
     ):
         try:
-            found = hooks.layer(at, layer)
+            handed.fit("it", hooks.layer(at, layer), contract)
         except CoreError as error:
             raise Failed(f"core_layer: {error.message}") from error
-        lacking = [name for name in members if not callable(getattr(found, name, None))]
-        require(not lacking, f"core_layer gives a {type(found).__name__} without {', '.join(lacking)}")
 
 
 def _draft() -> RequestDraft:

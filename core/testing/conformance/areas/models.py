@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
+from core.api.ranks import Ranks
 from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.decoder import Decoder, Track, decoder_cases
 from core.testing.conformance.tools.tiny_cases import (
     BLOCK_SIZE,
+    INDIVISIBLE,
     TinyCase,
     for_each,
     require_close,
     require_damage_refused,
+    require_divided,
     require_every_architecture,
     require_shape,
     shape_of,
 )
+from core.testing.ranks import run_ranks
 from core.testing.tinymodels import VOCAB_SIZE
 
 TOKENS = [(7 * index * index + 3 * index + 11) % VOCAB_SIZE for index in range(24)]
@@ -94,6 +100,25 @@ def prefix_blocks_can_be_shared(subject: Subject, case: TinyCase) -> None:
 
 
 @_each
+def ranks_share_the_model(subject: Subject, case: TinyCase) -> None:
+    """Two ranks, each with half of the heads, give together the logits of one; or their number is refused by name."""
+    whole = Decoder(subject, case)
+
+    def rank(ranks: Ranks, all_reduce: Callable[[Tensor], Tensor]) -> tuple[Decoder, list[Tensor]]:
+        decoder, track = Decoder(subject, case, ranks=ranks, all_reduce=all_reduce), Track()
+        return decoder, [decoder.run([(track, tokens)])[0] for tokens in (TOKENS[:9], TOKENS[9:])]
+
+    try:
+        found = run_ranks(2, rank)
+    except CheckpointError as error:
+        require(error.code in INDIVISIBLE, f"two ranks are refused otherwise than by their number: {error}")
+        return
+    require_divided(2, [decoder.sites for decoder, _ in found], whole.sites)
+    logits = torch.cat([torch.cat(steps) for _, steps in found], dim=-1)
+    _require_close(logits, _whole(subject, case), "two ranks")
+
+
+@_each
 def every_tensor_is_used_once(subject: Subject, case: TinyCase) -> None:
     """Each checkpoint tensor has one place, no place is left empty, and none is left out by a rule."""
     tensors = case.tensors()
@@ -132,6 +157,7 @@ def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
     }
     used = {"sliding_window" for site in sites if site.window is not None}
     used |= {"softcap" for site in sites if site.softcap is not None}
+    used |= {"alibi" for site in sites if site.slopes is not None}
     require_shape(shape_of(subject, case), due, used, decoder.ropes)
 
 
@@ -164,6 +190,7 @@ CHECKS = (
         chunked_prefill_equals_whole,
         batched_rows_are_independent,
         prefix_blocks_can_be_shared,
+        ranks_share_the_model,
         every_tensor_is_used_once,
         missing_and_extra_tensors_are_errors,
         shape_agrees_with_the_config,

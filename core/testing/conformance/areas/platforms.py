@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from core.api.attention import AttentionPlan
 from core.api.descriptors import PlatformSpec
-from core.api.facets import CollectiveFacet, GraphFacet, StepShape
+from core.api.facets import GraphFacet, StepShape
 from core.api.models import StepInputs
-from core.api.platform import Platform
+from core.api.platform import Pending, Platform
 from core.api.verdict import ProbeResult
 from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error
 from core.testing.conformance.subject import Subject
@@ -156,27 +157,70 @@ def closes_for_good(subject: Subject) -> None:
 def graphs_replay_what_was_captured(subject: Subject) -> None:
     """A captured forward pass, replayed on other inputs of its size, gives what the forward pass itself gives."""
     with _opened(subject) as (platform, device):
-        graphs: GraphFacet | None = getattr(platform, "graphs", None)
+        graphs = platform.graphs
         if graphs is None:
             raise NotApplicable("it has no graphs")
+        require(isinstance(graphs, GraphFacet), f"its graphs are a {type(graphs).__name__}, no GraphFacet of core.api")
         table = torch.arange(60.0, device=device).view(20, 3)
 
         def forward(step: StepInputs) -> torch.Tensor:
             return table[step.token_ids] * 2 + step.positions[:, None]
 
-        if graphs.key(StepShape(num_tokens=4, num_rows=4, max_query_len=1, max_seq_len=9)) is None:
+        shape = StepShape(num_tokens=4, num_rows=4, max_query_len=1, max_seq_len=9)
+        if not (graphs.fixed and graphs.sizes(shape)) and graphs.key(shape) is None:
             raise NotApplicable("it captures no decode step of 4 rows")
-        graph = graphs.capture(forward, _Step(device, 0))
+        captured = _Step(device, 0)
+        graph = graphs.capture(forward, captured)
         for offset in (0, 7, 3):
             step = _Step(device, offset)
-            found, due = graph.replay(step), forward(step)
+            if graphs.fixed:
+                captured.become(step)
+            found, due = graph.replay(captured if graphs.fixed else step), forward(step)
             require(torch.equal(found, due), f"replayed on other inputs it gives {found.tolist()}, due {due.tolist()}")
+
+
+def queue_keeps_order(subject: Subject) -> None:
+    """Copies from pinned memory, operations and fetches are carried out in the order in which they were enqueued."""
+    with _opened(subject) as (platform, device):
+        queue = platform.queue()
+        if queue is None:
+            raise NotApplicable("it has no queue: its work is done when a call returns")
+        stream = platform.stream()
+
+        def enqueue() -> tuple[list[Pending[list[np.ndarray]]], Pending[None]]:
+            pinned, onboard = queue.pinned(4), torch.empty(4, dtype=torch.int64, device=device)
+            fetched = []
+            for number in range(3):
+                pinned.numpy()[:] = number
+                onboard.copy_(pinned, non_blocking=True)
+                fence = queue.fence()
+                fetched.append(queue.fetch([onboard + 1, onboard]))
+                onboard.add_(10)
+                fence.result()
+            return fetched, queue.fence()
+
+        fetched, fence = stream.submit(enqueue).result()
+        fence.result()
+        found = [[array.tolist() for array in one.result()] for one in fetched]
+    due = [[[number + 1] * 4, [number] * 4] for number in range(3)]
+    require(found == due, f"copies of 0, 1, 2, each raised by one, come back as {found}")
+
+
+def peak_is_counted_where_memory_is_apart(subject: Subject) -> None:
+    """A platform with memory of its own counts what was in use at once, from `mark_memory` on."""
+    with _opened(subject) as (platform, device):
+        if not platform.apart:
+            raise NotApplicable("it shares the host's memory")
+        platform.mark_memory()
+        held = torch.ones(2**20, dtype=torch.uint8, device=device)
+        found = platform.memory()
+    require(held.numel() <= found.peak <= found.total, f"with 1 MiB in use the peak is {found.peak} of {found.total}")
 
 
 def collectives_of_one_rank_change_nothing(subject: Subject) -> None:
     """In a group of one, sums, gathers, exchanges and broadcasts give the tensor itself."""
     with _opened(subject) as (platform, device):
-        group: CollectiveFacet | None = getattr(platform, "collectives", None)
+        group = platform.collectives
         if group is None or group.world_size != 1:
             raise NotApplicable("it has no collectives, or takes part in a group of several")
         count = 4 * max(1, group.alignment)
@@ -197,10 +241,16 @@ class _Step:
     """Four decode tokens."""
 
     plan: AttentionPlan = None
+    plans: Sequence[AttentionPlan] = (None,)
 
     def __init__(self, device: torch.device, offset: int) -> None:
         self.token_ids = torch.arange(offset, offset + 4, device=device)
         self.positions = torch.arange(4, device=device) * 2 + offset
+
+    def become(self, other: _Step) -> None:
+        """Take the inputs of another step, in the memory of this one."""
+        self.token_ids.copy_(other.token_ids)
+        self.positions.copy_(other.positions)
 
 
 @contextmanager
@@ -214,7 +264,7 @@ def _opened(subject: Subject, seed: int = 0) -> Iterator[tuple[Platform, torch.d
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     platform: Platform = subject.impl()()
     try:
-        yield platform, platform.open(threads=1, seed=seed)
+        yield platform, platform.open(threads=1, seed=seed, index=0)
     finally:
         platform.close()
         torch.set_num_threads(threads)
@@ -240,6 +290,8 @@ CHECKS = (
         stream_delivers_exceptions,
         closes_for_good,
         graphs_replay_what_was_captured,
+        queue_keeps_order,
+        peak_is_counted_where_memory_is_apart,
         collectives_of_one_rank_change_nothing,
         on_device=True,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,25 +25,26 @@ class ConnectorPair:
     """A connector as engine and worker drive it.
 
     Attributes:
-        caches: Two layers of different shape and dtype; block b is `cache[b]`.
-        content: Hash -> the bytes that a block of this hash has, in every layer.
+        caches: Two caches of different shape and dtype; block b is `cache[b]`.
+        groups: Cache groups of the model: the blocks of each `BlockRef`.
+        content: Hash -> of each group, the bytes that its block has in every cache.
     """
 
-    def __init__(self, subject: Subject, options: Mapping[str, Any]) -> None:
-        self._subject, self._options, self._closed = subject, options, False
+    def __init__(self, subject: Subject, options: Mapping[str, Any], groups: int = 1) -> None:
+        self._subject, self._options, self._closed, self.groups = subject, options, False, groups
         device = device_of(subject)
         self.caches = [torch.zeros((BLOCKS, *shape), dtype=dtype, device=device) for shape, dtype in _SHAPES]
-        size = sum(cache[0].nbytes for cache in self.caches)
+        size = groups * sum(cache[0].nbytes for cache in self.caches)
         self.engine: KVConnector = subject.impl()(dict(options), block_size=BLOCK_SIZE, bytes_per_block=size)
         worker = subject.load(subject.spec(KVConnectorSpec).worker_impl)
         self.worker: KVConnectorWorker = worker(dict(options))
         self.worker.bind(self.caches)
         self._rng = torch.Generator().manual_seed(7)
-        self.content: dict[bytes, list[Tensor]] = {}
+        self.content: dict[bytes, list[list[Tensor]]] = {}
 
     def again(self) -> ConnectorPair:
         """Return a pair that is made again with the same options, and knows the same contents."""
-        made = ConnectorPair(self._subject, self._options)
+        made = ConnectorPair(self._subject, self._options, self.groups)
         made.content.update(self.content)
         return made
 
@@ -52,12 +54,13 @@ class ConnectorPair:
             self._closed = True
             self.worker.close()
 
-    def compute(self, block_hash: bytes, block: int) -> None:
-        """Write a block's content into the caches, as a forward pass does."""
-        if block_hash not in self.content:
-            self.content[block_hash] = [self._random(cache) for cache in self.caches]
-        for cache, value in zip(self.caches, self.content[block_hash]):
-            cache[block] = value.view(cache.dtype).view(cache.shape[1:]).to(cache.device)
+    def compute(self, ref: BlockRef) -> None:
+        """Write a column's content into the caches, as a forward pass does."""
+        if ref.hash not in self.content:
+            self.content[ref.hash] = [[self._random(cache) for cache in self.caches] for _ in range(self.groups)]
+        for block, values in zip(ref.blocks, self.content[ref.hash]):
+            for cache, value in zip(self.caches, values) if block else ():
+                cache[block] = value.view(cache.dtype).view(cache.shape[1:]).to(cache.device)
 
     def drop(self, *blocks: int) -> None:
         """Overwrite blocks, as other requests do."""
@@ -76,7 +79,7 @@ class ConnectorPair:
         if fail:
             return
         for block in compute:
-            self.compute(block.hash, block.block)
+            self.compute(block)
         report = self.worker.end()
         if report is not None:
             self.engine.observe(report)
@@ -110,18 +113,30 @@ class ConnectorPair:
     def require_content(self, blocks: Sequence[BlockRef], when: str) -> None:
         """Require that every layer's block has the bytes of its hash."""
         for block in blocks:
-            for layer, (cache, value) in enumerate(zip(self.caches, self.content[block.hash])):
-                same = torch.equal(_bytes(cache[block.block]), value)
-                require(same, f"{when}: block {block.index} of layer {layer} has other bytes than were saved")
+            for number, values in zip(block.blocks, self.content[block.hash]):
+                for layer, (cache, value) in enumerate(zip(self.caches, values)) if number else ():
+                    same = torch.equal(_bytes(cache[number]), value)
+                    require(same, f"{when}: block {block.index} of cache {layer} has other bytes than were saved")
 
     def _random(self, cache: Tensor) -> Tensor:
         # Any bytes, NaN among them: a connector copies and does not look.
         return torch.randint(0, 256, (cache[0].nbytes,), dtype=torch.uint8, generator=self._rng)
 
 
-def chain(name: str, count: int, first_block: int = 0) -> list[BlockRef]:
+def chain(name: str, count: int, first_block: int = 1, groups: int = 1) -> list[BlockRef]:
     """Return a sequence's blocks 0 .. count - 1, with hashes of their own, in neighbouring device blocks."""
-    return [BlockRef(index, f"{name}-{index}".encode().ljust(16, b"."), first_block + index) for index in range(count)]
+    digests = [f"{name}-{index}".encode().ljust(16, b".") for index in range(count)]
+    return [BlockRef(i, digest, _numbers(first_block, i, groups)) for i, digest in enumerate(digests)]
+
+
+def moved(block: BlockRef, first_block: int) -> BlockRef:
+    """Return the same content in other device blocks, from `first_block` on by its place in the sequence."""
+    return replace(block, blocks=_numbers(first_block, block.index, len(block.blocks)))
+
+
+def _numbers(first_block: int, index: int, groups: int) -> tuple[int, ...]:
+    first = first_block + index * groups
+    return tuple(range(first, first + groups))
 
 
 def hashes(blocks: Sequence[BlockRef]) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
 from core.api.descriptors import ModelSpec
+from core.api.ranks import Ranks
 from core.api.weights import WeightTensor
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.tiny_cases import BLOCK_SIZE, LoadedModel, TinyCase, sampled_cases
@@ -23,7 +24,11 @@ _BLOCKS = 80
 class _Step:
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
+
+    @property
+    def plan(self) -> AttentionPlan:
+        return self.plans[0]
 
 
 @dataclass(slots=True)
@@ -37,8 +42,16 @@ class Track:
 class Decoder(LoadedModel):
     """One model with its own cache."""
 
-    def __init__(self, subject: Subject, case: TinyCase, tensors: Iterable[WeightTensor] | None = None) -> None:
-        super().__init__(subject, case, tensors)
+    def __init__(
+        self,
+        subject: Subject,
+        case: TinyCase,
+        tensors: Iterable[WeightTensor] | None = None,
+        *,
+        ranks: Ranks | None = None,
+        all_reduce: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__(subject, case, tensors, ranks=ranks, all_reduce=all_reduce)
         for attention in self.attentions:
             layout = self.backend.kv_layout(attention.site)
             attention.kv = torch.zeros((_BLOCKS, *layout.block_shape), dtype=layout.dtype, device=self.device)
@@ -54,7 +67,7 @@ class Decoder(LoadedModel):
                 sequence.blocks.append(self._free.pop())
         batch, positions = self._view(work)
         ids = torch.tensor([token for _, tokens in work for token in tokens], device=self.device)
-        step = _Step(ids, positions, self.backend.plan(batch))
+        step = _Step(ids, positions, [self.backend.plan(batch)])
         logits = self.model.logits(self.model.forward(step)).float().cpu()
         return list(torch.split(logits, [len(tokens) for _, tokens in work]))
 

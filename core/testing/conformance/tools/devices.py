@@ -43,7 +43,7 @@ def _open(platform: Subject) -> torch.device:
     """Open a platform as a worker does; it is closed after the run."""
     runtime: Platform = platform.impl()()
     state = torch.get_rng_state()
-    device = runtime.open(threads=torch.get_num_threads(), seed=0)
+    device = runtime.open(threads=torch.get_num_threads(), seed=0, index=0)
     torch.set_rng_state(state)
     platform.shared.stack.callback(runtime.close)
     return device

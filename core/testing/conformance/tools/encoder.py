@@ -20,9 +20,13 @@ from core.testing.tinyencoders import ENCODERS, reference_encoder
 class _Step:
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
+    plans: Sequence[AttentionPlan]
     token_types: Tensor | None
     arrays: tuple[Mapping[str, Tensor], ...] = ()
+
+    @property
+    def plan(self) -> AttentionPlan:
+        return self.plans[0]
 
 
 class Encoder(LoadedModel):
@@ -35,7 +39,7 @@ class Encoder(LoadedModel):
         step = _Step(
             torch.tensor([token for prompt in prompts for token in prompt], device=device),
             torch.tensor([place for count in counts for place in range(count)], device=device),
-            self.backend.plan(whole_prompts(counts, device)),
+            [self.backend.plan(whole_prompts(counts, device))],
             None if types is None else torch.tensor([one for prompt in types for one in prompt], device=device),
         )
         return list(torch.split(self.model.forward(step).float().cpu(), counts))

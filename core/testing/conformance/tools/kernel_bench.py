@@ -13,7 +13,7 @@ from torch import Tensor
 from core.api.descriptors import KernelSpec
 from core.ops.registry import REGISTRY
 from core.testing.conformance.device_samples import KernelSample
-from core.testing.conformance.outcome import Failed, Unavailable, require
+from core.testing.conformance.outcome import NotApplicable, Unavailable, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of, dtype_of
 from core.testing.conformance.tools.ops import SHAPES, Maker, Named, OpShape, Sizes
@@ -159,11 +159,12 @@ def shape_of(subject: Subject) -> OpShape:
     """Return how arguments of a kernel's operation are made: as the plugin's sample says, or as the kit does.
 
     Raises:
-        Failed: It is no operation of core, and no sample has its reference form.
         Unavailable: Neither the kit nor a sample can make arguments.
+        NotApplicable: It is a product.
     """
     op = subject.spec(KernelSpec).op
-    reference_of(subject)
+    if subject.spec(KernelSpec).forms:
+        raise NotApplicable("a product: it has checks of its own")
     known, sample = SHAPES.get(op), _sample(subject)
     if sample is None:
         if known is None:
@@ -178,18 +179,10 @@ def shape_of(subject: Subject) -> OpShape:
 
 
 def reference_of(subject: Subject) -> Callable[..., Any]:
-    """Return the form that a kernel is held to: core's of the operation, or else that of the plugin's sample.
-
-    Raises:
-        Failed: There is none.
-    """
-    op, sample = subject.spec(KernelSpec).op, _sample(subject)
-    if op in REGISTRY:
-        return REGISTRY[op].reference
-    if sample is None or sample.reference is None:
-        lack = f"core has no operation {op}, it has {', '.join(sorted(REGISTRY))}; for one of your own"
-        raise Failed(subject.wants(KernelSample, f"{lack}, which says its `reference`"))
-    return sample.reference
+    """Return the form that a kernel is held to: core's of the operation, or the one that its descriptor names."""
+    spec = subject.spec(KernelSpec)
+    found: Callable[..., Any] = REGISTRY[spec.op].reference if spec.reference is None else subject.load(spec.reference)
+    return found
 
 
 def _sample(subject: Subject) -> KernelSample | None:

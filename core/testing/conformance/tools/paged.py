@@ -35,13 +35,15 @@ class Geometry:
     kv_dtype: str = "float32"
     windows: tuple[int | None, ...] = (None,)
     softcaps: tuple[float | None, ...] = (None,)
+    alibi: bool = False
 
     def sites(self) -> list[AttentionSite]:
         """Return one layer for each pair of window and soft cap."""
         scale = self.head_dim**-0.5
         pairs = [(window, softcap) for window in self.windows for softcap in self.softcaps]
+        slopes = tuple(2.0 ** -(head / 2) for head in range(self.heads)) if self.alibi else None
         return [
-            AttentionSite(index, self.heads, self.kv_heads, self.head_dim, scale, window, softcap)
+            AttentionSite(index, self.heads, self.kv_heads, self.head_dim, scale, window, softcap, slopes=slopes)
             for index, (window, softcap) in enumerate(pairs)
         ]
 
@@ -246,6 +248,8 @@ def dense(row: Row, layer: int, site: AttentionSite, start: int, count: int) -> 
     if site.softcap is not None:
         scores = site.softcap * torch.tanh(scores / site.softcap)
     query, key = torch.arange(start, length)[:, None], torch.arange(length)[None, :]
+    if site.slopes is not None:
+        scores = scores + torch.tensor(site.slopes).view(-1, 1, 1) * (key - query)
     hidden = key > query
     if site.window is not None:
         hidden |= key <= query - site.window

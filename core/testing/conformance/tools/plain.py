@@ -75,6 +75,8 @@ class PlainAttentionLayer:
             scores = site.softcap * torch.tanh(scores / site.softcap)
         query = torch.arange(length - len(q), length, device=q.device)[:, None]
         key = torch.arange(length, device=q.device)[None, :]
+        if site.slopes is not None:
+            scores = scores + torch.tensor(site.slopes, device=q.device).view(-1, 1, 1) * (key - query)
         hidden = key > query
         if site.window is not None:
             hidden |= key <= query - site.window

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from importlib import import_module
@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext
+from core.api.attention import AttentionContext, AttentionSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.models import ModelShape
 from core.api.quantization import QuantContext
+from core.api.ranks import Ranks
 from core.api.rotary import RopeConfig
 from core.api.weights import CheckpointInfo, WeightTensor
 from core.config.resolved import ModelOptions
@@ -33,6 +34,8 @@ from core.worker.loading.names import NameMap
 
 BLOCK_SIZE = 4
 LONGEST = 96
+INDIVISIBLE = frozenset({"CORE-M183", "CORE-M184"})
+"""Errors of a model that cannot be divided among so many ranks."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +76,39 @@ class LoadedModel:
 
     Args:
         tensors: Instead of the case's own.
+        ranks, all_reduce: As of `Builder`.
 
     Raises:
         CheckpointError: They do not fill the model.
     """
 
-    def __init__(self, subject: Subject, case: TinyCase, tensors: Iterable[WeightTensor] | None = None) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        case: TinyCase,
+        tensors: Iterable[WeightTensor] | None = None,
+        *,
+        ranks: Ranks | None = None,
+        all_reduce: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         self.device, dtype = device_of(subject), torch.float32
         self.backend = PlainAttention(AttentionContext(self.device, dtype, dtype, BLOCK_SIZE))
         weights = PlainWeights(QuantContext(self.device, dtype, {}))
-        builder = Builder(weights, self.backend, device=self.device, dtype=dtype, max_positions=LONGEST)
+        builder = Builder(
+            weights,
+            self.backend,
+            device=self.device,
+            dtype=dtype,
+            max_positions=LONGEST,
+            ranks=ranks,
+            all_reduce=all_reduce,
+        )
         implementation = subject.impl()
         self.model: Any = implementation(case.config, builder)
-        self.names = NameMap(implementation.weight_rules(case.config), builder.tied)
+        self.names = NameMap(implementation.weight_rules(case.config), builder.left_out)
         self.targets = {name for group in builder.groups for name in group.targets()}
         self.attentions = builder.attentions
+        self.sites = [*(one.site for one in builder.attentions), *self.backend.encoders]
         self.ropes = [config for config, _ in builder.ropes]
         WeightFiller(builder.groups, self.names, self.device).fill(case.tensors() if tensors is None else tensors)
 
@@ -158,6 +179,16 @@ def require_shape(shape: ModelShape, due: Mapping[str, int], used: Set[str], rop
     require(not lacks, f"the model uses {', '.join(lacks)}, but its shape's features do not say so")
     unnamed = [rope for rope in ropes if rope not in shape.ropes]
     require(not unnamed, f"the model asks for a rotary embedding that its shape's ropes do not name: {unnamed[:1]}")
+
+
+def require_divided(size: int, found: Sequence[Sequence[AttentionSite]], whole: Sequence[AttentionSite]) -> None:
+    """Require that the attention of each of `size` ranks has its share of the heads."""
+    for sites in found:
+        heads = [site.num_heads * size for site in sites]
+        due = [site.num_heads for site in whole]
+        require(
+            heads == due, f"on each of {size} ranks its layers have {[site.num_heads for site in sites]} of {due} heads"
+        )
 
 
 def require_close(found: Tensor, expected: Tensor, tolerance: float, what: str) -> None:

@@ -95,7 +95,7 @@ def store(path, blocks=4, **more):
 
 
 def refs(*indices):
-    return [BlockRef(index, HASHES[index], 10 + index) for index in indices]
+    return [BlockRef(index, HASHES[index], (10 + index,)) for index in indices]
 
 
 def test_the_longest_unused_files_leave_first(tmp_path):
@@ -107,7 +107,7 @@ def test_the_longest_unused_files_leave_first(tmp_path):
     engine.load(refs(0))
     engine.save(refs(4, 5))
     transfer = msgspec.msgpack.decode(engine.plan_step(), type=Transfer)
-    assert transfer.loads == [(HASHES[0], 10)]
+    assert transfer.loads == [(HASHES[0], (10,))]
     assert [digest for digest, _ in transfer.saves] == [HASHES[4], HASHES[5]]
     assert sorted(file.stem for file in tmp_path.glob("*.kv")) == [HASHES[0].hex(), HASHES[3].hex()]
     engine.observe(msgspec.msgpack.encode(Report(1, 1, 1)))
@@ -148,7 +148,7 @@ def test_after_a_reset_blocks_are_kept_for_this_process_alone(tmp_path):
 
 def test_saves_of_a_step_that_failed_are_called_off(tmp_path, mover):
     engine = DirectoryStore({"path": str(tmp_path)}, block_size=8, bytes_per_block=80)
-    engine.save([BlockRef(0, HASHES[0], 2)])
+    engine.save([BlockRef(0, HASHES[0], (2,))])
     mover.begin(engine.plan_step())  # and then the forward pass fails: no end
     mover.begin(engine.plan_step())  # there is nothing to move, but something to call off
     engine.observe(mover.end())

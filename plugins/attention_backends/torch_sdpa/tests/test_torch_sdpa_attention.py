@@ -83,11 +83,15 @@ def site_of(kv_heads=2, ratio=3, head_dim=8, **extra):
     ratio=st.integers(1, 4),
     window=st.sampled_from([None, 1, 2, 7, 16, 1000]),
     softcap=st.sampled_from([None, 5.0]),
+    steep=st.sampled_from([None, 0.5, 2.0]),
     spare_columns=st.integers(0, 3),
     seed=st.integers(0, 99),
 )
-def test_any_batch_equals_the_specification(rows, block_size, kv_heads, ratio, window, softcap, spare_columns, seed):
-    site = site_of(kv_heads, ratio, window=window, softcap=softcap)
+def test_any_batch_equals_the_specification(
+    rows, block_size, kv_heads, ratio, window, softcap, steep, spare_columns, seed
+):
+    slopes = None if steep is None else tuple(steep ** (head + 1) for head in range(kv_heads * ratio))
+    site = site_of(kv_heads, ratio, window=window, softcap=softcap, slopes=slopes)
     check(rows, site, block_size, seed=seed, spare_columns=spare_columns)
 
 

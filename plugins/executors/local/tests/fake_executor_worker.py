@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from core.api import AllowedTokens, CheckpointError, EngineError
+from core.api import AllowedTokens, CheckpointError, Done, EngineError
 from core.engine.parts import restored
 from core.engine.step import StepResult, WorkerInfo
 
@@ -52,7 +52,7 @@ class FakeWorker:
     def stream(self) -> FakeStream:
         return FakeStream()
 
-    def execute(self, plan: Any, late: Any = None) -> StepResult:
+    def begin(self, plan: Any, late: Any = None) -> Done[StepResult]:
         self.steps.append(plan.number)
         if self.mode == "sleepy":
             time.sleep(60)
@@ -62,8 +62,8 @@ class FakeWorker:
             raise KeyError("step 98")
         if late is not None:
             given = restored(late()["fence"], AllowedTokens, "fence")
-            return StepResult(plan.number, np.concatenate([given.rows, given.bits.ravel()]))
-        return StepResult(plan.number, np.asarray(plan.counts * 2, np.int32), parts=dict(plan.parts))
+            return Done(StepResult(plan.number, np.concatenate([given.rows, given.bits.ravel()])))
+        return Done(StepResult(plan.number, np.asarray(plan.counts * 2, np.int32), parts=dict(plan.parts)))
 
     def call(self, method: str, *args: Any) -> Any:
         if method == "die":

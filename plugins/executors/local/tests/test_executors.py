@@ -28,7 +28,7 @@ EMPTY = np.zeros(0, np.int32)
 
 def plan(number: int, *counts: int) -> StepPlan:
     values = np.array(counts, np.int32)
-    update = BlockUpdate(EMPTY, EMPTY, EMPTY, EMPTY)
+    update = (BlockUpdate(EMPTY, EMPTY, EMPTY, EMPTY),)
     return StepPlan(number, [], update, values, values, values, values > 0, values, {"store": b"\x00go"})
 
 

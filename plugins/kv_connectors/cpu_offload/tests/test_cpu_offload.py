@@ -22,9 +22,9 @@ def store(slots: int) -> HostStore:
     return HostStore({"capacity": slots * 64}, block_size=4, bytes_per_block=64)
 
 
-def refs(names: str, first_block: int = 0) -> list[BlockRef]:
-    """`refs("abc")`: three blocks with hashes a, b, c in device blocks 0, 1, 2."""
-    return [BlockRef(index, name.encode(), first_block + index) for index, name in enumerate(names)]
+def refs(names: str, first_block: int = 1) -> list[BlockRef]:
+    """`refs("abc")`: three blocks with hashes a, b, c in device blocks 1, 2, 3."""
+    return [BlockRef(index, name.encode(), (first_block + index,)) for index, name in enumerate(names)]
 
 
 def hashes(names: str) -> list[bytes]:
@@ -60,9 +60,9 @@ def test_a_block_is_stored_once() -> None:
     engine = store(8)
     engine.save(refs("ab"))
     engine.save(refs("ab", first_block=10))
-    assert step(engine).saves == [(0, 0), (1, 1)]
+    assert step(engine).saves == [(0, 1), (1, 2)]
     engine.save(refs("abc"))
-    assert step(engine).saves == [(2, 2)]
+    assert step(engine).saves == [(2, 3)]
     assert step(engine) is None
 
 
@@ -125,7 +125,7 @@ def test_a_slot_is_not_written_in_the_step_that_loads_it() -> None:
     engine.load(refs("a", first_block=7))
     transfer = step(engine)
     assert transfer.loads == [(0, 7)]
-    assert transfer.saves == [(1, 0)]
+    assert transfer.saves == [(1, 1)]
     engine.save(refs("d"))
     assert [slot for slot, _ in step(engine).saves] == [0], "after that step the slot is free to go"
 
@@ -179,7 +179,7 @@ def device(blocks: int, dtype: torch.dtype, shapes: Sequence[tuple[int, ...]]) -
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_blocks_come_back_with_equal_bytes(dtype: torch.dtype) -> None:
     caches = device(6, dtype, [(2, 4, 1, 3), (4, 8)])
-    before = [cache[:3].clone() for cache in caches]
+    before = [cache[1:4].clone() for cache in caches]
     engine, worker = store(4), HostMover({})
     worker.bind(caches)
     engine.save(refs("abc"))
@@ -202,14 +202,15 @@ def test_loads_come_before_the_forward_pass_and_saves_after_it() -> None:
     (cache,) = caches = device(4, torch.float32, [(2,)])
     engine, worker = store(4), HostMover({})
     worker.bind(caches)
-    saved_bytes = cache[0].clone()
+    saved_bytes = cache[1].clone()
     engine.save(refs("a"))
     worker.begin(engine.plan_step())
     engine.observe(worker.end())
-    engine.load(refs("a", first_block=1))
-    engine.save(refs("xb", first_block=1)[1:])
+    cache.zero_()
+    engine.load(refs("a", first_block=3))
+    engine.save(refs("xb")[1:])
     worker.begin(engine.plan_step())
-    assert torch.equal(cache[1], saved_bytes)
+    assert torch.equal(cache[3], saved_bytes)
     cache[2] = 42.0  # the forward pass
     engine.observe(worker.end())
     engine.load(refs("b", first_block=3))
@@ -239,7 +240,7 @@ class Offloading(RuleBasedStateMachine):
         self.engine = store(4)
         self.host: dict[int, int] = {}
         self.device: dict[int, int] = {}
-        self.next_block = 0
+        self.next_block = 1
         self.expect: dict[int, int] = {}
         self.flight: list[Transfer] = []
 
@@ -248,7 +249,7 @@ class Offloading(RuleBasedStateMachine):
         blocks = []
         for index, name in enumerate(names):
             self.device[self.next_block] = name
-            blocks.append(BlockRef(index, bytes([name]), self.next_block))
+            blocks.append(BlockRef(index, bytes([name]), (self.next_block,)))
             self.next_block += 1
         self.engine.save(blocks)
 
@@ -258,7 +259,7 @@ class Offloading(RuleBasedStateMachine):
         blocks = []
         for index, name in enumerate(names[:count]):
             self.expect[self.next_block] = name
-            blocks.append(BlockRef(index, bytes([name]), self.next_block))
+            blocks.append(BlockRef(index, bytes([name]), (self.next_block,)))
             self.next_block += 1
         self.engine.load(blocks)
 

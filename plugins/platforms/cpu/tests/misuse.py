@@ -189,7 +189,7 @@ class Step:
 
     def __init__(self, view: BatchView, **changes: torch.Tensor) -> None:
         given = {"token_ids": torch.arange(TOKENS), "positions": torch.full((TOKENS,), 19), **changes}
-        self.token_ids, self.positions, self.plan = given["token_ids"], given["positions"], BACKEND.plan(view)
+        self.token_ids, self.positions, self.plans = given["token_ids"], given["positions"], [BACKEND.plan(view)]
 
 
 EMBEDDING = torch.randn(50, (HEADS + 2 * KV_HEADS) * DIM)
@@ -201,13 +201,14 @@ def forward(step: Step, rows: slice = slice(None), shift: int = 0) -> torch.Tens
     q, k, v = embedded[rows].split_with_sizes([HEADS, KV_HEADS, KV_HEADS], dim=1)
     places = step.positions + shift if shift else step.positions
     q, k = elementwise.rotary(places[rows], q, k, TABLE)
-    LAYER.write_kv(k, v, KV, step.plan)
-    return LAYER.forward(q, KV, step.plan)
+    LAYER.write_kv(k, v, KV, step.plans[0])
+    return LAYER.forward(q, KV, step.plans[0])
 
 
 def replayed(step: Callable[[], Step], shift: int = 0) -> Call:
     def call() -> object:
         graph = ProgramGraphs().capture(lambda inputs: forward(inputs, shift=shift), Step(batch()))
+        KV[0] = 0.0  # the null block, where recording may write
         return graph.replay(step())
 
     return call

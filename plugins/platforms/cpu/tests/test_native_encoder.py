@@ -104,9 +104,5 @@ def test_gelu(isa, dtype):
         torch.testing.assert_close(elementwise.activate(nan, name), form(nan), equal_nan=True)
 
 
-def test_sums(isa):
-    for dtype in DTYPES:
-        x, y = torch.randn(2, 7, 33).to(dtype)
-        assert torch.equal(elementwise.add(x, y), x + y)
-        assert torch.equal(elementwise.add(x, y[:1]), x + y[:1])
+def test_positions_are_shifted():
     assert torch.equal(elementwise.shift(torch.arange(9), 2), torch.arange(2, 11))

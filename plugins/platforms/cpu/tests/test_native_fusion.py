@@ -9,7 +9,7 @@ from core_plugin_cpu.native import elementwise, gemm, library
 from core_plugin_cpu.native.arena import ALIGNMENT, Need, lay_out
 from core_plugin_cpu.native.asked import BY_ROW, COARSE
 from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED, Format
-from core_plugin_cpu.native.program import record
+from core_plugin_cpu.native.record import record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

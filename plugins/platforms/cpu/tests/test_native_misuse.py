@@ -53,8 +53,8 @@ def test_every_misuse_raises_and_writes_nothing(outcomes):
         ("replay: shifted position out of range", "IndexError: positions: number 0 of 3 is 40, outside 0 to 39"),
         ("replay: slot out of range", "IndexError: slots: number 1 of 3 is 96, outside 0 to 95"),
         ("replay: token id out of range", "IndexError: rows of a table: number 1 of 3 is 50, outside 0 to 49"),
-        ("record: some of the rows", "range takes 1024 of the step's 2048 rows"),
-        ("record: result of other rows", "the forward pass gave 2047 rows for 2048 tokens"),
+        ("record: some of the rows", "range takes 1026 of the step's 2053 rows"),
+        ("record: result of other rows", "the forward pass gave 2052 rows for 2053 tokens"),
     ],
 )
 def test_the_message_has_what_was_expected_and_what_was_found(outcomes, name, told):

@@ -12,7 +12,7 @@ from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.graphs import CAPACITIES, EagerGraph, PaddedStep, ProgramGraph, ProgramGraphs
 from core_plugin_cpu.native import elementwise, library
 from core_plugin_cpu.native.partial import NotReplayableError
-from core_plugin_cpu.native.program import record
+from core_plugin_cpu.native.record import Trial, record, record_step
 
 from core.api import RopeConfig
 from core.api.attention import AttentionContext, AttentionSite, BatchView
@@ -52,8 +52,8 @@ class ToyModel:
             q, k, v = heads.split_with_sizes([HEADS, KV_HEADS, KV_HEADS], dim=1)
             q, k = elementwise.rms_norm(q, self.head_norm, 1e-5), elementwise.rms_norm(k, self.head_norm, 1e-5)
             q, k = elementwise.rotary(step.positions, q, k, self.rope)
-            layer.write_kv(k, v, kv, step.plan)
-            hidden, residual = elementwise.add_rms_norm(layer.forward(q, kv, step.plan), residual, self.norm, 1e-5)
+            layer.write_kv(k, v, kv, step.plans[0])
+            hidden, residual = elementwise.add_rms_norm(layer.forward(q, kv, step.plans[0]), residual, self.norm, 1e-5)
             gated = elementwise.gated(elementwise.gather(self.mlp, step.token_ids), "silu")
             hidden, residual = elementwise.add_rms_norm(gated, residual, self.norm, 1e-5)
         return hidden
@@ -69,7 +69,7 @@ def decode_step(model, lengths, seed):
     slots = tables[torch.arange(rows), positions // BLOCK].long() * BLOCK + positions % BLOCK
     batch = BatchView(np.arange(rows + 1, dtype=np.int32), lengths, tables, slots, 1, int(lengths.max()))
     tokens = torch.randint(0, VOCAB, (rows,), generator=generator)
-    return SimpleNamespace(token_ids=tokens, positions=positions, plan=model.backend.plan(batch))
+    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)])
 
 
 STEPS = ([3, 20, 40], [4, 21, 41], [5, 42, 17, 60], [61], [1, 2])
@@ -113,9 +113,9 @@ def test_a_program_is_one_call_per_operation():
 @pytest.mark.parametrize(
     "work",
     [
-        lambda x: x + 1,
-        lambda x: x.t().contiguous(),
-        lambda x: x.mul_(2),
+        lambda x: x.sum(1),
+        lambda x: x.t() @ x,
+        lambda x: x.cumsum_(1),
         lambda x: x[:, torch.tensor([0])],
         lambda x: elementwise.rms_norm(x, x[0], 1e-5).sum().item(),
     ],
@@ -135,23 +135,24 @@ def test_views_are_no_work_and_data_is_read_anew():
     assert program.count == 1 and torch.equal(out, wanted)
 
 
-def test_a_model_with_torch_in_it_runs_as_it_is():
+def test_a_model_that_reads_numbers_runs_as_it_is():
     facet, step = ProgramGraphs(), decode_step(ToyModel(), [2, 3], 0)
     calls = []
 
     def forward(inputs):
         calls.append(inputs)
-        return torch.ones(len(inputs.token_ids), 3) * 2
+        return torch.ones(len(inputs.token_ids), 3) * (2 if bool((inputs.positions >= 0).all()) else 3)
 
     graph = facet.capture(forward, step)
-    assert isinstance(graph, EagerGraph) and "no native call" in facet.refused
+    assert isinstance(graph, EagerGraph) and facet.refused == "aten.is_nonzero.default reads numbers on the host"
+    assert facet.describe() == "none: aten.is_nonzero.default reads numbers on the host"
     assert torch.equal(graph.replay(step), torch.full((2, 3), 2.0)) and calls[-1] is step
     assert facet.key(StepShape(2, 2, 1, 3)) is None
 
 
 def test_other_attention_is_not_recorded():
     facet = ProgramGraphs()
-    graph = facet.capture(lambda step: torch.ones(1), SimpleNamespace(token_ids=torch.zeros(1), plan=object()))
+    graph = facet.capture(lambda step: torch.ones(1), SimpleNamespace(token_ids=torch.zeros(1), plans=[object()]))
     assert isinstance(graph, EagerGraph) and "cpu_native" in facet.refused
 
 
@@ -161,6 +162,11 @@ def test_every_step_but_very_wide_ones_has_a_program():
     assert {facet.key(StepShape(n, min(n, 9), 1, 9)) for n in (1, 2, 3, 256, usual)} == {usual}
     assert facet.key(StepShape(usual + 1, 1, usual + 1, 9)) == facet.key(StepShape(most, 1, most, 9)) == most
     assert facet.key(StepShape(most + 1, 1, most + 1, most + 1)) is None
+
+
+def trial(forward, size):
+    padded = PaddedStep.of(size)
+    return Trial(lambda: forward(padded), padded.inputs(), padded)
 
 
 def resident(tensor):
@@ -175,8 +181,7 @@ def resident(tensor):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which pages are there")
 def test_a_program_takes_the_memory_of_the_steps_it_runs_not_of_those_it_could():
     model = ToyModel(torch.bfloat16, layers=8)
-    padded = PaddedStep.of(CAPACITIES[0])
-    program, out = record(lambda: model.forward(padded), padded, run=False, step=padded.inputs())
+    program, out = record_step(lambda size: trial(model.forward, size), CAPACITIES[0])
     memory = program.keep[0]
     activations = CAPACITIES[0] * 2 * (QKV + 2 * WIDTH + 2 * WIDTH)
     assert 0 < memory.nbytes < 3 * activations, "places are not used again"
@@ -197,7 +202,7 @@ def step_of(model, rows, seed):
         starts.astype(np.int32), lengths.astype(np.int32), tables, slots, int(queries.max()), int(lengths.max())
     )
     tokens = torch.randint(0, VOCAB, (int(starts[-1]),), generator=torch.Generator().manual_seed(seed))
-    return SimpleNamespace(token_ids=tokens, positions=positions, plan=model.backend.plan(batch))
+    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

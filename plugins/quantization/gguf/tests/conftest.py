@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+FFN_NORMS = {"gemma2": "pre_feedforward", "gemma3": "pre_feedforward"}
+"""Architectures with four norms in a layer -> which of them comes before the MLP."""
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, LAYERS, VOCAB = 64, 4, 2, 16, 96, 2, 300
 
 
@@ -38,7 +40,11 @@ def model_tensors(arch: str, *, tied: bool = False) -> list[tuple[str, str, tupl
         block, layer = f"blk.{i}", f"model.layers.{i}"
         listed += [
             (f"{block}.attn_norm.weight", f"{layer}.input_layernorm.weight", (HIDDEN,)),
-            (f"{block}.ffn_norm.weight", f"{layer}.post_attention_layernorm.weight", (HIDDEN,)),
+            (
+                f"{block}.ffn_norm.weight",
+                f"{layer}.{FFN_NORMS.get(arch, 'post_attention')}_layernorm.weight",
+                (HIDDEN,),
+            ),
             (f"{block}.attn_q.weight", f"{layer}.self_attn.q_proj.weight", (q, HIDDEN)),
             (f"{block}.attn_k.weight", f"{layer}.self_attn.k_proj.weight", (kv, HIDDEN)),
             (f"{block}.attn_v.weight", f"{layer}.self_attn.v_proj.weight", (kv, HIDDEN)),
@@ -53,7 +59,12 @@ def model_tensors(arch: str, *, tied: bool = False) -> list[tuple[str, str, tupl
                 (f"{block}.attn_k.bias", f"{layer}.self_attn.k_proj.bias", (kv,)),
                 (f"{block}.attn_v.bias", f"{layer}.self_attn.v_proj.bias", (kv,)),
             ]
-        if arch == "qwen3":
+        if arch in FFN_NORMS:
+            listed += [
+                (f"{block}.post_attention_norm.weight", f"{layer}.post_attention_layernorm.weight", (HIDDEN,)),
+                (f"{block}.post_ffw_norm.weight", f"{layer}.post_feedforward_layernorm.weight", (HIDDEN,)),
+            ]
+        if arch in ("qwen3", "gemma3"):
             listed += [
                 (f"{block}.attn_q_norm.weight", f"{layer}.self_attn.q_norm.weight", (HEAD_DIM,)),
                 (f"{block}.attn_k_norm.weight", f"{layer}.self_attn.k_norm.weight", (HEAD_DIM,)),
@@ -96,6 +107,8 @@ def tiny(tmp_path):
             made.expected[name_] = values
             heads = {"q_proj": HEADS, "k_proj": KV_HEADS}.get(name_.split(".")[-2], 0) if arch == "llama" else 0
             stored = interleave(values, heads) if heads else values
+            if arch in FFN_NORMS and stored_name.endswith("norm.weight"):
+                stored = stored + np.float32(1)
             if kind == Kind.F32 or len(shape) == 1:
                 writer.add_tensor(stored_name, stored)
             else:

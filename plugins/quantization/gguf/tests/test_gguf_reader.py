@@ -24,14 +24,20 @@ READER = GGUFReader()
 @pytest.mark.covers("QUANT-12")
 @pytest.mark.parametrize(
     ("arch", "architecture", "bias"),
-    [("llama", "LlamaForCausalLM", False), ("qwen2", "Qwen2ForCausalLM", True), ("qwen3", "Qwen3ForCausalLM", False)],
+    [
+        ("llama", "LlamaForCausalLM", False),
+        ("qwen2", "Qwen2ForCausalLM", True),
+        ("qwen3", "Qwen3ForCausalLM", False),
+        ("gemma2", "Gemma2ForCausalLM", False),
+        ("gemma3", "Gemma3ForCausalLM", False),
+    ],
 )
 def test_metadata_becomes_a_configuration(tiny, arch, architecture, bias):
     info = READER.inspect(tiny(arch).path)
     assert (info.format, info.architecture, info.quantization) == ("gguf", architecture, "gguf")
     expected = {
         "architectures": [architecture],
-        "model_type": arch,
+        "model_type": {"gemma3": "gemma3_text"}.get(arch, arch),
         "hidden_size": 64,
         "intermediate_size": 96,
         "num_hidden_layers": 2,
@@ -162,7 +168,7 @@ def test_unknown_divisors_are_refused(tiny, divisors):
         READER.inspect(made.path)
 
 
-@pytest.mark.parametrize(("arch", "architecture"), [("gemma3", "Gemma3ForCausalLM"), ("never-heard-of", "")])
+@pytest.mark.parametrize(("arch", "architecture"), [("phi3", "Phi3ForCausalLM"), ("never-heard-of", "")])
 def test_other_architectures_are_named(tmp_path, arch, architecture):
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", arch)
     writer.add_tensor("token_embd.weight", np.zeros((4, 32), dtype=np.float32))
@@ -170,7 +176,8 @@ def test_other_architectures_are_named(tmp_path, arch, architecture):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    with pytest.raises(CheckpointError, match=f"{arch} cannot be read from GGUF; llama, qwen2, qwen3 can") as caught:
+    known = "llama, qwen2, qwen3, gemma2, gemma3"
+    with pytest.raises(CheckpointError, match=f"{arch} cannot be read from GGUF; {known} can") as caught:
         READER.inspect(tmp_path / "other.gguf")
     assert (caught.value.code, caught.value.architecture) == ("CORE-M140", architecture)
 
@@ -184,6 +191,66 @@ def test_a_llama_with_a_window_is_a_mistral(tiny):
     info = READER.inspect(tiny(extend=lambda writer: writer.add_sliding_window(128)).path)
     assert (info.architecture, info.config["sliding_window"]) == ("MistralForCausalLM", 128)
     assert info.config["architectures"] == ["MistralForCausalLM"]
+
+
+GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 16, "rope_local_base_freq": 1e4}
+
+
+@pytest.mark.covers("QUANT-12")
+@pytest.mark.parametrize(
+    ("arch", "keys", "expected"),
+    [
+        ("gemma2", {}, {**GEMMA, "sliding_window": 4096, "sliding_window_pattern": 2}),
+        (
+            "gemma2",
+            {"attention.sliding_window": 8, "attn_logit_softcapping": 40.0, "final_logit_softcapping": 20.0},
+            {"sliding_window": 8, "attn_logit_softcapping": 40.0, "final_logit_softcapping": 20.0},
+        ),
+        ("gemma3", {}, {**GEMMA, "sliding_window": None, "sliding_window_pattern": 6}),
+        (
+            "gemma3",
+            {
+                "attention.sliding_window": 8,
+                "attention.sliding_window_pattern": 4,
+                "rope.freq_base_swa": 2e4,
+                "rope.scaling.type": "linear",
+                "rope.scaling.factor": 8.0,
+            },
+            {
+                "sliding_window": 8,
+                "sliding_window_pattern": 4,
+                "rope_local_base_freq": 2e4,
+                "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            },
+        ),
+    ],
+)
+def test_what_gemma_has_besides(tiny, arch, keys, expected):
+    def extend(writer):
+        for key, value in keys.items():
+            add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(value)]
+            add(f"{arch}.{key}", value)
+
+    config = READER.inspect(tiny(arch, extend=extend).path).config
+    assert {key: config[key] for key in expected} == expected
+    assert ("attn_logit_softcapping" in config) is ("attn_logit_softcapping" in keys)
+
+
+@pytest.mark.parametrize(("arch", "layers"), [("gemma2", 46), ("gemma3", 62)])
+def test_the_largest_gemmas_scale_scores_by_their_hidden_size(tmp_path, arch, layers):
+    writer = gguf.GGUFWriter(tmp_path / "large.gguf", arch)
+    sizes = {"embedding_length": 96, "feed_forward_length": 8, "context_length": 64, "block_count": layers}
+    attention = {"attention.head_count": 4, "attention.key_length": 16}
+    for key, value in {**sizes, **attention}.items():
+        writer.add_uint32(f"{arch}.{key}", value)
+    writer.add_float32(f"{arch}.attention.layer_norm_rms_epsilon", 1e-6)
+    for name in ("token_embd", *(f"blk.{layer}.attn_norm" for layer in range(layers))):
+        writer.add_tensor(f"{name}.weight", np.zeros((4, 96) if name == "token_embd" else 96, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert READER.inspect(tmp_path / "large.gguf").config["query_pre_attn_scalar"] == 24
 
 
 def test_partly_rotated_heads_are_refused(tiny):

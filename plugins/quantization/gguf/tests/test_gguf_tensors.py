@@ -17,7 +17,7 @@ def read(path):
 
 
 @pytest.mark.covers("QUANT-12", "MODEL-02")
-@pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3", "gemma2", "gemma3"])
 def test_what_was_written_is_read(tiny, arch):
     made = tiny(arch)
     tensors = read(made.path)
@@ -25,8 +25,12 @@ def test_what_was_written_is_read(tiny, arch):
     for name, expected in made.expected.items():
         tensor = tensors[name]
         assert (tensor.shape, tensor.encoding) == (expected.shape, "plain")
+        if tensor.offset:  # gemma's norms, stored with 1 added
+            expected = (expected + np.float32(1)) - np.float32(1)
         np.testing.assert_array_equal(tensor.dense(torch.float32).numpy(), expected)
         np.testing.assert_array_equal(tensor.raw().numpy(), expected)
+        rounded = torch.from_numpy(expected).to(torch.bfloat16)
+        assert torch.equal(tensor.dense(torch.bfloat16), rounded)
 
 
 @pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q5_1, Kind.Q8_0])

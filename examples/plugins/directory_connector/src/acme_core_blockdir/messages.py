@@ -6,19 +6,19 @@ import msgspec
 
 
 class Transfer(msgspec.Struct, array_like=True, frozen=True):
-    """Copies of one step, as pairs of a file's key and a device block.
+    """Copies of one step, as pairs of a file's key and its device blocks, one of each cache group (0: none).
 
     Attributes:
         number: Counts the messages, from 1.
-        size: Bytes of a block over all layers.
+        size: Bytes of a block over all layers and cache groups.
         loads: Carried out before the forward pass.
         saves: Carried out after it.
     """
 
     number: int
     size: int
-    loads: list[tuple[bytes, int]]
-    saves: list[tuple[bytes, int]]
+    loads: list[tuple[bytes, tuple[int, ...]]]
+    saves: list[tuple[bytes, tuple[int, ...]]]
 
 
 class Report(msgspec.Struct, array_like=True, frozen=True):

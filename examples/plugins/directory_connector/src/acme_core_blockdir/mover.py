@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class DirectoryMover:
-    """A file holds a block of every layer, one layer after another, as the attention backend lays it out."""
+    """A file holds the blocks of all cache groups, of each every cache's, as the attention backend lays it out."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._path = BlockdirOptions.model_validate(dict(options)).path
@@ -29,7 +29,7 @@ class DirectoryMover:
         self._transfer: Transfer | None = None
 
     def bind(self, caches: Sequence[Tensor]) -> None:
-        """Receive each layer's cache, `(num_blocks, *block_shape)`."""
+        """Receive the caches, `(num_blocks, *block_shape)`."""
         self._caches = caches
 
     def begin(self, message: bytes) -> list[int]:
@@ -37,13 +37,13 @@ class DirectoryMover:
         transfer = msgspec.msgpack.decode(message, type=Transfer)
         self._transfer = None  # the saves of a step that failed are not made up for
         lost = []
-        for key, block in transfer.loads:
+        for key, blocks in transfer.loads:
             payload = read_block(self._path, key, transfer.size)
             if payload is None:
                 log.warning("blockdir: the file of %s went away or changed", key.hex())
-                lost.append(block)
+                lost += [block for block in blocks if block]
             else:
-                self._fill(block, payload)
+                self._fill(blocks, payload)
         self._transfer = transfer
         return lost
 
@@ -53,9 +53,9 @@ class DirectoryMover:
         if transfer is None:
             return None
         failed = 0
-        for key, block in transfer.saves:
+        for key, blocks in transfer.saves:
             try:
-                write_block(self._path, key, self._bytes_of(block))
+                write_block(self._path, key, self._bytes_of(blocks))
             except OSError as error:
                 failed += 1
                 log.warning("blockdir: cannot write a block: %s", error)
@@ -65,14 +65,15 @@ class DirectoryMover:
         """Let go of the caches."""
         self._caches = ()
 
-    def _fill(self, block: int, payload: Buffer) -> None:
+    def _fill(self, blocks: Sequence[int], payload: Buffer) -> None:
         stored, at = torch.frombuffer(payload, dtype=torch.uint8), 0
-        for cache in self._caches:
+        for block, cache in ((block, cache) for block in blocks for cache in self._caches):
             target = cache[block]
             size = target.numel() * target.element_size()
-            target.copy_(stored[at : at + size].view(target.dtype).view(target.shape))
+            if block:
+                target.copy_(stored[at : at + size].view(target.dtype).view(target.shape))
             at += size
 
-    def _bytes_of(self, block: int) -> Buffer:
-        layers = [cache[block].contiguous().view(-1).view(torch.uint8).cpu() for cache in self._caches]
-        return torch.cat(layers).numpy().data
+    def _bytes_of(self, blocks: Sequence[int]) -> Buffer:
+        parts = [cache[block].contiguous().view(-1).view(torch.uint8) for block in blocks for cache in self._caches]
+        return torch.cat([part.cpu() for part in parts]).numpy().data

@@ -41,7 +41,7 @@ class DirectoryStore:
     nothing is lost to the others.
 
     Args:
-        bytes_per_block: Bytes of one block over all layers.
+        bytes_per_block: Bytes of one block over all layers and cache groups.
 
     Raises:
         ConfigError: ACME-K3, the directory cannot be used; ACME-K4, the capacity holds no block.
@@ -57,8 +57,8 @@ class DirectoryStore:
             )
         self._files = _open(self._path)
         self._checked: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
-        self._loads: dict[int, bytes] = {}
-        self._wanted: dict[bytes, int] = {}
+        self._loads: list[tuple[bytes, tuple[int, ...]]] = []
+        self._wanted: dict[bytes, tuple[int, ...]] = {}
         self._number = 0
         # Messages that were not reported yet: number, the files that they read, the files that they write.
         self._moving: deque[tuple[int, set[bytes], set[bytes]]] = deque()
@@ -75,7 +75,8 @@ class DirectoryStore:
     def load(self, blocks: Sequence[BlockRef]) -> None:
         """Order copies into device blocks; the files count as just used."""
         for block in blocks:
-            self._loads[block.block] = key = self._key(block.hash)
+            key = self._key(block.hash)
+            self._loads.append((key, block.blocks))
             self._use(key)
 
     def save(self, blocks: Sequence[BlockRef]) -> None:
@@ -85,24 +86,23 @@ class DirectoryStore:
             if self._sound(key):
                 self._use(key)
             else:
-                self._wanted[key] = block.block
+                self._wanted[key] = block.blocks
 
     def plan_step(self) -> bytes | None:
         """Make room for the new files and return this step's copies."""
-        loads, self._loads = self._loads, {}
+        loads, self._loads = self._loads, []
         wanted, self._wanted = self._wanted, {}
         # A step whose saves nobody reported may have failed before them; the next message calls them off.
         if not loads and not wanted and not any(writes for _, _, writes in self._moving):
             return None
         saves = list(wanted.items())[: self._slots]
         self._number += 1
-        self._moving.append((self._number, set(loads.values()), {key for key, _ in saves}))
+        self._moving.append((self._number, {key for key, _ in loads}, {key for key, _ in saves}))
         self._make_room(len(saves))
         for key, _ in saves:
             self._use(key)
         self._counts["loaded"] += len(loads)
-        pairs = [(key, block) for block, key in loads.items()]
-        return msgspec.msgpack.encode(Transfer(self._number, self._size, pairs, saves))
+        return msgspec.msgpack.encode(Transfer(self._number, self._size, loads, saves))
 
     def observe(self, report: bytes) -> None:
         """Count what the worker side wrote."""
@@ -115,7 +115,7 @@ class DirectoryStore:
     def reset(self) -> None:
         """Forget every block, those on their way included, and keep what comes for this process alone."""
         self._private = secrets.token_bytes(16)
-        self._wanted, self._loads = {}, {}
+        self._wanted, self._loads = {}, []
 
     def stats(self) -> dict[str, int]:
         """Return the files known, how many there may be, and what was moved, damaged or deleted so far."""

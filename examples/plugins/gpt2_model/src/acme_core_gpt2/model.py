@@ -21,7 +21,7 @@ class GPT2:
     def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
         c = GPT2Config.read(config)
         self.tokens = build.embedding(c.vocab_size, c.hidden_size, "transformer.wte")
-        self.positions = build.embedding(c.positions, c.hidden_size, "transformer.wpe")
+        self.positions = build.embedding(c.positions, c.hidden_size, "transformer.wpe", shard=None)
         self.blocks = [Block(c, build, index) for index in range(c.num_layers)]
         self.norm = build.layer_norm(c.hidden_size, c.norm_eps, "transformer.ln_f")
         tied_to = self.tokens if c.tied else None
@@ -49,24 +49,28 @@ class Block:
 
     def __init__(self, c: GPT2Config, build: LayerBuilder, index: int) -> None:
         prefix = f"transformer.h.{index}"
-        self.heads = (-1, c.num_heads, c.head_dim)
+        heads = build.heads(c.num_heads, c.num_heads).heads
+        self.view = (-1, 3, heads, c.head_dim)
         self.norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.ln_1")
-        self.qkv = build.linear(c.hidden_size, 3 * c.hidden_size, f"{prefix}.attn.c_attn", bias=True)
+        parts, units = dict.fromkeys("qkv", c.hidden_size), dict.fromkeys("qkv", c.head_dim)
+        self.qkv = build.merged_linear(
+            c.hidden_size, parts, f"{prefix}.attn", bias=True, shard="out", units=units, fused="c_attn"
+        )
         self.attend = build.attention(
             index,
-            num_heads=c.num_heads,
-            num_kv_heads=c.num_heads,
+            num_heads=heads,
+            num_kv_heads=heads,
             head_dim=c.head_dim,
             scale=c.head_dim**-0.5 if c.scaled else 1.0,
         )
-        self.output = build.linear(c.hidden_size, c.hidden_size, f"{prefix}.attn.c_proj", bias=True)
+        self.output = build.linear(c.hidden_size, c.hidden_size, f"{prefix}.attn.c_proj", bias=True, shard="in")
         self.mlp_norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.ln_2")
-        self.widen = build.linear(c.hidden_size, c.inner_size, f"{prefix}.mlp.c_fc", bias=True)
+        self.widen = build.linear(c.hidden_size, c.inner_size, f"{prefix}.mlp.c_fc", bias=True, shard="out")
         self.activation = build.activation(c.activation)
-        self.narrow = build.linear(c.inner_size, c.hidden_size, f"{prefix}.mlp.c_proj", bias=True)
+        self.narrow = build.linear(c.inner_size, c.hidden_size, f"{prefix}.mlp.c_proj", bias=True, shard="in")
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
-        q, k, v = (part.reshape(self.heads) for part in self.qkv(self.norm(hidden)).chunk(3, dim=-1))
+        q, k, v = self.qkv(self.norm(hidden)).view(self.view).unbind(1)
         hidden = hidden + self.output(self.attend(q, k, v, step))
         return hidden + self.narrow(self.activation(self.widen(self.mlp_norm(hidden))))

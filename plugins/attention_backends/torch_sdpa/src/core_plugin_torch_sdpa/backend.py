@@ -7,8 +7,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
+from core.api.facets import StepShape
 from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder
+from core_plugin_torch_sdpa.fixed import FixedPlan, FixedPlanner
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
 
 
@@ -18,6 +20,7 @@ class TorchSdpaBackend:
     def __init__(self, ctx: AttentionContext) -> None:
         self._ctx = ctx
         self._planner = Planner(ctx.block_size, ctx.dtype)
+        self._fixed = FixedPlanner(ctx.block_size, ctx.dtype, ctx.device)
         self._kinds: list[LayerKind] = []
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
@@ -29,9 +32,18 @@ class TorchSdpaBackend:
         """Prepare a step for the layers made so far."""
         return self._planner.plan(batch, self._kinds)
 
+    def fixed_plan(self, shape: StepShape) -> FixedPlan:
+        """Return a plan that captured graphs read, for the layers made so far."""
+        return self._fixed.plan(shape, self._kinds)
+
+    def refresh(self, plan: FixedPlan, batch: BatchView) -> None:
+        """Fill it for a batch."""
+        self._fixed.refresh(plan, batch)
+
     def layer(self, site: AttentionSite) -> TorchSdpaLayer:
         """Return the attention of one layer; later plans cover it."""
-        kind = LayerKind(site.window, fused=site.softcap is None)
+        alibi = site.slopes is not None
+        kind = LayerKind(site.window, fused=site.softcap is None and not alibi, alibi=alibi)
         if kind not in self._kinds:
             self._kinds.append(kind)
         return TorchSdpaLayer(site, self._ctx, self._kinds.index(kind))
@@ -55,7 +67,8 @@ class TorchSdpaLayer:
         self._variant = variant
         self._group = site.num_heads // site.num_kv_heads
         self._scales = (1.0, 1.0)
-        self._attend = self._fused if site.softcap is None else self._explicit
+        self._slopes = None if site.slopes is None else torch.tensor(site.slopes, device=ctx.device)
+        self._attend = self._fused if site.softcap is None and site.slopes is None else self._explicit
 
     def use_scales(self, key: float, value: float) -> None:
         """Divide keys and values of a float8 cache by these before they are rounded."""
@@ -88,7 +101,7 @@ class TorchSdpaLayer:
         site, rows = self._site, decode.rows
         k, v = self._gather(halves, decode.halves, rows)
         grouped = q.reshape(rows, site.num_kv_heads, self._group, site.head_dim)
-        return self._attend(grouped, k, v, decode.mask).reshape(q.shape)
+        return self._attend(grouped, k, v, decode.mask, decode.distance).reshape(q.shape)
 
     def _prefill(self, q: Tensor, halves: Tensor, prefill: Prefill) -> Tensor:
         """`(queries, heads, head_dim)` -> the same."""
@@ -98,7 +111,7 @@ class TorchSdpaLayer:
         if prefill.mask is None:
             out = self._fused(heads_first, k, v, None, causal=True)
         else:
-            out = self._attend(heads_first, k, v, prefill.mask)
+            out = self._attend(heads_first, k, v, prefill.mask, prefill.distance)
         return out[0].transpose(0, 1)
 
     def _gather(self, halves: Tensor, index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -113,19 +126,26 @@ class TorchSdpaLayer:
         k, v = (elements.decode(one, self._kv_dtype, self._dtype, scale).transpose(1, 2) for one, scale in parts)
         return k, v
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+    def _fused(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, _: Tensor | None = None, *, causal: bool = False
+    ) -> Tensor:
         shared = q.shape[1] != k.shape[1]
         return scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, scale=self._site.scale, enable_gqa=shared
         )
 
-    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Scores in float32, because a soft cap bends them between the two products."""
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distance: Tensor | None) -> Tensor:
+        """Scores in float32: a soft cap bends them between the two products, and slopes add large numbers to them."""
         site = self._site
         rows, heads, queries, dim = q.shape
         split = q.reshape(rows, site.num_kv_heads, -1, queries, dim)
         scores = (split @ k[:, :, None].transpose(3, 4)).float() * site.scale
-        scores = torch.tanh(scores / site.softcap) * site.softcap
+        if site.softcap is not None:
+            scores = torch.tanh(scores / site.softcap) * site.softcap
+        if self._slopes is not None and distance is not None:
+            # The heads that share a kv head are a dimension of their own here; of single tokens, that of the queries.
+            slopes = self._slopes.view(site.num_kv_heads, split.shape[2], -1, 1)
+            scores += slopes * (distance if distance.dim() == 2 else distance[:, :, None])
         if mask is not None:
             scores += mask if mask.dim() == 2 else mask[:, :, None]
         out = torch.softmax(scores, -1).to(q.dtype) @ v[:, :, None]

@@ -19,10 +19,12 @@ class LayerKind:
 
     Attributes:
         fused: Whether the kernel knows the plain causal square by itself, without a mask.
+        alibi: Whether scores depend on the distance between query and key.
     """
 
     window: int | None
     fused: bool
+    alibi: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,14 @@ class Decode:
         tokens: `(rows,)` places of the rows' tokens in the step; None when they are the whole step in order.
         halves: `(2 * rows * blocks,)` half-blocks to gather: all keys, then all values.
         mask: `(rows, 1, 1, blocks * block_size)` additive, or None when nothing is padding.
+        distance: Shaped as `mask`, float32, position of the key less that of the query; None unless asked for.
     """
 
     tokens: Tensor | None
     halves: Tensor
     mask: Tensor | None
     rows: int
+    distance: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Prefill:
         halves: `(2 * blocks,)` half-blocks to gather: keys, then values.
         skip, length: The tile's keys are `skip .. skip + length - 1` of the gathered positions.
         mask: `(queries, length)` additive, or None for the plain causal square.
+        distance: `(queries, length)` float32, position of the key less that of the query; None unless asked for.
     """
 
     begin: int
@@ -57,6 +62,7 @@ class Prefill:
     skip: int
     length: int
     mask: Tensor | None
+    distance: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +112,12 @@ class Planner:
         counts = np.diff(batch.query_starts)
         single = np.flatnonzero(counts == 1)
         groups = decode_groups(batch.seq_lens, single, kind.window, self._block_size) if len(single) else []
-        decodes = [self._decode(batch, group, kind.window) for group in groups]
+        decodes = [self._decode(batch, group, kind) for group in groups]
         tiles = [tile for row in np.flatnonzero(counts > 1).tolist() for tile in _tiles(batch, row, kind)]
         return Variant(decodes, [self._prefill(batch, tile, kind) for tile in tiles])
 
-    def _decode(self, batch: BatchView, group: DecodeGroup, window: int | None) -> Decode:
-        table, size = batch.block_tables, self._block_size
+    def _decode(self, batch: BatchView, group: DecodeGroup, kind: LayerKind) -> Decode:
+        table, size, window = batch.block_tables, self._block_size, kind.window
         device, rows = table.device, len(group.rows)
         columns = group.first_blocks[:, None] + np.arange(group.num_blocks)
         # A row that is shorter than its group may point past its table: any block will do, the mask hides it.
@@ -125,7 +131,8 @@ class Planner:
         if window is not None:
             hidden |= positions < lengths - window
         mask = self._mask(hidden, device)[:, None, None] if hidden.any() else None
-        return Decode(tokens, _halves(picked), mask, rows)
+        distance = _distance(positions - (lengths - 1), device)[:, None, None] if kind.alibi else None
+        return Decode(tokens, _halves(picked), mask, rows, distance)
 
     def _prefill(self, batch: BatchView, tile: PrefillTile, kind: LayerKind) -> Prefill:
         size, device = self._block_size, batch.block_tables.device
@@ -133,7 +140,7 @@ class Planner:
         first, last = tile.keys[0] // size, -(-tile.keys[1] // size)
         halves = _halves(batch.block_tables[tile.row, first:last].long())
         length = tile.keys[1] - tile.keys[0]
-        mask = None
+        mask = distance = None
         if length != end - begin or not _causal_square(kind, length):
             query = tile.first_query + np.arange(end - begin)[:, None]
             key = np.arange(*tile.keys)
@@ -141,7 +148,8 @@ class Planner:
             if kind.window is not None:
                 hidden |= key <= query - kind.window
             mask = self._mask(hidden, device)
-        return Prefill(begin, end, halves, tile.keys[0] - first * size, length, mask)
+            distance = _distance(key - query, device) if kind.alibi else None
+        return Prefill(begin, end, halves, tile.keys[0] - first * size, length, mask, distance)
 
     def _mask(self, hidden: np.ndarray, device: torch.device) -> Tensor:
         mask = torch.zeros(hidden.shape, dtype=self._dtype, device=device)
@@ -163,6 +171,10 @@ def _causal_square(kind: LayerKind, length: int) -> bool:
 def _halves(blocks: Tensor) -> Tensor:
     keys = (blocks * 2).flatten()
     return torch.cat((keys, keys + 1))
+
+
+def _distance(positions: np.ndarray, device: torch.device) -> Tensor:
+    return _tensor(positions.astype(np.float32), device)
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:

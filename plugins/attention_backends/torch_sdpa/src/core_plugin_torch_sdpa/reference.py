@@ -32,6 +32,8 @@ def reference_attention(q: Tensor, kv: Tensor, batch: BatchView, site: Attention
                 scores = k @ q[token, head].float() * site.scale
                 if site.softcap is not None:
                     scores = site.softcap * torch.tanh(scores / site.softcap)
+                if site.slopes is not None:
+                    scores = scores + site.slopes[head] * (torch.arange(first, position + 1) - position)
                 out[token, head] = torch.softmax(scores, 0) @ v
     return out.flatten(1)
 

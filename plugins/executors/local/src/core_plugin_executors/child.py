@@ -15,11 +15,12 @@ import traceback
 from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import zmq
 
-from core.api import CoreError, EngineError
+from core.api import CoreError, Done, EngineError
 from core.config.resolved import EngineConfig
 from core.engine.wire import Decoder, encode
 from core_plugin_executors.messages import (
@@ -41,6 +42,8 @@ from core_plugin_executors.workers import make_worker
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from core.api import Pending
+    from core.engine.step import StepResult
     from core_plugin_executors.workers import Worker
 
 
@@ -78,15 +81,67 @@ class Link:
         self.send(encode(Loading(done, total)))
 
 
-def answer(worker: Worker, message: Launch | Call, link: Link) -> bytes:
-    """Do what a message asks; an error of it is the answer, not the end."""
+def answer(worker: Worker, message: Launch | Call, link: Link) -> Pending[bytes]:
+    """Do, or begin, what a message asks; an error of it is the answer, not the end."""
     try:
-        if isinstance(message, Launch):
-            further = (partial(link.late, message.plan.number),) if message.plan.late else ()
-            return encode(Stepped(worker.execute(message.plan, *further)))
-        return encode(Returned(worker.call(message.method, *message.args)))
+        if isinstance(message, Call):
+            return Done(encode(Returned(worker.call(message.method, *message.args))))
+        further = (partial(link.late, message.plan.number),) if message.plan.late else ()
+        begun = Begun(worker.begin(message.plan, *further))
+        return Done(begun.result()) if isinstance(begun.step, Done) else begun
     except Exception as error:
-        return failure(error, "a step" if isinstance(message, Launch) else f"call {message.method}")
+        return Done(failure(error, "a step" if isinstance(message, Launch) else f"call {message.method}"))
+
+
+class Begun(NamedTuple):
+    """The answer to a step that goes on by itself."""
+
+    step: Pending[StepResult]
+
+    def result(self) -> bytes:
+        """Wait for the step and return the message about it."""
+        try:
+            return encode(Stepped(self.step.result()))
+        except Exception as error:
+            return failure(error, "a step")
+
+
+class Outbox:
+    """Sends answers in their order, at once where they are there; else a thread waits, so that messages are taken on.
+
+    A worker whose steps are done when they have begun never starts the thread.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._waiting: SimpleQueue[Pending[bytes] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._open = 0
+
+    def add(self, answer: Pending[bytes]) -> None:
+        """Send an answer behind those added before."""
+        if not self._open and isinstance(answer, Done):
+            self._link.send(answer.result())
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send, name="answers", daemon=True)
+            self._thread.start()
+        with self._lock:
+            self._open += 1
+        self._waiting.put(answer)
+
+    def close(self) -> None:
+        """Send what is left."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+
+    def _send(self) -> None:
+        while (answer := self._waiting.get()) is not None:
+            self._link.send(answer.result())
+            with self._lock:
+                self._open -= 1
 
 
 def failure(error: Exception, doing: str) -> bytes:
@@ -107,9 +162,11 @@ def serve(config: EngineConfig, link: Link) -> int:
             link.send(failure(error, "its start"))
             return 1
         link.send(started)
+        outbox = Outbox(link)
+        stack.callback(outbox.close)
         while not isinstance(message := link.receive(), Stop):
             if not isinstance(message, Late):  # those of a step that failed before it asked for them
-                link.send(answer(worker, message, link))
+                outbox.add(answer(worker, message, link))
     return 0
 
 

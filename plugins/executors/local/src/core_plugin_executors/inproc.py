@@ -21,6 +21,19 @@ LATE_SECONDS = 300.0
 """A step that waits longer for its late parts fails: whoever makes them is gone."""
 
 
+class Launched:
+    """A step on the stream: what waits for it waits until it has begun, and then for the device."""
+
+    __slots__ = ("_begun",)
+
+    def __init__(self, begun: Pending[Pending[StepResult]]) -> None:
+        self._begun = begun
+
+    def result(self) -> StepResult:
+        """Return the step's result, or raise what it raised."""
+        return self._begun.result().result()
+
+
 class InprocExecutor:
     """One worker on a stream of this process.
 
@@ -51,9 +64,9 @@ class InprocExecutor:
         """Submit a step to the stream and return at once."""
         worker, stream = self._running()
         if not plan.late:
-            return stream.submit(partial(worker.execute, plan))
+            return Launched(stream.submit(partial(worker.begin, plan)))
         awaited = self._awaited[plan.number] = Future()
-        return stream.submit(partial(worker.execute, plan, partial(awaited.result, LATE_SECONDS)))
+        return Launched(stream.submit(partial(worker.begin, plan, partial(awaited.result, LATE_SECONDS))))
 
     def late(self, number: int, parts: Mapping[str, Any]) -> None:
         """Give a step the late parts that it waits for."""

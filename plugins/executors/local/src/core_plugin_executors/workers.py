@@ -10,7 +10,7 @@ from core_plugin_executors.options import options_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from core.api import Stream
+    from core.api import Pending, Stream
     from core.config.resolved import EngineConfig
     from core.engine.step import StepPlan, StepResult, WorkerInfo
 
@@ -22,7 +22,7 @@ class Worker(Protocol):
 
     def start(self) -> WorkerInfo: ...
 
-    def execute(self, plan: StepPlan, late: Callable[[], Mapping[str, Any]] | None = None) -> StepResult: ...
+    def begin(self, plan: StepPlan, late: Callable[[], Mapping[str, Any]] | None = None) -> Pending[StepResult]: ...
 
     def call(self, method: str, *args: Any) -> Any: ...
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HostMover:
-    """One host tensor per layer, `(slots, *block_shape)`, made with the first message; the system commits its pages
+    """One host tensor per cache, `(slots, *block_shape)`, made with the first message; the system commits its pages
     as they are written."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -28,7 +28,7 @@ class HostMover:
         self._load_us = 0
 
     def bind(self, caches: Sequence[Tensor]) -> None:
-        """Receive each layer's cache, `(num_blocks, *block_shape)`."""
+        """Receive the caches, `(num_blocks, *block_shape)`."""
         self._caches = caches
         self._hosts = []
 

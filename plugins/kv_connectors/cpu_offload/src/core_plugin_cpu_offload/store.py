@@ -30,13 +30,16 @@ class Entry:
 class HostStore:
     """An LRU of full blocks in host memory.
 
+    A block of several cache groups takes one slot, which is as many places in a row as it has groups; a place is as
+    large as a device block.
+
     A block goes through `save` -> message (its slot is taken, the entry not ready) -> report (ready: `match` counts
     it). Slots change hands in `plan_step` only, so that what `match` promised is still there when `load` comes, and a
     slot that a message loads from is not written by the saves of the same message.
 
     Args:
         options: See `OffloadOptions`.
-        bytes_per_block: Bytes of one block over all layers.
+        bytes_per_block: Bytes of one block over all layers and cache groups.
 
     Raises:
         ConfigError: The options are wrong, or the capacity holds no block (code `CORE-C150`).
@@ -58,8 +61,9 @@ class HostStore:
         """Forget every block, those on their way included: what they hold was computed with other weights."""
         self._entries: OrderedDict[bytes, Entry] = OrderedDict()  # least recently used first
         self._free = deque(range(self.slots))
-        self._loads: list[tuple[int, int]] = []
-        self._wanted: dict[bytes, int] = {}
+        self._loads: list[tuple[int, tuple[int, ...]]] = []
+        self._wanted: dict[bytes, tuple[int, ...]] = {}
+        self._groups = 1
         self._pinned: set[bytes] = set()
         self._unconfirmed: deque[tuple[int, list[bytes]]] = deque()
 
@@ -83,7 +87,7 @@ class HostStore:
                 raise EngineError(
                     "CORE-E136", f"cpu_offload was asked for block {block.index}, which it does not hold."
                 )
-            self._loads.append((entry.slot, block.block))
+            self._loads.append((entry.slot, block.blocks))
             self._pinned.add(block.hash)
         self._touch([block.hash for block in blocks])
 
@@ -91,7 +95,7 @@ class HostStore:
         """Schedule copies of the blocks that are not stored yet."""
         for block in blocks:
             if block.hash not in self._entries:
-                self._wanted.setdefault(block.hash, block.block)
+                self._wanted.setdefault(block.hash, block.blocks)
         self._touch([block.hash for block in blocks if block.hash in self._entries])
 
     def plan_step(self) -> bytes | None:
@@ -105,8 +109,10 @@ class HostStore:
         self._number += 1
         self._unconfirmed.append((self._number, [block_hash for block_hash, _, _ in saves]))
         self._counts["loaded"] += len(loads)
-        pairs = [(slot, block) for _, slot, block in saves]
-        return msgspec.msgpack.encode(Transfer(self._number, self.slots, loads, pairs))
+        copies = loads, [(slot, blocks) for _, slot, blocks in saves]
+        self._groups = next((len(blocks) for one in copies for _, blocks in one), self._groups)
+        places = self.slots * self._groups
+        return msgspec.msgpack.encode(Transfer(self._number, places, *(_places(one) for one in copies)))
 
     def observe(self, report: bytes) -> None:
         """Make the blocks of a finished message ready; forget those of earlier messages that were never reported."""
@@ -131,16 +137,16 @@ class HostStore:
         for block_hash in reversed(hashes):
             self._entries.move_to_end(block_hash)
 
-    def _place(self) -> list[tuple[bytes, int, int]]:
-        """Take slots for the wanted blocks, in their order, while there are slots: `(hash, slot, device block)`."""
+    def _place(self) -> list[tuple[bytes, int, tuple[int, ...]]]:
+        """Take slots for the wanted blocks, in their order, while there are slots: `(hash, slot, device blocks)`."""
         wanted, self._wanted = self._wanted, {}
         victims = iter(self._victims(len(wanted) - len(self._free)))
-        placed: list[tuple[bytes, int, int]] = []
-        for block_hash, block in wanted.items():
+        placed: list[tuple[bytes, int, tuple[int, ...]]] = []
+        for block_hash, blocks in wanted.items():
             slot = self._free.popleft() if self._free else self._evict(next(victims, None))
             if slot is None:
                 break
-            placed.append((block_hash, slot, block))
+            placed.append((block_hash, slot, blocks))
         self._counts["declined"] += len(wanted) - len(placed)
         for block_hash, slot, _ in reversed(placed):
             self._entries[block_hash] = Entry(slot)
@@ -161,6 +167,11 @@ class HostStore:
             return None
         self._counts["evicted"] += 1
         return self._entries.pop(block_hash).slot
+
+
+def _places(copies: Sequence[tuple[int, tuple[int, ...]]]) -> list[tuple[int, int]]:
+    """Return the host place of every device block; 0 is none."""
+    return [(slot * len(own) + group, block) for slot, own in copies for group, block in enumerate(own) if block]
 
 
 def _capacity(options: Mapping[str, Any]) -> int:

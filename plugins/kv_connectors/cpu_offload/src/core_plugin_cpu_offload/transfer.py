@@ -6,13 +6,13 @@ import msgspec
 
 
 class Transfer(msgspec.Struct, array_like=True, frozen=True):
-    """Copies of one step, as pairs of a device block and a host slot.
+    """Copies of one step, as pairs of a host place and a device block.
 
     Attributes:
         number: Counts the messages, from 1.
-        slots: Host slots that the worker allocates; the same in every message.
-        loads: `(slot, block)` pairs, carried out before the forward pass.
-        saves: `(slot, block)` pairs, carried out after it. No slot occurs twice in a message.
+        slots: Host places that the worker allocates; the same in every message.
+        loads: `(place, block)` pairs, carried out before the forward pass.
+        saves: `(place, block)` pairs, carried out after it. No place occurs twice in a message.
     """
 
     number: int

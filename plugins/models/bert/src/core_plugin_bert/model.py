@@ -56,10 +56,12 @@ class Embeddings:
 
     def __init__(self, c: EncoderConfig, build: LayerBuilder) -> None:
         self.words = build.embedding(c.vocab_size, c.hidden_size, "embeddings.word_embeddings")
-        self.positions = build.embedding(c.position_rows, c.hidden_size, "embeddings.position_embeddings")
+        name = "embeddings.position_embeddings"
+        self.positions = build.embedding(c.position_rows, c.hidden_size, name, shard=None)
         self.types = None
         if c.type_rows:
-            self.types = build.embedding(c.type_rows, c.hidden_size, "embeddings.token_type_embeddings")
+            name = "embeddings.token_type_embeddings"
+            self.types = build.embedding(c.type_rows, c.hidden_size, name, shard=None)
         self.norm = build.layer_norm(c.hidden_size, c.norm_eps, "embeddings.LayerNorm")
         self.offset = c.position_offset
         self.two_types = c.type_rows > 1
@@ -80,26 +82,23 @@ class EncoderBlock:
 
     def __init__(self, c: EncoderConfig, build: LayerBuilder, index: int, bias: Distances | None) -> None:
         names, prefix = c.names, c.names.layer.format(index)
-        self.heads, self.head_dim = c.num_heads, c.hidden_size // c.num_heads
-        parts = dict.fromkeys(names.parts, c.hidden_size)
-        self.qkv = build.merged_linear(c.hidden_size, parts, f"{prefix}.{names.qkv}", bias=True)
+        width, head_dim = c.hidden_size, c.hidden_size // c.num_heads
+        heads = build.heads(c.num_heads, c.num_heads).heads
+        self.view = (-1, 3, heads, head_dim)
+        parts, units = dict.fromkeys(names.parts, width), dict.fromkeys(names.parts, head_dim)
+        self.qkv = build.merged_linear(width, parts, f"{prefix}.{names.qkv}", bias=True, shard="out", units=units)
         self.attend = build.encoder_attention(
-            index,
-            num_heads=self.heads,
-            num_kv_heads=self.heads,
-            head_dim=self.head_dim,
-            scale=self.head_dim**-0.5,
-            bias=bias,
+            index, num_heads=heads, num_kv_heads=heads, head_dim=head_dim, scale=head_dim**-0.5, bias=bias
         )
-        self.output = build.linear(c.hidden_size, c.hidden_size, f"{prefix}.{names.attention_out}", bias=True)
-        self.attention_norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.{names.attention_norm}")
-        self.up = build.linear(c.hidden_size, c.intermediate_size, f"{prefix}.{names.up}", bias=True)
+        self.output = build.linear(width, width, f"{prefix}.{names.attention_out}", bias=True, shard="in")
+        self.attention_norm = build.layer_norm(width, c.norm_eps, f"{prefix}.{names.attention_norm}")
+        self.up = build.linear(width, c.intermediate_size, f"{prefix}.{names.up}", bias=True, shard="out")
         self.activation = build.activation(c.activation)
-        self.down = build.linear(c.intermediate_size, c.hidden_size, f"{prefix}.{names.down}", bias=True)
-        self.norm = build.layer_norm(c.hidden_size, c.norm_eps, f"{prefix}.{names.norm}")
+        self.down = build.linear(c.intermediate_size, width, f"{prefix}.{names.down}", bias=True, shard="in")
+        self.norm = build.layer_norm(width, c.norm_eps, f"{prefix}.{names.norm}")
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
-        q, k, v = self.qkv(hidden).view(-1, 3, self.heads, self.head_dim).unbind(1)
+        q, k, v = self.qkv(hidden).view(self.view).unbind(1)
         hidden, _ = self.attention_norm.add(self.output(self.attend(q, k, v, step)), hidden)
         return self.norm.add(self.down(self.activation(self.up(hidden))), hidden)[0]

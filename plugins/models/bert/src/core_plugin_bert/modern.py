@@ -50,28 +50,33 @@ class ModernBlock:
 
     def __init__(self, c: ModernConfig, build: LayerBuilder, index: int) -> None:
         prefix, width = f"layers.{index}", c.hidden_size
-        self.heads, self.head_dim = c.num_heads, c.head_dim
+        heads = build.heads(c.num_heads, c.num_heads).heads
+        self.view = (-1, 3, heads, c.head_dim)
         self.norm = build.layer_norm(width, c.norm_eps, f"{prefix}.attn_norm", bias=c.norm_bias) if index else None
-        self.qkv = build.linear(width, 3 * width, f"{prefix}.attn.Wqkv", bias=c.attention_bias)
+        parts, units = dict.fromkeys("qkv", width), dict.fromkeys("qkv", c.head_dim)
+        self.qkv = build.merged_linear(
+            width, parts, f"{prefix}.attn", bias=c.attention_bias, shard="out", units=units, fused="Wqkv"
+        )
         self.rope = build.rope(c.ropes[c.kinds[index]])
         self.attend = build.encoder_attention(
             index,
-            num_heads=c.num_heads,
-            num_kv_heads=c.num_heads,
+            num_heads=heads,
+            num_kv_heads=heads,
             head_dim=c.head_dim,
             scale=c.head_dim**-0.5,
             window=c.window if c.kinds[index] == LOCAL else None,
         )
-        self.output = build.linear(width, width, f"{prefix}.attn.Wo", bias=c.attention_bias)
+        self.output = build.linear(width, width, f"{prefix}.attn.Wo", bias=c.attention_bias, shard="in")
         self.mlp_norm = build.layer_norm(width, c.norm_eps, f"{prefix}.mlp_norm", bias=c.norm_bias)
-        self.up = build.linear(width, 2 * c.intermediate_size, f"{prefix}.mlp.Wi", bias=c.mlp_bias)
+        parts = dict.fromkeys(("gate", "up"), c.intermediate_size)
+        self.up = build.merged_linear(width, parts, f"{prefix}.mlp", bias=c.mlp_bias, shard="out", fused="Wi")
         self.activation = build.gated_activation(c.activation)
-        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.Wo", bias=c.mlp_bias)
+        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.Wo", bias=c.mlp_bias, shard="in")
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
         normed = hidden if self.norm is None else self.norm(hidden)
-        q, k, v = self.qkv(normed).view(-1, 3, self.heads, self.head_dim).unbind(1)
+        q, k, v = self.qkv(normed).view(self.view).unbind(1)
         q, k = self.rope(step.positions, q, k)
         normed, hidden = self.mlp_norm.add(self.output(self.attend(q, k, v, step)), hidden)
         return hidden + self.down(self.activation(self.up(normed)))

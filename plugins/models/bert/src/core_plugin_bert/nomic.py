@@ -26,7 +26,8 @@ class NomicEncoder:
     def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
         c = NomicConfig.read(config)
         self.words = build.embedding(c.vocab_size, c.hidden_size, "embeddings.word_embeddings")
-        self.types = build.embedding(c.type_rows, c.hidden_size, "embeddings.token_type_embeddings")
+        name = "embeddings.token_type_embeddings"
+        self.types = build.embedding(c.type_rows, c.hidden_size, name, shard=None)
         self.two_types = c.type_rows > 1
         self.norm = build.layer_norm(c.hidden_size, c.norm_eps, "emb_ln")
         rope = build.rope(c.rope)
@@ -58,19 +59,21 @@ class NomicBlock:
 
     def __init__(self, c: NomicConfig, build: LayerBuilder, index: int, rope: Rope) -> None:
         prefix, width = f"encoder.layers.{index}", c.hidden_size
-        self.view = (-1, 3, c.num_heads, c.head_dim)
-        self.qkv = build.linear(width, 3 * width, f"{prefix}.attn.Wqkv")
+        heads = build.heads(c.num_heads, c.num_heads).heads
+        self.view = (-1, 3, heads, c.head_dim)
+        parts, units = dict.fromkeys("qkv", width), dict.fromkeys("qkv", c.head_dim)
+        self.qkv = build.merged_linear(width, parts, f"{prefix}.attn", shard="out", units=units, fused="Wqkv")
         self.rope = rope
         self.attend = build.encoder_attention(
-            index, num_heads=c.num_heads, num_kv_heads=c.num_heads, head_dim=c.head_dim, scale=c.head_dim**-0.5
+            index, num_heads=heads, num_kv_heads=heads, head_dim=c.head_dim, scale=c.head_dim**-0.5
         )
-        self.output = build.linear(width, width, f"{prefix}.attn.out_proj")
+        self.output = build.linear(width, width, f"{prefix}.attn.out_proj", shard="in")
         self.attention_norm = build.layer_norm(width, c.norm_eps, f"{prefix}.norm1")
         # Its makers call the gate fc12.
         parts = {"fc12": c.intermediate_size, "fc11": c.intermediate_size}
-        self.gate_up = build.merged_linear(width, parts, f"{prefix}.mlp")
+        self.gate_up = build.merged_linear(width, parts, f"{prefix}.mlp", shard="out")
         self.activation = build.gated_activation("silu")
-        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.fc2")
+        self.down = build.linear(c.intermediate_size, width, f"{prefix}.mlp.fc2", shard="in")
         self.norm = build.layer_norm(width, c.norm_eps, f"{prefix}.norm2")
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:

@@ -79,20 +79,22 @@ class SelfAttention:
 
     def __init__(self, c: DecoderConfig, build: LayerBuilder, index: int, rope: Rope) -> None:
         prefix = f"model.layers.{index}.self_attn"
-        q_size, kv_size = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-        self.heads = [c.num_heads, c.num_kv_heads, c.num_kv_heads]
+        share = build.heads(c.num_heads, c.num_kv_heads)
+        self.heads = [share.heads, share.kv_heads, share.kv_heads]
         self.view = (-1, sum(self.heads), c.head_dim)
+        q_size, kv_size = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
         parts = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
-        self.qkv = build.merged_linear(c.hidden_size, parts, prefix, bias=c.qkv_bias)
-        self.output = build.linear(q_size, c.hidden_size, f"{prefix}.o_proj", bias=c.output_bias)
+        units = dict.fromkeys(parts, c.head_dim)
+        self.qkv = build.merged_linear(c.hidden_size, parts, prefix, bias=c.qkv_bias, shard="out", units=units)
+        self.output = build.linear(q_size, c.hidden_size, f"{prefix}.o_proj", bias=c.output_bias, shard="in")
         self.q_norm = build.rms_norm(c.head_dim, c.norm_eps, f"{prefix}.q_norm") if c.qk_norm else None
         self.k_norm = build.rms_norm(c.head_dim, c.norm_eps, f"{prefix}.k_norm") if c.qk_norm else None
         self.rope = rope
         make = build.attention if c.causal else build.encoder_attention
         self.attend = make(
             index,
-            num_heads=c.num_heads,
-            num_kv_heads=c.num_kv_heads,
+            num_heads=share.heads,
+            num_kv_heads=share.kv_heads,
             head_dim=c.head_dim,
             scale=c.head_dim**-0.5,
             window=c.windows[index],
@@ -113,9 +115,9 @@ class MLP:
 
     def __init__(self, c: DecoderConfig, build: LayerBuilder, prefix: str) -> None:
         parts = {"gate_proj": c.intermediate_size, "up_proj": c.intermediate_size}
-        self.gate_up = build.merged_linear(c.hidden_size, parts, prefix, bias=c.mlp_bias)
+        self.gate_up = build.merged_linear(c.hidden_size, parts, prefix, bias=c.mlp_bias, shard="out")
         self.activation = build.gated_activation(c.activation)
-        self.down = build.linear(c.intermediate_size, c.hidden_size, f"{prefix}.down_proj", bias=c.mlp_bias)
+        self.down = build.linear(c.intermediate_size, c.hidden_size, f"{prefix}.down_proj", bias=c.mlp_bias, shard="in")
 
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, D) -> (T, D)`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,16 +11,19 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
-from core.api.facets import Forward, StepShape
+from core.api.facets import Forward, GraphFacet, StepShape
 from core.api.models import StepInputs
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.partial import NotReplayableError
-from core_plugin_cpu.native.program import Inputs, Program, record
+from core_plugin_cpu.native.program import Inputs, Program
+from core_plugin_cpu.native.record import Trial, record_step
+from core_plugin_cpu.native.torchcalls import Turn
 
-CAPACITIES = (2048, 8192)
+CAPACITIES = (2053, 8209)
 """Tokens that programs are recorded with. The first is what hardly any step exceeds, so that the program recorded while
 the engine starts is the only one: a program of fewer tokens saves nothing, its memory is what its steps use in any
-case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work."""
+case. Steps of more tokens than the last are not worth a program: the calls' own cost is lost in the work. They are
+prime, so that no size of a model is taken for a number of tokens."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,32 +34,37 @@ class PaddedStep:
 
     token_ids: Tensor
     positions: Tensor
-    plan: AttentionPlan
-    batch: Batch
+    plans: Sequence[AttentionPlan]
+    batches: Sequence[Batch]
     token_types: None = None
     arrays: tuple[()] = ()
 
     @staticmethod
-    def of(size: int) -> PaddedStep:
-        """Make the inputs of a step of `size` tokens."""
+    def of(size: int, groups: int = 1) -> PaddedStep:
+        """Make the inputs of a step of `size` tokens for a model with so many cache groups."""
         # Memory of its own for each of them: by their addresses the program tells them apart.
-        zeros, positions, slots = torch.zeros(3, size, dtype=torch.int64).unbind()
+        zeros, positions, *slots = torch.zeros(2 + groups, size, dtype=torch.int64).unbind()
         starts, lengths = np.arange(size + 1, dtype=np.int32), np.ones(size, dtype=np.int32)
-        table = torch.zeros(size, 1, dtype=torch.int32)
-        batch = Batch.of(BatchView(starts, lengths, table, slots, 1, 1))
-        return PaddedStep(zeros, positions, batch, batch)
+        tables = torch.zeros(groups, size, 1, dtype=torch.int32).unbind()
+        batches = [Batch.of(BatchView(starts, lengths, *own, 1, 1)) for own in zip(tables, slots)]
+        return PaddedStep(zeros, positions, batches, batches)
+
+    @property
+    def plan(self) -> AttentionPlan:
+        """The plan of the first cache group."""
+        return self.plans[0]
 
     def inputs(self) -> Inputs:
         """Return where the step's inputs are."""
-        batch = self.batch
+        batch = self.batches[0]
         places = {
             self.token_ids.data_ptr(): "token_ids",
             self.positions.data_ptr(): "positions",
-            batch.slots: "slots",
             batch.query_starts: "query_starts",
             batch.seq_lens: "seq_lens",
-            batch.table: "table",
         }
+        for group, own in enumerate(self.batches):
+            places |= {own.slots: _of_group("slots", group), own.table: _of_group("table", group)}
         return Inputs(len(self.token_ids), places)
 
 
@@ -67,29 +76,40 @@ class ProgramGraph:
 
     def replay(self, step: StepInputs) -> Tensor:
         """Run the program on the inputs of `step`; the result is overwritten by the next replay."""
-        batch = step.plan
-        if not isinstance(batch, Batch):
-            raise TypeError(f"recorded with native attention, replayed with a {type(batch).__name__}")
+        batches = [batch for batch in step.plans if isinstance(batch, Batch)]
+        if len(batches) < len(step.plans):
+            kinds = ", ".join(type(plan).__name__ for plan in step.plans)
+            raise TypeError(f"recorded with native attention, replayed with a {kinds}")
+        batch = batches[0]
         tokens = len(step.token_ids)
         if tokens != batch.tokens or tokens != len(step.positions) or tokens > len(self._out):
             counts = f"{tokens} token ids, {len(step.positions)} positions and {batch.tokens} slots"
             raise ValueError(f"a program of {len(self._out)} tokens cannot run {counts}")
-        self._program.set(
-            {
-                "tokens": tokens,
-                "rows": batch.rows,
-                "token_ids": step.token_ids.data_ptr(),
-                "positions": step.positions.data_ptr(),
-                "slots": batch.slots,
-                "query_starts": batch.query_starts,
-                "seq_lens": batch.seq_lens,
-                "table": batch.table,
-                "table_stride": batch.table_stride,
-                "table_width": batch.table_width,
-            }
-        )
-        self._program.run()
+        values = {
+            "tokens": tokens,
+            "rows": batch.rows,
+            "token_ids": step.token_ids.data_ptr(),
+            "positions": step.positions.data_ptr(),
+            "query_starts": batch.query_starts,
+            "seq_lens": batch.seq_lens,
+            "table_stride": batch.table_stride,
+            "table_width": batch.table_width,
+        }
+        for group, own in enumerate(batches):
+            values[_of_group("slots", group)], values[_of_group("table", group)] = own.slots, own.table
+        self._program.set(values)
+        self._program.run(self._turn(step))
         return self._out[:tokens]
+
+    def describe(self) -> str:
+        """Return how many calls the program makes, and where it is cut."""
+        return self._program.describe()
+
+    def _turn(self, step: StepInputs) -> Turn | None:
+        """Return what the torch operations of the program take from a step; None if it has none."""
+        if not self._program.operations:
+            return None
+        return Turn(len(step.token_ids), {"token_ids": step.token_ids, "positions": step.positions})
 
 
 class EagerGraph:
@@ -103,7 +123,7 @@ class EagerGraph:
         return self._forward(step)
 
 
-class ProgramGraphs:
+class ProgramGraphs(GraphFacet):
     """Records a program for each of `CAPACITIES` that is needed: prompts run the same calls as decode rows.
 
     Attributes:
@@ -112,6 +132,13 @@ class ProgramGraphs:
 
     def __init__(self) -> None:
         self.refused = ""
+        self._last: ProgramGraph | None = None
+
+    def describe(self) -> str:
+        """Return what the program last recorded does, or why there is none; empty before the first step."""
+        if self.refused:
+            return f"none: {self.refused}"
+        return "" if self._last is None else self._last.describe()
 
     def key(self, shape: StepShape) -> int | None:
         """Return the number of tokens that the step's program holds; None for very wide steps."""
@@ -119,19 +146,30 @@ class ProgramGraphs:
 
     def capture(self, forward: Forward, step: StepInputs) -> ProgramGraph | EagerGraph:
         """Record `forward`, if all of it is native calls."""
-        if not isinstance(step.plan, Batch):
+        if not all(isinstance(plan, Batch) for plan in step.plans):
             self.refused = "the attention backend is not cpu_native"
             return EagerGraph(forward)
-        padded = PaddedStep.of(_capacity(len(step.token_ids)) or len(step.token_ids))
+        size, groups = _capacity(len(step.token_ids)) or len(step.token_ids), len(step.plans)
         try:
-            program, out = record(lambda: forward(padded), padded, run=False, step=padded.inputs())
+            program, out = record_step(lambda tokens: _trial(forward, tokens, groups), size)
         except NotReplayableError as error:
             self.refused = str(error)
             _LOG.debug("decode steps run call by call: %s", error)
             return EagerGraph(forward)
-        if len(out) != len(padded.token_ids):
-            raise ValueError(f"the forward pass gave {len(out)} rows for {len(padded.token_ids)} tokens")
-        return ProgramGraph(program, out)
+        if len(out) != size:
+            raise ValueError(f"the forward pass gave {len(out)} rows for {size} tokens")
+        self._last = ProgramGraph(program, out)
+        return self._last
+
+
+def _trial(forward: Forward, tokens: int, groups: int) -> Trial:
+    padded = PaddedStep.of(tokens, groups)
+    return Trial(lambda: forward(padded), padded.inputs(), padded)
+
+
+def _of_group(slot: str, group: int) -> str:
+    """Return the name of a slot that each cache group has one of: `slots`, `slots.1`, ..."""
+    return f"{slot}.{group}" if group else slot
 
 
 def _capacity(tokens: int) -> int | None:

@@ -52,25 +52,40 @@ def _kernel(op: str, summary: str) -> KernelSpec:
     )
 
 
-def _product(op: str, name: str, impl: str, forms: tuple[str, ...], summary: str) -> KernelSpec:
+def _product(op: str, dense: bool, summary: str) -> KernelSpec:
+    """A product of weights as they are stored, which may round activations, or of opened ones, which does not."""
+    kind = "dense_" * dense + op
     return KernelSpec(
-        name=name,
-        impl=f"core_plugin_cpu.products:{impl}",
+        name=f"cpu_{kind}",
+        impl=f"core_plugin_cpu.products.layers:{_CLASSES[kind]}",
         api=1,
         summary=summary,
         band=3,
+        priority=50 if dense else 60,
         op=op,
         devices=frozenset({"cpu"}),
-        dtypes=frozenset({"float32", "bfloat16"}),
+        dtypes=frozenset({"float32", "bfloat16"} if dense else {"bfloat16"}),
         needs=frozenset({NATIVE}),
-        forms=forms,
+        forms=_OPENED if dense else _STORED,
+        options=None if dense else f"{_OPTIONS}:{'Lookup' if op == 'lookup' else 'Product'}Options",
+        refine=None if dense else "core_plugin_cpu.products.refine:product",
     )
 
 
-CPU_DENSE_LINEAR = _product(
-    "linear", "cpu_dense_linear", "DenseProduct", ("*@as_is",), "Weights opened and packed, in C++"
-)
-CPU_DENSE_LOOKUP = _product("lookup", "cpu_dense_lookup", "DenseProduct", ("*@as_is",), "Embeddings, in C++")
+_INT8 = ("int8/*xall:float32@as_is", "int8/*xall:float32@int8:token")
+_OPENED = ("*@as_is", _INT8[1])
+_STORED = ("plain@as_is", "gguf:Q[4568]_*@as_is", "int4/1x*:float32*@as_is", *_INT8)
+_CLASSES = {
+    "linear": "LinearProduct",
+    "lookup": "LookupProduct",
+    "dense_linear": "PackedProduct",
+    "dense_lookup": "PackedProduct",
+}
+
+CPU_LINEAR = _product("linear", False, "Weights as they are stored (GGUF blocks, 4 and 8 bits), in C++")
+CPU_LOOKUP = _product("lookup", False, "Embeddings and output projections as they are stored, in C++")
+CPU_DENSE_LINEAR = _product("linear", True, "Weights opened to the compute dtype, activations as they are, in C++")
+CPU_DENSE_LOOKUP = _product("lookup", True, "Embeddings and output projections in the compute dtype, in C++")
 CPU_RMS_NORM = _kernel("rms_norm", "RMS norm in C++")
 CPU_ADD_RMS_NORM = _kernel("add_rms_norm", "Residual sum and RMS norm in one pass, in C++")
 CPU_LAYER_NORM = _kernel("layer_norm", "Layer norm in C++")

@@ -8,25 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from core_plugin_cpu.native.asked import BY_ROW, COARSE, FINE
 
-Head = Literal["checkpoint", "int8"]
-"""How the embedding and the output projection are stored where the checkpoint has them as plain numbers."""
-
-_HEAD = (
-    "The output projection and the embedding, where the checkpoint has them as plain numbers: `checkpoint` keeps them, "
-    "`int8` rounds them to 8 bits in blocks of 32 while they load, and tokens come faster."
-)
+_FOUR_BITS = frozenset({"awq", "gptq"})
+"""Methods whose linear layers have an error of which that of a head in 8 bits is a five-hundredth."""
 
 
-class DenseOptions(BaseModel):
-    """What a user may set for `cpu_dense` and `cpu_compressed_tensors`."""
+class ProductOptions(BaseModel):
+    """Options of `cpu_linear`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    head: Head = Field("checkpoint", description=_HEAD)
-
-
-class BlockOptions(DenseOptions):
-    """What a user may set for `cpu_gguf`."""
 
     batch_invariant: bool = Field(
         False,
@@ -45,13 +34,16 @@ class BlockOptions(DenseOptions):
         return rounding | BY_ROW if self.batch_invariant else rounding
 
 
-class GroupOptions(BlockOptions):
-    """What a user may set for `cpu_awq` and `cpu_gptq`."""
+class LookupOptions(ProductOptions):
+    """Options of `cpu_lookup`."""
 
-    head: Head = Field("int8", description=_HEAD)
+    head: Literal["auto", "checkpoint", "int8"] = Field(
+        "auto",
+        description="The output projection and the embedding, where the checkpoint has them as plain numbers: "
+        "`checkpoint` keeps them, `int8` rounds them to 8 bits in blocks of 32 while they load, and tokens come "
+        "faster; `auto` rounds those of AWQ and GPTQ checkpoints.",
+    )
 
-
-class Int8Options(DenseOptions):
-    """What a user may set for `--quantization int8`."""
-
-    activations: Literal[8, 16] = Field(8, description="Bits of activations: 8 rounds them per token, 16 leaves them.")
+    def rounds(self, method: str) -> bool:
+        """Whether plain numbers of a checkpoint that stores its weights by this method are rounded."""
+        return self.head == "int8" or (self.head == "auto" and method in _FOUR_BITS)

@@ -8,7 +8,7 @@ import logging
 import psutil
 import torch
 
-from core.api.platform import MemorySnapshot
+from core.api.platform import MemorySnapshot, Platform
 from core_plugin_cpu.binding import allowed, choose, restrict, show
 from core_plugin_cpu.cgroups import memory_limit
 from core_plugin_cpu.graphs import ProgramGraphs
@@ -19,7 +19,7 @@ from core_plugin_cpu.stream import ThreadStream
 _LOG = logging.getLogger(__name__)
 
 
-class CPUPlatform:
+class CPUPlatform(Platform):
     """The host processor as a device.
 
     Attributes:
@@ -37,7 +37,7 @@ class CPUPlatform:
         """Choose the processors of what `open` starts, see `binding.choose`."""
         self._where = where
 
-    def open(self, *, threads: int | None, seed: int) -> torch.device:
+    def open(self, *, threads: int | None, seed: int, index: int = 0) -> torch.device:
         """Set torch's compute threads (default: the physical cores this process may use) and seed its generators.
 
         Raises:
@@ -74,13 +74,15 @@ class CPUPlatform:
         return stream
 
     def describe(self) -> dict[str, str]:
-        """Return processor, compute threads, instruction sets, and the one that the native kernels use."""
+        """Return processor, compute threads, instruction sets, the one that the native kernels use, and the program."""
         processor = read_processor()
+        program = "" if self.graphs is None else self.graphs.describe()
         return {
             "device": processor.name,
             "threads": f"{self._threads} on processors {show(self._cpus)}" if self._bound else str(self._threads),
             "isa": ", ".join(processor.isa),
             "native kernels": library.isa() if library.available() else f"none: {library.reason()}",
+            **({"program": program} if program else {}),
         }
 
     def close(self) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.api import CheckpointError, LayerSite, ProbeResult, QuantRequest, Verdict
+from core.api import (
+    PLAIN,
+    CheckpointError,
+    CheckpointInfo,
+    LayerSite,
+    ProbeResult,
+    QuantRequest,
+    Verdict,
+    WeightForm,
+)
 
 ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """Output, of eight, that each nibble of a word belongs to, the lowest nibble first."""
@@ -38,6 +47,11 @@ class AWQConfig:
             tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else (),
         )
 
+    @property
+    def form(self) -> WeightForm:
+        """Form of the layers that are quantized."""
+        return WeightForm(codes="int", bits=4, inputs=max(self.group_size, 0), zeros=True)
+
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized."""
         return site.kind == "linear" and not any(name in site.module(part) for name in self.plain)
@@ -46,6 +60,14 @@ class AWQConfig:
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
     """Refuse other bit widths and layouts while methods are chosen."""
     return Verdict.of(*reasons_against(request.checkpoint))
+
+
+def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
+    """Return the form of codes and the plain one, each with the number of its matrices."""
+    form = AWQConfig.read(checkpoint.quantization_config).form
+    ends = [name.rpartition(".")[2] for name, (shape, _) in checkpoint.tensors.items() if len(shape) == 2]
+    found = {form: ends.count("qweight"), PLAIN: ends.count("weight")}
+    return {one: count for one, count in found.items() if count} or {form: 0}
 
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:

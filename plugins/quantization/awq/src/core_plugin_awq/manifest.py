@@ -12,4 +12,5 @@ AWQ = QuantSpec(
     band=1,
     methods=frozenset({"awq"}),
     refine="core_plugin_awq.config:refine",
+    forms_of="core_plugin_awq.config:forms_of",
 )

@@ -27,7 +27,7 @@ class AWQFormat(Plain):
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
         self._config = AWQConfig.read(ctx.checkpoint)
-        self._form = WeightForm(codes="int", bits=4, inputs=max(self._config.group_size, 0), zeros=True)
+        self._form = self._config.form
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return the form of codes, or the plain form."""

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from core.api import CheckpointError, LayerSite, ProbeResult, QuantRequest, Verdict
+from core.api import (
+    PLAIN,
+    CheckpointError,
+    CheckpointInfo,
+    LayerSite,
+    ProbeResult,
+    QuantRequest,
+    Verdict,
+    WeightForm,
+)
 
 _WEIGHTS: dict[str, tuple[Any, ...]] = {
     "num_bits": (8,),
@@ -54,6 +63,16 @@ class CompressedConfig:
             ignored=tuple(cast("Sequence[str]", given.get("ignore") or ())),
         )
 
+    @property
+    def form(self) -> WeightForm:
+        """Form of the layers that are quantized."""
+        return WeightForm(
+            codes="int",
+            bits=8,
+            outputs=1 if self.by_channel else 0,
+            activations="int8:token" if self.rounds_activations else "as_is",
+        )
+
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized: every linear module is that is not ignored."""
         module = site.module(part)
@@ -75,6 +94,16 @@ def _matches(name: str, module: str) -> bool:
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
     """Refuse every scheme of the format but int8, while methods are chosen."""
     return Verdict.of(*reasons_against(request.checkpoint))
+
+
+def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
+    """Return the form of codes and the plain one, each with the number of its matrices."""
+    form = CompressedConfig.read(checkpoint.quantization_config).form
+    weights = [(name, one) for name, (shape, one) in checkpoint.tensors.items() if len(shape) == 2]
+    kinds = [one for name, one in weights if name.endswith(".weight")]
+    codes = kinds.count("int8")
+    found = {form: codes, PLAIN: len(kinds) - codes}
+    return {one: count for one, count in found.items() if count} or {form: 0}
 
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:

@@ -12,4 +12,5 @@ COMPRESSED_TENSORS = QuantSpec(
     band=1,
     methods=frozenset({"compressed-tensors"}),
     refine="core_plugin_compressed_tensors.config:refine",
+    forms_of="core_plugin_compressed_tensors.config:forms_of",
 )

@@ -21,13 +21,8 @@ class CompressedFormat(Plain):
 
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
-        self._config = config = CompressedConfig.read(ctx.checkpoint)
-        self._form = WeightForm(
-            codes="int",
-            bits=8,
-            outputs=1 if config.by_channel else 0,
-            activations="int8:token" if config.rounds_activations else "as_is",
-        )
+        self._config = CompressedConfig.read(ctx.checkpoint)
+        self._form = self._config.form
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return the form of codes, or the plain form."""

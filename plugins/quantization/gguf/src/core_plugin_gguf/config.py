@@ -8,7 +8,8 @@ from gguf.constants import GGMLQuantizationType
 
 from core.api.configs import MOST_LAYERS, MOST_POSITIONS
 from core_plugin_gguf.faults import damaged, unsupported
-from core_plugin_gguf.names import ARCHITECTURES, KNOWN_ARCHITECTURES
+from core_plugin_gguf.gemma import gemma_config
+from core_plugin_gguf.names import ARCHITECTURES, GEMMA, KNOWN_ARCHITECTURES
 from core_plugin_gguf.rope import rope_scaling
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def model_config(header: Header, tensors: Sequence[TensorInfo]) -> dict[str, Any
     if window and arch == "llama":
         # Llama with a window is Mistral; Qwen's converters write the key for models that do not use it.
         config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": window}
+    if arch in GEMMA:
+        config |= gemma_config(header, arch, config)
     return config | special_ids(header, config["vocab_size"])
 
 

@@ -7,6 +7,7 @@ from core.api.descriptors import QuantSpec, WeightLoaderSpec
 GGUF = QuantSpec(
     name="gguf",
     impl="core_plugin_gguf.scheme:GGUFFormat",
+    forms_of="core_plugin_gguf.forms:forms_of",
     api=1,
     summary="GGUF block formats (Q4_0 ... Q8_0, K-quants, IQ)",
     band=1,

@@ -12,7 +12,7 @@ from core.api.weights import CheckpointInfo
 from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
 from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE, stored_as
-from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
+from core_plugin_gguf.names import ROPE_FREQUENCIES, Conventions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,18 +43,19 @@ class GGUFReader:
         header = parts[0]
         tensors = [tensor for part in parts for tensor in part.tensors]
         config = model_config(header, tensors)
+        conventions = Conventions.of(architecture(header))
         return CheckpointInfo(
             path=str(path),
             format="gguf",
             architecture=config["architectures"][0],
             config=config,
             quantization="gguf",
-            quantization_config=_described(tensors),
+            quantization_config=_described(tensors, conventions),
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
             tensors={
-                hugging_face_name(one.name): (one.shape, stored_as(one.kind))
+                conventions.name(one.name): (one.shape, stored_as(one.kind))
                 for one in tensors
                 if one.name != ROPE_FREQUENCIES
             },
@@ -87,7 +88,8 @@ class GGUFReader:
         from core_plugin_gguf.tensors import read_tensors
 
         parts = open_parts(path)
-        return read_tensors(parts, _interleaved_heads(parts[0]), progress)
+        conventions = Conventions.of(architecture(parts[0]), _interleaved_heads(parts[0]))
+        return read_tensors(parts, conventions, progress)
 
 
 def _named_templates(header: Header) -> dict[str, str]:
@@ -105,11 +107,11 @@ def _license(header: Header) -> str | None:
     return None
 
 
-def _described(tensors: list[TensorInfo]) -> dict[str, object]:
+def _described(tensors: list[TensorInfo], conventions: Conventions) -> dict[str, object]:
     """Return what a method must know before tensors are read."""
     return {
         "types": dict(Counter(one.kind.name for one in tensors)),
-        "tensors": {hugging_face_name(one.name): one.kind.name for one in tensors if len(one.shape) == 2},
+        "tensors": {conventions.name(one.name): one.kind.name for one in tensors if len(one.shape) == 2},
         "undecodable": {one.kind.name: one.name for one in tensors if one.kind not in DECODABLE},
     }
 

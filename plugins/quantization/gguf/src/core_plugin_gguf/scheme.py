@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from core.api import LayerSite, QuantContext, WeightTensor
 
+_FLOATS = frozenset(kind.name for kind in FLOATS)
+
 
 class GGUFFormat:
     """Every tensor in its own type; the checkpoint's `tensors` says which (name -> type)."""

@@ -13,14 +13,15 @@ from gguf.constants import GGML_QUANT_SIZES
 from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.faults import bad_tensor_type, damaged
 from core_plugin_gguf.formats import DECODABLE, FLOATS
-from core_plugin_gguf.names import ROPE_FREQUENCIES, hugging_face_name
+from core_plugin_gguf.names import ROPE_FREQUENCIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
     from core_plugin_gguf.header import Header, TensorInfo
+    from core_plugin_gguf.names import Conventions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,14 @@ class GGUFTensor:
 
     Attributes:
         heads: Heads whose rows are stored interleaved (see `_halves_first`); 0 for rows in plain order.
+        offset: What the converter added to the values, to be taken off again.
     """
 
     name: str
     shape: tuple[int, ...]
     encoding: str
     heads: int
+    offset: float
     header: Header
     info: TensorInfo
 
@@ -43,17 +46,22 @@ class GGUFTensor:
         if self.info.kind not in DECODABLE:
             raise bad_tensor_type(self.header.path, self.info.name, self.info.kind.name)
         columns = self.shape[-1] if self.heads == 0 or len(self.shape) > 1 else 1
+        if self.offset:  # rounded once, without the offset
+            exact = decode(self._bytes(), self.info.kind, columns, torch.float32)
+            return exact.sub_(self.offset).to(dtype).view(self.shape)
         return decode(self._bytes(), self.info.kind, columns, dtype).view(self.shape)
 
     def raw(self) -> Tensor:
         """Return what is stored: `(rows, bytes per row)` uint8 if encoded, else the values in their own dtype.
 
-        The tensor shares memory with the file and must not be written to, except where rows had to be reordered.
+        The tensor shares memory with the file and must not be written to, except where rows had to be reordered or
+        values had an offset.
         """
         stored = self._bytes()
         if self.encoding != "plain":
             return stored
-        return stored.view(getattr(torch, FLOATS[self.info.kind])).view(self.shape)
+        values = stored.view(getattr(torch, FLOATS[self.info.kind])).view(self.shape)
+        return values - self.offset if self.offset else values
 
     def release(self) -> None:
         """Give the memory back in which the file shows; the tensor can still be read."""
@@ -75,26 +83,22 @@ class GGUFTensor:
 
 
 def read_tensors(
-    parts: Sequence[Header], heads: Mapping[str, int], progress: Callable[[int], None]
+    parts: Sequence[Header], conventions: Conventions, progress: Callable[[int], None]
 ) -> Iterator[GGUFTensor]:
-    """Yield the tensors of all files in order.
-
-    Args:
-        heads: Number of heads of the projections that are stored interleaved: `attn_q` and `attn_k` -> heads.
-    """
+    """Yield the tensors of all files in order."""
     for header in parts:
         for info in header.tensors:
             if info.name != ROPE_FREQUENCIES:
-                yield _tensor(header, info, heads)
+                yield _tensor(header, info, conventions)
             progress(info.num_bytes)
 
 
-def _tensor(header: Header, info: TensorInfo, heads: Mapping[str, int]) -> GGUFTensor:
+def _tensor(header: Header, info: TensorInfo, conventions: Conventions) -> GGUFTensor:
     encoding = "plain" if info.kind in FLOATS else f"gguf:{info.kind.name}"
-    count = next((number for module, number in heads.items() if f".{module}." in info.name), 0)
+    count, offset = conventions.heads_of(info.name), conventions.offset_of(info.name)
     if count and info.shape[0] % (2 * count):
         raise damaged(header.path, f"the {info.shape[0]} rows of tensor {info.name} are not pairs for {count} heads")
-    return GGUFTensor(hugging_face_name(info.name), info.shape, encoding, count, header, info)
+    return GGUFTensor(conventions.name(info.name), info.shape, encoding, count, offset, header, info)
 
 
 def _halves_first(rows: Tensor, heads: int) -> Tensor:

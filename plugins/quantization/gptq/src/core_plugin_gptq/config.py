@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.api import CheckpointError, LayerSite, ProbeResult, QuantRequest, Verdict
+from core.api import (
+    PLAIN,
+    CheckpointError,
+    CheckpointInfo,
+    LayerSite,
+    ProbeResult,
+    QuantRequest,
+    Verdict,
+    WeightForm,
+)
 
 BITS = (2, 3, 4, 8)
 FORMATS = ("gptq", "gptq_v2")
@@ -52,6 +61,17 @@ class GPTQConfig:
             plain=tuple(str(name) for name in listed) if isinstance(listed, (list, tuple)) else (),
         )
 
+    @property
+    def form(self) -> WeightForm:
+        """Form of the layers that are quantized."""
+        return WeightForm(
+            codes="int",
+            bits=self.bits,
+            inputs=max(self.group_size, 0),
+            zeros=not self.symmetric,
+            ordered=self.ordered,
+        )
+
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized."""
         known = site.kind == "linear" or (self.head and site.kind == "lm_head")
@@ -61,6 +81,14 @@ class GPTQConfig:
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
     """Refuse other bit widths and formats while methods are chosen."""
     return Verdict.of(*reasons_against(request.checkpoint))
+
+
+def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
+    """Return the form of codes and the plain one, each with the number of its matrices."""
+    form = GPTQConfig.read(checkpoint.quantization_config).form
+    ends = [name.rpartition(".")[2] for name, (shape, _) in checkpoint.tensors.items() if len(shape) == 2]
+    found = {form: ends.count("qweight"), PLAIN: ends.count("weight")}
+    return {one: count for one, count in found.items() if count} or {form: 0}
 
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:

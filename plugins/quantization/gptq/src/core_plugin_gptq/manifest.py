@@ -12,4 +12,5 @@ GPTQ = QuantSpec(
     band=1,
     methods=frozenset({"gptq"}),
     refine="core_plugin_gptq.config:refine",
+    forms_of="core_plugin_gptq.config:forms_of",
 )

@@ -29,14 +29,8 @@ class GPTQFormat(Plain):
 
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
-        self._config = config = GPTQConfig.read(ctx.checkpoint)
-        self._form = WeightForm(
-            codes="int",
-            bits=config.bits,
-            inputs=max(config.group_size, 0),
-            zeros=not config.symmetric,
-            ordered=config.ordered,
-        )
+        self._config = GPTQConfig.read(ctx.checkpoint)
+        self._form = self._config.form
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return the form of codes, or the plain form."""

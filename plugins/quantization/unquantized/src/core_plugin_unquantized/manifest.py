@@ -10,6 +10,7 @@ NONE = QuantSpec(
     api=1,
     summary="Plain weights in the compute dtype",
     methods=frozenset({"none"}),
+    forms_of="core_plugin_unquantized.forms:forms_of",
 )
 
 INT8 = QuantSpec(

@@ -46,12 +46,6 @@ ACTIVATE = Entry(
     sizes="rows size x_stride out_stride activation dtype threads",
     slots={"rows": "tokens"},
 )
-ADD = Entry(
-    "add",
-    pointers="x y out",
-    sizes="rows size x_stride y_stride out_stride dtype threads",
-    slots={"rows": "tokens"},
-)
 SHIFT = Entry("shift", pointers="x out", sizes="count amount", slots={"x": "positions", "count": "tokens"})
 ROPE_KV = Entry(
     "rope_kv",
@@ -122,19 +116,6 @@ def activate(x: Tensor, activation: str) -> Tensor:
     out = torch.empty(x.shape, dtype=x.dtype)
     count, size = rows.shape
     ACTIVATE(rows.data_ptr(), out.data_ptr(), count, size, rows.stride(0), size, kind, dtype, torch.get_num_threads())
-    return out
-
-
-def add(x: Tensor, y: Tensor) -> Tensor:
-    """Return `x + y`, both `(rows, size)` of one dtype; `y` may be one row for all."""
-    dtype = code(x, "add")
-    if x.dim() != 2 or y.dtype is not x.dtype or y.shape not in (x.shape, (1, x.shape[1])) or not y.is_cpu:
-        raise unfit("add", x=x, y=y)
-    x, y = _rows(x), _rows(y)
-    out = torch.empty(x.shape, dtype=x.dtype)
-    pointers = (x.data_ptr(), y.data_ptr(), out.data_ptr())
-    apart = y.stride(0) if y.shape[0] == x.shape[0] else 0
-    ADD(*pointers, *x.shape, x.stride(0), apart, x.shape[1], dtype, torch.get_num_threads())
     return out
 
 

@@ -1,13 +1,31 @@
-"""Entries of the native library: argument structs and calls. Torch-free.
+"""Entries of native libraries: argument structs and calls. Torch-free, and public.
 
-Every field of every struct is one 8-byte word, so a call packs its values in field order and hands over the bytes.
+A function that a program can call takes one pointer, to a struct whose fields are 8-byte words: pointers, then int64
+numbers, then doubles. A call packs its values in that order and hands over the bytes.
+
+Other distributions declare entries of libraries of their own here, and what calls them (a kernel, a quantization
+method's product) is recorded like this distribution's:
+
+    SCALE = Entry(
+        "acme_scale", pointers="x out", sizes="rows size", numbers="by", slots={"rows": "tokens"}, library=load
+    )
+
+    def scale(x, by):
+        out = torch.empty(x.shape, dtype=x.dtype)
+        SCALE(x.data_ptr(), out.data_ptr(), *x.shape, by)
+        return out
+
+- The field that holds the number of tokens is a slot, as `rows` is here: a step changes it. So is a pointer to the
+  step's `token_ids` or `positions`. A field that depends on the step and is no slot has the program refused, by name.
+- Results are allocated with torch; the call writes nowhere else. The same tensors go to the same call in every step.
+- The function runs on one thread, the caller's, and returns when it is done. It must not throw.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Protocol
@@ -32,16 +50,21 @@ class CallRecorder(Protocol):
 recorder: ContextVar[CallRecorder | None] = ContextVar("recorder", default=None)
 """Who records the calls of this thread, if anybody."""
 
+PREFIX = "core_cpu_"
+"""Of the functions of this distribution's library."""
+
 
 class Entry:
     """A native function and the layout of its arguments.
 
     Args:
-        name: The function without its prefix `core_cpu_`.
+        name: The function; without its prefix `core_cpu_` if it is this distribution's.
         pointers, sizes, numbers: Names of the fields, in the struct's order: pointers, then int64, then doubles.
         slots: Field -> slot, for fields that a recorded program changes from step to step: `tokens`, `rows`, or
             the name of an input of the step (see `core_plugin_cpu.native.program`).
         result: Whether the function returns a number.
+        library: Returns the library that has the function, loaded; it is asked when the entry is first called or
+            recorded. None: this distribution's.
 
     Attributes:
         fields: Field -> place in the struct, in words.
@@ -57,8 +80,10 @@ class Entry:
         numbers: str = "",
         slots: Mapping[str, str] | None = None,
         result: bool = False,
+        library: Callable[[], ctypes.CDLL] | None = None,
     ) -> None:
         self.name = name
+        self._library = library
         kinds = [(field, "p") for field in pointers.split()]
         kinds += [(field, "i") for field in sizes.split()]
         kinds += [(field, "f") for field in numbers.split()]
@@ -91,10 +116,11 @@ class Entry:
     @cached_property
     def address(self) -> int:
         """Address of the function."""
-        return ctypes.cast(getattr(library(), f"core_cpu_{self.name}"), ctypes.c_void_p).value or 0
+        return ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     @cached_property
     def _function(self) -> ctypes._NamedFuncPointer:
-        function: ctypes._NamedFuncPointer = getattr(library(), f"core_cpu_{self.name}")
+        found = getattr(library(), PREFIX + self.name) if self._library is None else self._library()[self.name]
+        function: ctypes._NamedFuncPointer = found
         function.argtypes, function.restype = [ctypes.c_char_p], self._result
         return function

@@ -5,10 +5,10 @@ from __future__ import annotations
 from core_plugin_cpu.native.elementwise import GATED
 from core_plugin_cpu.native.gemm import GEMM, GEMM_GATED
 from core_plugin_cpu.native.library import library
-from core_plugin_cpu.native.uses import Call, Homes
+from core_plugin_cpu.native.uses import Homes, Item, TorchCall
 
 
-def fuse(calls: list[Call], homes: Homes) -> list[Call]:
+def fuse(calls: list[Item], homes: Homes) -> list[Item]:
     """Return the calls with every product and the gated activation of its results in one.
 
     Args:
@@ -17,7 +17,7 @@ def fuse(calls: list[Call], homes: Homes) -> list[Call]:
     # An entry was added and none changed, so a library from before it has the same ABI number.
     if not hasattr(library(), "core_cpu_gemm_gated"):
         return calls
-    fused: list[Call] = []
+    fused: list[Item] = []
     index = 0
     while index < len(calls):
         both = _gated_product(calls, index, homes) if index + 1 < len(calls) else None
@@ -26,9 +26,12 @@ def fuse(calls: list[Call], homes: Homes) -> list[Call]:
     return fused
 
 
-def _gated_product(calls: list[Call], index: int, homes: Homes) -> bytes | None:
+def _gated_product(calls: list[Item], index: int, homes: Homes) -> bytes | None:
     """Return the arguments of the product at `index` and the activation after it in one, if they fit."""
-    (entry, packed), (next_entry, next_packed) = calls[index], calls[index + 1]
+    first, second = calls[index], calls[index + 1]
+    if isinstance(first, TorchCall) or isinstance(second, TorchCall):
+        return None
+    (entry, packed), (next_entry, next_packed) = first, second
     if entry is not GEMM or next_entry is not GATED:
         return None
     product, gated = entry.unpack(packed), next_entry.unpack(next_packed)

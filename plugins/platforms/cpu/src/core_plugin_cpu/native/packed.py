@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -119,12 +120,27 @@ def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     return torch.round(weight / scales).to(torch.int8), scales
 
 
-def pack_blocks(raw: Tensor, kind: Format, k: int) -> PackedWeight:
+def inputs_of(kind: Format, row_bytes: int) -> int:
+    """Return how many values the GGUF blocks of a row hold."""
+    layout = blocks.FORMATS[kind.name]
+    return row_bytes // layout.stored * layout.values
+
+
+def pack_rows(kind: Format, n: int, k: int, out: Tensor, pack_some: Callable[[slice], PackedWeight]) -> None:
+    """Pack a weight `(n, k)` into `out (bytes,)`, some rows at a time: what is in between takes more memory."""
+    for first in range(0, n, SOME):
+        data = pack_some(slice(first, first + SOME)).data
+        start = first // PANEL * panel_bytes(kind, k)
+        out[start : start + data.nbytes] = data
+
+
+def pack_blocks(raw: Tensor, kind: Format, k: int, out: Tensor | None = None) -> PackedWeight:
     """Pack a weight stored in GGUF blocks, without decoding it.
 
     Args:
         raw: `(n, bytes of a row)` uint8, as in the file.
         k: Values of a row.
+        out: Where to, `(bytes,)` uint8; by default new memory.
 
     Raises:
         ValueError: `kind` is no block format, or the rows do not hold `k` values.
@@ -133,12 +149,13 @@ def pack_blocks(raw: Tensor, kind: Format, k: int) -> PackedWeight:
     if layout is None or k % layout.values or raw.shape[1] * layout.values != k * layout.stored:
         raise ValueError(f"rows of {raw.shape[1]} bytes do not hold {k} values of {kind.name}")
     n = raw.shape[0]
-    data = torch.empty(packed_bytes(kind, n, k), dtype=torch.uint8)
-    for first in range(0, n, SOME):
-        some = raw[first : first + SOME]
-        part = pack_codes(layout.read(some.reshape(some.shape[0], -1, layout.stored)), kind, some.shape[0], k)
-        start = first // PANEL * panel_bytes(kind, k)
-        data[start : start + part.nbytes] = part.data
+    data = torch.empty(packed_bytes(kind, n, k), dtype=torch.uint8) if out is None else out
+
+    def some(rows: slice) -> PackedWeight:
+        stored = raw[rows]
+        return pack_codes(layout.read(stored.reshape(stored.shape[0], -1, layout.stored)), kind, stored.shape[0], k)
+
+    pack_rows(kind, n, k, data, some)
     return PackedWeight(kind, n, k, data)
 
 

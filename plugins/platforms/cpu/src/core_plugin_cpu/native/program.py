@@ -1,39 +1,35 @@
 """Programs: the native calls of a forward pass, recorded once and replayed with one foreign call.
 
+Where an operation has no native call the program is cut: torch makes it, between one foreign call and the next.
+
 A program owns the memory that its calls read and write. Calls that follow each other may have become one
 (`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to
 step goes through *slots*: `tokens` and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`,
-`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride` and `table_width`). Each struct field that may take
-one says so in its `Entry`, and `Inputs` which of them do; to change a slot writes one word per call that has it.
+`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride` and `table_width`). A second cache group has `slots.1`
+and `table.1`, and so on. Each struct field that may take one says so in its `Entry`, and `Inputs` which of them do; to
+change a slot writes one word per call that has it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from core_plugin_cpu.native.arena import Need, lay_out, reserve
-from core_plugin_cpu.native.checks import CHECKS, explain
-from core_plugin_cpu.native.entry import WORD, Entry, recorder
-from core_plugin_cpu.native.fusion import fuse
-from core_plugin_cpu.native.partial import NotReplayableError, refuse_partial
-from core_plugin_cpu.native.rewrite import rewritten
-from core_plugin_cpu.native.uses import Call, Homes
+from core_plugin_cpu.native.checks import explain
+from core_plugin_cpu.native.entry import WORD, Entry
+from core_plugin_cpu.native.torchcalls import Operation, Turn
+from core_plugin_cpu.native.uses import Call
 
 RUN = Entry("run", pointers="ops", sizes="count threads", result=True)
 RUN_TIMED = Entry("run_timed", pointers="ops times", sizes="count threads", result=True)
 
-_CONSTANTS = frozenset({"new_zeros", "zeros"})
-_ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+_TIMED_RUNS = 3
+"""Runs whose torch operations are timed: those of an engine's warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Inputs:
     """What a program is recorded with: tells apart what the step gives from what the calls make of it.
 
     Attributes:
-        size: Tokens, and rows: a size that is another one does not depend on the step.
+        size: Tokens, and rows: a size that is no multiple does not depend on the step.
         places: Address -> slot of each input. A pointer to anything else stays, whatever its field may take.
     """
 
@@ -53,7 +49,11 @@ class Inputs:
         if name in entry.pointers:
             return self.places.get(word)
         slot = entry.slots[name]
-        return slot if word == self.size or slot not in ("tokens", "rows") else None
+        return slot if (word and word % self.size == 0) or slot not in ("tokens", "rows") else None
+
+    def factor(self, slot: str, word: int) -> int:
+        """Return how many times what the slot is given a field holds: rows may be several to a token."""
+        return word // self.size if slot in ("tokens", "rows") else 1
 
 
 class Program:
@@ -63,15 +63,23 @@ class Program:
         calls: Entry and argument struct of each call.
         keep: Whatever the calls' pointers point into.
         inputs: What they were recorded with; None takes every field that may be a slot for one.
+        cuts: Torch operations, each with the number of calls that are made before it, in order.
 
     Attributes:
         count: How many calls.
+        operations: The torch operations.
         entries: What they call.
         threads: The most threads that one of them uses; all wait inside the program for what there is to share.
         slots: Slot -> the words of the arguments that hold it.
     """
 
-    def __init__(self, calls: list[Call], keep: list[Any], inputs: Inputs | None = None) -> None:
+    def __init__(
+        self,
+        calls: list[Call],
+        keep: list[Any],
+        inputs: Inputs | None = None,
+        cuts: Sequence[tuple[int, Operation]] = (),
+    ) -> None:
         self.keep = keep
         self._inputs = inputs
         self.count = len(calls)
@@ -84,11 +92,15 @@ class Program:
         self._places = np.concatenate([*self.slots.values(), np.zeros(0, dtype=np.int64)])
         self._sources = np.repeat(np.arange(len(self.slots)), [len(places) for places in self.slots.values()])
         self._values = np.zeros(len(self._places), dtype=np.int64)
+        self._factors = self._find_factors()
         base = self._words.ctypes.data
         self._ops = np.array(
             [word for (entry, _), start in zip(calls, starts) for word in (entry.address, base + WORD * start)],
             dtype=np.uint64,
         )
+        self.operations = tuple(operation for _, operation in cuts)
+        self._segments = list(_segments(self.count, cuts)) if cuts else []
+        self._timed = _TIMED_RUNS
 
     def set(self, values: Mapping[str, int]) -> None:
         """Change all slots in every call that has them; `values` may name more than there are."""
@@ -96,17 +108,47 @@ class Program:
             self._given[index] = values[slot]
         # Into memory that is there already: a step allocates nothing.
         self._given.take(self._sources, out=self._values, mode="clip")
+        if self._factors is not None:
+            self._values *= self._factors
         self._words[self._places] = self._values
 
-    def run(self) -> int:
+    def run(self, given: Turn | None = None) -> int:
         """Make the calls in order. Returns how often threads were handed work: what a step pays for being shared.
+
+        Args:
+            given: What the torch operations of a program with cuts take from the step.
 
         Raises:
             IndexError: The step's inputs name places that are not there; nothing was read or written by them.
         """
-        shared = RUN(self._ops.ctypes.data, self.count, self.threads) or 0
+        if not self._segments:
+            return self._make(0, self.count)
+        if given is None:
+            raise ValueError("a program with torch operations needs what the step gives")
+        self._timed -= self._timed > 0
+        return sum(self._segment(begin, end, operations, given) for begin, end, operations in self._segments)
+
+    def describe(self) -> str:
+        """Return how many calls it makes, and where it is cut."""
+        calls = f"{self.count} calls"
+        if not self._segments:
+            return calls
+        counts = Counter(one.name for one in self.operations)
+        names = ", ".join(f"{name} x{count}" for name, count in counts.most_common())
+        spent = sum(one.nanoseconds for one in self.operations) / 1e3
+        pieces = sum(end > begin for begin, end, _ in self._segments)
+        return f"{calls} in {pieces} segments; torch: {names} ({spent:.0f} us)"
+
+    def _segment(self, begin: int, end: int, operations: Sequence[Operation], given: Turn) -> int:
+        shared = self._make(begin, end) if end > begin else 0
+        for operation in operations:
+            operation.time(given) if self._timed else operation.run(given)
+        return shared
+
+    def _make(self, begin: int, end: int) -> int:
+        shared = RUN(self._ops.ctypes.data + 2 * WORD * begin, end - begin, self.threads) or 0
         if shared < 0:
-            raise self._refused(-1 - shared)
+            raise self._refused(begin - 1 - shared)
         return shared
 
     def time(self) -> np.ndarray:
@@ -140,136 +182,28 @@ class Program:
                     places[found].append(start + entry.fields[name])
         return {slot: np.array(found) for slot, found in places.items()}
 
+    def _find_factors(self) -> np.ndarray | None:
+        """Return how many times what it is given each place holds; None where all hold it once."""
+        if self._inputs is None:
+            return None
+        found = [
+            self._inputs.factor(slot, int(self._words[place]))
+            for slot, places in self.slots.items()
+            for place in places
+        ]
+        factors = np.array(found, dtype=np.int64)
+        return None if (factors == 1).all() else factors
+
     def _threads_of(self, entry: Entry, start: int) -> int:
         return int(self._words[start + entry.fields["threads"]]) if "threads" in entry.fields else 1
 
 
-@dataclass
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Collects native calls and the tensors made between them; refuses other work on tensors."""
-
-    calls: list[Call] = field(default_factory=list)
-    made: list[Tensor] = field(default_factory=list)
-    constants: list[Tensor] = field(default_factory=list)
-    running: bool = True
-    refusal: NotReplayableError | None = None
-
-    def __post_init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Nothing compiles here; to be skipped by the compiler, torch would import it first, which takes over a second.
-        return False
-
-    def add(self, entry: Entry, packed: bytes) -> bool:
-        self.calls.append((entry, packed))
-        return self.running
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        native = rewritten(func, args, kwargs)
-        if native is not None:
-            self.made.append(native)
-            return native
-        name = func.overloadpacket.__name__
-        if name in _ALLOCATIONS and not self.running:
-            self.made.append(_untouched(func, args, kwargs or {}))
-            return self.made[-1]
-        result = func(*args, **(kwargs or {}))
-        if name in _ALLOCATIONS:
-            self.made.append(result)
-        elif name in _CONSTANTS:
-            self.constants.append(result)
-        elif not (func.is_view and _share_memory(result, args)):
-            self.refusal = NotReplayableError(f"{func} is no native call")
-            raise self.refusal
-        return result
-
-
-def _untouched(func: Any, args: Any, kwargs: Any) -> Tensor:
-    """Allocate as `func` would, with memory of its own for every tensor.
-
-    All results of a forward pass live at once while it is recorded, and none is written: that must cost addresses only.
-    """
-    like = func(*args, **{**kwargs, "device": "meta"})
-    return reserve(like.untyped_storage().nbytes()).view(like.dtype).as_strided(like.shape, like.stride())
-
-
-def _share_memory(result: Any, args: Any) -> bool:
-    """Whether every result lies in an argument's memory: some "views" copy when they must."""
-    homes = {arg.untyped_storage().data_ptr() for arg in args if isinstance(arg, Tensor)}
-    results = result if isinstance(result, (list, tuple)) else (result,)
-    return all(one.untyped_storage().data_ptr() in homes for one in results)
-
-
-@contextmanager
-def _recording(running: bool) -> Iterator[_Recorder]:
-    found = _Recorder(running=running)
-    token = recorder.set(found)
-    try:
-        with torch.inference_mode(), found:
-            yield found
-    finally:
-        recorder.reset(token)
-
-
-def record(
-    work: Callable[[], Tensor], *inputs: Any, run: bool = True, step: Inputs | None = None
-) -> tuple[Program, Tensor]:
-    """Return the native calls of `work` as a program, with the tensor that a replay fills anew.
-
-    Args:
-        inputs: What the work reads and nothing else keeps alive.
-        step: Tells the program's slots; see `Program`.
-        run: Whether the calls are made while they are recorded; if not, what they write holds anything until a replay.
-
-    Raises:
-        NotReplayableError: The work computes with torch too, so that its native calls alone would not repeat it; or a
-            call takes other rows than all of the step's.
-    """
-    with _recording(run) as found:
-        out = _done(work, found)
-    once = _checked_once(found.calls)
-    if step is not None:
-        refuse_partial(once, Homes(once, found.made), step.size, step.places)
-    home = out.untyped_storage().data_ptr()
-    private = [one for one in found.made if one.untyped_storage().data_ptr() != home]
-    calls, memory = _move(fuse(once, Homes(once, private)), private)
-    return Program(calls, [memory, *found.constants, *inputs, out, work], step), out
-
-
-def _done(work: Callable[[], Tensor], found: _Recorder) -> Tensor:
-    """Do the work; what cannot be recorded is told as that, whatever the work made of it."""
-    try:
-        out = work()
-    except Exception as error:
-        if found.refusal is None:
-            raise
-        raise found.refusal from error
-    if found.refusal is not None:
-        raise found.refusal
-    return out
-
-
-def _checked_once(calls: list[Call]) -> list[Call]:
-    """Return the calls with the first of several equal checks: nothing of what they look at changes in between."""
-    seen: set[Call] = set()
-    kept: list[Call] = []
-    for call in calls:
-        if call[0] not in CHECKS or call not in seen:
-            kept.append(call)
-            seen.add(call)
-    return kept
-
-
-def _move(calls: list[Call], private: list[Tensor]) -> tuple[list[Call], Tensor]:
-    """Return the calls with what they alone use moved into one memory, and that memory."""
-    used = [home for home in Homes(calls, private).all if home.uses]
-    offsets, total = lay_out(Need(home.size, home.uses[0][0], home.uses[-1][0]) for home in used)
-    memory = reserve(total)
-    base = memory.data_ptr()
-    words = [np.frombuffer(packed, dtype=np.int64).copy() for _, packed in calls]
-    for home, offset in zip(used, offsets):
-        for call, place in home.uses:
-            words[call][place] += base + offset - home.begin
-    return [(entry, moved.tobytes()) for (entry, _), moved in zip(calls, words)], memory
+def _segments(count: int, cuts: Sequence[tuple[int, Operation]]) -> Iterator[tuple[int, int, tuple[Operation, ...]]]:
+    """Yield `(first call, behind the last one, torch operations behind them)`."""
+    behind: dict[int, list[Operation]] = defaultdict(list)
+    for before, operation in cuts:
+        behind[before].append(operation)
+    begin = 0
+    for end in sorted({*behind, count}):
+        yield begin, end, tuple(behind.get(end, ()))
+        begin = end

@@ -8,6 +8,7 @@ from core.api import (
     Reject,
     RequestPatch,
     Waiver,
+    WrappedProduct,
     hookimpl,
 )
 
@@ -18,8 +19,21 @@ FINDINGS = []
 PATCHES = []
 
 
+class CountingProduct(WrappedProduct):
+    """A `Product` that counts how often it multiplies."""
+
+    def __init__(self, name, inner):
+        super().__init__(inner)
+        self.name = name
+        CALLS["layer"][name] = 0
+
+    def apply(self, x, params):
+        CALLS["layer"][self.name] += 1
+        return super().apply(x, params)
+
+
 class CountingLayer:
-    """A `LayerQuant` or `AttentionLayer` that counts what it is asked."""
+    """An `AttentionLayer` that counts what it is asked."""
 
     def __init__(self, name, inner):
         self.name, self.inner = name, inner
@@ -27,10 +41,6 @@ class CountingLayer:
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
-
-    def apply(self, x, params):
-        CALLS["layer"][self.name] += 1
-        return self.inner.apply(x, params)
 
     def forward(self, q, kv, plan):
         CALLS["layer"][self.name] += 1
@@ -41,7 +51,7 @@ class CountingLayer:
 def core_layer(site, layer):
     if isinstance(site, AttentionSite):
         return CountingLayer(f"attention {site.layer}", layer)
-    return CountingLayer(site.prefix, layer) if site.prefix.endswith("o_proj") else None
+    return CountingProduct(site.prefix, layer) if site.prefix.endswith("o_proj") else None
 
 
 @hookimpl

@@ -1,5 +1,7 @@
 from core_plugin_cpu.platform import CPUPlatform
 
+from core.api import GraphFacet
+
 RECORD = []
 
 
@@ -12,7 +14,7 @@ class GraphBox(CPUPlatform):
         self.collectives = OneRank() if self.facets else None
 
 
-class Graphs:
+class Graphs(GraphFacet):
     """Records what is captured and replayed; a "graph" of a decode step calls the forward pass it captured."""
 
     def key(self, shape):

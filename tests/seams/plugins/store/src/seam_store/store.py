@@ -3,7 +3,7 @@
 import json
 
 SHELF = {}
-"""Hash -> the block's content, one tensor per layer."""
+"""Hash -> the block's content, one tensor per cache, a row of it per group."""
 
 
 class Store:
@@ -18,11 +18,11 @@ class Store:
         return found
 
     def load(self, blocks):
-        self._loads += [(block.hash.hex(), block.block) for block in blocks]
+        self._loads += [(block.hash.hex(), block.blocks) for block in blocks]
         self._counts["loaded"] += len(blocks)
 
     def save(self, blocks):
-        self._saves += [(block.hash.hex(), block.block) for block in blocks]
+        self._saves += [(block.hash.hex(), block.blocks) for block in blocks]
         self._counts["saved"] += len(blocks)
 
     def plan_step(self):
@@ -46,13 +46,15 @@ class StoreWorker:
 
     def begin(self, message):
         loads, self._saves = json.loads(message)
-        for digest, block in loads:
+        for digest, blocks in loads:
             for cache, content in zip(self._caches, SHELF[digest], strict=True):
-                cache[block] = content
+                for group, block in enumerate(blocks):
+                    if block:
+                        cache[block] = content[group]
 
     def end(self):
-        for digest, block in self._saves:
-            SHELF.setdefault(digest, [cache[block].clone() for cache in self._caches])
+        for digest, blocks in self._saves:
+            SHELF.setdefault(digest, [cache[blocks].clone() for cache in self._caches])
         self._saves = []
 
     def close(self): ...

@@ -1,17 +1,11 @@
-"""Wraps the layers that make queries, keys and values: theirs have the other sign, and other tokens come out."""
+"""Wraps the products that make queries, keys and values: theirs have the other sign, and other tokens come out."""
 
-from core.api import LayerSite, hookimpl
+from core.api import LayerSite, WrappedProduct, hookimpl
 
 
-class Negated:
-    def __init__(self, inner):
-        self._inner = inner
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
+class Negated(WrappedProduct):
     def apply(self, x, params):
-        return -self._inner.apply(x, params)
+        return -self.inner.apply(x, params)
 
 
 @hookimpl

@@ -1,0 +1,88 @@
+"""Plans for captured graphs: decode steps in memory that stays, filled on the device alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.api.attention import BatchView
+from core_plugin_torch_sdpa.groups import EncoderGroups
+from core_plugin_torch_sdpa.plan import Decode, LayerKind, SdpaPlan, Variant
+
+if TYPE_CHECKING:
+    from core.api.facets import StepShape
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPlan(SdpaPlan):
+    """A plan of one shape. All rows are gathered as far as the longest could reach; masks hide the rest.
+
+    Attributes:
+        masks: Of each variant: the additive mask of its decode group, and, under a window, `positions + window`.
+        positions: `(columns * block_size,)` int32.
+        hidden, outside: `(rows, columns * block_size)` bool, memory to work in.
+    """
+
+    masks: list[tuple[Tensor, Tensor | None]]
+    positions: Tensor
+    hidden: Tensor
+    outside: Tensor
+
+
+class FixedPlanner:
+    """Makes and fills fixed plans for one cache geometry.
+
+    Args:
+        dtype: Dtype of the queries, hence of additive masks.
+    """
+
+    def __init__(self, block_size: int, dtype: torch.dtype, device: torch.device) -> None:
+        self._block_size, self._dtype, self._device = block_size, dtype, device
+
+    def plan(self, shape: StepShape, kinds: list[LayerKind]) -> FixedPlan:
+        """Return a plan for layers of each kind, which `refresh` fills."""
+        rows, columns = shape.num_rows, -(-shape.max_seq_len // self._block_size)
+        width = columns * self._block_size
+        slots = torch.zeros(2, rows, dtype=torch.int64, device=self._device)
+        halves = torch.zeros(2 * rows * columns, dtype=torch.int64, device=self._device)
+        masks = [torch.zeros(rows, 1, 1, width, dtype=self._dtype, device=self._device) for _ in kinds]
+        positions = torch.arange(width, dtype=torch.int32, device=self._device)
+        reaches = [None if kind.window is None else positions + kind.window for kind in kinds]
+        hidden, outside = torch.zeros(2, rows, width, dtype=torch.bool, device=self._device)
+        return FixedPlan(
+            key_slots=slots[0],
+            value_slots=slots[1],
+            variants=[Variant([Decode(None, halves, mask, rows)], []) for mask in masks],
+            encoder=self._no_encoder(rows, slots[0]),
+            masks=list(zip(masks, reaches, strict=True)),
+            positions=positions,
+            hidden=hidden,
+            outside=outside,
+        )
+
+    def refresh(self, plan: FixedPlan, batch: BatchView) -> None:
+        """Fill a plan for this batch."""
+        size = self._block_size
+        torch.div(batch.slots, size, rounding_mode="floor", out=plan.key_slots)
+        plan.key_slots.mul_(size).add_(batch.slots)
+        torch.add(plan.key_slots, size, out=plan.value_slots)
+        if plan.variants:
+            halves = plan.variants[0].decodes[0].halves.view(2, *batch.block_tables.shape)
+            halves[0].copy_(batch.block_tables).mul_(2)
+            torch.add(halves[0], 1, out=halves[1])
+        lengths = batch.on_device()[1][:, None]
+        for mask, reach in plan.masks:
+            torch.ge(plan.positions, lengths, out=plan.hidden)
+            if reach is not None:
+                torch.lt(reach, lengths, out=plan.outside)
+                plan.hidden.logical_or_(plan.outside)
+            mask.zero_().view(plan.hidden.shape).masked_fill_(plan.hidden, float("-inf"))
+
+    def _no_encoder(self, rows: int, slots: Tensor) -> EncoderGroups:
+        """Return the division of a step of single tokens, which no encoder layer meets."""
+        starts, lengths = np.arange(rows + 1, dtype=np.int32), np.ones(rows, dtype=np.int32)
+        return EncoderGroups(BatchView(starts, lengths, slots[:, None], slots, 1, 1), self._dtype)

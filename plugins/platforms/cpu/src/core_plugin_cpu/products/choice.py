@@ -1,0 +1,39 @@
+"""Which packing a form of weights gets. What has no kernel is opened to the compute dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from core_plugin_cpu.native import blocks
+from core_plugin_cpu.native.packed import Format
+from core_plugin_cpu.products.groups import Groups
+from core_plugin_cpu.products.packings import Blocks, Dense, Int8
+
+if TYPE_CHECKING:
+    from core.api import WeightForm
+    from core_plugin_cpu.products.packings import Packing
+
+BLOCK = 32
+"""Inputs of a block: the least that integer products have a scale for."""
+
+
+def opened(form: WeightForm, dtype: torch.dtype) -> Packing:
+    """Return a packing whose product rounds nothing but what the form itself says."""
+    if form.codes == "int" and form.bits == 8 and not (form.inputs or form.zeros or form.ordered):
+        return Int8(form, 16 if form.activations == "as_is" else 8)
+    return Dense(dtype)
+
+
+def as_stored(form: WeightForm, inputs: int) -> Packing:
+    """Return a packing in which codes stay as they are; its product may round activations, finer than bfloat16."""
+    if form.codes.startswith("gguf:"):
+        kind = form.codes.removeprefix("gguf:")
+        layout = blocks.FORMATS.get(kind)
+        return Dense(torch.bfloat16) if layout is None or inputs % layout.values else Blocks(Format[kind])
+    if form.codes == "int" and form.bits == 4 and form.outputs == 1:
+        size = form.inputs or inputs
+        if size % BLOCK == 0 and inputs % size == 0:
+            return Groups(form, inputs)
+    return opened(form, torch.bfloat16)

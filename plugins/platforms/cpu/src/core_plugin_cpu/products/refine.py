@@ -1,0 +1,21 @@
+"""What the products' data cannot say. Torch-free."""
+
+from __future__ import annotations
+
+import re
+
+from core.api import KernelRequest, ProbeResult, Verdict
+
+_GROUPS = re.compile(r"int4/1x(\d+|all):")
+_BLOCK = 32
+
+
+def product(request: KernelRequest, probe: ProbeResult) -> Verdict:
+    """Refuse groups that are no whole blocks of 32 inputs: `cpu_dense_linear` opens them."""
+    found = _GROUPS.match(request.form)
+    inputs = request.dims.get("inputs", 0)
+    size = 0 if found is None else inputs if found[1] == "all" else int(found[1])
+    return Verdict.of(
+        f"groups of {size} inputs are no whole blocks of {_BLOCK}" if size % _BLOCK else None,
+        f"{inputs} inputs are no whole groups of {size}" if size and inputs % size else None,
+    )

@@ -1,0 +1,104 @@
+"""Parts of weights in every form that the products meet, and layers made of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from core_plugin_cpu.native.blocks import FORMATS
+from core_plugin_cpu.products.layers import LinearProduct, LookupProduct, PackedProduct
+
+from core.api import Part, ProductPlace, WeightForm
+from core.ops.products import ReferenceProduct
+from core.testing.conformance.tools.parts import random_part
+
+K = 256
+OPENED = ("gguf:IQ4_NL",)
+"""Blocks without a kernel."""
+
+
+def int4(size, **settings):
+    return WeightForm(codes="int", bits=4, inputs=size, **settings)
+
+
+def int8(outputs=1, **settings):
+    return WeightForm(codes="int", bits=8, outputs=outputs, **settings)
+
+
+BLOCKS = [WeightForm(codes=f"gguf:{kind}") for kind in FORMATS] + [WeightForm(codes=codes) for codes in OPENED]
+GROUPS = [
+    int4(size, zeros=zeros, ordered=ordered)
+    for size in (32, 64, 128, 0)
+    for zeros in (False, True)
+    for ordered in (False, True)
+    if size or not ordered
+]
+EXACT = [WeightForm(), int8(), int8(0), int8(activations="int8:token")]
+ODD = [int4(16, zeros=True), int8(inputs=64, zeros=True), WeightForm(codes="float8_e4m3fn", outputs=16, inputs=128)]
+"""Forms without a kernel."""
+
+FORMS = [*EXACT, *ODD, *BLOCKS, *GROUPS]
+
+
+def weights(form, rows, inputs=K, seed=0, *, bias=False):
+    """Return a random part of the form."""
+    rng = torch.Generator().manual_seed(1000 + seed)  # other numbers than activations of seed 0
+    if not form.codes.startswith("gguf:"):
+        return random_part(form, rows, inputs, rng, bias=bias)
+    gguf = pytest.importorskip("gguf")
+    kind = gguf.GGMLQuantizationType[form.codes.removeprefix("gguf:")]
+    if kind.name.endswith("_K"):
+        stored = _nested(kind, rows, inputs, rng)
+    elif kind.name == "IQ4_NL":
+        size = gguf.GGML_QUANT_SIZES[kind][1]
+        stored = torch.randint(0, 256, (rows, inputs // 32 * size), dtype=torch.uint8, generator=rng)
+        stored.view(rows, -1, size)[..., :2] = _halves(rows, inputs // 32, 1, rng)
+    else:
+        stored = torch.from_numpy(gguf.quants.quantize(torch.randn(rows, inputs, generator=rng).numpy(), kind))
+    values = torch.from_numpy(gguf.quants.dequantize(stored.numpy(), kind))
+    part = Part(form, stored, decode=lambda dtype: values.to(dtype))
+    part.bias = torch.randn(rows, generator=rng) if bias else None
+    return part
+
+
+def _halves(rows, blocks, count, rng):
+    numbers = (torch.rand(rows, blocks, count, generator=rng) + 0.5).half()
+    return numbers.view(torch.uint8)
+
+
+def _nested(kind, rows, inputs, rng):
+    """Random super-blocks with scales that are numbers; gguf's Python package does not make any."""
+    layout = FORMATS[kind.name]
+    stored = torch.randint(0, 256, (rows, inputs // 256, layout.stored), dtype=torch.uint8, generator=rng)
+    if kind.name == "Q6_K":
+        stored[..., 208:210] = _halves(rows, inputs // 256, 1, rng)
+    else:
+        stored[..., :4] = _halves(rows, inputs // 256, 2, rng)
+    return stored.flatten(1)
+
+
+PRODUCTS = {"cpu_linear": LinearProduct, "cpu_lookup": LookupProduct, "dense": PackedProduct}
+
+
+def make(name, site, forms, dtype=torch.bfloat16, method="none", **options):
+    """Return a product without weights."""
+    place = ProductPlace(site, tuple(forms), torch.device("cpu"), dtype, method)
+    return PRODUCTS[name](place, options)
+
+
+def packed(product, parts, order=None):
+    """Return the parameters of a product whose parts are packed, in any order."""
+    params = {name: torch.full(shape, 77, dtype=dtype) for name, (shape, dtype) in product.sizes().items()}
+    for index in order or range(len(parts)):
+        product.pack(parts[index], index, params)
+    return product.finish(params)
+
+
+def expected(product, parts, x):
+    """Return what the reference product gives for these weights in float32."""
+    place = product.place
+    reference = ReferenceProduct(ProductPlace(place.site, place.forms, place.device, torch.float32), {})
+    return reference.apply(x.float(), packed(reference, parts))
+
+
+def error(found, due):
+    return ((found.float() - due.float()).norm() / due.float().norm()).item()

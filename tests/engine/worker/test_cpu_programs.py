@@ -1,0 +1,51 @@
+"""Every model family of the bundle runs as a CPU program: how many native calls a step takes, and where it is cut."""
+
+from __future__ import annotations
+
+import pytest
+from core_plugin_cpu.native import library
+
+from core import LLM
+from core.testing.tinyencoders import ENCODERS, tiny_encoder
+from core.testing.tinymodels import FAMILIES, tiny_model
+
+pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
+
+CHECKS = 3
+"""Calls that look at token ids, positions, and the batch."""
+
+DECODERS = {
+    **dict.fromkeys(FAMILIES, (2, 9)),  # a lookup and the first norm; of a layer: 2 norms, 5 of attention, 2 of the MLP
+    **dict.fromkeys(["qwen3", "qwen3_window"], (2, 11)),  # norms of queries and keys
+}
+OTHER_ATTENTION = {"llama3": {"head_dim": 32}, "MPNet": None}
+"""What a family is made with, because the native attention has no heads of 24; None: nor biases by position."""
+
+ENCODER_CALLS = {"Bert": 34, "Roberta": 35, "XLMRoberta": 35, "DistilBert": 31, "ModernBert": 32, "NomicBert": 32}
+
+
+def program(directory, **options):
+    """Return what the start table says of the program."""
+    with LLM(str(directory), dtype="float32", threads=1, **options) as llm:
+        return llm._engine.ready.facts["program"]
+
+
+def test_every_family_is_looked_at():
+    assert set(DECODERS) == set(FAMILIES)
+    assert set(ENCODER_CALLS) | {name for name, change in OTHER_ATTENTION.items() if change is None} == set(ENCODERS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_decoders_are_recorded(family, tmp_path):
+    directory = tiny_model(tmp_path / "model", family, **(OTHER_ATTENTION.get(family) or {}))
+    outside, layer = DECODERS[family]
+    assert program(directory, num_blocks=60) == f"{CHECKS + outside + 3 * layer} calls"
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+def test_encoders_are_recorded(family, tmp_path):
+    told = program(tiny_encoder(tmp_path / "model", f"{family}Model"))
+    if family in ENCODER_CALLS:
+        assert told == f"{ENCODER_CALLS[family]} calls"
+    else:
+        assert told == "none: the attention backend is not cpu_native"

@@ -1,0 +1,112 @@
+"""Graphs in memory that stays, on the fake device: padding, plans that are refreshed, and numbers that are baked in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from core.api.facets import GraphFacet, StepShape
+from core.layers.guard import Owners
+from core.testing.fakedevice.graphs import RecordingGraphs
+from core.testing.fakedevice.queue import LateQueue
+from core.worker.fixed import FixedForward
+from core.worker.runner import Runner
+
+
+class WhenMet(RecordingGraphs):
+    """Captures a step when it is first met."""
+
+    def sizes(self, limits):
+        return ()
+
+    def key(self, shape):
+        return shape
+
+
+@pytest.fixture
+def graphed(make_bench):
+    """`graphed(facet)` -> a bench whose steps of one token a row run by the facet's graphs, and the facet."""
+
+    def make(kind=RecordingGraphs):
+        bench, facet = make_bench(), kind(LateQueue())
+        backend = bench.backend
+        forward = FixedForward(facet, bench.model.forward, Owners(), backend, backend, bench.rows)
+        bench.runner = Runner(bench.model, forward, bench.caches, bench.rows, bench.sampler, forward)
+        with torch.inference_mode():
+            forward.prepare()
+        return bench, facet, forward
+
+    return make
+
+
+def tokens(bench, prompt):
+    """What three rows say that come one after the other, one of them twice."""
+    bench.add(0, prompt(9))
+    got = [bench.step({0: None}).tokens.tolist() for _ in range(3)]
+    bench.add(3, prompt(5, 1))
+    bench.add(4, prompt(17, 2), temperature=0.7, seed=3)
+    got += [bench.step({0: None, 3: None, 4: None}).tokens.tolist() for _ in range(4)]
+    bench.preempt(0)
+    got += [bench.step({3: None}).tokens.tolist() for _ in range(2)]
+    got += [bench.step({0: None, 3: None}).tokens.tolist() for _ in range(5)]
+    return got
+
+
+@pytest.mark.parametrize("kind", [RecordingGraphs, WhenMet])
+def test_padded_steps_give_the_same(make_bench, graphed, prompt, kind):
+    wanted = tokens(make_bench(), prompt)
+    bench, facet, _ = graphed(kind)
+    assert tokens(bench, prompt) == wanted
+    assert facet.captured == ([6, 4, 2, 1] if kind is RecordingGraphs else [1, 3, 2])
+    # Prompts run as they are, and so do the steps in which one of them is.
+    three = 4 if kind is RecordingGraphs else 3
+    assert facet.replayed == [1, 1, three, three, three, 1, 1, 2, 2, 2, 2]
+
+
+def test_graphs_are_captured_anew_with_other_weights(graphed, prompt):
+    bench, facet, _ = graphed()
+    bench.add(0, prompt(9))
+    bench.generate(0, 3)
+    bench.runner.weights_replaced()
+    assert facet.captured == [6, 4, 2, 1] * 2
+
+
+def test_a_number_of_the_host_that_a_capture_keeps_changes_tokens(graphed, prompt, make_bench):
+    def baked(plain):
+        # The length of the step that is captured, and of no other.
+        return lambda step: plain(step).roll(int(step.batch.seq_lens.max()), 1)
+
+    bench = make_bench()
+    bench.runner._forward = baked(bench.runner._forward)
+    wanted = tokens(bench, prompt)
+    bench, _, forward = graphed()
+    forward._forward = baked(forward._forward)
+    with torch.inference_mode():
+        forward.forget()
+    found = tokens(bench, prompt)
+    assert found[0] == wanted[0] and found != wanted  # the prompt itself runs without a graph
+
+
+def test_a_capture_may_not_wait(graphed):
+    _, facet, forward = graphed()
+    step = next(iter(forward._steps.values())).inputs
+    with pytest.raises(RuntimeError, match="waits for the device while a graph is captured"), torch.inference_mode():
+        facet.capture(lambda step: step.token_ids + int(step.positions.max()), step)
+
+
+def test_a_step_that_no_graph_holds_runs_as_it_is(make_bench, prompt, graphed):
+    class Small(RecordingGraphs):
+        def sizes(self, limits):
+            return [StepShape(2, 2, 1, 12)]
+
+    wanted = tokens(make_bench(), prompt)
+    bench, facet, forward = graphed(Small)
+    assert tokens(bench, prompt) == wanted
+    assert facet.captured == [2] and set(facet.replayed) == {2} and len(facet.replayed) < 7
+    assert forward.describe() == "1 captured, of up to 2 rows"
+
+
+def test_a_facet_is_a_base_class():
+    assert issubclass(RecordingGraphs, GraphFacet) and not GraphFacet.fixed
+    assert np.array_equal(GraphFacet.sizes(RecordingGraphs(LateQueue()), StepShape(4, 4, 1, 9)), [])

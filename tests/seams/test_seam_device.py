@@ -1,0 +1,170 @@
+"""A device with memory of its own gives the tokens of the host processor, whatever requests ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from core import LLM, SamplingParams
+from core.testing.fakedevice.queue import LateQueue
+from core.worker.runner import StepRunner
+from core.worker.transfers import Transfers
+from core.worker.worker import Worker
+
+meet, upload = Worker._meet, Transfers.upload
+
+REPEATED = [5, 9, 14, 3, 77, 8] * 4
+ASKED = {
+    "greedy": {"temperature": 0.0},
+    "seeded": {"temperature": 1.0, "seed": 7, "top_p": 0.9},
+    "plain draw": {"temperature": 0.8, "seed": 5},
+    "penalties": {"temperature": 0.0, "repetition_penalty": 1.3, "presence_penalty": 0.7, "frequency_penalty": 0.4},
+    "logprobs": {"temperature": 0.0, "logprobs": 3, "prompt_logprobs": 1},
+    "asked logprobs": {"temperature": 1.0, "seed": 2, "logprob_token_ids": [4, 40]},
+    "bad words": {"temperature": 1.0, "seed": 1, "bad_token_ids": [[40, 41], [12]], "logit_bias": {40: 4.0, 41: 4.0}},
+    "minimum": {"temperature": 1.0, "seed": 2, "min_tokens": 12, "stop_token_ids": list(range(3, 60))},
+    "allowed": {"temperature": 0.0, "allowed_token_ids": [5, 6, 7, 8]},
+    "grammar": {"temperature": 1.0, "seed": 3, "grammar": {"regex": "[0-9]{9}-[a-c]{9}"}},
+}
+ENGINE = {
+    "dtype": "float32",
+    "attention_backend": "torch_sdpa",
+    "max_num_seqs": 6,
+    "max_num_batched_tokens": 40,
+    "max_model_len": 96,
+    "block_size": 16,
+}
+ENGINES = {
+    "preempted": {"num_blocks": 14},
+    "drafts": {"num_blocks": 64, "drafter": "ngram", "draft_tokens": 3},
+}
+
+
+def answers(llm):
+    """What all requests of `ASKED` at once are answered, and then those with a common prefix again."""
+    prompts = [{"prompt_token_ids": REPEATED[number % 3 :]} for number in range(len(ASKED))]
+    params = [SamplingParams(max_tokens=20, **fields) for fields in ASKED.values()]
+    found = [*llm.generate(prompts, params), *llm.generate(prompts[:3], params[:3])]
+    return [(out.outputs[0].token_ids, out.outputs[0].finish_reason) for out in found], [
+        [value.logprob for step in (out.outputs[0].logprobs or []) for value in step.values()]
+        + [value.logprob for step in (out.prompt_logprobs or []) if step for value in step.values()]
+        for out in found
+    ]
+
+
+@pytest.fixture(scope="module")
+def wanted(llama):
+    """What the host processor answers."""
+    with LLM(llama, **ENGINE, num_blocks=64, platform="cpu") as llm:
+        return answers(llm)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("depth", range(5))
+def test_a_device_of_its_own_gives_the_same(plugins, llama, wanted, depth, engine):
+    plugins("fake_device")
+    with LLM(llama, **ENGINE, **ENGINES[engine], platform="fake", overlap_depth=depth) as llm:
+        tokens, scores = answers(llm)
+        stats = llm.call("stats")
+    assert tokens == wanted[0]
+    for found, due in zip(scores, wanted[1], strict=True):
+        np.testing.assert_allclose(found, due, atol=1e-4)
+    assert stats["prefix_hits"] > 0 and (engine != "preempted" or stats["preemptions"] > 0)
+
+
+TWO = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+
+
+@pytest.fixture
+def two(llama, prompt):
+    """`two(**options)` -> the tokens of two requests, facts of the start, and the platform as it is at the end."""
+
+    def make(**options):
+        with LLM(llama, **{**ENGINE, "num_blocks": 64, **options}) as llm:
+            found = [out.outputs[0].token_ids for out in llm.generate([prompt(9), prompt(4, 1)], TWO)]
+            platform = llm._engine._core.loop.executor._worker._platform
+            return found, llm._engine.ready.facts, platform
+
+    return make
+
+
+def test_a_staging_area_that_is_used_again_too_early_changes_tokens(plugins, two, monkeypatch):
+    """With a ring of one area that no fence guards, the device reads the inputs of a later step."""
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    assert two(platform="fake", overlap_depth=2)[0] == due
+    monkeypatch.setattr(LateQueue, "fence", lambda self: None)
+    monkeypatch.setattr(Worker, "_meet", lambda self, device: replace(meet(self, device), areas=1))
+    assert two(platform="fake", overlap_depth=2)[0] != due
+
+
+def test_an_array_that_is_uploaded_and_written_again_changes_tokens(plugins, two, monkeypatch):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    places = np.zeros(64, dtype=np.int64)
+
+    def reused(self, array):
+        if array.dtype != np.int64 or array.ndim != 1:
+            return upload(self, array)
+        places[: array.size] = array
+        return upload(self, places[: array.size])
+
+    monkeypatch.setattr(Transfers, "upload", reused)
+    assert two(platform="fake", overlap_depth=2)[0] != due
+
+
+def test_nothing_waits_between_the_logits_and_the_tokens(plugins, two):
+    plugins("fake_device")
+    _, _, platform = two(platform="fake", overlap_depth=2)
+    assert platform.queue().waits == 0
+
+
+def test_steps_of_one_token_run_by_graphs_and_others_as_they_are(plugins, two):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    found, facts, platform = two(platform="fake")
+    assert found == due and facts["graphs"] == "4 captured, of up to 6 rows"
+    assert platform.graphs.captured == [6, 4, 2, 1] and set(platform.graphs.replayed) == {2}
+    assert len(platform.graphs.replayed) >= 11
+
+
+def test_a_backend_without_fixed_plans_runs_eagerly_and_says_so(plugins, two):
+    plugins("fake_device", "attention")
+    due, _, _ = two(platform="cpu")
+    found, facts, platform = two(platform="fake", attention_backend="traced")
+    assert found == due and not platform.graphs.captured
+    assert facts["graphs"].startswith("none: attention backend 'traced' (seam-attention 1.0) makes no plans for them")
+
+
+def test_the_cache_is_a_part_of_what_the_widest_step_leaves(plugins, two, monkeypatch):
+    """A quarter of the fake device's GiB is in use at once."""
+    plugins("fake_device")
+    widest, begin = [], StepRunner.begin
+    monkeypatch.setattr(
+        StepRunner,
+        "begin",
+        lambda self, plan, late=None: widest.append(plan.counts.tolist()) or begin(self, plan, late),
+    )
+    _, facts, _ = two(platform="fake", num_blocks=None, max_num_seqs=3, max_model_len=32, memory_fraction=0.5)
+    assert widest[0] == [32, 7, 1]
+    assert facts["kv cache"].endswith("(all that 3 requests of 32 tokens can use)")
+    monkeypatch.setattr("core.testing.fakedevice.platform.TOTAL", 2**20)
+    _, facts, _ = two(platform="fake", num_blocks=None, memory_fraction=0.5)
+    assert facts["kv cache"].endswith("(memory_fraction 0.5 of 0.00 GiB beside a step)")
+    blocks = int(2**20 * 3 / 4 * 0.5) // (3 * 2 * 16 * 2 * 16 * 4)
+    assert f"{blocks} blocks" in facts["kv cache"]
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_pooling_gives_the_same(plugins, llama, depth):
+    plugins("fake_device")
+    prompts = [REPEATED[number:] for number in range(7)]
+    options = {**ENGINE, "runner": "pooling", "max_num_batched_tokens": 96}
+    with LLM(llama, **options, platform="cpu") as llm:
+        wanted = [one.outputs.embedding for one in llm.embed(prompts)]
+    with LLM(llama, **options, platform="fake", overlap_depth=depth) as llm:
+        found = [one.outputs.embedding for one in llm.embed(prompts)]
+        assert llm._engine.ready.facts["graphs"] == "none: this task runs whole prompts"
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
