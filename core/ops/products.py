@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.api.forms import WeightForm
     from core.api.products import Sizes
 
-CHUNK = 1 << 16
+CHUNK = 1 << 15
 """Values opened at once: no float32 copy of a whole weight is made."""
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

@@ -38,8 +38,8 @@ def test_w8a8_checkpoints_hold_the_weights_by_channel(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("form", ["awq", "gptq", "gptq-act-order"])
 def test_four_bit_checkpoints_hold_the_weights_in_groups(tmp_path, monkeypatch, form):
-    from core_plugin_awq.scheme import AWQScheme
-    from core_plugin_gptq.scheme import GPTQScheme
+    from core_plugin_awq.scheme import AWQFormat
+    from core_plugin_gptq.scheme import GPTQFormat
     from safetensors.torch import load_file, save_file
 
     from core.api import LayerSite, QuantContext
@@ -58,9 +58,9 @@ def test_four_bit_checkpoints_hold_the_weights_in_groups(tmp_path, monkeypatch, 
 
     made = models.prepare(tmp_path, form)
     tensors, config = load_file(made / "model.safetensors"), json.loads((made / "config.json").read_text())
-    scheme = AWQScheme if form == "awq" else GPTQScheme
+    kind = AWQFormat if form == "awq" else GPTQFormat
     context = QuantContext(torch.device("cpu"), torch.float32, config["quantization_config"])
-    _, layer = make_layer(scheme(context), site)
+    layer = make_layer(kind(context), site)
     fill(layer.group, [PlainTensor(*pair) for pair in tensors.items()])
     error = layer.params["weight"] - torch.cat(weights)
     assert 0 < error.norm() < 0.12 * torch.cat(weights).norm()

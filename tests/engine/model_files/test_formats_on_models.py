@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from core import LLM, SamplingParams
+from core.cli.main import main
 from core.testing.tinymodels import tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -84,7 +85,9 @@ class GPTQ:
 
 
 class AWQ:
-    settings = {"quant_method": "awq", "bits": 4, "group_size": SIZE, "version": "gemm"}
+    @property
+    def settings(self):
+        return {"quant_method": "awq", "bits": 4, "group_size": SIZE, "version": "gemm"}
 
     def store(self, name, weight):
         codes, scales, zeros, meant = rounded(weight, 4, zeros=True)
@@ -182,3 +185,17 @@ def test_a_gguf_model_has_the_tokens_of_its_opened_twin(tmp_path):
     meant = {one.name: one.dense(torch.float32).clone() for one in reader.tensors(file, lambda size: None)}
     twin = tokens(made(tmp_path / "plain", tmp_path / "twin", meant), kernel=REFERENCE)
     assert tokens(file, kernel=REFERENCE) == twin
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-12")
+@pytest.mark.parametrize(("asked", "code"), [([], "CORE-P203"), (["--quantization", "int8"], "CORE-P201")])
+def test_a_gguf_type_that_nobody_decodes_is_a_row_of_the_choice(tmp_path, capsys, asked, code):
+    """The file is sound, and its header is read: what its tensors mean is the matter of a method."""
+    file = write("gguf", tmp_path / "gguf")
+    data, marker = bytearray(file.read_bytes()), b"output_norm.weight"
+    data[data.index(marker) + len(marker) + 12] = 26  # I32 in the place of F32, behind the number of dimensions and one
+    file.write_bytes(data)
+    assert main(["plugins", "why", str(file), *asked]) == 1
+    shown = capsys.readouterr()
+    assert "output_norm.weight has type I32, which is not decoded" in shown.out + shown.err
+    assert code in shown.err

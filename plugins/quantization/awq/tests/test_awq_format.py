@@ -9,6 +9,7 @@ from core_plugin_awq.scheme import AWQFormat
 
 from core.api import PLAIN, CheckpointError, LayerSite, QuantContext, WeightForm
 from core.testing.layers import sample_layer
+from core.testing.samples import compare_sample, redescribed
 
 CONFIG = {"bits": 4, "group_size": 32, "version": "gemm", "modules_to_not_convert": ["left.out"]}
 SAMPLES = {one.name: one for one in samples()}
@@ -20,8 +21,8 @@ def made(**change):
 
 @pytest.mark.covers("QUANT-01", "QUANT-04")
 @pytest.mark.parametrize("name", SAMPLES)
-def test_layers_compute_what_the_format_means(name, tmp_path, sample_close):
-    sample_close(AWQFormat, SAMPLES[name], tmp_path)
+def test_layers_compute_what_the_format_means(name, tmp_path):
+    compare_sample(AWQFormat, SAMPLES[name], tmp_path)
 
 
 def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
@@ -37,7 +38,7 @@ def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
     ("size", "elements"),
     [
         (32, {"qweight": (6, 64), "qzeros": (6, 2), "scales": (48, 2)}),
-        (-1, {"qzeros": (6, None), "scales": (48, None)}),
+        (-1, {"qweight": (6, 64), "qzeros": (6, None), "scales": (48, None)}),
     ],
 )
 def test_tensors_say_how_much_they_hold(size, elements):
@@ -60,8 +61,8 @@ def test_what_is_not_understood_is_refused_by_name(change, named):
 @pytest.mark.parametrize(
     ("group_size", "code"), [(-1, "CORE-M160"), (16, "CORE-M122")], ids=["one group", "smaller groups"]
 )
-def test_other_groups_than_the_checkpoint_says_are_refused(group_size, code, tmp_path, described):
-    sample = described(SAMPLES["groups of 32"], group_size=group_size)
+def test_other_groups_than_the_checkpoint_says_are_refused(group_size, code, tmp_path):
+    sample = redescribed(SAMPLES["groups of 32"], group_size=group_size)
     with pytest.raises(CheckpointError) as caught:
         sample_layer(AWQFormat, sample, sample.layers[2], tmp_path)
     assert caught.value.code == code and "model.layers.0.mlp.up_proj" in caught.value.message

@@ -12,6 +12,7 @@ from core_plugin_compressed_tensors.scheme import CompressedFormat
 from core.api import PLAIN, CheckpointError, LayerSite, QuantContext
 from core.ops.rounding import rounded
 from core.testing.layers import PlainTensor, sample_layer
+from core.testing.samples import compare_sample, redescribed
 
 INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
 CONFIG = {
@@ -28,20 +29,20 @@ def made(**change):
 
 @pytest.mark.covers("QUANT-01")
 @pytest.mark.parametrize("name", SAMPLES)
-def test_layers_compute_what_the_format_means(name, tmp_path, sample_close):
+def test_layers_compute_what_the_format_means(name, tmp_path):
     sample = SAMPLES[name]
     rounds = None if name == "W8A16" else lambda x: rounded(x, "int8:token")
-    sample_close(CompressedFormat, replace(sample, layers=sample.layers[:3]), tmp_path, rounds)
+    compare_sample(CompressedFormat, replace(sample, layers=sample.layers[:3]), tmp_path, rounds)
 
 
 @pytest.mark.parametrize("ignored", ["k_proj", "q_proj"])
-def test_parts_of_one_layer_may_differ(ignored, tmp_path, described):
+def test_parts_of_one_layer_may_differ(ignored, tmp_path):
     """One is in codes, with activations rounded; the one that is left out is plain."""
     sample = SAMPLES["W8A8"]
     site = replace(sample.layers[1], parts=(("q_proj", 64), ("k_proj", 32)))
     values = sample.values()
     module = site.module(ignored)
-    given = described(
+    given = redescribed(
         sample, {f"{module}.weight": values[f"{module}.weight"]}, without=[f"{module}.weight_scale"], ignore=[module]
     )
     layer = sample_layer(CompressedFormat, given, site, tmp_path)

@@ -9,6 +9,7 @@ from core_plugin_gptq.scheme import GPTQFormat
 
 from core.api import PLAIN, CheckpointError, LayerSite, QuantContext
 from core.testing.layers import PlainTensor, sample_layer
+from core.testing.samples import compare_sample, redescribed
 
 CONFIG = {"bits": 4, "group_size": 32, "modules_to_not_convert": ["left.out"]}
 SAMPLES = {one.name: one for one in samples()}
@@ -21,8 +22,8 @@ def made(**change):
 
 @pytest.mark.covers("QUANT-01", "QUANT-04")
 @pytest.mark.parametrize("name", SAMPLES)
-def test_layers_compute_what_the_format_means(name, tmp_path, sample_close):
-    sample_close(GPTQFormat, SAMPLES[name], tmp_path)
+def test_layers_compute_what_the_format_means(name, tmp_path):
+    compare_sample(GPTQFormat, SAMPLES[name], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,8 @@ def test_what_is_not_understood_is_refused_by_name(change, named):
         ("groups of 32", {"group_size": -1}, "scales"),
     ],
 )
-def test_tensors_that_contradict_the_settings_are_refused(sample, change, said, tmp_path, described):
-    given = described(SAMPLES[sample], **change)
+def test_tensors_that_contradict_the_settings_are_refused(sample, change, said, tmp_path):
+    given = redescribed(SAMPLES[sample], **change)
     with pytest.raises(CheckpointError, match=said) as caught:
         sample_layer(GPTQFormat, given, given.layers[2], tmp_path)
     assert caught.value.code == "CORE-M160" and "model.layers.0.mlp.up_proj" in caught.value.message

@@ -62,11 +62,10 @@ class AWQFormat(Plain):
 
 def unpack(words: Tensor) -> Tensor:
     """Return the nibbles of `words (inputs, outputs / 8)` int32 in their places: `(outputs, inputs)` uint8."""
-    shifts = torch.arange(0, 32, 4, device=words.device, dtype=torch.int32)
     place = torch.tensor(ORDER, device=words.device).argsort()
+    shifts = place.int() * 4
     codes = torch.empty(words.shape[1] * 8, words.shape[0], dtype=torch.uint8, device=words.device)
     step = max(1, CHUNK // words.shape[1])
     for some, out in zip(words.split(step), codes.split(step, dim=1), strict=True):
-        nibbles = (some.unsqueeze(-1) >> shifts[place]) & 15
-        out.copy_(nibbles.flatten(1).t())
+        out.copy_(((some.unsqueeze(-1) >> shifts) & 15).flatten(1).t())
     return codes

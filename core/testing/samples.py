@@ -1,4 +1,4 @@
-"""Samples of quantized checkpoints, for the tests of every format here."""
+"""Samples of quantized checkpoints, for the tests of formats: held against what they mean, and changed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
-from core.api.quantization import Format
-from core.testing.conformance import CheckpointSample
 from core.testing.layers import sample_layer
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-@pytest.fixture
-def sample_close() -> Callable[..., None]:
-    """`sample_close(format, sample, folder)` holds each layer of a sample against the values that it means."""
-    return _check
+    from core.api.quantization import Format
+    from core.testing.conformance.device_samples import CheckpointSample
 
 
-def _check(
+def compare_sample(
     form: type[Format], sample: CheckpointSample, folder: Path, rounds: Callable[[Tensor], Tensor] | None = None
 ) -> None:
+    """Hold each linear layer of a sample against the values that it means.
+
+    Args:
+        folder: An empty directory for the checkpoint.
+        rounds: How activations are rounded.
+
+    Raises:
+        AssertionError: A layer gives something else.
+    """
     values = sample.values() if sample.values else {}
     for site in [one for one in sample.layers if one.kind in ("linear", "lm_head")]:
         weight = torch.cat([values[f"{site.module(name)}.weight"] for name, _ in site.parts])
@@ -37,19 +42,17 @@ def _check(
         torch.testing.assert_close(layer(x), expected, rtol=1e-5, atol=1e-5 * largest)
 
 
-@pytest.fixture
-def described() -> Callable[..., CheckpointSample]:
-    """`described(sample, tensors, without=..., **settings)` -> the sample with other settings, and other tensors."""
-    return _described
-
-
-def _described(
+def redescribed(
     sample: CheckpointSample,
     tensors: Mapping[str, Tensor] | None = None,
     *,
     without: Collection[str] = (),
     **settings: object,
 ) -> CheckpointSample:
+    """Return a sample with other settings in its `quantization_config`, and other tensors or fewer."""
+
+    from safetensors.torch import load_file, save_file
+
     def write(folder: Path) -> Path:
         path = sample.write(folder)
         config = json.loads((path / "config.json").read_text())
