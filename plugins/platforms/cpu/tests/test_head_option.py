@@ -10,13 +10,15 @@ import torch
 from core_plugin_cpu.native import library
 from core_plugin_cpu.native.packed import Format
 from core_plugin_cpu.options import LookupOptions
+from core_plugin_unquantized.plain import Plain
 
 from core import LLM, SamplingParams
-from core.api import LayerSite, WeightForm
+from core.api import LayerSite, QuantContext, WeightForm
 from core.testing.conformance.tools.parts import plain_part
+from core.testing.layers import PlainTensor, fill, make_layer
 from core.testing.tinymodels import tiny_llama
 
-from .weights import error, make, packed
+from .weights import PRODUCTS, error, make, packed
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -59,6 +61,17 @@ def test_a_rounded_head_is_off_by_its_blocks_rounding_and_takes_updates(rows):
     for _ in range(2):
         weight = torch.randn(rows, 64).half()
         assert error(product.apply(x, packed(product, [plain_part(weight)])), x.float() @ weight.float().T) < 0.012
+
+
+def test_a_head_is_rounded_from_the_numbers_of_the_checkpoint_not_from_the_compute_dtypes():
+    weight = torch.randn(50, 64)
+    reader = Plain(QuantContext(torch.device("cpu"), torch.bfloat16, {}))
+    layer = make_layer(
+        reader, HEAD, product=lambda place: PRODUCTS["cpu_lookup"](place, {"head": "int8"}), dtype=torch.bfloat16
+    )
+    fill(layer.group, [PlainTensor("head.weight", weight)])
+    due = packed(make("cpu_lookup", HEAD, [WeightForm()], head="int8"), [plain_part(weight)])
+    assert torch.equal(layer.params["weight"], due["weight"])
 
 
 def ask(llm, params):

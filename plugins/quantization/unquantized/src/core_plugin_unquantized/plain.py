@@ -29,5 +29,6 @@ class Plain:
         return MATRIX
 
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
-        """Return the values in the compute dtype; encoded ones are decoded."""
-        return Part(PLAIN, tensors["weight"].dense(self._dtype))
+        """Return the values as they are stored, for products that round them; encoded ones in the compute dtype."""
+        tensor = tensors["weight"]
+        return Part(PLAIN, tensor.raw() if tensor.encoding == "plain" else tensor.dense(self._dtype))
