@@ -80,7 +80,11 @@ class Roles:
         bias: bool,
         fused: Fused | None = None,
     ) -> Placed:
-        """Return a layer of several parts, which `cut` has cut."""
+        """Return a layer of several parts.
+
+        Args:
+            parts: Part -> what this rank has of it, as the method `parts` says.
+        """
         site = LayerSite("linear", prefix, in_features, [(name, cut.size) for name, cut in parts.items()], bias)
         if fused is None:
             return Placed(site, Cuts(tuple(parts.values()), Cut.all(in_features)))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
 from core_plugin_unquantized.plain import Plain
 
-from core.api import PluginError, QuantContext, RopeConfig
+from core.api import KernelSpec, PluginError, QuantContext, RopeConfig
 from core.layers.builder import Builder
 from core.layers.guard import Owners
+from core.layers.kernels import KernelTable, PlannedKernel
+from core.ops.products import ReferenceProduct
 from core.worker.guarded import GuardedBackend, GuardedModel
 
 CPU, TOKENS, HEADS, KV_HEADS, DIM, WIDTH = torch.device("cpu"), 5, 4, 2, 8, 32
 MODEL, ATTENTION = "model implementation 'm' (a 1)", "attention backend 'b' (a 2)"
-QUANT = "quantization method 'q' (a 3)"
+QUANT, PRODUCT = "quantization method 'q' (a 3)", "kernel 'p' (a 3)"
 STEP = SimpleNamespace(token_ids=torch.zeros(TOKENS, dtype=torch.int64), plan=None)
 
 
@@ -32,23 +35,25 @@ class Backend:
         return SimpleNamespace(forward=lambda q, k, v, plan: self.answer(q))
 
 
-class Scheme(Plain):
-    """Plain weights whose product may be replaced."""
+class Answers(ReferenceProduct):
+    """The reference product, whose results may be replaced."""
 
-    answer = None
+    answer: ClassVar = []
 
-    def for_site(self, site):
-        quant = super().for_site(site)
-        plain = quant.apply
-        quant.apply = lambda x, params: plain(x, params) if self.answer is None else self.answer(x)
-        return quant
+    def apply(self, x, params):
+        return self.answer[0](x) if self.answer else super().apply(x, params)
 
 
 @pytest.fixture
 def build():
     owners = Owners(MODEL, ATTENTION, QUANT)
-    scheme = Scheme(QuantContext(CPU, torch.float32, {}))
-    return Builder(scheme, Backend(), device=CPU, dtype=torch.float32, max_positions=64, owners=owners)
+    spec = KernelSpec(
+        name="p", op="linear", impl="p:P", api=1, summary="s", forms=("*",), devices={"cpu"}, dtypes={"float32"}
+    )
+    kernels = KernelTable("cpu", "float32", [PlannedKernel(spec, "a 3", lambda: lambda place: Answers(place, {}))])
+    Answers.answer.clear()
+    form = Plain(QuantContext(CPU, torch.float32, {}))
+    return Builder(form, Backend(), device=CPU, dtype=torch.float32, max_positions=64, owners=owners, kernels=kernels)
 
 
 def bound(layer, **params):
@@ -131,9 +136,10 @@ def boom(*given):
 )
 def test_a_plugin_that_fails_or_gives_something_else_is_named(build, answer, code, told):
     calls = layers(build)
-    build._backend.answer = build._scheme.answer = answer
+    build._backend.answer = answer
+    Answers.answer.append(answer)
     for layer, where in {
-        "linear": f"{QUANT}, linear 'mlp.up' of {MODEL}: apply()",
+        "linear": f"{PRODUCT}, linear 'mlp.up' of {MODEL}: apply()",
         "attention": f"{ATTENTION}, attention layer 3 of {MODEL}: forward()",
         "encoder": f"{ATTENTION}, attention layer 4 of {MODEL}: forward()",
     }.items():
@@ -152,15 +158,11 @@ def test_an_attention_layer_that_lacks_a_method_is_refused_where_it_is_handed_ou
         build.attention(0, num_heads=1, num_kv_heads=1, head_dim=4, scale=1.0)
 
 
-def test_a_layer_that_is_called_otherwise_is_refused_where_it_is_handed_out(build):
-    quant = build._scheme.for_site
-    build._scheme.for_site = lambda site: SimpleNamespace(
-        declare=quant(site).declare, decode=quant(site).decode, finalize=quant(site).finalize, apply=lambda x: x
-    )
-    with pytest.raises(PluginError, match=r"CORE-P160 .*'q' \(a 3\): for_site\(\) .* apply\(x, params\) is called"):
-        build.linear(4, 4, "some")
-    build._scheme.for_site = boom
-    with pytest.raises(PluginError, match=r"CORE-P108 .*'q' \(a 3\): for_site\(\) raised KeyError: 'boom'"):
+def test_a_format_that_raises_is_told_where_its_layer_is_made(build):
+    build._form.form = boom
+    with pytest.raises(
+        PluginError, match=r"CORE-P108 .*'q' \(a 3\): form\(\) of linear 'some' raised KeyError: 'boom'"
+    ):
         build.linear(4, 4, "some")
 
 
