@@ -1,5 +1,6 @@
 """Programs with torch operations in them: cut there, equal to the forward pass for every number of tokens."""
 
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -46,14 +47,14 @@ def step_of(tokens, seed=0):
 
 
 def compare(parts, sizes=EVERY):
-    """Record, then replay steps of several sizes beside the forward pass; return the facet."""
+    """Record, then replay steps of several sizes beside the forward pass; return what the start table says."""
     facet = ProgramGraphs()
     graph = facet.capture(parts.forward, step_of(3))
     assert isinstance(graph, ProgramGraph), facet.refused
     for seed, tokens in enumerate((*sizes, 5, 1)):
         step = step_of(tokens, seed)
         assert torch.equal(graph.replay(step), parts.forward(step)), f"{tokens} tokens"
-    return facet
+    return facet.describe()
 
 
 def cumulate(x, step):
@@ -117,8 +118,11 @@ WORKS = [cumulate, sort_columns, heads, across, by_position, ramp, in_place, las
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
 def test_a_cut_program_equals_the_forward_pass(work, dtype):
-    facet = compare(Parts(work, dtype))
-    assert "segments; torch: aten." in facet.describe()
+    assert "segments; torch: aten." in compare(Parts(work, dtype))
+
+
+graph_weights = [torch.ones(WIDTH)]
+"""Of the test that replaces them."""
 
 
 class Graph:
@@ -130,8 +134,7 @@ class Graph:
 
 
 def test_the_calls_a_step_and_the_cuts_are_told_with_what_they_cost():
-    facet = compare(Parts(twice))
-    calls, _, torch_part = facet.describe().partition("; torch: ")
+    calls, _, torch_part = compare(Parts(twice)).partition("; torch: ")
     assert calls == "6 calls in 3 segments"  # a check, a lookup, two norms; a sum of two, a norm
     names, _, spent = torch_part.partition(" (")
     assert names == "aten.cumsum x3" and float(spent.removesuffix(" us)")) > 0
@@ -163,7 +166,7 @@ def test_rows_of_several_heads_to_a_token_follow_the_tokens():
         rows = x.reshape(-1, WIDTH // HEADS)
         return elementwise.rms_norm(rows, torch.ones(WIDTH // HEADS, dtype=x.dtype), 1e-5).view(-1, WIDTH) * 2.0
 
-    assert compare(Parts(work)).describe() == "6 calls"
+    assert compare(Parts(work)) == "6 calls"
 
 
 HOST = {
@@ -220,6 +223,18 @@ def test_what_lies_outside_is_read_anew_in_every_step():
     for value in (1.0, 5.0):
         offsets.fill_(value)
         step = step_of(4)
+        assert torch.equal(graph.graph.replay(step), graph.parts.forward(step))
+
+
+def test_replaced_weights_are_recorded_anew_and_the_old_ones_let_go():
+    graph = Graph(lambda x, step: x.cumsum(1) * graph_weights[0])
+    old = weakref.ref(graph_weights[0])
+    graph_weights[0], graph.parts.table = torch.randn(WIDTH), torch.randn(VOCAB, WIDTH)
+    graph.graph = None
+    assert old() is None and graph.facet.describe() == ""
+    graph.graph = graph.facet.capture(graph.parts.forward, step_of(3))
+    for tokens in (1, 5):
+        step = step_of(tokens)
         assert torch.equal(graph.graph.replay(step), graph.parts.forward(step))
 
 

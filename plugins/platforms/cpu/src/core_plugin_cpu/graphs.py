@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import ReferenceType, ref
 
 import numpy as np
 import torch
@@ -132,13 +133,14 @@ class ProgramGraphs(GraphFacet):
 
     def __init__(self) -> None:
         self.refused = ""
-        self._last: ProgramGraph | None = None
+        self._last: ReferenceType[ProgramGraph] | None = None  # whoever drops it wants its memory back
 
     def describe(self) -> str:
         """Return what the program last recorded does, or why there is none; empty before the first step."""
         if self.refused:
             return f"none: {self.refused}"
-        return "" if self._last is None else self._last.describe()
+        last = None if self._last is None else self._last()
+        return "" if last is None else last.describe()
 
     def key(self, shape: StepShape) -> int | None:
         """Return the number of tokens that the step's program holds; None for very wide steps."""
@@ -158,8 +160,9 @@ class ProgramGraphs(GraphFacet):
             return EagerGraph(forward)
         if len(out) != size:
             raise ValueError(f"the forward pass gave {len(out)} rows for {size} tokens")
-        self._last = ProgramGraph(program, out)
-        return self._last
+        graph = ProgramGraph(program, out)
+        self._last = ref(graph)
+        return graph
 
 
 def _trial(forward: Forward, tokens: int, groups: int) -> Trial:

@@ -27,7 +27,7 @@ class CPUPlatform(Platform):
     """
 
     def __init__(self) -> None:
-        self.graphs = ProgramGraphs() if library.available() else None
+        self.graphs = self._programs = ProgramGraphs() if library.available() else None
         self._threads = available_cores()
         self._where = "auto"
         self._before = self._cpus = allowed()
@@ -76,7 +76,7 @@ class CPUPlatform(Platform):
     def describe(self) -> dict[str, str]:
         """Return processor, compute threads, instruction sets, the one that the native kernels use, and the program."""
         processor = read_processor()
-        program = "" if self.graphs is None else self.graphs.describe()
+        program = "" if self._programs is None else self._programs.describe()
         return {
             "device": processor.name,
             "threads": f"{self._threads} on processors {show(self._cpus)}" if self._bound else str(self._threads),

@@ -156,6 +156,7 @@ class Operation:
             self._places = [
                 None if one.base is None else one.shape.view(one.base, turn.tokens) for one in self._results
             ]
+            self._laid = [(one.shape.sizes(turn.tokens), one.shape.strides(turn.tokens)) for one in self._results]
             self._tokens = turn.tokens
         call = self._call
         if call is None:
@@ -179,14 +180,15 @@ class Operation:
 
     def _keep(self, made: Any, turn: Turn) -> None:
         tensors = (made,) if isinstance(made, Tensor) else tree_leaves(made)
-        for result, place, one in zip(self._results, self._places, tensors):
-            fits = result.shape.fits(one, turn.tokens)
+        for result, place, (size, stride), one in zip(self._results, self._places, self._laid, tensors):
+            if one.shape != size:
+                raise ValueError(f"{self.name} gave {tuple(one.shape)} instead of {size}")
             if place is not None:
                 place.copy_(one)
-            elif fits and not self._func.is_view:
+            elif not self._func.is_view and (one.stride() == stride or result.shape.fits(one, turn.tokens)):
                 turn.results[result.number] = one
             else:
                 # Others are cut from it by where its elements were expected; and what is a copy of many tokens is a
                 # view of one, in memory that may be written before they read it.
-                laid = torch.empty_strided(one.shape, result.shape.strides(turn.tokens), dtype=one.dtype)
+                laid = torch.empty_strided(size, stride, dtype=one.dtype)
                 turn.results[result.number] = laid.copy_(one)
