@@ -94,8 +94,9 @@ class InputBuilder:
             further: int32 arrays that the device needs as well, where it does not share the host's memory.
         """
         tokens, table = len(token_rows), self._rows
-        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled), *(int32_section(a.size) for a in further))
-        _, positions, slots, places, last, *rest = self._stage.host
+        sizes = [int32_section(array.size) for array in further]
+        self._stage.lay_out(tokens, tokens, tokens, tokens, len(sampled), *sizes)
+        _, positions, slots, places, last = self._stage.host[:5]
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)
         slots[:] = table.block_tables[token_rows, blocks]
@@ -104,7 +105,7 @@ class InputBuilder:
         np.multiply(token_rows, table.width, out=places)
         places += positions
         last[:] = sampled
-        for section, array in zip(rest, further, strict=True):
+        for section, array in zip(self._stage.host[5:], further):
             section.view(np.int32)[: array.size] = array.reshape(-1)
         self._stage.flush()
 
