@@ -45,9 +45,9 @@ class Transfers:
 
     def fetch(self, tensors: Sequence[Tensor]) -> Pending[list[np.ndarray]]:
         """Return `tensors` as arrays, once the device is so far; on a host platform in the same memory."""
-        if self.queue is None:
-            return Done([tensor.cpu().numpy() for tensor in tensors])
-        return self.queue.fetch(tensors)
+        if self.queue is not None:
+            return self.queue.fetch(tensors)
+        return Done([tensor.cpu().numpy() for tensor in tensors] if self.apart else [one.numpy() for one in tensors])
 
     def pinned(self, size: int) -> Tensor:
         """Return `(size,)` int64 of host memory to copy from."""

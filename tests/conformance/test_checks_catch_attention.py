@@ -8,7 +8,7 @@ MANIFEST = """
 from core.api import AttentionSpec
 
 SPEC = AttentionSpec(
-    name="broken", impl="PKG.backend:Backend", api=1, summary="s", devices={devices}, dtypes={dtypes},
+    name="broken", impl="PKG.backend:Backend", api=2, summary="s", devices={devices}, dtypes={dtypes},
     kv_dtypes={dtypes}, features={features},
 )
 """

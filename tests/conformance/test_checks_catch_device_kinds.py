@@ -10,7 +10,7 @@ PLATFORM_MANIFEST = """
 from core.api import PlatformSpec
 
 SPEC = PlatformSpec(
-    name="broken", impl="PKG.platform:Platform", api=1, summary="s", device_type="cpu", probe="PKG.probe:probe",
+    name="broken", impl="PKG.platform:Platform", api=2, summary="s", device_type="cpu", probe="PKG.probe:probe",
     dtypes=("float32",),
 )
 """
@@ -248,7 +248,7 @@ def test_devices_of_their_own(platform, check, body, before):
 QUANT_MANIFEST = """
 from core.api import QuantSpec
 
-SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({METHODS}), {MORE})
+SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=2, summary="s", methods=frozenset({METHODS}), {MORE})
 """
 
 # A sound format that is changed at one point; `times` counts how often a part was read.
@@ -401,7 +401,7 @@ MODEL_MANIFEST = """
 from core.api import ModelSpec
 
 SPEC = ModelSpec(
-    name="broken", impl="PKG.model:Model", api=1, summary="s", architectures={ARCHITECTURES}, shape="PKG.model:shape"
+    name="broken", impl="PKG.model:Model", api=2, summary="s", architectures={ARCHITECTURES}, shape="PKG.model:shape"
 )
 """
 

@@ -8,7 +8,7 @@ MANIFEST = """
 from core.api import ModelSpec
 
 SPEC = ModelSpec(
-    name="broken", impl="PKG.model:Broken", api=1, summary="s", shape="PKG.model:shape", tasks={tasks},
+    name="broken", impl="PKG.model:Broken", api=2, summary="s", shape="PKG.model:shape", tasks={tasks},
     architectures={architectures},
 )
 """
@@ -98,7 +98,7 @@ ATTENTION = """
 from core.api import AttentionSpec
 
 SPEC = AttentionSpec(
-    name="broken", impl="PKG.backend:Backend", api=1, summary="s", devices={"cpu"}, dtypes={"float32"},
+    name="broken", impl="PKG.backend:Backend", api=2, summary="s", devices={"cpu"}, dtypes={"float32"},
     kv_dtypes={"float32"}, features={"bidirectional", "sliding_window", "position_bias"},
 )
 """

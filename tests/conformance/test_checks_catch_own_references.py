@@ -12,7 +12,7 @@ ROUNDING_MANIFEST = """
 from core.api import QuantSpec
 
 SPEC = QuantSpec(
-    name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({"none"}), on_request=True,
+    name="broken", impl="PKG.scheme:Scheme", api=2, summary="s", methods=frozenset({"none"}), on_request=True,
 )
 """
 
@@ -96,7 +96,7 @@ def test_a_sample_that_allows_everything_is_refused(rounding, given):
 FORM_MANIFEST = """
 from core.api import QuantSpec
 
-SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=1, summary="s", methods=frozenset({"acme-signs"}))
+SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=2, summary="s", methods=frozenset({"acme-signs"}))
 """
 
 # A layer multiplies with the signs of its input and a plain weight: nothing that a weight alone could say.
@@ -230,7 +230,7 @@ ATTENTION_MANIFEST = """
 from core.api import AttentionSpec
 
 SPEC = AttentionSpec(
-    name="broken", impl="PKG.backend:Backend", api=1, summary="s", devices={"cpu"}, dtypes={"float32"},
+    name="broken", impl="PKG.backend:Backend", api=2, summary="s", devices={"cpu"}, dtypes={"float32"},
     kv_dtypes={"float32"}, features={"alibi", "sliding_window"},
 )
 """

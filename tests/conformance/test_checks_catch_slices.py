@@ -8,7 +8,7 @@ MANIFEST = """
 from core.api import QuantSpec
 
 SPEC = QuantSpec(
-    name="broken", impl="PKG.scheme:Broken", api=1, summary="s", methods={"compressed-tensors"}, devices={"cpu"},
+    name="broken", impl="PKG.scheme:Broken", api=2, summary="s", methods={"compressed-tensors"}, devices={"cpu"},
     dtypes={"float32"}, refine="core_plugin_compressed_tensors.config:refine",
 )
 """

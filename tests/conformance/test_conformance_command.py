@@ -148,7 +148,7 @@ ABSENT = """
 from core.api import PlatformSpec
 
 SPEC = PlatformSpec(
-    name="broken", impl="PKG.platform:Platform", api=1, summary="s", device_type="xpu", probe="PKG.probe:probe",
+    name="broken", impl="PKG.platform:Platform", api=2, summary="s", device_type="xpu", probe="PKG.probe:probe",
     dtypes=("float32",),
 )
 """
@@ -195,7 +195,7 @@ def test_speed_is_not_measured_on_a_stand_in(make_plugin):
 def _only_for(device: str, make_plugin):
     """Return an attention backend for one device, with the CPU as a stand-in."""
     manifest = (
-        "from core.api import AttentionSpec\n\nSPEC = AttentionSpec(name='broken', impl='PKG.backend:Backend', api=1, "
+        "from core.api import AttentionSpec\n\nSPEC = AttentionSpec(name='broken', impl='PKG.backend:Backend', api=2, "
         f"summary='s', devices=frozenset({{{device!r}}}), dtypes=frozenset({{'float32'}}), "
         "kv_dtypes=frozenset({'float32'}))"
     )

@@ -10,7 +10,7 @@ PLATFORM_MANIFEST = """
 from core.api import PlatformSpec
 
 SPEC = PlatformSpec(
-    name="acme_runtime", impl="PKG.platform:Acme", api=1, summary="s", band=4, device_type="{device}",
+    name="acme_runtime", impl="PKG.platform:Acme", api=2, summary="s", band=4, device_type="{device}",
     probe="PKG.probe:probe", dtypes=("float32",),
 )
 """

@@ -8,7 +8,7 @@ from core.api.verdict import ProbeResult
 FAKE = PlatformSpec(
     name="fake",
     impl="core.testing.fakedevice.platform:FakePlatform",
-    api=1,
+    api=2,
     summary="CPU tensors as a device with memory of its own, for tests",
     band=1,
     priority=1,

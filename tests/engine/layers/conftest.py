@@ -108,7 +108,7 @@ class Active:
 
     def spec(self, group):
         every = {"devices": {"cpu"}, "dtypes": {"float32"}, "kv_dtypes": {"float32"}}
-        return AttentionSpec(name="dense", impl="tests:DenseBackend", api=1, summary="", **every)
+        return AttentionSpec(name="dense", impl="tests:DenseBackend", api=2, summary="", **every)
 
     hooks = Hooks()
 

@@ -14,18 +14,18 @@ from core.plugins.catalog import Catalogue, Entry
 WORLD_MANIFEST = """
 from core.api import *
 
-GPU = PlatformSpec(name="gpu", impl="world.impl:Nothing", api=1, summary="", band=4, device_type="gpu",
+GPU = PlatformSpec(name="gpu", impl="world.impl:Nothing", api=2, summary="", band=4, device_type="gpu",
                    probe="world.impl:probe_gpu", dtypes=("float16",))
-HOST = PlatformSpec(name="host", impl="world.impl:Nothing", api=1, summary="", device_type="host",
+HOST = PlatformSpec(name="host", impl="world.impl:Nothing", api=2, summary="", device_type="host",
                     probe="world.impl:probe_host", dtypes=("float32", "bfloat16"), block_size=32,
                     preferences={"core.attention_backends:quick": 3})
-PLAIN = AttentionSpec(name="plain", impl="world.impl:Nothing", api=1, summary="", band=1, devices={"host"},
+PLAIN = AttentionSpec(name="plain", impl="world.impl:Nothing", api=2, summary="", band=1, devices={"host"},
                       dtypes={"float32", "bfloat16", "float16"}, kv_dtypes={"float32", "bfloat16", "float16"})
-QUICK = AttentionSpec(name="quick", impl="world.impl:Attention", api=1, summary="", devices={"host"},
+QUICK = AttentionSpec(name="quick", impl="world.impl:Attention", api=2, summary="", devices={"host"},
                       dtypes={"float32", "bfloat16"}, kv_dtypes={"float32", "bfloat16"}, head_dims={64},
                       block_multiple=16, refine="world.impl:refine")
-NONE = QuantSpec(name="none", impl="world.impl:Nothing", api=1, summary="", methods={"none"})
-LLAMA = ModelSpec(name="llama", impl="world.impl:Nothing", api=1, summary="", architectures=("LlamaForCausalLM",),
+NONE = QuantSpec(name="none", impl="world.impl:Nothing", api=2, summary="", methods={"none"})
+LLAMA = ModelSpec(name="llama", impl="world.impl:Nothing", api=2, summary="", architectures=("LlamaForCausalLM",),
                   shape="world.impl:shape")
 TXT = WeightLoaderSpec(name="txt", impl="world.impl:Reader", api=1, summary="", patterns=("*.txt",))
 FILES = ModelSourceSpec(name="files", impl="world.impl:Files", api=1, summary="", priority=60)

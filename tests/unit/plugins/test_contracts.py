@@ -141,7 +141,7 @@ def test_the_worker_half_of_a_connector_has_a_contract_of_its_own(entry, changes
 
 
 def test_functions_that_a_descriptor_names_take_what_core_gives_them(entry):
-    spec = ModelSpec(name="m", impl="m:Model", shape="m:shape", api=1, summary="", architectures=("A",))
+    spec = ModelSpec(name="m", impl="m:Model", shape="m:shape", api=2, summary="", architectures=("A",))
     check_contract(entry(group="core.models"), spec, "m:shape", lambda config: None)
     with pytest.raises(PluginError, match=r"shape\(config\) is called, but its signature is shape\(\)"):
         check_contract(entry(group="core.models"), spec, "m:shape", lambda: None)

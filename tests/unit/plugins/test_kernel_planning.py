@@ -20,7 +20,7 @@ FOUR = KernelSpec(name="four", impl="acme:Four", op="linear", forms=("int4/*",),
                   **HERE)
 EVEN = FOUR.replace(name="even", forms=("plain@*",), refine=None, band=3)
 ROWS = EVEN.replace(name="rows", op="lookup")
-STORED = QuantSpec(name="stored", impl="acme:Nothing", api=1, summary="", methods={"none"}, band=4,
+STORED = QuantSpec(name="stored", impl="acme:Nothing", api=2, summary="", methods={"none"}, band=4,
                    forms_of="acme:forms_of")
 """
 IMPL = """

@@ -190,7 +190,7 @@ def test_a_rotary_scaling_that_nobody_computes_is_refused_and_explained(world):
 OTHER = """
 from core.api import ModelShape, ModelSpec
 
-SPIRAL = ModelSpec(name="spiral", impl="spiral_mod:Model", api=1, summary="", band=1,
+SPIRAL = ModelSpec(name="spiral", impl="spiral_mod:Model", api=2, summary="", band=1,
                    architectures=("LlamaForCausalLM",), shape="spiral_mod:shape")
 
 

@@ -346,7 +346,7 @@ def test_the_api_key_is_shown_to_no_plugin(world):
 )
 def test_a_probe_that_misbehaves_does_not_stop_the_others(world, probe, text):
     manifest = (
-        "from core.api import PlatformSpec\nNPU = PlatformSpec(name='npu', impl='x:Y', api=1, summary='', band=4,"
+        "from core.api import PlatformSpec\nNPU = PlatformSpec(name='npu', impl='x:Y', api=2, summary='', band=4,"
         " device_type='npu', probe='npu_probe:probe', dtypes=('float16',))\n"
     )
     site_modules = {"npu_manifest": manifest, "npu_probe": f"def probe():\n    {probe}\n"}
@@ -366,7 +366,7 @@ def test_a_probe_that_misbehaves_does_not_stop_the_others(world, probe, text):
     ],
 )
 def test_a_quantization_method_says_which_forms_it_reads(world, body, state, said):
-    manifest = "from core.api import QuantSpec\nWOOD = QuantSpec(name='wood', impl='wood.impl:X', api=1, summary='',"
+    manifest = "from core.api import QuantSpec\nWOOD = QuantSpec(name='wood', impl='wood.impl:X', api=2, summary='',"
     manifest += " methods={'wood'}, refine='wood.form:refine')"
     form = "from core.api import *\nseen = []\ndef refine(request, probe):\n    seen.append(request)\n    " + body
     modules = {"wood.manifest": manifest, "wood.form": form}

@@ -20,12 +20,12 @@ WORLD = """
 from core.api import *
 
 __core_drivers__ = [
-    PlatformSpec(name="host", impl="world:Nothing", api=1, summary="", device_type="host", probe="world:probe",
+    PlatformSpec(name="host", impl="world:Nothing", api=2, summary="", device_type="host", probe="world:probe",
                  dtypes=("float32",)),
-    AttentionSpec(name="plain", impl="world:Nothing", api=1, summary="", devices={"host"}, dtypes={"float32"},
+    AttentionSpec(name="plain", impl="world:Nothing", api=2, summary="", devices={"host"}, dtypes={"float32"},
                   kv_dtypes={"float32"}),
-    QuantSpec(name="none", impl="world:Nothing", api=1, summary="", methods={"none"}),
-    ModelSpec(name="llama", impl="world:Nothing", api=1, summary="", architectures=("LlamaForCausalLM",),
+    QuantSpec(name="none", impl="world:Nothing", api=2, summary="", methods={"none"}),
+    ModelSpec(name="llama", impl="world:Nothing", api=2, summary="", architectures=("LlamaForCausalLM",),
               shape="world:shape"),
     WeightLoaderSpec(name="txt", impl="world:Reader", api=1, summary="", patterns=("*.txt",)),
     ModelSourceSpec(name="demo", impl="world:Demo", api=1, summary="", default=True),

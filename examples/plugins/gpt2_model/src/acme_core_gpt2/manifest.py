@@ -7,7 +7,7 @@ from core.api import ModelSpec
 GPT2 = ModelSpec(
     name="acme_gpt2",
     impl="acme_core_gpt2.model:GPT2",
-    api=1,
+    api=2,
     summary="GPT-2 and its distilled forms",
     architectures=("GPT2LMHeadModel",),
     shape="acme_core_gpt2.config:shape",

@@ -7,7 +7,7 @@ from core.api.descriptors import ModelSpec
 GEMMA = ModelSpec(
     name="gemma",
     impl="core_plugin_gemma.model:CausalLM",
-    api=1,
+    api=2,
     summary="Gemma 2 and Gemma 3 text decoders",
     architectures=("Gemma2ForCausalLM", "Gemma3ForCausalLM"),
     shape="core_plugin_gemma.config:shape",

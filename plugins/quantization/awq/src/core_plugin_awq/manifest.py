@@ -7,7 +7,7 @@ from core.api.descriptors import QuantSpec
 AWQ = QuantSpec(
     name="awq",
     impl="core_plugin_awq.scheme:AWQFormat",
-    api=1,
+    api=2,
     summary="AWQ 4-bit weights",
     band=1,
     methods=frozenset({"awq"}),

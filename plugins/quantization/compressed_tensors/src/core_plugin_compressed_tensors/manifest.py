@@ -7,7 +7,7 @@ from core.api.descriptors import QuantSpec
 COMPRESSED_TENSORS = QuantSpec(
     name="compressed-tensors",
     impl="core_plugin_compressed_tensors.scheme:CompressedFormat",
-    api=1,
+    api=2,
     summary="compressed-tensors int8 weights, activations int8 per token or left as they are",
     band=1,
     methods=frozenset({"compressed-tensors"}),

@@ -7,7 +7,7 @@ from core.api.descriptors import QuantSpec
 GPTQ = QuantSpec(
     name="gptq",
     impl="core_plugin_gptq.scheme:GPTQFormat",
-    api=1,
+    api=2,
     summary="GPTQ weights of 2, 3, 4 and 8 bits",
     band=1,
     methods=frozenset({"gptq"}),

@@ -7,7 +7,7 @@ from core.api.descriptors import QuantSpec
 NONE = QuantSpec(
     name="none",
     impl="core_plugin_unquantized.plain:Plain",
-    api=1,
+    api=2,
     summary="Plain weights in the compute dtype",
     methods=frozenset({"none"}),
     forms_of="core_plugin_unquantized.forms:forms_of",
@@ -16,7 +16,7 @@ NONE = QuantSpec(
 INT8 = QuantSpec(
     name="int8",
     impl="core_plugin_unquantized.int8:Int8",
-    api=1,
+    api=2,
     summary="Any weights rounded to 8 bits while they load, activations per token",
     band=1,
     methods=frozenset({"none", "gguf"}),

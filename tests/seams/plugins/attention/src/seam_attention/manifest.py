@@ -3,7 +3,7 @@ from core.api import AttentionSpec
 TRACED = AttentionSpec(
     name="traced",
     impl="seam_attention.backend:Traced",
-    api=1,
+    api=2,
     summary="The reference backend, with a KV spec of its own and a step after loading",
     maturity="experimental",
     devices={"cpu"},

@@ -8,7 +8,7 @@ FAULTY = IOProcessorSpec(name="faulty", impl="seam_io.processors:Faulty", api=1,
 PATCHES = ModelSpec(
     name="patches",
     impl="seam_io.model:Patches",
-    api=1,
+    api=2,
     summary="Reads pictures and no text",
     architectures=("SeamPatches",),
     shape="seam_io.shape:shape",

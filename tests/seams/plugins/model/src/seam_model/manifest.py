@@ -3,7 +3,7 @@ from core.api import ModelSpec
 STRANGE = ModelSpec(
     name="strange",
     impl="seam_model.model:Strange",
-    api=1,
+    api=2,
     summary="Attention and MLP side by side, ALiBi besides partial rotary embedding, biases everywhere",
     architectures=("StrangeForCausalLM",),
     shape="seam_model.config:shape",

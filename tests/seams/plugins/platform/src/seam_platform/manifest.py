@@ -3,7 +3,7 @@ from core.api import PlatformSpec
 GRAPHBOX = PlatformSpec(
     name="graphbox",
     impl="seam_platform.platform:GraphBox",
-    api=1,
+    api=2,
     summary="The CPU with a graph facet and collectives of one rank",
     band=1,
     device_type="cpu",
