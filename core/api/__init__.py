@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         KVLayout,
         ReportsKV,
         TakesScales,
+        TakesSinks,
     )
     from core.api.commands import Command
     from core.api.configs import (
@@ -174,7 +175,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout ReportsKV TakesScales"
+            "EncoderLayer Encodes KVLayout ReportsKV TakesScales TakesSinks"
         ),
         "commands": "Command",
         "configs": (
@@ -422,6 +423,7 @@ __all__ = [
     "StructuredOutputBackend",
     "StructuredOutputSpec",
     "TakesScales",
+    "TakesSinks",
     "TellsSize",
     "Text",
     "ThinkingTags",

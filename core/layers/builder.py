@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.quantization import LayerSite
-from core.layers.attention import AttentionModule, EncoderModule
+from core.layers.attention import AttentionModule, EncoderModule, sinks_group
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import Embedding, Linear, QuantLayer
@@ -154,11 +154,31 @@ class Builder:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: str | None = None,
+        chunk: int | None = None,
+        value_dim: int | None = None,
     ) -> AttentionModule:
-        """Return the attention of KV layer `layer`."""
-        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap)
+        """Return the attention of KV layer `layer`.
+
+        Raises:
+            PluginError: CORE-P230, the backend's layer takes no sinks, although it was chosen for such a model.
+        """
+        site = AttentionSite(
+            layer,
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            scale,
+            window,
+            softcap,
+            sinks=sinks is not None,
+            chunk=chunk,
+            value_dim=value_dim,
+        )
         backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
         module = AttentionModule(site, backed, self._context)
+        if sinks is not None:
+            self.groups.append(sinks_group(backed, site, sinks, self._context.owners.attention))
         self.attentions.append(module)
         return module
 

@@ -15,7 +15,9 @@ from core.plugins.drivers import describe
 T = TypeVar("T")
 
 QUANT_LAYER = Contract("quantization:LayerQuant", ("quantization:TellsSize",))
-ATTENTION_LAYER = Contract("attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales"))
+ATTENTION_LAYER = Contract(
+    "attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales", "attention:TakesSinks")
+)
 ENCODER_LAYER = Contract("attention:EncoderLayer")
 COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")
 GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")

@@ -31,7 +31,7 @@ ROOMY, TIGHT, SCARCE = 4096, 79, 34
 
 RNG = np.random.default_rng(3)
 SHARED = RNG.integers(3, 120, 70).tolist()
-PROMPTS = [SHARED + [7, 8], RNG.integers(3, 120, 55).tolist(), RNG.integers(3, 120, 9).tolist(), SHARED + [9, 10, 11]]
+PROMPTS = [[*SHARED, 7, 8], RNG.integers(3, 120, 55).tolist(), RNG.integers(3, 120, 9).tolist(), [*SHARED, 9, 10, 11]]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,9 @@ def opened(model, blocks, *, depth=1, budget=None, chunk=None, backend="torch_sd
         model=ModelOptions(model=model, dtype="float32", max_model_len=128),
         kv=KVOptions(num_blocks=blocks, block_size=BLOCK),
         runtime=RuntimeOptions(threads=1),
-        scheduler=SchedulerOptions(overlap_depth=depth, max_chunk=chunk, max_num_batched_tokens=budget, max_num_seqs=16),
+        scheduler=SchedulerOptions(
+            overlap_depth=depth, max_chunk=chunk, max_num_batched_tokens=budget, max_num_seqs=16
+        ),
         select=SelectOptions(attention_backend=backend, **select),
     )
     return closing(open_sync(resolve(options).config))
