@@ -44,8 +44,14 @@ def build():
 
 def test_the_sinks_of_a_layer_are_a_parameter_of_it(build):
     seen = []
-    layer = SimpleNamespace(write_kv=None, forward=None, use_sinks=lambda sinks: seen.append(sinks.tolist()))
-    build._backend = SimpleNamespace(layer=lambda site: layer)
+    plain = build._backend.layer
+
+    def layer(site):
+        made = plain(site)
+        made.use_sinks = lambda sinks: seen.append(sinks.tolist())
+        return made
+
+    build._backend.layer = layer
     module = build.attention(0, num_heads=2, num_kv_heads=1, head_dim=4, scale=1.0, sinks="model.layers.0.attn.sinks")
     assert module.site.sinks
     fill(build.groups[-1], [PlainTensor("model.layers.0.attn.sinks", torch.tensor([0.5, -1.0], dtype=torch.bfloat16))])

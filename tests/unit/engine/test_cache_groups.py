@@ -94,8 +94,8 @@ def test_requests_of_8k_tokens_that_run_at_once(harness, windows, layers):
         block_size=16,
         windows=windows,
         max_seqs=32,
-        budget=512,
-        max_chunk=512,
+        budget=2048,
+        max_chunk=2048,
         max_len=8256,
         prefix=False,
         depth=0,
@@ -103,7 +103,7 @@ def test_requests_of_8k_tokens_that_run_at_once(harness, windows, layers):
     for handle in range(16):
         engine.add(handle, prompt(8150, handle), max_tokens=100)
     together = 0
-    while engine.scheduler.preemptions == 0 and not engine.finished:
+    while not engine.finished:
         engine.advance()
         rows = list(engine.scheduler.running)
         together = max(together, int((engine.rows.computed[rows] >= 8150).sum()))
