@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Replayable,
         ReportsKV,
         TakesScales,
+        TakesSinks,
     )
     from core.api.commands import Command
     from core.api.configs import (
@@ -170,7 +171,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout Replayable ReportsKV TakesScales"
+            "EncoderLayer Encodes KVLayout Replayable ReportsKV TakesScales TakesSinks"
         ),
         "commands": "Command",
         "configs": (
@@ -408,6 +409,7 @@ __all__ = [
     "StructuredOutputBackend",
     "StructuredOutputSpec",
     "TakesScales",
+    "TakesSinks",
     "Text",
     "ThinkingTags",
     "TokenStream",

@@ -97,7 +97,8 @@ class ModelShape(BaseModel):
         num_layers: Layers with attention.
         hidden_size: Size of a hidden state.
         num_heads, num_kv_heads, head_dim: Attention geometry.
-        features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `bidirectional`, `position_bias`).
+        features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `sinks`, `chunked`,
+            `value_dim`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
         ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
@@ -448,6 +449,9 @@ class LayerBuilder(Protocol):
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: str | None = None,
+        chunk: int | None = None,
+        value_dim: int | None = None,
         slopes: Sequence[float] | None = None,
     ) -> Attention:
         """Return the attention of KV layer `layer`.
@@ -457,6 +461,13 @@ class LayerBuilder(Protocol):
             window: Sliding window in tokens: a query at position p sees positions > p - window.
             slopes: One number for each of this rank's heads (ALiBi): `slope * (key position - query position)` is added
                 to the scores, behind scale and soft cap. The shape's features then name `alibi`.
+            sinks: Name of the checkpoint's parameter `(num_heads,)` of sinks: each is the score of a key without a
+                value, which takes part in the softmax of every query of its head.
+            chunk: Chunk in tokens: a query sees the positions of its own chunk, from p // chunk * chunk on.
+            value_dim: Size of a head of the values; None: `head_dim`. The result is `(tokens, heads * value_dim)`.
+
+        Each of these needs an attention feature of the model's shape: `sliding_window`, `softcap`, `sinks`, `chunked`,
+        `value_dim`.
         """
         ...
 

@@ -141,10 +141,10 @@ class PlanBuilder:
 
     def _block_updates(self) -> tuple[BlockUpdate, ...]:
         """Return the changes of each group's tables; what has grown, all groups share but for the blocks."""
-        grown = _update(self._growth)
-        updates = [BlockUpdate(grown.rows, grown.starts, grown.offsets, blocks) for blocks in grown.blocks]
-        if not self._growth:
-            updates = [_NO_UPDATE] * self._groups
+        updates = [_NO_UPDATE] * self._groups
+        if self._growth:
+            grown = _update(self._growth)
+            updates = [BlockUpdate(grown.rows, grown.starts, grown.offsets, blocks) for blocks in grown.blocks]
         for groups, dropped in self._dropped:
             own = [_Growth(one.rows, one.starts, one.counts, one.blocks[groups]) for one in self._growth]
             joined = _update([*own, dropped])
@@ -155,8 +155,6 @@ class PlanBuilder:
 
 def _update(parts: list[_Growth]) -> BlockUpdate:
     """Return several changes as one, with `blocks` of `(groups, n)`."""
-    if not parts:
-        return _NO_UPDATE
     counts = _joined([part.counts for part in parts])
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])

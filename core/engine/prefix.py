@@ -100,12 +100,12 @@ class PrefixCache:
 
     def match(self, hashes: list[bytes]) -> Hit:
         """Return the longest cached prefix of the columns with these hashes."""
-        columns = len(hashes)
-        for suffix in self._kept:
-            columns = self._leading(keys_of(hashes[:columns], suffix))
-        dead = self.managers.dead_columns(columns) if self.managers.frees else None
-        if dead is None:
-            return self._hit(hashes[:columns], [0] * len(self.suffixes))
+        found = [self._leading(keys_of(hashes, suffix)) for suffix in self._kept]
+        columns = min([len(blocks) for blocks in found], default=len(hashes))
+        if not self.managers.frees:
+            keys = [keys_of(hashes[:columns], suffix) for suffix in self._kept]
+            return Hit(columns, [0] * len(found), [blocks[:columns] for blocks in found], keys)
+        dead = self.managers.dead_columns(columns)
         changed = True
         while changed:  # a shorter prefix needs other columns of every group
             before = columns
@@ -125,13 +125,15 @@ class PrefixCache:
             held = [(block, key) for block, key in zip(blocks, keys, strict=True) if block != NULL_BLOCK]
             self.pool.publish([block for block, _ in held], [key for _, key in held])
 
-    def _leading(self, keys: Sequence[bytes]) -> int:
-        """Return how many keys are found before the first that is not."""
-        lookup = self.pool.lookup
-        for count, key in enumerate(keys):
-            if lookup(key) is None:
-                return count
-        return len(keys)
+    def _leading(self, keys: Sequence[bytes]) -> list[int]:
+        """Return the blocks of the keys before the first that is not found."""
+        blocks = []
+        for key in keys:
+            block = self.pool.lookup(key)
+            if block is None:
+                break
+            blocks.append(block)
+        return blocks
 
     def _recent(self, hashes: Sequence[bytes], suffix: bytes, dead: Sequence[int], columns: int) -> int:
         """Return the largest number of columns, at most `columns`, of which a group has those that are not dead."""
@@ -142,7 +144,7 @@ class PrefixCache:
             place -= 1
         return columns
 
-    def _hit(self, hashes: Sequence[bytes], dead: Sequence[int]) -> Hit:
+    def _hit(self, hashes: list[bytes], dead: Sequence[int]) -> Hit:
         keys = [keys_of(hashes[first:], suffix) for first, suffix in zip(dead, self.suffixes, strict=True)]
         tables = [[block for key in of_group if (block := self.pool.lookup(key)) is not None] for of_group in keys]
         return Hit(len(hashes), dead, tables, keys)
@@ -153,6 +155,6 @@ class PrefixCache:
         self.hits += found
 
 
-def keys_of(hashes: Sequence[bytes], suffix: bytes) -> list[bytes]:
+def keys_of(hashes: list[bytes], suffix: bytes) -> list[bytes]:
     """Return the keys under which a group's blocks with these hashes are found."""
-    return [digest + suffix for digest in hashes]
+    return [digest + suffix for digest in hashes] if suffix else hashes

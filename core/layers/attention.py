@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
+from core.api.errors import PluginError
 from core.layers.guard import MISSING, Operand, rows_of
-from core.layers.params import Parameterised
+from core.layers.params import Parameterised, ParamGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import torch
     from torch import Tensor
 
     from core.api.attention import AttentionLayer, AttentionSite, EncoderLayer
@@ -24,7 +26,8 @@ class _Heads:
 
     def __init__(self, site: AttentionSite, context: LayerContext) -> None:
         self.queries, self.keys = (site.num_heads, site.head_dim), (site.num_kv_heads, site.head_dim)
-        self.width = site.num_heads * site.head_dim
+        self.values = (site.num_kv_heads, site.value_dim or site.head_dim)
+        self.width = site.num_heads * self.values[1]
         self.dtype: torch.dtype = context.dtype
         self._place = context.attention(site)
 
@@ -34,7 +37,7 @@ class _Heads:
         return (
             q.shape == (tokens, *self.queries)
             and k.shape == keys
-            and v.shape == keys
+            and v.shape == (tokens, *self.values)
             and q.dtype is dtype
             and k.dtype is dtype
             and v.dtype is dtype
@@ -43,7 +46,7 @@ class _Heads:
     def fail(self, given: tuple[object, ...], step: object, out: object, cause: Exception | None) -> NoReturn:
         """Say why a call with `given` queries, keys and values failed; see `Place.fail`."""
         tokens = rows_of(getattr(step, "token_ids", None))
-        sizes = ((tokens, *self.queries), (tokens, *self.keys), (tokens, *self.keys))
+        sizes = ((tokens, *self.queries), (tokens, *self.keys), (tokens, *self.values))
         named = zip(("the query", "the key", "the value"), given, sizes, strict=True)
         operands = [Operand(name, one, shape, self.dtype) for name, one, shape in named]
         result = Operand("its result", out, (tokens, self.width), self.dtype)
@@ -105,6 +108,43 @@ class AttentionModule(Parameterised):
         except Exception as error:
             cause = error
         return self._heads.fail((q, k, v), step, out, cause)
+
+
+class _SinkReader(Parameterised):
+    """Hands the sinks of one layer to the backend."""
+
+    def __init__(self, use_sinks: Callable[[Tensor], None]) -> None:
+        self._use_sinks = use_sinks
+
+    def bind(self, params: Params) -> None:
+        """Use these sinks from now on."""
+        super().bind(params)
+        (sinks,) = params.values()
+        self._use_sinks(sinks)
+
+
+def sinks_group(layer: object, site: AttentionSite, name: str, owner: str) -> ParamGroup:
+    """Return the parameter of a layer's sinks, one number per head, never quantized.
+
+    Args:
+        name: Of the checkpoint's tensor.
+        owner: Whose `layer` is, for errors.
+
+    Raises:
+        PluginError: CORE-P230, the layer takes no sinks.
+    """
+    use_sinks: Callable[[Tensor], None] | None = getattr(layer, "use_sinks", None)
+    if use_sinks is None:
+        raise PluginError(
+            "CORE-P230",
+            f"{owner}: its layers have no use_sinks(), and layer {site.layer} has sinks.",
+            hint="The model's shape must name 'sinks' among its features, or the backend must not.",
+        )
+    module, _, last = name.rpartition(".")
+    group = ParamGroup(module, lambda param, tensor: tensor.dense(torch.float32))
+    group.declare(last, (site.num_heads,), torch.float32)
+    group.read_by(_SinkReader(use_sinks), lambda params: params)
+    return group
 
 
 class EncoderModule:

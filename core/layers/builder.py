@@ -11,7 +11,7 @@ from core.api.errors import CheckpointError, PluginError
 from core.api.products import ProductPlace
 from core.api.quantization import LayerSite
 from core.api.ranks import Ranks
-from core.layers.attention import AttentionModule, EncoderModule
+from core.layers.attention import AttentionModule, EncoderModule, sinks_group
 from core.layers.cuts import Cut
 from core.layers.embedding import ScaledEmbedding
 from core.layers.guard import LayerContext, Owners, blamed
@@ -271,15 +271,36 @@ class Builder:
         scale: float,
         window: int | None = None,
         softcap: float | None = None,
+        sinks: str | None = None,
+        chunk: int | None = None,
+        value_dim: int | None = None,
         slopes: Sequence[float] | None = None,
     ) -> AttentionModule:
-        """Return the attention of KV layer `layer`."""
+        """Return the attention of KV layer `layer`.
+
+        Raises:
+            PluginError: CORE-P230, the backend's layer takes no sinks, although it was chosen for such a model.
+        """
         given = None if slopes is None else tuple(slopes)
         if given is not None and len(given) != num_heads:
             raise ValueError(f"attention layer {layer} has {num_heads} heads on this rank, and {len(given)} slopes")
-        site = AttentionSite(layer, num_heads, num_kv_heads, head_dim, scale, window, softcap, slopes=given)
+        site = AttentionSite(
+            layer,
+            num_heads,
+            num_kv_heads,
+            head_dim,
+            scale,
+            window,
+            softcap,
+            sinks=sinks is not None,
+            chunk=chunk,
+            value_dim=value_dim,
+            slopes=given,
+        )
         backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
         module = AttentionModule(site, backed, self._context)
+        if sinks is not None:
+            self.groups.append(sinks_group(backed, site, sinks, self._context.owners.attention))
         self.attentions.append(module)
         return module
 

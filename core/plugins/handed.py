@@ -14,7 +14,9 @@ from core.plugins.drivers import describe
 
 T = TypeVar("T")
 
-ATTENTION_LAYER = Contract("attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales"))
+ATTENTION_LAYER = Contract(
+    "attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales", "attention:TakesSinks")
+)
 ENCODER_LAYER = Contract("attention:EncoderLayer")
 COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")
 GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")

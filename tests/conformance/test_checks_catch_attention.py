@@ -30,6 +30,9 @@ class Layer:
     def __init__(self, inner, site, ctx):
         self.inner, self.site, self.ctx, self.known = inner, site, ctx, set()
 
+    def use_sinks(self, sinks):
+        self.inner.use_sinks(sinks)
+
     def write_kv(self, k, v, kv, plan):
         self.inner.write_kv(k, v, kv, plan.inner)
         {write}
@@ -66,6 +69,8 @@ CASES = {
     "sliding_window_matches_reference": {"condition": "site.window == 7"},
     "softcap_matches_reference": {"condition": "site.softcap == 1.5 and site.slopes is None"},
     "alibi_matches_reference": {"condition": "site.slopes is not None"},
+    "chunks_match_reference": {"condition": "site.chunk == 7", "features": ("chunked",)},
+    "sinks_match_reference": {"condition": "site.sinks", "features": ("sinks",)},
     "scattered_blocks_match_reference": {
         "condition": "lens.tolist() == [70, 33, 90] and (np.diff(batch.block_tables[0, :5].numpy()) < 0).any()"
     },
@@ -139,14 +144,16 @@ def test_what_is_not_declared_is_not_asked(backend):
     report = made.report("attention")
     skipped = {one.check for one in report.outcomes if one.status == "skipped"}
     features = ("sliding_window", "softcap", "alibi")
-    absent = {"scales_are_applied", *(f"{feature}_matches_reference" for feature in features)}
+    absent = {"chunks_match_reference", "sinks_match_reference"}
+    absent |= {"scales_are_applied", *(f"{feature}_matches_reference" for feature in features)}
     assert (report.failures, skipped) == ([], absent)
 
 
 def test_a_backend_for_an_absent_device_stays_at_l0(backend):
     from core.testing.conformance import Level
 
-    report = backend(devices=("xpu",)).report("manifest", "attention")
+    features = ("sliding_window", "softcap", "chunked", "sinks")
+    report = backend(devices=("xpu",), features=features).report("manifest", "attention")
     assert {one.status for one in report.outcomes if one.level == Level.L1} == {"unavailable"}
     assert report.level == Level.L0
 

@@ -31,7 +31,7 @@ ROOMY, TIGHT, SCARCE = 4096, 79, 34
 
 RNG = np.random.default_rng(3)
 SHARED = RNG.integers(3, 120, 70).tolist()
-PROMPTS = [SHARED + [7, 8], RNG.integers(3, 120, 55).tolist(), RNG.integers(3, 120, 9).tolist(), SHARED + [9, 10, 11]]
+PROMPTS = [[*SHARED, 7, 8], RNG.integers(3, 120, 55).tolist(), RNG.integers(3, 120, 9).tolist(), [*SHARED, 9, 10, 11]]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def _run(model, prompts, **options):
 def test_a_windowed_model_gives_blocks_back_while_it_runs(windowed, prompt, monkeypatch, caching):
     prompts = [prompt(30, 1), prompt(50, 2), prompt(30, 1)]
     freed, early = _run(windowed, prompts, prefix_caching=caching)
-    monkeypatch.setattr("core.engine.core.managers_for", lambda *_: None)
+    monkeypatch.setattr("core.engine.core.planned_managers", lambda *_: managers_for([KVSpec()], OPTIONS["block_size"]))
     kept, late = _run(windowed, prompts, prefix_caching=caching)
     assert freed == kept
     assert late["blocks_freed_early"] == 0
@@ -70,14 +70,13 @@ def test_layers_act_again_after_an_update_of_the_weights(plugins, windowed, tmp_
     assert LOADED == [0, 1, 2] * 2
 
 
-def test_a_mixture_keeps_what_any_layer_reads():
-    import numpy as np
-
-    computed = np.array([0, 10, 40, 400], np.int32)
-    sliding = managers_for([KVSpec("sliding", 8), KVSpec("sliding", 32)], 4)
-    assert sliding.frees
-    assert sliding.dead_blocks(computed).tolist() == [0, 0, (40 - 31) // 4, (400 - 31) // 4]
-    assert not managers_for([KVSpec("sliding", 8), KVSpec()], 4).frees
+def test_each_cache_group_keeps_what_its_layers_read():
+    groups = [KVSpec("sliding", 32), KVSpec(), KVSpec("chunked", 24), KVSpec("sliding", 32)]
+    managers = managers_for(groups, 4)
+    # Behind 0, 10 and 25 blocks of four tokens: windows begin at 9 and 69, chunks at 24 and 96.
+    assert managers.dead_columns(25)[:, [0, 10, 25]].tolist() == [[0, 2, 17], [0, 0, 0], [0, 6, 24], [0, 2, 17]]
+    assert [groups.tolist() for _, groups in managers.freeing] == [[0, 3], [2]]
+    assert not managers_for([KVSpec()], 4).frees
 
 
 def test_a_kind_that_nobody_manages_stops_the_start():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from core_plugin_unquantized.plain import Plain
 
-from core.api import CheckpointError, LayerSite, QuantContext, RopeConfig, WeightRules
+from core.api import CheckpointError, LayerSite, PluginError, QuantContext, RopeConfig, WeightRules
 from core.layers.builder import Builder
 from core.layers.params import targets_of
 from core.testing.conformance.tools.tensors import PlainTensor
+from core.testing.layers import fill
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 
@@ -41,6 +44,39 @@ def build():
     return Builder(Plain(QuantContext(CPU, torch.float32, {})), Recorder(), device=CPU, dtype=torch.float32)
 
 
+def test_the_sinks_of_a_layer_are_a_parameter_of_it(build):
+    seen = []
+    plain = build._backend.layer
+
+    def layer(site):
+        made = plain(site)
+        made.use_sinks = lambda sinks: seen.append(sinks.tolist())
+        return made
+
+    build._backend.layer = layer
+    module = build.attention(0, num_heads=2, num_kv_heads=1, head_dim=4, scale=1.0, sinks="model.layers.0.attn.sinks")
+    assert module.site.sinks
+    fill(build.groups[-1], [PlainTensor("model.layers.0.attn.sinks", torch.tensor([0.5, -1.0], dtype=torch.bfloat16))])
+    assert seen == [[0.5, -1.0]]
+
+
+def test_a_backend_without_sinks_is_refused_for_layers_that_have_some(build):
+    with pytest.raises(PluginError, match=r"CORE-P230.*layer 4 has sinks"):
+        build.attention(4, num_heads=2, num_kv_heads=1, head_dim=4, scale=1.0, sinks="sinks")
+
+
+def test_a_chunk_reaches_the_backend_and_values_may_be_smaller_than_keys(build):
+    module = build.attention(0, num_heads=2, num_kv_heads=1, head_dim=4, scale=1.0, chunk=8, value_dim=3)
+    assert (module.site.chunk, module.site.value_dim) == (8, 3)
+    out = torch.zeros(5, 6)
+    module._forward, module._write = lambda *_: out, lambda *_: None
+    module.kv = torch.zeros(1)
+    step = SimpleNamespace(token_ids=torch.zeros(5, dtype=torch.int64), plans=[None])
+    assert module(torch.zeros(5, 2, 4), torch.zeros(5, 1, 4), torch.zeros(5, 1, 3), step) is out
+    with pytest.raises(PluginError, match="CORE-P170"):
+        module(torch.zeros(5, 2, 4), torch.zeros(5, 1, 4), torch.zeros(5, 1, 4), step)
+
+
 def test_attention_writes_before_it_attends_with_the_plan_of_the_step(build):
     module = build.attention(3, num_heads=2, num_kv_heads=1, head_dim=4, scale=0.5, window=7, softcap=30.0)
     assert build.attentions == [module]
@@ -50,14 +86,14 @@ def test_attention_writes_before_it_attends_with_the_plan_of_the_step(build):
 
     class Step:
         token_ids = torch.zeros(5, dtype=torch.int64)
-        plan = object()
+        plans = (object(),)
 
     module.kv = torch.zeros(1)
     q, k, v = torch.ones(5, 2, 4), torch.ones(5, 1, 4), torch.ones(5, 1, 4)
     assert module(q, k, v, Step).shape == (5, 8)
     calls = build._backend.calls
     assert [call[0] for call in calls] == ["write", "forward"]
-    assert all(call[-1] is Step.plan and call[-2] is module.kv for call in calls)
+    assert all(call[-1] is Step.plans[0] and call[-2] is module.kv for call in calls)
 
 
 def test_names_of_merged_and_plain_layers(build):

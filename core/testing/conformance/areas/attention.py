@@ -120,6 +120,20 @@ def sliding_window_matches_reference(subject: Subject) -> None:
     _every(subject, (replace(base_geometry(subject), windows=(window,)) for window in (1, 7, 16, 21, 100)))
 
 
+def chunks_match_reference(subject: Subject) -> None:
+    """Chunks smaller and greater than a block, and greater than the sequence."""
+    _need(subject, "chunked")
+    _every(subject, (replace(base_geometry(subject), chunk=chunk) for chunk in (1, 7, 16, 21, 100)))
+
+
+def sinks_match_reference(subject: Subject) -> None:
+    """A sink in each head, alone and under a window."""
+    _need(subject, "sinks")
+    base = replace(base_geometry(subject), sinks=True)
+    windowed = "sliding_window" in subject.spec(AttentionSpec).features
+    _every(subject, [base, replace(base, windows=(9,))] if windowed else [base])
+
+
 def softcap_matches_reference(subject: Subject) -> None:
     """Scores bent by a soft cap, alone and under a window."""
     _need(subject, "softcap")
@@ -390,6 +404,8 @@ CHECKS = (
         sliding_window_matches_reference,
         softcap_matches_reference,
         alibi_matches_reference,
+        chunks_match_reference,
+        sinks_match_reference,
         scattered_blocks_match_reference,
         unused_content_does_not_matter,
         very_different_lengths_match_reference,

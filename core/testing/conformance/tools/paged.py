@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.api.attention import AttentionContext, AttentionSite, BatchView, TakesSinks
 from core.testing.conformance.device_samples import AttentionSample
 from core.testing.conformance.outcome import require
 from core.testing.conformance.subject import Subject
@@ -36,6 +37,8 @@ class Geometry:
     windows: tuple[int | None, ...] = (None,)
     softcaps: tuple[float | None, ...] = (None,)
     alibi: bool = False
+    chunk: int | None = None
+    sinks: bool = False
 
     def sites(self) -> list[AttentionSite]:
         """Return one layer for each pair of window and soft cap."""
@@ -43,7 +46,12 @@ class Geometry:
         pairs = [(window, softcap) for window in self.windows for softcap in self.softcaps]
         slopes = tuple(2.0 ** -(head / 2) for head in range(self.heads)) if self.alibi else None
         return [
-            AttentionSite(index, self.heads, self.kv_heads, self.head_dim, scale, window, softcap, slopes=slopes)
+            replace(
+                AttentionSite(index, self.heads, self.kv_heads, self.head_dim, scale, window, softcap),
+                chunk=self.chunk,
+                sinks=self.sinks,
+                slopes=slopes,
+            )
             for index, (window, softcap) in enumerate(pairs)
         ]
 
@@ -112,6 +120,8 @@ class PagedBench:
         if feature is not None and feature.site is not None:
             self.sites = [feature.site(site) for site in self.sites]
         self.layers = [self.backend.layer(site) for site in self.sites]
+        for site, layer in zip(self.sites, self.layers) if geometry.sinks else ():
+            cast(TakesSinks, layer).use_sinks(sinks_of(site).to(self.device))
         if feature is not None and feature.prepare is not None:
             for layer in self.layers:
                 feature.prepare(layer)
@@ -239,6 +249,11 @@ class PagedBench:
         )
 
 
+def sinks_of(site: AttentionSite) -> Tensor:
+    """Return sinks of a layer, `(heads,)`: some small, some that take most of the softmax."""
+    return torch.linspace(-2.0, 4.0, site.num_heads)
+
+
 def dense(row: Row, layer: int, site: AttentionSite, start: int, count: int) -> Tensor:
     """Attend by definition in float32: `(count, heads, head_dim)` for the tokens from `start` on."""
     length, group = start + count, site.num_heads // site.num_kv_heads
@@ -253,4 +268,9 @@ def dense(row: Row, layer: int, site: AttentionSite, start: int, count: int) -> 
     hidden = key > query
     if site.window is not None:
         hidden |= key <= query - site.window
-    return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
+    if site.chunk is not None:
+        hidden |= key < query // site.chunk * site.chunk
+    scores = scores.masked_fill(hidden, -torch.inf)
+    if site.sinks:
+        scores = torch.cat((scores, sinks_of(site)[:, None, None].expand(-1, len(scores[0]), 1)), -1)
+    return torch.einsum("hqk,khd->qhd", scores.softmax(-1)[..., :length], v)

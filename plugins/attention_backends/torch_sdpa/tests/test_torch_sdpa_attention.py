@@ -1,6 +1,6 @@
 """The batched backend against the executable specification, on generated batches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -56,9 +56,11 @@ def make_case(rows, site, block_size, *, seed=0, dtype=torch.float32, kv_dtype=N
     return Case(batch, torch.randn(shape).to(kv_dtype or dtype), *qkv)
 
 
-def attend(case, site, block_size, *, dtype=torch.float32, kv_dtype=None):
+def attend(case, site, block_size, *, dtype=torch.float32, kv_dtype=None, sinks=None):
     backend = TorchSdpaBackend(AttentionContext(CPU, dtype, kv_dtype or dtype, block_size))
     layer = backend.layer(site)
+    if sinks is not None:
+        layer.use_sinks(sinks)
     plan = backend.plan(case.batch)
     layer.write_kv(case.k, case.v, case.kv, plan)
     return layer.forward(case.q, case.kv, plan)
@@ -66,8 +68,9 @@ def attend(case, site, block_size, *, dtype=torch.float32, kv_dtype=None):
 
 def check(rows, site, block_size, **options):
     case = make_case(rows, site, block_size, **options)
-    got = attend(case, site, block_size)
-    torch.testing.assert_close(got, reference_attention(case.q, case.kv, case.batch, site, block_size))
+    sinks = torch.randn(site.num_heads) if site.sinks else None
+    got = attend(case, site, block_size, sinks=sinks)
+    torch.testing.assert_close(got, reference_attention(case.q, case.kv, case.batch, site, block_size, sinks))
 
 
 def site_of(kv_heads=2, ratio=3, head_dim=8, **extra):
@@ -84,14 +87,16 @@ def site_of(kv_heads=2, ratio=3, head_dim=8, **extra):
     window=st.sampled_from([None, 1, 2, 7, 16, 1000]),
     softcap=st.sampled_from([None, 5.0]),
     steep=st.sampled_from([None, 0.5, 2.0]),
+    chunk=st.sampled_from([None, None, 1, 6, 16, 1000]),
+    sinks=st.booleans(),
     spare_columns=st.integers(0, 3),
     seed=st.integers(0, 99),
 )
 def test_any_batch_equals_the_specification(
-    rows, block_size, kv_heads, ratio, window, softcap, steep, spare_columns, seed
+    rows, block_size, kv_heads, ratio, window, softcap, steep, chunk, sinks, spare_columns, seed
 ):
     slopes = None if steep is None else tuple(steep ** (head + 1) for head in range(kv_heads * ratio))
-    site = site_of(kv_heads, ratio, window=window, softcap=softcap, slopes=slopes)
+    site = site_of(kv_heads, ratio, window=window, softcap=softcap, slopes=slopes, chunk=chunk, sinks=sinks)
     check(rows, site, block_size, seed=seed, spare_columns=spare_columns)
 
 
@@ -173,6 +178,20 @@ def test_layers_with_different_windows_share_one_plan():
         layer.write_kv(case.k, case.v, case.kv, plan)
         wanted = reference_attention(case.q, case.kv, case.batch, site, size)
         torch.testing.assert_close(layer.forward(case.q, case.kv, plan), wanted)
+
+
+def test_a_plan_is_for_the_layers_of_its_view():
+    size, sites = 4, [replace(site_of(window=window), layer=layer) for layer, window in enumerate((None, 3, None))]
+    backend = TorchSdpaBackend(AttentionContext(CPU, torch.float32, torch.float32, size))
+    layers = [backend.layer(site) for site in sites]
+    case = make_case([(11, 6), (17, 1)], sites[0], size)
+    plan = backend.plan(replace(case.batch, layers=frozenset({0, 2})))
+    for place in (0, 2):
+        layers[place].write_kv(case.k, case.v, case.kv, plan)
+        wanted = reference_attention(case.q, case.kv, case.batch, sites[place], size)
+        torch.testing.assert_close(layers[place].forward(case.q, case.kv, plan), wanted)
+    with pytest.raises(ValueError, match="another cache group"):
+        layers[1].forward(case.q, case.kv, plan)
 
 
 def test_the_layout_is_one_indexable_block():

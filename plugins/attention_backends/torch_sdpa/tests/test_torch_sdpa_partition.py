@@ -62,12 +62,12 @@ def test_refusals_name_what_is_supported():
         num_heads=9,
         num_kv_heads=3,
         block_size=16,
-        features=frozenset({"sinks", "softcap"}),
+        features=frozenset({"value_dim", "softcap"}),
     )
     reasons = request.check(TORCH_SDPA).reasons
     assert len(reasons) == 4
     assert any("bfloat16, float16, float32" in reason for reason in reasons)
-    assert any("lacks sinks" in reason for reason in reasons)
+    assert any("lacks value_dim" in reason for reason in reasons)
 
 
 def test_the_manifest_is_torch_free():

@@ -22,6 +22,7 @@ class TorchSdpaBackend:
         self._planner = Planner(ctx.block_size, ctx.dtype)
         self._fixed = FixedPlanner(ctx.block_size, ctx.dtype, ctx.device)
         self._kinds: list[LayerKind] = []
+        self._layers: dict[int, int] = {}  # KV layer -> its kind
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
         """Return blocks of `(2, block_size, kv_heads, head_dim)`; int8 with the scale behind each head."""
@@ -29,8 +30,11 @@ class TorchSdpaBackend:
         return KVLayout((2, self._ctx.block_size, site.num_kv_heads, size), elements.stored_dtype(self._ctx.kv_dtype))
 
     def plan(self, batch: BatchView) -> SdpaPlan:
-        """Prepare a step for the layers made so far."""
-        return self._planner.plan(batch, self._kinds)
+        """Prepare a step for those of the layers made so far that the batch is for."""
+        if batch.layers is None:
+            return self._planner.plan(batch, self._kinds)
+        wanted = {self._layers[layer] for layer in batch.layers}
+        return self._planner.plan(batch, [kind if i in wanted else None for i, kind in enumerate(self._kinds)])
 
     def fixed_plan(self, shape: StepShape) -> FixedPlan:
         """Return a plan that captured graphs read, for the layers made so far."""
@@ -43,10 +47,12 @@ class TorchSdpaBackend:
     def layer(self, site: AttentionSite) -> TorchSdpaLayer:
         """Return the attention of one layer; later plans cover it."""
         alibi = site.slopes is not None
-        kind = LayerKind(site.window, fused=site.softcap is None and not alibi, alibi=alibi)
+        plain = site.softcap is None and not site.sinks and not alibi
+        kind = LayerKind(site.window, plain, site.chunk, alibi)
         if kind not in self._kinds:
             self._kinds.append(kind)
-        return TorchSdpaLayer(site, self._ctx, self._kinds.index(kind))
+        self._layers[site.layer] = self._kinds.index(kind)
+        return TorchSdpaLayer(site, self._ctx, self._layers[site.layer])
 
     def encoder(self, site: AttentionSite) -> TorchSdpaEncoder:
         """Return attention within the prompts of a step."""
@@ -68,11 +74,18 @@ class TorchSdpaLayer:
         self._group = site.num_heads // site.num_kv_heads
         self._scales = (1.0, 1.0)
         self._slopes = None if site.slopes is None else torch.tensor(site.slopes, device=ctx.device)
-        self._attend = self._fused if site.softcap is None and site.slopes is None else self._explicit
+        self._sinks: Tensor | None = None
+        plain = site.softcap is None and site.slopes is None and not site.sinks
+        self._attend = self._fused if plain else self._explicit
 
     def use_scales(self, key: float, value: float) -> None:
         """Divide keys and values of a float8 cache by these before they are rounded."""
         self._scales = (key, value)
+
+    def use_sinks(self, sinks: Tensor) -> None:
+        """Count `sinks (num_heads,)` in the softmax of each query."""
+        # Heads that share a kv head are a dimension of their own in prompts, and the queries of decoding rows.
+        self._sinks = sinks.float().view(self._site.num_kv_heads, self._group, 1)
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
@@ -82,7 +95,7 @@ class TorchSdpaLayer:
 
     def forward(self, q: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
-        variant = plan.variants[self._variant]
+        variant = plan.of(self._variant)
         halves = kv.view(kv.shape[0] * 2, -1)
         if len(variant.decodes) == 1 and variant.decodes[0].tokens is None:
             return self._decode(q, halves, variant.decodes[0]).view(q.shape[0], -1)
@@ -135,7 +148,7 @@ class TorchSdpaLayer:
         )
 
     def _explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distance: Tensor | None) -> Tensor:
-        """Scores in float32: a soft cap bends them between the two products, and slopes add large numbers to them."""
+        """Scores in float32: soft caps bend them between the two products, slopes add large numbers, sinks stand beside."""
         site = self._site
         rows, heads, queries, dim = q.shape
         split = q.reshape(rows, site.num_kv_heads, -1, queries, dim)
@@ -148,5 +161,10 @@ class TorchSdpaLayer:
             scores += slopes * (distance if distance.dim() == 2 else distance[:, :, None])
         if mask is not None:
             scores += mask if mask.dim() == 2 else mask[:, :, None]
-        out = torch.softmax(scores, -1).to(q.dtype) @ v[:, :, None]
+        if self._sinks is None:
+            shares = torch.softmax(scores, -1)
+        else:
+            sinks = self._sinks.view(site.num_kv_heads, heads // site.num_kv_heads, -1, 1).expand(*scores.shape[:-1], 1)
+            shares = torch.softmax(torch.cat((scores, sinks), -1), -1)[..., :-1]
+        out = shares.to(q.dtype) @ v[:, :, None]
         return out.reshape(rows, heads, queries, dim)

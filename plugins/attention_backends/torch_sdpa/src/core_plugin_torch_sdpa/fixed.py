@@ -18,17 +18,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedVariant:
+    """What `refresh` fills of one kind of layer.
+
+    Attributes:
+        mask: `(rows, 1, 1, columns * block_size)` additive.
+        reach: `positions + window`, under a window.
+        chunk: Chunk in tokens, if the layers have one.
+        distance: Shaped as `mask`, float32: from the query to each key, for ALiBi.
+    """
+
+    mask: Tensor
+    reach: Tensor | None
+    chunk: int | None
+    distance: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
 class FixedPlan(SdpaPlan):
     """A plan of one shape. All rows are gathered as far as the longest could reach; masks hide the rest.
 
     Attributes:
-        masks: Of each variant: the additive mask of its decode group, and, under a window, `positions + window`.
+        work: How each variant's decode group is filled.
         positions: `(columns * block_size,)` int32.
+        first: `(rows, 1)` int32, memory to work in.
         hidden, outside: `(rows, columns * block_size)` bool, memory to work in.
     """
 
-    masks: list[tuple[Tensor, Tensor | None]]
+    work: list[FixedVariant]
     positions: Tensor
+    first: Tensor
     hidden: Tensor
     outside: Tensor
 
@@ -49,17 +68,17 @@ class FixedPlanner:
         width = columns * self._block_size
         slots = torch.zeros(2, rows, dtype=torch.int64, device=self._device)
         halves = torch.zeros(2 * rows * columns, dtype=torch.int64, device=self._device)
-        masks = [torch.zeros(rows, 1, 1, width, dtype=self._dtype, device=self._device) for _ in kinds]
         positions = torch.arange(width, dtype=torch.int32, device=self._device)
-        reaches = [None if kind.window is None else positions + kind.window for kind in kinds]
+        work = [self._variant(kind, positions, rows) for kind in kinds]
         hidden, outside = torch.zeros(2, rows, width, dtype=torch.bool, device=self._device)
         return FixedPlan(
             key_slots=slots[0],
             value_slots=slots[1],
-            variants=[Variant([Decode(None, halves, mask, rows)], []) for mask in masks],
+            variants=[Variant([Decode(None, halves, one.mask, rows, one.distance)], []) for one in work],
             encoder=self._no_encoder(rows, slots[0]),
-            masks=list(zip(masks, reaches, strict=True)),
+            work=work,
             positions=positions,
+            first=torch.zeros(rows, 1, dtype=torch.int32, device=self._device),
             hidden=hidden,
             outside=outside,
         )
@@ -75,12 +94,29 @@ class FixedPlanner:
             halves[0].copy_(batch.block_tables).mul_(2)
             torch.add(halves[0], 1, out=halves[1])
         lengths = batch.on_device()[1][:, None]
-        for mask, reach in plan.masks:
+        for one in plan.work:
             torch.ge(plan.positions, lengths, out=plan.hidden)
-            if reach is not None:
-                torch.lt(reach, lengths, out=plan.outside)
+            if one.reach is not None:
+                torch.lt(one.reach, lengths, out=plan.outside)
                 plan.hidden.logical_or_(plan.outside)
-            mask.zero_().view(plan.hidden.shape).masked_fill_(plan.hidden, float("-inf"))
+            if one.chunk is not None:
+                torch.sub(lengths, 1, out=plan.first)
+                plan.first.div_(one.chunk, rounding_mode="floor").mul_(one.chunk)
+                torch.lt(plan.positions, plan.first, out=plan.outside)
+                plan.hidden.logical_or_(plan.outside)
+            one.mask.zero_().view(plan.hidden.shape).masked_fill_(plan.hidden, float("-inf"))
+            if one.distance is not None:
+                torch.sub(plan.positions, lengths, out=one.distance.view(plan.hidden.shape)).add_(1)
+
+    def _variant(self, kind: LayerKind, positions: Tensor, rows: int) -> FixedVariant:
+        """Return the memory of one kind of layer."""
+        shape = (rows, 1, 1, len(positions))
+        return FixedVariant(
+            mask=torch.zeros(shape, dtype=self._dtype, device=self._device),
+            reach=None if kind.window is None else positions + kind.window,
+            chunk=kind.chunk,
+            distance=torch.zeros(shape, device=self._device) if kind.alibi else None,
+        )
 
     def _no_encoder(self, rows: int, slots: Tensor) -> EncoderGroups:
         """Return the division of a step of single tokens, which no encoder layer meets."""

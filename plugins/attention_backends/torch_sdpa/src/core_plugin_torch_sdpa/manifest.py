@@ -16,5 +16,7 @@ TORCH_SDPA = AttentionSpec(
     devices=frozenset({"cpu", "cuda", "xpu"}),
     dtypes=DTYPES,
     kv_dtypes=DTYPES | {"float8_e4m3fn", "float8_e5m2", "int8"},
-    features=frozenset({"sliding_window", "softcap", "alibi", "bidirectional", "position_bias", "replayable"}),
+    features=frozenset(
+        {"sliding_window", "softcap", "alibi", "sinks", "chunked", "bidirectional", "position_bias", "replayable"}
+    ),
 )

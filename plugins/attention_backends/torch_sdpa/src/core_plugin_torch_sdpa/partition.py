@@ -46,10 +46,20 @@ class PrefillTile:
     keys: tuple[int, int]
 
 
-def decode_groups(seq_lens: np.ndarray, rows: np.ndarray, window: int | None, block_size: int) -> list[DecodeGroup]:
+def first_seen(positions: np.ndarray, window: int | None, chunk: int | None) -> np.ndarray:
+    """Return the first position that a query at each of `positions` sees."""
+    first = np.zeros_like(positions)
+    if window is not None:
+        first = np.maximum(positions - window + 1, 0)
+    return first if chunk is None else np.maximum(first, positions // chunk * chunk)
+
+
+def decode_groups(
+    seq_lens: np.ndarray, rows: np.ndarray, window: int | None, block_size: int, chunk: int | None = None
+) -> list[DecodeGroup]:
     """Group rows of similar length, so that no row is padded to much more than twice its own length."""
     lengths = seq_lens[rows].astype(np.int64)
-    first = np.zeros_like(lengths) if window is None else np.maximum(lengths - window, 0) // block_size
+    first = first_seen(lengths - 1, window, chunk) // block_size
     needed = -(-lengths // block_size) - first
     groups: list[DecodeGroup] = []
     order = np.argsort(-needed, kind="stable")
@@ -64,7 +74,9 @@ def decode_groups(seq_lens: np.ndarray, rows: np.ndarray, window: int | None, bl
     return groups
 
 
-def prefill_tiles(row: int, tokens: tuple[int, int], length: int, window: int | None) -> list[PrefillTile]:
+def prefill_tiles(
+    row: int, tokens: tuple[int, int], length: int, window: int | None, chunk: int | None = None
+) -> list[PrefillTile]:
     """Cut the queries of one row so that no tile looks at keys which all of its queries must not see."""
     begin, end = tokens
     context = length - (end - begin)
@@ -72,6 +84,6 @@ def prefill_tiles(row: int, tokens: tuple[int, int], length: int, window: int | 
     for first in range(begin, end, QUERY_TILE):
         last = min(first + QUERY_TILE, end)
         position = context + first - begin
-        low = 0 if window is None else max(0, position - window + 1)
+        low = int(first_seen(np.array(position), window, chunk))
         tiles.append(PrefillTile(row, (first, last), position, (low, context + last - begin)))
     return tiles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from core.api.attention import BatchView
 from core_plugin_torch_sdpa.groups import EncoderGroups
-from core_plugin_torch_sdpa.partition import DecodeGroup, PrefillTile, decode_groups, prefill_tiles
+from core_plugin_torch_sdpa.partition import DecodeGroup, PrefillTile, decode_groups, first_seen, prefill_tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,12 @@ class LayerKind:
 
     window: int | None
     fused: bool
+    chunk: int | None = None
     alibi: bool = False
+
+    def first_seen(self, positions: np.ndarray) -> np.ndarray:
+        """Return the first position that a query at each of `positions` sees."""
+        return first_seen(positions, self.window, self.chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +85,21 @@ class SdpaPlan:
 
     Attributes:
         key_slots, value_slots: `(tokens,)` rows of the cache seen as `(num_blocks * 2 * block_size, ...)`.
-        variants: One per kind of layer that the backend has.
+        variants: One per kind of layer that the backend has; None for kinds that the plan is not for.
         encoder: How encoder layers divide the step.
     """
 
     key_slots: Tensor
     value_slots: Tensor
-    variants: list[Variant]
+    variants: list[Variant | None]
     encoder: EncoderGroups
+
+    def of(self, kind: int) -> Variant:
+        """Return the work of a kind of layers. Raises `ValueError` where the plan is not for them."""
+        variant = self.variants[kind]
+        if variant is None:
+            raise ValueError("the plan is for layers of another cache group")
+        return variant
 
 
 class Planner:
@@ -100,24 +113,26 @@ class Planner:
         self._block_size = block_size
         self._dtype = dtype
 
-    def plan(self, batch: BatchView, kinds: list[LayerKind]) -> SdpaPlan:
-        """Prepare one step for layers of each kind."""
+    def plan(self, batch: BatchView, kinds: Sequence[LayerKind | None]) -> SdpaPlan:
+        """Prepare one step for layers of each kind that is not None."""
         size = self._block_size
         # Block b holds its keys at half-block 2 * b and its values right after.
         keys = batch.slots + torch.div(batch.slots, size, rounding_mode="floor") * size
-        variants = [self._variant(batch, kind) for kind in kinds]
+        variants = [None if kind is None else self._variant(batch, kind) for kind in kinds]
         return SdpaPlan(keys, keys + size, variants, EncoderGroups(batch, self._dtype))
 
     def _variant(self, batch: BatchView, kind: LayerKind) -> Variant:
         counts = np.diff(batch.query_starts)
         single = np.flatnonzero(counts == 1)
-        groups = decode_groups(batch.seq_lens, single, kind.window, self._block_size) if len(single) else []
+        groups: list[DecodeGroup] = []
+        if len(single):
+            groups = decode_groups(batch.seq_lens, single, kind.window, self._block_size, kind.chunk)
         decodes = [self._decode(batch, group, kind) for group in groups]
         tiles = [tile for row in np.flatnonzero(counts > 1).tolist() for tile in _tiles(batch, row, kind)]
         return Variant(decodes, [self._prefill(batch, tile, kind) for tile in tiles])
 
     def _decode(self, batch: BatchView, group: DecodeGroup, kind: LayerKind) -> Decode:
-        table, size, window = batch.block_tables, self._block_size, kind.window
+        table, size = batch.block_tables, self._block_size
         device, rows = table.device, len(group.rows)
         columns = group.first_blocks[:, None] + np.arange(group.num_blocks)
         # A row that is shorter than its group may point past its table: any block will do, the mask hides it.
@@ -127,9 +142,7 @@ class Planner:
         tokens = None if whole else _tensor(batch.query_starts[group.rows].astype(np.int64), device)
         positions = group.first_blocks[:, None] * size + np.arange(group.num_blocks * size)
         lengths = batch.seq_lens[group.rows].astype(np.int64)[:, None]
-        hidden = positions >= lengths
-        if window is not None:
-            hidden |= positions < lengths - window
+        hidden = (positions >= lengths) | (positions < kind.first_seen(lengths - 1))
         mask = self._mask(hidden, device)[:, None, None] if hidden.any() else None
         distance = _distance(positions - (lengths - 1), device)[:, None, None] if kind.alibi else None
         return Decode(tokens, _halves(picked), mask, rows, distance)
@@ -144,9 +157,7 @@ class Planner:
         if length != end - begin or not _causal_square(kind, length):
             query = tile.first_query + np.arange(end - begin)[:, None]
             key = np.arange(*tile.keys)
-            hidden = key > query
-            if kind.window is not None:
-                hidden |= key <= query - kind.window
+            hidden = (key > query) | (key < kind.first_seen(query))
             mask = self._mask(hidden, device)
             distance = _distance(key - query, device) if kind.alibi else None
         return Prefill(begin, end, halves, tile.keys[0] - first * size, length, mask, distance)
@@ -160,12 +171,12 @@ def _tiles(batch: BatchView, row: int, kind: LayerKind) -> list[PrefillTile]:
     begin, end, length = int(batch.query_starts[row]), int(batch.query_starts[row + 1]), int(batch.seq_lens[row])
     if length == end - begin and _causal_square(kind, length):
         return [PrefillTile(row, (begin, end), 0, (0, length))]
-    return prefill_tiles(row, (begin, end), length, kind.window)
+    return prefill_tiles(row, (begin, end), length, kind.window, kind.chunk)
 
 
 def _causal_square(kind: LayerKind, length: int) -> bool:
     """Whether as many queries as keys need no mask: the fused kernel then skips what is hidden."""
-    return kind.fused and (kind.window is None or kind.window >= length)
+    return kind.fused and all(limit is None or limit >= length for limit in (kind.window, kind.chunk))
 
 
 def _halves(blocks: Tensor) -> Tensor:

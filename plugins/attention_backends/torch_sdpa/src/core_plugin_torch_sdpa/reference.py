@@ -8,13 +8,16 @@ from torch import Tensor
 from core.api.attention import AttentionSite, BatchView
 
 
-def reference_attention(q: Tensor, kv: Tensor, batch: BatchView, site: AttentionSite, block_size: int) -> Tensor:
+def reference_attention(
+    q: Tensor, kv: Tensor, batch: BatchView, site: AttentionSite, block_size: int, sinks: Tensor | None = None
+) -> Tensor:
     """Attend by definition, with nothing batched.
 
     Args:
         q: `(tokens, heads, head_dim)`.
         kv: `(num_blocks, 2, block_size, kv_heads, head_dim)`, this step's keys and values already written; a cache of
             other elements comes as `elements.decode` reads it.
+        sinks: `(heads,)`, for sites with sinks.
 
     Returns:
         `(tokens, heads * head_dim)` float32.
@@ -26,6 +29,7 @@ def reference_attention(q: Tensor, kv: Tensor, batch: BatchView, site: Attention
         for token in range(begin, end):
             position = length - (end - token)
             first = 0 if site.window is None else max(0, position - site.window + 1)
+            first = first if site.chunk is None else max(first, position // site.chunk * site.chunk)
             for head in range(site.num_heads):
                 group = head * site.num_kv_heads // site.num_heads
                 k, v = keys[first : position + 1, group], values[first : position + 1, group]
@@ -34,7 +38,9 @@ def reference_attention(q: Tensor, kv: Tensor, batch: BatchView, site: Attention
                     scores = site.softcap * torch.tanh(scores / site.softcap)
                 if site.slopes is not None:
                     scores = scores + site.slopes[head] * (torch.arange(first, position + 1) - position)
-                out[token, head] = torch.softmax(scores, 0) @ v
+                if sinks is not None:
+                    scores = torch.cat([scores, sinks[head : head + 1]])
+                out[token, head] = torch.softmax(scores, 0)[: len(v)] @ v
     return out.flatten(1)
 
 
