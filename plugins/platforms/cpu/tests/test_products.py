@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from core_plugin_cpu.manifest import CPU_LINEAR
 from core_plugin_cpu.native import gemm, library
 from core_plugin_cpu.native.packed import Format, quantize_int8
 from core_plugin_cpu.native.program import record
+from core_plugin_cpu.products.refine import product
 
-from core.api import CheckpointError, LayerSite, WeightForm
+from core.api import CheckpointError, KernelRequest, LayerSite, ProbeResult, WeightForm
 from core.testing.conformance.tools.parts import plain_part
 
 from .weights import BLOCKS, EXACT, FORMS, GROUPS, ODD, OPENED, K, error, expected, int4, int8, make, packed, weights
@@ -247,3 +249,22 @@ def test_groups_that_are_no_whole_blocks_are_opened():
     assert kind(int8(inputs=32, zeros=True), 64) == Format.BF16
     with pytest.raises(ValueError, match="whole blocks"):
         gemm.pack_groups(torch.zeros(16, 48, dtype=torch.uint8), torch.ones(16, 3), torch.ones(16, 3))
+
+
+@pytest.mark.parametrize(
+    ("form", "inputs", "reason"),
+    [
+        (int4(64), 256, ""),
+        (int4(0, zeros=True), 96, ""),
+        (int4(48), 96, "groups of 48 inputs are no whole blocks of 32"),
+        (int4(0), 80, "groups of 80 inputs are no whole blocks of 32"),
+        (int4(64), 96, "96 inputs are no whole groups of 64"),
+        (WeightForm(), 80, ""),
+        (int8(inputs=48), 96, "weights of the form"),
+    ],
+)
+def test_selection_knows_which_groups_have_a_kernel(form, inputs, reason):
+    dims, facts = {"inputs": inputs, "outputs": 48}, {"kind": "linear", "method": "none"}
+    request = KernelRequest(op="linear", device="cpu", dtype="bfloat16", dims=dims, form=form.key, facts=facts)
+    found = [*CPU_LINEAR.check(request).reasons, *product(request, ProbeResult(available=True)).reasons]
+    assert reason in found[0] if reason else not found
