@@ -88,19 +88,21 @@ class SelfAttention:
 
     def __init__(self, c: GemmaConfig, build: LayerBuilder, index: int) -> None:
         prefix = f"model.layers.{index}.self_attn"
+        share = build.heads(c.num_heads, c.num_kv_heads)
+        self.heads = [share.heads, share.kv_heads, share.kv_heads]
         q_size, kv_size = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-        self.heads = [c.num_heads, c.num_kv_heads, c.num_kv_heads]
         self.view = (-1, sum(self.heads), c.head_dim)
         parts = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
-        self.qkv = build.merged_linear(c.hidden_size, parts, prefix, bias=c.bias)
-        self.output = build.linear(q_size, c.hidden_size, f"{prefix}.o_proj", bias=c.bias)
+        units = dict.fromkeys(parts, c.head_dim)
+        self.qkv = build.merged_linear(c.hidden_size, parts, prefix, bias=c.bias, shard="out", units=units)
+        self.output = build.linear(q_size, c.hidden_size, f"{prefix}.o_proj", bias=c.bias, shard="in")
         names = ("q_norm", "k_norm") if c.qk_norm else ()
         self.norms = [build.rms_norm(c.head_dim, c.norm_eps, f"{prefix}.{name}", offset=UNIT) for name in names]
         self.rope = build.rope(c.ropes[c.kinds[index]])
         self.attend = build.attention(
             index,
-            num_heads=c.num_heads,
-            num_kv_heads=c.num_kv_heads,
+            num_heads=share.heads,
+            num_kv_heads=share.kv_heads,
             head_dim=c.head_dim,
             scale=c.scale,
             window=c.windows[index],
@@ -123,9 +125,9 @@ class MLP:
 
     def __init__(self, c: GemmaConfig, build: LayerBuilder, prefix: str) -> None:
         parts = {"gate_proj": c.intermediate_size, "up_proj": c.intermediate_size}
-        self.gate_up = build.merged_linear(c.hidden_size, parts, prefix)
+        self.gate_up = build.merged_linear(c.hidden_size, parts, prefix, shard="out")
         self.activation = build.gated_activation(c.activation)
-        self.down = build.linear(c.intermediate_size, c.hidden_size, f"{prefix}.down_proj")
+        self.down = build.linear(c.intermediate_size, c.hidden_size, f"{prefix}.down_proj", shard="in")
 
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, D) -> (T, D)`."""
