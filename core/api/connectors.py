@@ -28,6 +28,8 @@ class KVConnector(Protocol):
     def load(self, blocks: Sequence[BlockRef]) -> None:
         """These blocks were allocated for what `match` promised: fill them before the next step's forward pass.
 
+        Of the `blocks` of a ref, one for each cache group, those that are 0 are not wanted: leave device block 0 alone.
+
         From this step on they are in the prefix cache: the same content is not asked for again while it is there. What
         cannot be loaded is computed: the worker's `begin` says which blocks it could not fill.
         """
@@ -35,6 +37,8 @@ class KVConnector(Protocol):
 
     def save(self, blocks: Sequence[BlockRef]) -> None:
         """These blocks hold verified content once the step that is being planned has run; keep them if you like.
+
+        Every cache group's block is there: none of a ref's `blocks` is 0.
 
         What was computed on loaded blocks comes here when these are known to have arrived.
         """
@@ -69,7 +73,7 @@ class KVConnectorWorker(Protocol):
     def __init__(self, options: Mapping[str, Any]) -> None: ...
 
     def bind(self, caches: Sequence[Tensor]) -> None:
-        """Receive each layer's cache; block `b` of a layer is `cache[b]`."""
+        """Receive the caches, which layers of different cache groups share; block `b` is `cache[b]` in each of them."""
         ...
 
     def begin(self, message: bytes) -> Iterable[int] | None:

@@ -148,7 +148,7 @@ class TorchSdpaLayer:
         )
 
     def _explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distance: Tensor | None) -> Tensor:
-        """Scores in float32: soft caps bend them between the two products, slopes add large numbers, sinks stand beside."""
+        """Scores in float32: soft caps bend them between the products, slopes add large numbers, sinks stand beside."""
         site = self._site
         rows, heads, queries, dim = q.shape
         split = q.reshape(rows, site.num_kv_heads, -1, queries, dim)
