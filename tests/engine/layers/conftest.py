@@ -108,7 +108,7 @@ class Active:
 class Step:
     token_ids: torch.Tensor
     positions: torch.Tensor
-    plan: DensePlan
+    plans: list[DensePlan]
 
 
 class Runner:
@@ -129,7 +129,7 @@ class Runner:
         positions = torch.arange(plan.start, plan.end)
         self.length = plan.end
         model = self.loaded.model
-        return model.logits(model.forward(Step(ids, positions, plan)))
+        return model.logits(model.forward(Step(ids, positions, [plan])))
 
 
 def engine_config(
