@@ -117,7 +117,7 @@ class Active:
 class Step:
     token_ids: torch.Tensor
     positions: torch.Tensor
-    plan: DensePlan
+    plans: list[DensePlan]
 
     @property
     def plans(self):
@@ -142,7 +142,7 @@ class Runner:
         positions = torch.arange(plan.start, plan.end)
         self.length = plan.end
         model = self.loaded.model
-        return model.logits(model.forward(Step(ids, positions, plan)))
+        return model.logits(model.forward(Step(ids, positions, [plan])))
 
 
 def engine_config(
