@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from traceback import walk_stack
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -90,6 +92,15 @@ def run_ended_by(runner: asyncio.Runner, work: Coroutine[Any, Any, T], *signals:
     return found  # type: ignore[return-value]  # None stands only for a signal
 
 
+def _send_after(hook: FrameType, number: int) -> None:
+    """Send a signal when the main thread has left the interpreter's hook, where what it raises would be shown."""
+    main, inside = threading.main_thread().ident or 0, True
+    while inside:
+        time.sleep(_AGAIN_SECONDS)
+        inside = any(frame is hook for frame, _ in walk_stack(sys._current_frames().get(main)))
+    os.kill(os.getpid(), number)
+
+
 def quietly(run: Callable[[], int]) -> int:
     """Run a whole process's work and return its status; no signal at any moment makes it show a traceback.
 
@@ -105,7 +116,7 @@ def quietly(run: Callable[[], int]) -> int:
         if number is None:
             unraisable(lost)
         elif not sys.is_finalizing():
-            threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number)).start()
+            threading.Thread(target=_send_after, args=(sys._getframe(), number)).start()
 
     sys.unraisablehook = again
     logging.getLogger("asyncio").addFilter(_is_no_signal)

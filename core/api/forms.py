@@ -78,6 +78,7 @@ class Stored:
     Core compares its sizes with the model, takes what a fused tensor or a rank needs of it, and only then has it read.
 
     Attributes:
+        suffix: What follows its module's name and the dot.
         axes: Its dimension along the outputs, and along the inputs; None: it has none, and is the same for all.
         per: Outputs, and inputs, that `unit` elements hold along these dimensions: `(1, 8)` for eight 4-bit codes of
             neighbouring inputs in a word, `(1, 128)` for one scale for 128 inputs.

@@ -43,7 +43,11 @@ class Pending(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """A `Pending` whose work is done: `result` never waits."""
+    """A `Pending` whose work is done: `result` never waits.
+
+    Attributes:
+        value: What the work returned.
+    """
 
     value: T
 

@@ -25,6 +25,19 @@ def work():
     gc.collect()
     time.sleep(20)
 """,
+    "in a finalizer, and threads start slowly": """
+import threading
+start = threading.Thread.start
+def slowly(thread):
+    start(thread)
+    time.sleep(0.2)
+threading.Thread.start = slowly
+class Held:
+    def __del__(self): me(N)
+def work():
+    Held()
+    time.sleep(20)
+""",
     "in a task that nobody asks": """
 async def main():
     async def lost(): me(N)

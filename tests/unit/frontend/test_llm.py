@@ -165,9 +165,9 @@ def test_progress_is_shown_on_demand(offline, capsys):
     assert "Prompts" in capsys.readouterr().out
 
 
-def test_blocks_bound_the_length(offline):
+def test_the_longest_request_is_what_the_engine_can_serve(offline):
     llm, core = offline(max_model_len=64)
-    core.ready.num_blocks, core.ready.block_size = 2, 16
+    core.ready.max_model_len = 32  # its blocks hold no more
     small = LLM.from_parts(type("R", (), {"config": llm.config, "reader": _reader(llm)}), llm._engine)
     assert small.model.max_model_len == 32
 

@@ -49,6 +49,10 @@ MADE: dict[str, Callable[[], Iterable[Any]]] = {
     "core/tokenizer/plain_text.py: '|'.join(starts) or '(?!)'": plain_text("_starts"),
     "core/tokenizer/plain_text.py: _any([MARK, *(text for text in texts if len(text) == 1)])": plain_text("_single"),
     "core/tokenizer/plain_text.py: _any({MARK, *(text[0] for text in texts)})": plain_text("_hint"),
+    "core/worker/loading/names.py: '([^.]+)'.join(map(re.escape, begins.split('*')))": lambda: [
+        r"model\.layers\.([^.]+)\.block\.experts\.([^.]+)\.w1\.",
+        r"model\.layers\.",
+    ],
     f"{LLGUIDANCE}/tags.py: f\"({{'|'.join(map(re.escape, names))}})\"": lambda: [f"({ESCAPED})"],
     NAMES: names_of_calls,
     f"{PARSERS}/tags.py: '|'.join(map(re.escape, self.literals)) or '(?!)'": lambda: [
@@ -61,11 +65,9 @@ MADE: dict[str, Callable[[], Iterable[Any]]] = {
 BOUNDED = {
     "core/cli/env.py: f'^{key}\\\\s*:\\\\s*(.*)$'": "over files of the system",
     "core/testing/conformance/areas/routes.py: ''.join((_part(part) for part in parts))": "over a plugin's own routes",
-    "plugins/platforms/cpu/src/core_plugin_cpu/compressed.py: name[3:]": "a checkpoint's, over its own modules' names",
     "plugins/quantization/compressed_tensors/src/core_plugin_compressed_tensors/config.py: name[3:]": (
         "a checkpoint's, over its own modules' names"
     ),
-    "plugins/platforms/cpu/src/core_plugin_cpu/described.py: pattern": "compiled, and not matched",
     "plugins/quantization/compressed_tensors/src/core_plugin_compressed_tensors/config.py: pattern": (
         "compiled, and not matched"
     ),

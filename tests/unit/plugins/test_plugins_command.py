@@ -55,7 +55,7 @@ def test_the_list_shows_every_plugin_and_its_state(world, capsys):
         "name": "gpu",
         "distribution": "core-plugin-world",
         "version": "1.0",
-        "api": 1,
+        "api": 2,
         "maturity": "stable",
         "state": "ok",
     }

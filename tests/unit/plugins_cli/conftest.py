@@ -20,7 +20,7 @@ WORLD = """
 from core.api import *
 
 __core_drivers__ = [
-    PlatformSpec(name="host", impl="world:Nothing", api=2, summary="", device_type="host", probe="world:probe",
+    PlatformSpec(name="host", impl="world:Host", api=2, summary="", device_type="host", probe="world:probe",
                  dtypes=("float32",)),
     AttentionSpec(name="plain", impl="world:Nothing", api=2, summary="", devices={"host"}, dtypes={"float32"},
                   kv_dtypes={"float32"}),
@@ -37,6 +37,14 @@ __core_drivers__ = [
 class Nothing:
     def __init__(self, *given, **named): ...
     def __getattr__(self, name): ...
+
+
+class Host(Platform):
+    def open(self, *, threads, seed, index): ...
+    def memory(self): ...
+    def stream(self): ...
+    def describe(self): ...
+    def close(self): ...
 
 
 from pydantic import BaseModel, Field

@@ -121,7 +121,8 @@ def test_the_table_of_kinds(core):
     assert set(rows) == set(KINDS)
     assert rows["core.platforms"]["tier"] == "stable" and rows["core.executors"]["tier"] == "provisional"
     assert rows["core.drafters"]["accepted"] == [2, 2]  # nobody can have published API 1
-    assert rows["core.models"]["accepted"] == [1, 1] and rows["core.models"]["descriptor"] == "ModelSpec"
+    assert rows["core.tool_parsers"]["accepted"] == [1, 1] and rows["core.models"]["accepted"] == [2, 2]
+    assert rows["core.models"]["descriptor"] == "ModelSpec"
     assert "--attention-backend" in core("plugins", "api")[1]
 
 
