@@ -65,6 +65,16 @@ def test_a_prefix_needs_of_every_group_what_the_next_token_reads(harness, lost, 
     assert engine.cached[1] == cached
 
 
+@pytest.mark.parametrize(
+    ("windows", "blocks", "longest"),
+    [((0,), 8, 32), ((0,), 100, 64), ((0, 0), 9, 16), ((0, 8), 14, 36), ((8,), 6, 64), ((8,), 3, 12)],
+)
+def test_the_longest_request_is_what_the_blocks_of_all_groups_can_hold(harness, windows, blocks, longest):
+    """Blocks of 4 tokens, steps of 8; a window of 8 gives back what the token behind the computed ones does not read."""
+    engine = harness(blocks=blocks + 1, windows=windows, max_chunk=8, max_len=64)
+    assert (engine.pool.total, engine.scheduler.longest) == (blocks, longest)
+
+
 def test_a_request_that_fits_thanks_to_its_windows_runs(harness):
     """24 columns of two groups are more than the pool has; with a window and chunks they never are there at once."""
     fitting = harness(blocks=37, windows=(0, 8), max_chunk=8, max_len=96)
