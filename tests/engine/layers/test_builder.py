@@ -156,7 +156,7 @@ def test_an_embedding_is_scaled_in_the_compute_dtype_and_its_tied_head_is_not(dt
     embedding = build.embedding(10, 640, "embed", scale=640**0.5)
     head = build.lm_head(10, 640, "head", tied_to=embedding)
     weight = torch.randn(10, 640, generator=torch.Generator().manual_seed(0)).to(dtype)
-    WeightFiller(build.groups, NameMap(WeightRules(), build.tied), CPU).fill([PlainTensor("embed.weight", weight)])
+    WeightFiller(build.groups, NameMap(WeightRules(), build.left_out), CPU).fill([PlainTensor("embed.weight", weight)])
     assert torch.equal(embedding(torch.tensor([3, 7])), weight[[3, 7]] * torch.tensor(factor, dtype=dtype))
     hidden = torch.ones(1, 640, dtype=dtype)
     torch.testing.assert_close(head(hidden), hidden @ weight.T)
