@@ -11,13 +11,22 @@ from core.testing.tinymodels import FAMILIES, tiny_model
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
-CHECKS = 3
-"""Calls that look at token ids, positions, and the batch."""
+CHECKS = 2
+"""Calls that look at token ids and positions; another looks at the batch of each cache group."""
 
 DECODERS = {
-    **dict.fromkeys(FAMILIES, (2, 9)),  # a lookup and the first norm; of a layer: 2 norms, 5 of attention, 2 of the MLP
-    **dict.fromkeys(["qwen3", "qwen3_window"], (2, 11)),  # norms of queries and keys
+    # Outside the layers a lookup and the first norm; of a layer 2 norms, 5 calls of attention, 2 of the MLP.
+    **dict.fromkeys(FAMILIES, (2, 3, 9)),
+    **dict.fromkeys(["qwen3", "qwen3_window"], (2, 3, 11)),  # norms of queries and keys
+    # The embedding's rows are scaled; a layer has two more norms, on what it adds to the residual.
+    **dict.fromkeys(["gemma2", "gemma2_untied"], (3, 4, 11)),
+    **dict.fromkeys(["gemma3", "gemma3_scaled"], (3, 4, 13)),
 }
+"""Family -> calls outside the layers, layers, calls of each."""
+
+GROUPS = {"qwen2_window": 3, "qwen3_window": 3, "gemma2": 2, "gemma2_untied": 2, "gemma3": 4, "gemma3_scaled": 2}
+"""Cache groups of families with windows in some layers only: each has equally many layers."""
+
 OTHER_ATTENTION = {"llama3": {"head_dim": 32}, "MPNet": None}
 """What a family is made with, because the native attention has no heads of 24; None: nor biases by position."""
 
@@ -38,8 +47,9 @@ def test_every_family_is_looked_at():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_decoders_are_recorded(family, tmp_path):
     directory = tiny_model(tmp_path / "model", family, **(OTHER_ATTENTION.get(family) or {}))
-    outside, layer = DECODERS[family]
-    assert program(directory, num_blocks=60) == f"{CHECKS + outside + 3 * layer} calls"
+    outside, layers, layer = DECODERS[family]
+    checks = CHECKS + GROUPS.get(family, 1)
+    assert program(directory, num_blocks=60) == f"{checks + outside + layers * layer} calls"
 
 
 @pytest.mark.parametrize("family", ENCODERS)
