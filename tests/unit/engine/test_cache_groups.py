@@ -70,7 +70,7 @@ def test_a_prefix_needs_of_every_group_what_the_next_token_reads(harness, lost, 
     [((0,), 8, 32), ((0,), 100, 64), ((0, 0), 9, 16), ((0, 8), 14, 36), ((8,), 6, 64), ((8,), 3, 12)],
 )
 def test_the_longest_request_is_what_the_blocks_of_all_groups_can_hold(harness, windows, blocks, longest):
-    """Blocks of 4 tokens, steps of 8; a window of 8 gives back what the token behind the computed ones does not read."""
+    """Blocks of 4 tokens, steps of 8; a window of 8 gives back what the next token does not read."""
     engine = harness(blocks=blocks + 1, windows=windows, max_chunk=8, max_len=64)
     assert (engine.pool.total, engine.scheduler.longest) == (blocks, longest)
 
