@@ -183,10 +183,14 @@ class TakesScales(Protocol):
     Without it a checkpoint that has any is refused for such a cache.
     """
 
-    def use_scales(self, key: float, value: float) -> None:
+    def use_scales(self, key: Tensor, value: Tensor) -> None:
         """Divide keys and values by these before they are rounded, and multiply what is read.
 
         Called before `after_load` whenever weights were loaded; both are 1 for caches of other dtypes.
+
+        Args:
+            key, value: `()` float32 on the host; `(num_kv_heads,)`, if the heads differ, of a backend whose descriptor
+                has the feature `head_scales`.
         """
         ...
 

@@ -74,14 +74,14 @@ class AttentionModule(Parameterised):
         self._write = layer.write_kv
         self._forward = layer.forward
         self._after_load: Callable[[], None] | None = getattr(layer, "after_load", None)
-        self._use_scales: Callable[[float, float], None] | None = getattr(layer, "use_scales", None)
+        self._use_scales: Callable[[Tensor, Tensor], None] | None = getattr(layer, "use_scales", None)
         self.takes_scales = self._use_scales is not None
 
     def bind(self, params: Params) -> None:
         """Use these scales from now on."""
         super().bind(params)
         if self._use_scales is not None:
-            self._use_scales(float(params["k_scale"]), float(params["v_scale"]))
+            self._use_scales(params["k_scale"], params["v_scale"])
 
     def after_load(self) -> None:
         """Let the backend's layer act once weights are in place, if it wants to."""

@@ -152,7 +152,7 @@ def test_what_is_not_declared_is_not_asked(backend):
 def test_a_backend_for_an_absent_device_stays_at_l0(backend):
     from core.testing.conformance import Level
 
-    features = ("sliding_window", "softcap", "chunked", "sinks")
+    features = ("sliding_window", "softcap", "alibi", "chunked", "sinks")
     report = backend(devices=("xpu",), features=features).report("manifest", "attention")
     assert {one.status for one in report.outcomes if one.level == Level.L1} == {"unavailable"}
     assert report.level == Level.L0

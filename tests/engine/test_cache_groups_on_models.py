@@ -82,6 +82,7 @@ def answers(engine, prompts=PROMPTS):
     return [texts[handle] for handle in range(len(prompts))]
 
 
+@pytest.mark.covers("ATTN-03")
 @pytest.mark.parametrize("backend", ["torch_sdpa", "cpu_native"])
 @pytest.mark.parametrize(("blocks", "groups"), [(ROOMY, 1), (TIGHT, 3)])
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -97,6 +98,7 @@ def test_the_answers_are_those_of_transformers(model, expected, backend, blocks,
         assert (scheduler.blocks_freed_early > 0) is (groups == 3)
 
 
+@pytest.mark.covers("ATTN-03")
 @pytest.mark.parametrize("backend", ["torch_sdpa", "cpu_native"])
 @pytest.mark.parametrize("blocks", [ROOMY, TIGHT])
 def test_prompts_in_chunks_of_seven_give_the_same(model, expected, backend, blocks):

@@ -168,3 +168,11 @@ def test_pooling_gives_the_same(plugins, llama, depth):
         found = [one.outputs.embedding for one in llm.embed(prompts)]
         assert llm._engine.ready.facts["graphs"] == "none: this task runs whole prompts"
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_a_worker_process_of_its_own_gives_the_same(plugins, llama, prompt, two):
+    plugins("fake_device")
+    due, _, _ = two(platform="cpu")
+    with LLM(llama, **ENGINE, num_blocks=64, platform="fake", executor="subprocess", overlap_depth=2) as llm:
+        found = [out.outputs[0].token_ids for out in llm.generate([prompt(9), prompt(4, 1)], TWO)]
+    assert found == due

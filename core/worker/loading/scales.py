@@ -40,31 +40,36 @@ class ScaleGroup(ParamGroup):
     Args:
         module: Path of the attention module in the checkpoint, renames applied.
         rounded: Whether the cache is of a format that they are for.
+        by_head: Whether the backend takes a scale for each head.
     """
 
     optional = True
 
-    def __init__(self, module: str, attention: AttentionModule, *, rounded: bool) -> None:
-        super().__init__(module, self._one)
+    def __init__(self, module: str, attention: AttentionModule, *, rounded: bool, by_head: bool = False) -> None:
+        super().__init__(module, self._of_heads)
         self._attention, self._rounded = attention, rounded
+        self._heads = attention.site.num_kv_heads if by_head else 1
         for name in (KEY, VALUE, _BOTH, *_UNUSED):
-            self.declare(name, (), torch.float32)
+            self.declare(name, (self._heads,), torch.float32)
         self.read_by(attention, self._settle)
 
     def allocate(self, device: torch.device) -> Params:
         """Return storage that says of every scale that the checkpoint has none."""
-        return {name: torch.full((), math.nan) for name in self.specs}
+        return {name: torch.full(shape, math.nan) for name, (shape, _) in self.specs.items()}
 
-    def _one(self, param: str, tensor: WeightTensor) -> Tensor:
-        """Return the scale. Raises `CheckpointError` CORE-M129 if there is not just one for the whole layer."""
-        if math.prod(tensor.shape) != 1:
+    def _of_heads(self, param: str, tensor: WeightTensor) -> Tensor:
+        """Return the scale of each head, or the one of all. Raises `CheckpointError` CORE-M129 for other numbers."""
+        count = math.prod(tensor.shape)
+        if count not in (1, self._heads) and param not in _UNUSED:
+            heads = "" if self._heads == 1 else f", or {self._heads}, one for each head"
             raise CheckpointError(
                 "CORE-M129",
                 f"the checkpoint tensor '{tensor.name}' has shape {tuple(tensor.shape)}: scales of a KV cache must be "
-                "one number per layer.",
-                hint="Use a checkpoint whose kv_cache_scheme has the strategy 'tensor'.",
+                f"one number per layer{heads}.",
+                hint="Use a checkpoint whose kv_cache_scheme has the strategy 'tensor', or a backend with the "
+                "feature head_scales.",
             )
-        return tensor.dense(torch.float32).reshape(())
+        return tensor.dense(torch.float32).flatten()[: self._heads].expand(self._heads)
 
     def _settle(self, params: Params) -> Params:
         """Return both scales, 1 where none is given or what is given is no scale (some writers leave -1 or 0).
@@ -76,7 +81,7 @@ class ScaleGroup(ParamGroup):
         found = {name: _scale(params[name], _scale(both, torch.ones(()))) for name in (KEY, VALUE)}
         if not self._rounded:
             return {name: torch.ones(()) for name in found}
-        given = any(float(one) != 1.0 for one in found.values())
+        given = any(bool((one != 1.0).any()) for one in found.values())
         if given and not self._attention.takes_scales:
             raise CheckpointError(
                 "CORE-M144",
@@ -88,15 +93,19 @@ class ScaleGroup(ParamGroup):
 
 
 def _scale(given: Tensor, otherwise: Tensor) -> Tensor:
-    number = float(given)
-    return given if math.isfinite(number) and number > 0 else otherwise
+    """Return one number for equal heads, else one for each; `otherwise` where any is no scale."""
+    if not bool((given.isfinite() & (given > 0)).all()):
+        return otherwise
+    return given.flatten()[0] if bool((given == given.flatten()[0]).all()) else given
 
 
-def scale_groups(module: str | None, attentions: Sequence[AttentionModule], *, rounded: bool) -> list[ScaleGroup]:
-    """Return the scales of all layers; `module` and `rounded` as in `ScaleGroup`, with `{}` for the layer's number."""
+def scale_groups(
+    module: str | None, attentions: Sequence[AttentionModule], *, rounded: bool, by_head: bool
+) -> list[ScaleGroup]:
+    """Return the scales of all layers; arguments as in `ScaleGroup`, `module` with `{}` for the layer's number."""
     if module is None:
         return []
-    return [ScaleGroup(module.format(one.site.layer), one, rounded=rounded) for one in attentions]
+    return [ScaleGroup(module.format(one.site.layer), one, rounded=rounded, by_head=by_head) for one in attentions]
 
 
 def aliases(groups: Sequence[ScaleGroup]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -79,7 +80,8 @@ class DenseBackend:
 class Active:
     """What the loader asks of `ActivePlugins`."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, features: Iterable[str] = (), **changes: Any) -> None:
+        self._features = frozenset(features)
         self._impls = {
             "core.models": resolve_name(LLAMA.impl),
             "core.quantization": Plain,
@@ -108,7 +110,9 @@ class Active:
 
     def spec(self, group):
         every = {"devices": {"cpu"}, "dtypes": {"float32"}, "kv_dtypes": {"float32"}}
-        return AttentionSpec(name="dense", impl="tests:DenseBackend", api=2, summary="", **every)
+        return AttentionSpec(
+            name="dense", impl="tests:DenseBackend", api=2, summary="", features=self._features, **every
+        )
 
     hooks = Hooks()
 
@@ -117,11 +121,7 @@ class Active:
 class Step:
     token_ids: torch.Tensor
     positions: torch.Tensor
-    plan: DensePlan
-
-    @property
-    def plans(self):
-        return [self.plan]
+    plans: list[DensePlan]
 
 
 class Runner:
@@ -142,7 +142,7 @@ class Runner:
         positions = torch.arange(plan.start, plan.end)
         self.length = plan.end
         model = self.loaded.model
-        return model.logits(model.forward(Step(ids, positions, plan)))
+        return model.logits(model.forward(Step(ids, positions, [plan])))
 
 
 def engine_config(

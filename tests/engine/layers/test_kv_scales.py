@@ -26,7 +26,7 @@ class Backend(TorchSdpaBackend):
     def layer(self, site):
         layer = super().layer(site)
         self.given = getattr(self, "given", {})
-        layer.use_scales = lambda key, value: self.given.__setitem__(site.layer, (round(key, 4), round(value, 4)))
+        layer.use_scales = lambda *both: self.given.__setitem__(site.layer, tuple(round(float(one), 4) for one in both))
         return layer
 
 
@@ -115,7 +115,7 @@ def attended(kind, k, v, q, scales, kv_dtype=E4M3, queries=1, dtype=torch.float3
     blocks = np.random.default_rng(0).permutation(-(-tokens // block)).astype(np.int32) + 1
     backend = kind(AttentionContext(CPU, dtype, kv_dtype, block))
     layer, layout = backend.layer(SITE), backend.kv_layout(SITE)
-    layer.use_scales(*scales)
+    layer.use_scales(*(torch.as_tensor(scale) for scale in scales))
     cache = torch.zeros(len(blocks) + 1, *layout.block_shape, dtype=layout.dtype)
     places = np.arange(tokens)
     slots = torch.from_numpy(blocks[places // block].astype(np.int64) * block + places % block)
@@ -150,6 +150,32 @@ def test_scaled_caches_agree_and_keep_more_of_large_values(queries, dtype):
     small = [attended(kind, k / 9999, v / 9999, q, (1e-4, 1e-4), queries=queries) for kind in kinds]
     for found in small:
         torch.testing.assert_close(found, small[0], rtol=1e-4, atol=1e-6)
+
+
+def test_heads_in_ranges_of_their_own_have_scales_of_their_own():
+    torch.manual_seed(0)
+    factors = torch.tensor([1e4, 1e-3])[:, None]
+    k, v, q = torch.randn(60, 2, 32) * factors, torch.randn(60, 2, 32), torch.randn(60, 4, 32)
+    q = q / factors.repeat_interleave(2, dim=0)
+    exact = attended(TorchSdpaBackend, k, v, q, (1.0, 1.0), torch.float32, 30)
+    found = attended(TorchSdpaBackend, k, v, q, (factors.flatten() / 100, torch.tensor(0.01)), queries=30)
+    assert (found - exact).abs().max() < 0.1 * exact.abs().max()
+
+
+def test_scales_of_heads_reach_a_backend_that_takes_them(scaled, load):
+    class ByHead(TorchSdpaBackend):
+        def layer(self, site):
+            layer = super().layer(site)
+            layer.use_scales = lambda *both: seen.append([one.tolist() for one in both])
+            return layer
+
+    seen = []
+    directory = scaled({(0, "k_scale"): torch.tensor([0.5, 0.25]), (0, "v_scale"): torch.tensor([2.0, 2.0])})
+    with pytest.raises(CheckpointError, match="one number per layer") as caught:
+        load(directory, kv_dtype="float8_e4m3fn", attention_backends=ByHead)
+    assert caught.value.code == "CORE-M129"
+    load(directory, kv_dtype="float8_e4m3fn", attention_backends=ByHead, features={"head_scales"})
+    assert seen[0] == [[0.5, 0.25], 2.0] and seen[1] == [1.0, 1.0]
 
 
 @pytest.mark.covers("QUANT-01")

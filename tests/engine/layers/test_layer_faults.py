@@ -19,7 +19,7 @@ from core.worker.guarded import GuardedBackend, GuardedModel
 CPU, TOKENS, HEADS, KV_HEADS, DIM, WIDTH = torch.device("cpu"), 5, 4, 2, 8, 32
 MODEL, ATTENTION = "model implementation 'm' (a 1)", "attention backend 'b' (a 2)"
 QUANT, PRODUCT = "quantization method 'q' (a 3)", "kernel 'p' (a 3)"
-STEP = SimpleNamespace(token_ids=torch.zeros(TOKENS, dtype=torch.int64), plan=None, plans=(None,))
+STEP = SimpleNamespace(token_ids=torch.zeros(TOKENS, dtype=torch.int64), plan=None, plans=[None])
 
 
 class Backend:

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from core.testing.fakedevice.queue import LateQueue
 from core.worker.participants.connectors import ConnectorParticipant
 from core.worker.participants.stages import WorkerStages
 from core.worker.sampling import prompt as prompt_module
+from core.worker.transfers import Transfers
 
 
 @pytest.mark.covers("PLAT-09")
@@ -26,6 +28,28 @@ def test_a_numerical_failure_stays_in_its_row(make_bench, params):
     assert set(first.logprobs) <= {1}
     second = bench.step({1: None, 0: None})
     assert second.errors and second.tokens.tolist() == [-1, wanted[1]]
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.7, "top_p": 0.9, "seed": 1, "logprobs": 1}])
+def test_a_numerical_failure_on_a_device_is_known_when_its_result_is(make_bench, params):
+    """Rows and blocks are other requests' by then: what failed is told by where it was when it ran."""
+    clean = make_bench()
+    clean.add(0, np.arange(1, 8), **params)
+    wanted = clean.generate(0, 2)
+    bench = make_bench(poison=60, transfers=Transfers(torch.device("cpu"), True, LateQueue(), areas=3))
+    bench.add(1, np.array([3, 60, 5]), **params)
+    bench.add(0, np.arange(1, 8), **params)
+    first, second = (bench.runner.begin(bench.plan({1: None, 0: None})) for _ in range(2))
+    left = bench.blocks[1][0]
+    bench.rows.block_tables[1] = 0
+    for pending, token in ((first, wanted[0]), (second, wanted[1])):
+        result = pending.result()
+        assert list(result.errors) == [0] and "CORE-E121" in result.errors[0]
+        assert result.tokens.tolist() == [-1, token] and set(result.logprobs) <= {1}
+    bench.preempt(1)
+    bench.free.append(left)
+    bench.add(2, [7])
+    assert not bench.step({2: None}).errors and bench.blocks[2] == [left]
 
 
 def test_blocks_of_a_failed_row_do_not_hurt_their_next_owner(make_bench):

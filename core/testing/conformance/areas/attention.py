@@ -100,12 +100,16 @@ def scales_are_applied(subject: Subject) -> None:
     if not hasattr(bench.layers[0], "use_scales"):
         raise NotApplicable("its layers take no scales")
     key, value = 2.0**17, 2.0**18  # of powers of two, so that nothing is rounded besides
+    heads = torch.ones(())
+    if "head_scales" in spec.features:
+        heads = 2.0 ** torch.arange(geometry.kv_heads)  # keys of each head in a range of their own
     for layer in bench.layers:
-        layer.use_scales(key, value)
+        layer.use_scales(key * heads, torch.tensor(value))
+    by_head = heads.expand(geometry.kv_heads)[:, None]
+    by_query = by_head.repeat_interleave(geometry.heads // geometry.kv_heads, dim=0)
     for row in bench.rows:
-        row.q, row.k, row.v = (
-            [one * factor for one in many] for many, factor in ((row.q, 1 / key), (row.k, key), (row.v, value))
-        )
+        factors = ((row.q, 1 / (key * by_query)), (row.k, key * by_head), (row.v, value))
+        row.q, row.k, row.v = ([one * factor for one in many] for many, factor in factors)
     for counts in ((35, 0, 30), (1, 17, 19), (1, 1, 1)):
         step = bench.prepare(counts)
         for layer, output in enumerate(bench.run(step)):

@@ -12,7 +12,19 @@ from core.testing.conformance.outcome import NotApplicable, Unavailable, checks,
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.paged import Geometry, PagedBench
 
-KNOWN = frozenset({"sliding_window", "softcap", "alibi", "bidirectional", "position_bias", "replayable"})
+KNOWN = frozenset(
+    {
+        "sliding_window",
+        "softcap",
+        "alibi",
+        "sinks",
+        "chunked",
+        "head_scales",
+        "bidirectional",
+        "position_bias",
+        "replayable",
+    }
+)
 """Features whose meaning the kit has checks for."""
 
 

@@ -169,14 +169,14 @@ def mover(tmp_path):
     return worker
 
 
-def message(loads=(), saves=()):
-    return msgspec.msgpack.encode(Transfer(3, 80, list(loads), list(saves)))
+def message(loads=(), saves=(), groups=1):
+    return msgspec.msgpack.encode(Transfer(3, 80 * groups, list(loads), list(saves)))
 
 
 def test_bytes_go_out_and_come_back_to_another_block(mover):
-    mover.begin(message(saves=[(HASHES[0], 2)]))
+    mover.begin(message(saves=[(HASHES[0], (2,))]))
     assert msgspec.msgpack.decode(mover.end(), type=Report) == Report(3, 1, 0)
-    mover.begin(message(loads=[(HASHES[0], 5)]))
+    mover.begin(message(loads=[(HASHES[0], (5,))]))
     for cache in mover._caches:
         assert torch.equal(cache[5], cache[2])
     assert mover.end() is not None
@@ -184,11 +184,21 @@ def test_bytes_go_out_and_come_back_to_another_block(mover):
 
 
 def test_a_file_that_goes_away_is_a_block_that_is_computed(mover):
-    mover.begin(message(saves=[(HASHES[0], 2)]))
+    mover.begin(message(saves=[(HASHES[0], (2,))]))
     mover.end()
-    assert mover.begin(message(loads=[(HASHES[1], 1), (HASHES[0], 5)], saves=[(HASHES[2], 3)])) == [1]
+    assert mover.begin(message(loads=[(HASHES[1], (1,)), (HASHES[0], (5,))], saves=[(HASHES[2], (3,))])) == [1]
     assert torch.equal(mover._caches[0][5], mover._caches[0][2])
     assert msgspec.msgpack.decode(mover.end(), type=Report).saved == 1
+
+
+def test_a_file_holds_a_block_of_each_cache_group(mover):
+    mover.begin(message(saves=[(HASHES[0], (2, 4))], groups=2))
+    mover.end()
+    zero = [cache[0].clone() for cache in mover._caches]
+    assert mover.begin(message(loads=[(HASHES[0], (0, 5)), (HASHES[1], (0, 3))], groups=2)) == [3]
+    for cache, before in zip(mover._caches, zero, strict=True):
+        assert torch.equal(cache[5], cache[4])
+        assert torch.equal(cache[0], before)
 
 
 def test_a_full_disk_is_reported_and_survived(mover, monkeypatch, tmp_path):
@@ -196,7 +206,7 @@ def test_a_full_disk_is_reported_and_survived(mover, monkeypatch, tmp_path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(mover_module, "write_block", full)
-    mover.begin(message(saves=[(HASHES[0], 2)]))
+    mover.begin(message(saves=[(HASHES[0], (2,))]))
     assert msgspec.msgpack.decode(mover.end(), type=Report) == Report(3, 0, 1)
     assert list(tmp_path.iterdir()) == []
 

@@ -7,19 +7,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from core_plugin_executors.child import Outbox
 from core_plugin_executors.inproc import InprocExecutor
 from core_plugin_executors.manifest import INPROC, SUBPROCESS
 from core_plugin_executors.process import SubprocessExecutor
 from core_plugin_executors.signs import SILENCE_SECONDS, SignsOfLife
 
-from core.api import AllowedTokens, CheckpointError, CoreError, EngineError
+from core.api import AllowedTokens, CheckpointError, CoreError, Done, EngineError
 from core.engine.step import BlockUpdate, StepPlan
 
 BOTH = pytest.mark.parametrize("kind", [InprocExecutor, SubprocessExecutor])
@@ -339,3 +340,19 @@ def test_importing_both_is_free_of_torch() -> None:
 
 def test_inproc_is_preferred() -> None:
     assert (INPROC.band, INPROC.priority) > (SUBPROCESS.band, SUBPROCESS.priority)
+
+
+def test_answers_of_steps_that_go_on_by_themselves_keep_their_order() -> None:
+    """A device's step is answered when it is done; until then further messages are taken on."""
+    sent: list[bytes] = []
+    done = [Future[bytes](), Future[bytes]()]
+    outbox = Outbox(SimpleNamespace(send=sent.append))  # type: ignore[arg-type]
+    outbox.add(Done(b"call"))
+    assert sent == [b"call"]
+    for answer in (done[0], done[1], Done(b"another call")):
+        outbox.add(answer)
+    assert sent == [b"call"]
+    done[1].set_result(b"second")
+    done[0].set_result(b"first")
+    outbox.close()
+    assert sent == [b"call", b"first", b"second", b"another call"]

@@ -71,16 +71,19 @@ class TorchSdpaLayer:
         self._dtype = ctx.dtype
         self._kv_dtype = ctx.kv_dtype
         self._variant = variant
+        self._device = ctx.device
         self._group = site.num_heads // site.num_kv_heads
-        self._scales = (1.0, 1.0)
+        self._scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0)
+        self._same = True
         self._slopes = None if site.slopes is None else torch.tensor(site.slopes, device=ctx.device)
         self._sinks: Tensor | None = None
         plain = site.softcap is None and site.slopes is None and not site.sinks
         self._attend = self._fused if plain else self._explicit
 
-    def use_scales(self, key: float, value: float) -> None:
+    def use_scales(self, key: Tensor, value: Tensor) -> None:
         """Divide keys and values of a float8 cache by these before they are rounded."""
-        self._scales = (key, value)
+        self._same = torch.equal(key, value)
+        self._scales = (self._scale(key), self._scale(value))
 
     def use_sinks(self, sinks: Tensor) -> None:
         """Count `sinks (num_heads,)` in the softmax of each query."""
@@ -132,12 +135,16 @@ class TorchSdpaLayer:
         site = self._site
         size = elements.stored_size(site.head_dim, self._kv_dtype)
         both = halves.index_select(0, index).view(2, rows, -1, site.num_kv_heads, size)
-        if self._scales[0] == self._scales[1]:
+        if self._same:
             both = elements.decode(both, self._kv_dtype, self._dtype, self._scales[0]).transpose(2, 3)
             return both[0], both[1]
         parts = zip(both, self._scales)
         k, v = (elements.decode(one, self._kv_dtype, self._dtype, scale).transpose(1, 2) for one, scale in parts)
         return k, v
+
+    def _scale(self, given: Tensor) -> float | Tensor:
+        """Return one number, or `(kv_heads, 1)` on the device."""
+        return float(given) if given.dim() == 0 else given.to(self._device, torch.float32)[:, None]
 
     def _fused(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, _: Tensor | None = None, *, causal: bool = False

@@ -19,11 +19,12 @@ def stored_size(head_dim: int, kv_dtype: torch.dtype) -> int:
     return head_dim + SCALE_BYTES if kv_dtype == torch.int8 else head_dim
 
 
-def encode(x: Tensor, kv_dtype: torch.dtype, scale: float = 1.0) -> Tensor:
-    """Return `x (..., head_dim)` as it is stored, `(..., stored_size)`.
+def encode(x: Tensor, kv_dtype: torch.dtype, scale: float | Tensor = 1.0) -> Tensor:
+    """Return `x (..., heads, head_dim)` as it is stored, `(..., heads, stored_size)`.
 
     Values round to nearest even; those beyond the largest finite one become that. int8 has a scale for each head of a
-    token, so that its largest value becomes 127; of the others float8 is divided by `scale` before.
+    token, so that its largest value becomes 127; of the others float8 is divided before by `scale`: one number, or
+    `(heads, 1)`.
     """
     if kv_dtype == torch.int8:
         scales = x.float().abs().amax(-1, keepdim=True) / 127
@@ -37,14 +38,17 @@ def encode(x: Tensor, kv_dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     return (x.float() / scale).clamp(-most, most).to(kv_dtype).view(torch.uint8)
 
 
-def decode(stored: Tensor, kv_dtype: torch.dtype, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
+def decode(stored: Tensor, kv_dtype: torch.dtype, dtype: torch.dtype, scale: float | Tensor = 1.0) -> Tensor:
     """Return what `encode` made, `(..., stored_size)`, as values `(..., head_dim)` of `dtype`."""
     if kv_dtype == torch.int8:
         scales = stored[..., -SCALE_BYTES:].contiguous().view(torch.float32)
         return (stored[..., :-SCALE_BYTES].float() * scales).to(dtype)
     if not _is_float8(kv_dtype):
         return stored.to(dtype)
-    return stored.view(kv_dtype).to(dtype) if scale == 1.0 else (stored.view(kv_dtype).float() * scale).to(dtype)
+    values = stored.view(kv_dtype)
+    if isinstance(scale, float) and scale == 1.0:
+        return values.to(dtype)
+    return (values.float() * scale).to(dtype)
 
 
 def _is_float8(dtype: torch.dtype) -> bool:

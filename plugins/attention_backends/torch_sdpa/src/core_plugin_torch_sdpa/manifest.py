@@ -17,6 +17,16 @@ TORCH_SDPA = AttentionSpec(
     dtypes=DTYPES,
     kv_dtypes=DTYPES | {"float8_e4m3fn", "float8_e5m2", "int8"},
     features=frozenset(
-        {"sliding_window", "softcap", "alibi", "sinks", "chunked", "bidirectional", "position_bias", "replayable"}
+        {
+            "sliding_window",
+            "softcap",
+            "alibi",
+            "sinks",
+            "chunked",
+            "head_scales",
+            "bidirectional",
+            "position_bias",
+            "replayable",
+        }
     ),
 )

@@ -81,9 +81,9 @@ class NativeAttentionLayer:
         self._backend = backend
         self._scales = (1.0, 1.0)
 
-    def use_scales(self, key: float, value: float) -> None:
+    def use_scales(self, key: Tensor, value: Tensor) -> None:
         """Divide keys and values of a float8 cache by these before they are rounded."""
-        self._scales = (key, value)
+        self._scales = (float(key), float(value))
 
     def write_kv(self, k: Tensor, v: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
         """Store `k, v (tokens, kv_heads, head_dim)` at the plan's slots."""
