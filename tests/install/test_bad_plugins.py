@@ -73,7 +73,7 @@ class World:
     def attention(self, dist: str, name: str, refine: str, **more: object) -> None:
         """Install an attention backend that would win every automatic choice."""
         package = dist.replace("-", "_")
-        fields = {"name": name, "api": 1, "summary": "", "band": 4, "impl": f"{package}.refine:Backend", **more}
+        fields = {"name": name, "api": 2, "summary": "", "band": 4, "impl": f"{package}.refine:Backend", **more}
         spec = f"""
         from core.api import AttentionSpec
         DTYPES = frozenset({{"float32", "bfloat16", "float16"}})
