@@ -58,10 +58,19 @@ def test_an_embedding_looks_rows_up():
     assert torch.equal(layer(torch.tensor([5, 0, 5])), values["embed.weight"][[5, 0, 5]])
 
 
-def test_values_are_read_in_the_compute_dtype():
-    tensor = PlainTensor("x.weight", torch.ones(2, 2, dtype=torch.bfloat16))
-    part = Plain(context()).read(LayerSite("linear", "x", 2, (("", 2),)), "", {"weight": tensor})
-    assert part.form == PLAIN and part.codes.dtype == torch.float32
+class Encoded(PlainTensor):
+    """A tensor that the checkpoint has in codes."""
+
+    encoding = "codes"
+
+
+@pytest.mark.parametrize(("kind", "read"), [(PlainTensor, torch.bfloat16), (Encoded, torch.float32)])
+def test_values_stay_as_stored_and_encoded_ones_come_in_the_compute_dtype(kind, read):
+    site, tensor = LayerSite("linear", "x", 2, (("", 2),)), kind("x.weight", torch.ones(2, 2, dtype=torch.bfloat16))
+    part = Plain(context()).read(site, "", {"weight": tensor})
+    assert part.form == PLAIN and part.codes.dtype == read
+    layer = loaded(Plain(context()), site, {"x.weight": tensor.dense(torch.bfloat16)})
+    assert torch.equal(layer(torch.ones(1, 2)), torch.full((1, 2), 2.0))
 
 
 @pytest.mark.covers("QUANT-12")
