@@ -18,7 +18,7 @@ SPEC = QuantSpec(
 
 ROUNDING = """
 import torch
-from torch.nn.functional import embedding, linear
+from core.api import PLAIN, Part, Stored
 
 def rounded(weight):
     scale = weight.abs().amax(1, keepdim=True).clamp_min(1e-12) / {steps}
@@ -26,20 +26,10 @@ def rounded(weight):
 
 class Scheme:
     def __init__(self, ctx): self.dtype = ctx.dtype
-    def for_site(self, site): return Layer(site, self.dtype)
-
-class Layer:
-    def __init__(self, site, dtype): self.site, self.dtype = site, dtype
-    def declare(self, params):
-        rows = sum(n for _, n in self.site.parts)
-        params.declare("weight", (rows, self.site.in_features), self.dtype, rows=self.site.parts)
-        if self.site.bias: params.declare("bias", (rows,), self.dtype, rows=self.site.parts)
-    def decode(self, param, tensor): return tensor.dense(self.dtype)
-    def finalize(self, params):
-        return {**params, "weight": rounded(params["weight"].float()).to(self.dtype)}
-    def apply(self, x, params):
-        weight, bias = params["weight"], params.get("bias")
-        return embedding(x, weight) if self.site.kind == "embedding" else linear(x, weight, bias)
+    def form(self, site, part): return PLAIN
+    def stored(self, site, part): return [Stored("weight")]
+    def read(self, site, part, tensors):
+        return Part(PLAIN, rounded(tensors["weight"].dense(torch.float32)).to(self.dtype))
 """
 
 ROUNDING_SAMPLES = """
@@ -96,26 +86,20 @@ def test_a_sample_that_allows_everything_is_refused(rounding, given):
 FORM_MANIFEST = """
 from core.api import QuantSpec
 
-SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=2, summary="s", methods=frozenset({"acme-signs"}))
+SPEC = QuantSpec(name="broken", impl="PKG.scheme:Scheme", api=2, summary="s", methods=frozenset({"acme-rounded"}))
 """
 
-# A layer multiplies with the signs of its input and a plain weight: nothing that a weight alone could say.
+# A layer multiplies a plain weight with its input rounded to 8 bits: nothing that a weight alone could say.
 FORM = """
 import torch
-from torch.nn.functional import linear
+from core.api import Part, Stored, WeightForm
 
 class Scheme:
     def __init__(self, ctx): self.dtype = ctx.dtype
-    def for_site(self, site): return Layer(site, self.dtype)
-
-class Layer:
-    def __init__(self, site, dtype): self.site, self.dtype = site, dtype
-    def declare(self, params):
-        rows = sum(n for _, n in self.site.parts)
-        params.declare("weight", (rows, self.site.in_features), self.dtype, rows=self.site.parts)
-    def decode(self, param, tensor): return tensor.dense(self.dtype)
-    def finalize(self, params): return params
-    def apply(self, x, params): return linear({input}, params["weight"])
+    def form(self, site, part): return WeightForm(activations="{activations}")
+    def stored(self, site, part): return [Stored("weight")]
+    def read(self, site, part, tensors):
+        return Part(self.form(site, part), tensors["weight"].dense(self.dtype))
 """
 
 FORM_SAMPLES = """
@@ -133,33 +117,34 @@ def weights():
 
 def write(folder):
     save_file(weights(), folder / "model.safetensors")
-    about = {"quant_method": "acme-signs"}
+    about = {"quant_method": "acme-rounded"}
     config = {"architectures": ["LlamaForCausalLM"], "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48}
     config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "quantization_config": about}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 def reference(site, x):
-    return x.sign() @ weights()[site.prefix + ".weight"].T
+    step = x.abs().amax(1, keepdim=True) / 127
+    return (x / step).round() * step @ weights()[site.prefix + ".weight"].T
 
 def samples():
-    yield CheckpointSample("signs", write, layers=SITES, {given})
+    yield CheckpointSample("rounded inputs", write, layers=SITES, apply_tolerance=0.0, {given})
 """
 
 
 @pytest.mark.parametrize(
-    ("given", "input", "fails"),
+    ("given", "activations", "fails"),
     [
-        ("reference=reference", "x.sign()", set()),
-        ("reference=reference", "x", {"linear_equals_dequantized"}),
-        ("values=weights", "x.sign()", {"linear_equals_dequantized"}),
-        ("values=weights", "x", set()),
+        ("reference=reference", "int8:token", set()),
+        ("reference=reference", "as_is", {"linear_equals_dequantized"}),
+        ("values=weights", "int8:token", {"linear_equals_dequantized"}),
+        ("values=weights", "as_is", set()),
     ],
 )
-def test_layers_of_a_form_are_held_to_the_samples_reference(make_plugin, given, input, fails):
+def test_layers_of_a_form_are_held_to_the_samples_reference(make_plugin, given, activations, fails):
     modules = {
         "manifest": FORM_MANIFEST,
-        "scheme": FORM.replace("{input}", input),
+        "scheme": FORM.replace("{activations}", activations),
         "conformance": FORM_SAMPLES.replace("{given}", given),
     }
     assert set(make_plugin("core.quantization", modules).failing("quantization")) == fails
@@ -231,11 +216,11 @@ from core.api import AttentionSpec
 
 SPEC = AttentionSpec(
     name="broken", impl="PKG.backend:Backend", api=2, summary="s", devices={"cpu"}, dtypes={"float32"},
-    kv_dtypes={"float32"}, features={"alibi", "sliding_window"},
+    kv_dtypes={"float32"}, features={"acme_slopes", "sliding_window"},
 )
 """
 
-# Scores fall with the distance, by a slope of each head: ALiBi, which the site says in a field of its own.
+# Scores fall with the distance, by a slope of each head, which the site says in a field of its own.
 ATTENTION = """
 from dataclasses import dataclass
 import torch
@@ -307,7 +292,7 @@ def prepare(layer):
     layer.sharper = 2.0
 
 def samples():
-    yield AttentionSample("slopes", "alibi", reference, site=site, prepare=prepare)
+    yield AttentionSample("slopes", "acme_slopes", reference, site=site, prepare=prepare)
 """
 
 
@@ -343,11 +328,11 @@ def test_a_feature_without_a_reference_is_not_shown(attention):
     report = attention(samples="def samples(): return []\n").report("features")
     (missing,) = report.not_run
     assert missing.checks == ("every_feature_can_be_checked",) and report.level is None
-    assert "the kit has no reference of alibi: add an AttentionSample" in missing.because
+    assert "the kit has no reference of acme_slopes: add an AttentionSample" in missing.because
 
 
 def test_a_sample_of_a_feature_that_is_not_declared_is_caught(attention):
-    failing = attention(samples=ATTENTION_SAMPLES.replace('"alibi"', '"sinks"')).failing("features")
+    failing = attention(samples=ATTENTION_SAMPLES.replace('"acme_slopes"', '"sinks"')).failing("features")
     assert "its samples are of sinks" in failing["every_feature_can_be_checked"]
 
 

@@ -181,7 +181,7 @@ def test_a_platform_without_its_device_is_said_not_to_have_run(absent, ordinary)
     told = {(one["level"], one["because"]): one["checks"] for one in plugin["not_run"]}
     assert told["L2", because] == ["a_declared_accelerator_is_here"]
     (stand_in,) = [checks for (level, _), checks in told.items() if level == "L1"]
-    assert "opens_its_device" in stand_in and len(stand_in) == 10
+    assert "opens_its_device" in stand_in and len(stand_in) == 12
 
 
 def test_speed_is_not_measured_on_a_stand_in(make_plugin):
