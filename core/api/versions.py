@@ -15,7 +15,7 @@ API_VERSIONS: dict[str, int] = {
     "core.models": 2,
     "core.weight_transfer": 1,
     "core.tool_parsers": 1,
-    "core.kv_connectors": 1,
+    "core.kv_connectors": 2,
     "core.weight_loaders": 1,
     "core.model_sources": 1,
     "core.executors": 1,
@@ -58,6 +58,7 @@ _DROPPED = {
     "core.attention_backends": 1,
     "core.quantization": 1,
     "core.models": 1,
+    "core.kv_connectors": 1,
 }
 
 

@@ -134,7 +134,7 @@ def test_a_module_of_samples_that_fails_is_named(parser):
 CONNECTOR_MANIFEST = """
 from core.api import KVConnectorSpec
 
-SPEC = KVConnectorSpec(name="broken", impl="PKG.store:Store", worker_impl="PKG.store:Mover", api=1, summary="s")
+SPEC = KVConnectorSpec(name="broken", impl="PKG.store:Store", worker_impl="PKG.store:Mover", api=2, summary="s")
 """
 
 CONNECTOR = """

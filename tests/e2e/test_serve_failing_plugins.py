@@ -19,7 +19,7 @@ import json, time
 from core.api import KVConnectorSpec, SchedulerPolicySpec, StatSinkSpec
 
 __core_drivers__ = [
-    KVConnectorSpec(name="attic", impl="failing:Attic", worker_impl="failing:AtticWorker", api=1, summary=""),
+    KVConnectorSpec(name="attic", impl="failing:Attic", worker_impl="failing:AtticWorker", api=2, summary=""),
     SchedulerPolicySpec(name="moody", impl="failing:Moody", api=1, summary=""),
     StatSinkSpec(name="sleepy", impl="failing:Sleepy", api=1, summary=""),
 ]

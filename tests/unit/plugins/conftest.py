@@ -34,8 +34,8 @@ DEMO = ModelSourceSpec(name="demo", impl="world.impl:Demo", api=1, summary="", a
 INPROC = ExecutorSpec(name="inproc", impl="world.impl:Executor", api=1, summary="", options="world.impl:Options")
 FCFS = SchedulerPolicySpec(name="fcfs", impl="world.impl:Nothing", api=1, summary="")
 HERMES = ToolParserSpec(name="hermes", impl="world.impl:Nothing", api=1, summary="")
-STORE = KVConnectorSpec(name="store", impl="world.impl:Nothing", worker_impl="world.impl:Attention", api=1, summary="")
-FAR = KVConnectorSpec(name="far", impl="world.impl:Nothing", worker_impl="world.impl:Nothing", api=1, summary="",
+STORE = KVConnectorSpec(name="store", impl="world.impl:Nothing", worker_impl="world.impl:Attention", api=2, summary="")
+FAR = KVConnectorSpec(name="far", impl="world.impl:Nothing", worker_impl="world.impl:Nothing", api=2, summary="",
                       devices={"gpu"})
 DISK = WeightTransferSpec(name="disk", impl="world.impl:Nothing", api=1, summary="")
 """

@@ -113,7 +113,7 @@ class Store:
     def stats(self): ...
 
 
-CONNECTOR = KVConnectorSpec(name="s", impl="m:Store", worker_impl="m:Mover", api=1, summary="")
+CONNECTOR = KVConnectorSpec(name="s", impl="m:Store", worker_impl="m:Mover", api=2, summary="")
 
 
 def mover(**changes):

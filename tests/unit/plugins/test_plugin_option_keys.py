@@ -14,7 +14,7 @@ from core.plugins.options import checked_options, option_rows
 MANIFEST = """
 from core.api import *
 EXECUTOR = ExecutorSpec(name="twin", impl="world.impl:Executor", api=1, summary="", options="world.impl:Options")
-CONNECTOR = KVConnectorSpec(name="twin", impl="world.impl:Nothing", worker_impl="world.impl:Nothing", api=1, summary="")
+CONNECTOR = KVConnectorSpec(name="twin", impl="world.impl:Nothing", worker_impl="world.impl:Nothing", api=2, summary="")
 """
 
 OPTIONS = """

@@ -8,7 +8,7 @@ BLOCKDIR = KVConnectorSpec(
     name="blockdir",
     impl="acme_core_blockdir.store:DirectoryStore",
     worker_impl="acme_core_blockdir.mover:DirectoryMover",
-    api=1,
+    api=2,
     summary="Keeps KV blocks in the files of a directory; a later start finds them again",
     options="acme_core_blockdir.options:BlockdirOptions",
 )

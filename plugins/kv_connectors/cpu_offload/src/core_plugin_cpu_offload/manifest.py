@@ -8,7 +8,7 @@ CPU_OFFLOAD = KVConnectorSpec(
     name="cpu_offload",
     impl="core_plugin_cpu_offload.store:HostStore",
     worker_impl="core_plugin_cpu_offload.mover:HostMover",
-    api=1,
+    api=2,
     summary="Keeps KV blocks in host memory after they leave the device cache, least recently used first out",
     options="core_plugin_cpu_offload.options:OffloadOptions",
 )

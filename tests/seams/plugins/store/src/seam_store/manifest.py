@@ -6,6 +6,6 @@ STORE = KVConnectorSpec(
     name="seam_store",
     impl="seam_store.store:Store",
     worker_impl="seam_store.store:StoreWorker",
-    api=1,
+    api=2,
     summary="Blocks of every engine of this process, by their hashes alone",
 )
