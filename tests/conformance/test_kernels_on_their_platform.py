@@ -27,7 +27,7 @@ from core_plugin_cpu.platform import CPUPlatform
 OPEN = []
 
 class Acme(CPUPlatform):
-    def open(self, *, threads, seed):
+    def open(self, *, threads, seed, index):
         OPEN.append(True)
         return torch.device("cpu")
     def close(self): OPEN.clear()

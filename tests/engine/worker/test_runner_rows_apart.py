@@ -41,7 +41,7 @@ def test_a_numerical_failure_on_a_device_is_known_when_its_result_is(make_bench,
     bench.add(0, np.arange(1, 8), **params)
     first, second = (bench.runner.begin(bench.plan({1: None, 0: None})) for _ in range(2))
     left = bench.blocks[1][0]
-    bench.rows.block_tables[1] = 0
+    bench.rows.block_tables[:, 1] = 0
     for pending, token in ((first, wanted[0]), (second, wanted[1])):
         result = pending.result()
         assert list(result.errors) == [0] and "CORE-E121" in result.errors[0]

@@ -17,7 +17,7 @@ MODES = {
     "whole": {"prefix_caching": False},
     "chunks": {"max_chunk": 7, "prefix_caching": False},
     "cached": {},
-    "preempted": {"num_blocks": 11, "max_model_len": 80, "prefix_caching": False},
+    "preempted": {"num_blocks": 23, "max_model_len": 80, "prefix_caching": False},
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from core_plugin_cpu.manifest import CPU_LINEAR
 from core_plugin_cpu.native import gemm, library
 from core_plugin_cpu.native.packed import Format, quantize_int8
-from core_plugin_cpu.native.program import record
+from core_plugin_cpu.native.record import record
 from core_plugin_cpu.products.refine import product
 
 from core.api import CheckpointError, KernelRequest, LayerSite, ProbeResult, WeightForm
