@@ -8,6 +8,7 @@ winner alone, in the process that needs it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from core.api.kernels import DimRule, KernelRequest, check_kernel, kernel_faults
@@ -116,6 +117,7 @@ class AttentionRequest(Record):
         device_type: torch device type.
         dtype, kv_dtype: Dtypes of the computation and of the KV cache.
         head_dim, num_heads, num_kv_heads: Attention geometry.
+        head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
         block_size: Tokens per KV block.
         features: What the layers need, as in `AttentionSpec.features`.
     """
@@ -128,18 +130,24 @@ class AttentionRequest(Record):
     num_kv_heads: int
     block_size: int
     features: frozenset[str] = frozenset()
+    head_dims: frozenset[int] = frozenset()
+
+    @property
+    def sizes(self) -> frozenset[int]:
+        """Sizes of heads that some layer has."""
+        return self.head_dims or frozenset({self.head_dim})
 
     def check(self, spec: AttentionSpec) -> Verdict:
         """Hold this request against a backend's data and return every reason against it."""
         from core.api.verdict import Verdict  # importing a descriptor stays cheap
 
         missing = sorted(self.features - spec.features)
-        dims = spec.head_dims
+        surplus = frozenset() if spec.head_dims is None else self.sizes - spec.head_dims
         return Verdict.of(
             None if self.device_type in spec.devices else f"device {self.device_type} not in {_set(spec.devices)}",
             None if self.dtype in spec.dtypes else f"dtype {self.dtype} not in {_set(spec.dtypes)}",
             None if self.kv_dtype in spec.kv_dtypes else f"kv dtype {self.kv_dtype} not in {_set(spec.kv_dtypes)}",
-            None if dims is None or self.head_dim in dims else f"head_dim {self.head_dim} not in {_set(dims)}",
+            f"head_dim {min(surplus)} not in {_set(spec.head_dims or frozenset())}" if surplus else None,
             None
             if self.block_size % spec.block_multiple == 0
             else f"block size {self.block_size} is not a multiple of {spec.block_multiple}",
@@ -183,10 +191,13 @@ class ModelSpec(Descriptor):
     """A model family.
 
     Attributes:
-        architectures: Hugging Face architecture names it implements.
+        architectures: Hugging Face architecture names it implements; those of a `fallback` may be globs.
         shape: Dotted path of a torch-free `(config: dict) -> ModelShape`.
         tasks: What its models do, of `generate`, `embed` and `classify`.
         chat_templates: Dotted path of a torch-free `ChatTemplates`, for checkpoints that come without one; or None.
+        fallback: Empty for a family. Of a last resort: what running a model by it costs, in a phrase. It is chosen only
+            for architectures that no family names, unless it is asked for, and the report says what it costs.
+        graphs: Whether its steps may run by a platform's graphs or programs.
     """
 
     group: ClassVar[str] = "core.models"
@@ -195,6 +206,14 @@ class ModelSpec(Descriptor):
     shape: str
     tasks: frozenset[str] = frozenset({"generate"})
     chat_templates: str | None = None
+    fallback: str = ""
+    graphs: bool = True
+
+    def takes(self, architecture: str) -> bool:
+        """Whether it says that it implements an architecture."""
+        if not self.fallback:
+            return architecture in self.architectures
+        return any(fnmatchcase(architecture, pattern) for pattern in self.architectures)
 
 
 class WeightLoaderSpec(Descriptor):
@@ -203,11 +222,14 @@ class WeightLoaderSpec(Descriptor):
     Attributes:
         patterns: File-name globs that mark a checkpoint of this format (`*.gguf`); matched against a file's
             name, or against the names inside a directory. The reader's `recognises` decides.
+        invents: It reads facts alone; core makes up the values of all weights, equal each time. Used only when the
+            user asks for it.
     """
 
     group: ClassVar[str] = "core.weight_loaders"
 
     patterns: tuple[str, ...]
+    invents: bool = False
 
 
 class ModelSourceSpec(Descriptor):

@@ -29,6 +29,7 @@ OPS = frozenset(
         "gelu_and_mul",
         "gelu_tanh_and_mul",
         "rotary",
+        "rotary_interleaved",
         "argmax",
         "draw",
         "linear",

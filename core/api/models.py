@@ -97,6 +97,7 @@ class ModelShape(BaseModel):
         num_layers: Layers with attention.
         hidden_size: Size of a hidden state.
         num_heads, num_kv_heads, head_dim: Attention geometry.
+        head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
         features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `sinks`, `chunked`,
             `value_dim`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
@@ -117,6 +118,7 @@ class ModelShape(BaseModel):
     num_heads: int
     num_kv_heads: int
     head_dim: int
+    head_dims: frozenset[int] = frozenset()
     features: frozenset[str] = frozenset()
     dtype: str = "bfloat16"
     pooling: PoolingShape | None = None
@@ -167,16 +169,23 @@ class Rope(Protocol):
 class Attention(Protocol):
     """Writes k, v to the paged cache and attends.
 
-    Shapes: `q (tokens, heads, head_dim)`, `k, v (tokens, kv_heads, head_dim)` -> `(tokens, heads * head_dim)`.
+    Shapes: `q (tokens, heads, head_dim)`, `k, v (tokens, kv_heads, head_dim)` -> `(tokens, heads * head_dim)`. Both
+    None: nothing is written, and the queries see what an earlier call of the step has.
     """
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor: ...
+    def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor: ...
 
 
 class Embedding(Protocol):
     """`(tokens,) int64 -> (tokens, hidden)`."""
 
     def __call__(self, token_ids: Tensor) -> Tensor: ...
+
+
+class Parameter(Protocol):
+    """A tensor of the checkpoint. Asked for in each step: weights may be replaced between steps."""
+
+    def __call__(self) -> Tensor: ...
 
 
 class Activation(Protocol):
@@ -363,11 +372,13 @@ class LayerBuilder(Protocol):
         offset: float = 0.0,
         shard: Literal["out"] | None = None,
         unit: int | None = None,
+        weight: bool = True,
     ) -> Norm:
         """Return an RMS norm, filled from `<prefix>.weight (size,)`.
 
         Args:
             offset: Added to the weight while it is loaded: 1 for checkpoints whose norms multiply by `1 + weight`.
+            weight: False: the checkpoint has none, and the norm multiplies by nothing.
             shard: `out`: what it normalises is this rank's share of `size` numbers, and the mean square that of all
                 of them. For norms over all heads.
             unit: Numbers that stay together, as in `merged_linear`.
@@ -377,8 +388,50 @@ class LayerBuilder(Protocol):
         """
         ...
 
-    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> Norm:
-        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`."""
+    def layer_norm(
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        bias: bool = True,
+        offset: float = 0.0,
+        weight: bool = True,
+    ) -> Norm:
+        """Return a layer norm, filled from `<prefix>.weight (size,)` and `<prefix>.bias`.
+
+        Args:
+            offset, weight: As in `rms_norm`. Without a weight there is no bias either.
+        """
+        ...
+
+    def parameter(
+        self,
+        name: str | Sequence[str],
+        shape: Sequence[int],
+        *,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
+        read: Callable[[Tensor], Tensor] | None = None,
+    ) -> Parameter:
+        """Return a tensor of the checkpoint that is no matrix of a linear layer, in the compute dtype.
+
+        Args:
+            name: Of the checkpoint's tensor; or of several, which are stacked along a new first dimension.
+            shape: Of the whole parameter.
+            shard: `out`: ranks divide its first dimension.
+            unit: Entries of that dimension that stay together, as in `merged_linear`.
+            read: What is made of the stored values, in float32, while they are loaded.
+        """
+        ...
+
+    def by_position(self, size: int, rows: Callable[[int], Tensor]) -> Embedding:
+        """Return what is looked up by position, `(tokens,) int64 -> (tokens, size)`, in the compute dtype.
+
+        Args:
+            rows: Returns the first `n` rows of a table, `(n, size)` float32: a sinusoid, a factor that grows with the
+                position. Called when the length of the KV cache is known.
+        """
         ...
 
     def rope(self, config: RopeConfig) -> Rope:
@@ -432,11 +485,13 @@ class LayerBuilder(Protocol):
         ...
 
     def gated_activation(self, name: str) -> Activation:
-        """Return `act(gate) * up` for `name` in `silu`, `gelu`, `gelu_pytorch_tanh`."""
+        """Return `act(gate) * up` for `name` in `silu`, `gelu`, `gelu_pytorch_tanh`, and the other names of
+        `activation`."""
         ...
 
     def activation(self, name: str) -> Activation:
-        """Return `act(x)` for `name` in `relu`, `silu`, `gelu`, `gelu_new`, `gelu_pytorch_tanh`."""
+        """Return `act(x)` for `name` in `relu`, `relu2` (its square), `silu`, `sigmoid`, `tanh`, `gelu`, `gelu_new`,
+        `gelu_fast`, `gelu_pytorch_tanh`, `quick_gelu`."""
         ...
 
     def attention(
@@ -453,10 +508,13 @@ class LayerBuilder(Protocol):
         chunk: int | None = None,
         value_dim: int | None = None,
         slopes: Sequence[float] | None = None,
+        shared: bool = False,
     ) -> Attention:
         """Return the attention of KV layer `layer`.
 
         Args:
+            shared: It reads what another attention keeps, which was asked for with the same arguments, and is called
+                without keys and values.
             num_heads, num_kv_heads: Of this rank (`heads`).
             window: Sliding window in tokens: a query at position p sees positions > p - window.
             slopes: One number for each of this rank's heads (ALiBi): `slope * (key position - query position)` is added

@@ -54,6 +54,7 @@ RULES: Mapping[str, RopeRule] = types.MappingProxyType(
             stretches=True,
             by_context=True,
         ),
+        "proportional": RopeRule(optional=("factor", "partial_rotary_factor")),
     }
 )
 """Rules that core computes, by `rope_type`."""
@@ -80,6 +81,7 @@ class RopeConfig(BaseModel):
         max_positions: The configuration's `max_position_embeddings`. Whether that is the context before or after
             scaling depends on the rule: see `original_positions` and `context`.
         scaling: `rope_type` (or `type`) and the rule's parameters; empty for none.
+        interleaved: Dimensions 2i and 2i + 1 form a pair, not i and i + `rotary_dim` / 2.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -89,6 +91,7 @@ class RopeConfig(BaseModel):
     theta: float = 10000.0
     max_positions: int = 2048
     scaling: Mapping[str, float | str | list[float]] = {}
+    interleaved: bool = False
 
     @property
     def rule(self) -> str:
@@ -182,17 +185,30 @@ class RopeConfig(BaseModel):
         return CheckpointError("CORE-M125", f"rotary scaling '{self.rule}' {what}.", hint=hint)
 
 
-def rope_config(config: Mapping[str, Any], head_dim: int, *, theta: float = 10000.0) -> RopeConfig:
+def rope_config(
+    config: Mapping[str, Any],
+    head_dim: int,
+    *,
+    theta: float = 10000.0,
+    partial: float = 1.0,
+    interleaved: bool = False,
+    kind: str | None = None,
+) -> RopeConfig:
     """Read a rotary embedding: `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (transformers 4).
 
     Args:
         theta: The base where the configuration names none.
+        partial: The share of a head that rotates, where the configuration names none.
+        interleaved: As in `RopeConfig`.
+        kind: Of layers, where the parameters differ by it; they may also be the same for all.
 
     Raises:
         CheckpointError: CORE-M125, nobody computes the scaling rule with these parameters; CORE-M126, the parameters
             differ by kind of layer, or a size is no size.
     """
     newer = config_object(config, "rope_parameters")
+    if kind is not None and kind in newer:
+        newer = config_object(newer, kind)
     scaling = dict(config_object(config, "rope_scaling") or newer)
     for key, value in scaling.items():
         if isinstance(value, Mapping):
@@ -202,7 +218,11 @@ def rope_config(config: Mapping[str, Any], head_dim: int, *, theta: float = 1000
         key: newer[key] for key in _BESIDE if newer.get(key) is not None
     }
     flat |= {key: value for key in _BESIDE if (value := scaling.pop(key, None)) is not None}
-    rotary_dim = int(head_dim * config_number(flat, "partial_rotary_factor", 1.0))
+    rotary_dim = int(head_dim * config_number(flat, "partial_rotary_factor", partial))
+    if scaling.get("rope_type") == "proportional":
+        # Its share counts pairs of a head of which all dimensions are rotated, some of them by nothing.
+        scaling["partial_rotary_factor"] = rotary_dim / head_dim
+        rotary_dim = head_dim
     if not 2 <= rotary_dim <= head_dim or rotary_dim % 2:
         text = f"{rotary_dim} of a head's {head_dim} dimensions cannot rotate in pairs"
         raise CheckpointError("CORE-M126", f"{text} ('head_dim' times 'partial_rotary_factor').")
@@ -212,6 +232,7 @@ def rope_config(config: Mapping[str, Any], head_dim: int, *, theta: float = 1000
         theta=config_number(flat, "rope_theta", theta, least=1.0, most=_MOST_THETA),
         max_positions=config_int(config, "max_position_embeddings", 2048, most=MOST_POSITIONS),
         scaling=_set(scaling),
+        interleaved=interleaved,
     )
     rope = _with_original(rope, config)
     rope.require_known()

@@ -11,7 +11,7 @@ from core.layers.guard import MISSING, Operand, rows_of
 from core.layers.params import Parameterised, ParamGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from torch import Tensor
 
@@ -31,9 +31,11 @@ class _Heads:
         self.dtype: torch.dtype = context.dtype
         self._place = context.attention(site)
 
-    def fit(self, q: Tensor, k: Tensor, v: Tensor, tokens: int) -> bool:
-        """Whether the tensors of a call are those of a step of so many tokens."""
+    def fit(self, q: Tensor, k: Tensor | None, v: Tensor | None, tokens: int) -> bool:
+        """Whether the tensors of a call are those of a step of so many tokens; keys and values may both be None."""
         keys, dtype = (tokens, *self.keys), self.dtype
+        if k is None or v is None:
+            return k is v and q.shape == (tokens, *self.queries) and q.dtype is dtype
         return (
             q.shape == (tokens, *self.queries)
             and k.shape == keys
@@ -48,7 +50,9 @@ class _Heads:
         tokens = rows_of(getattr(step, "token_ids", None))
         sizes = ((tokens, *self.queries), (tokens, *self.keys), (tokens, *self.values))
         named = zip(("the query", "the key", "the value"), given, sizes, strict=True)
-        operands = [Operand(name, one, shape, self.dtype) for name, one, shape in named]
+        # Only together may keys and values be None.
+        lacks = given[1] is given[2] is None
+        operands = [Operand(name, one, shape, self.dtype) for name, one, shape in named if not (lacks and one is None)]
         result = Operand("its result", out, (tokens, self.width), self.dtype)
         self._place.fail("forward()", operands, result, cause)
 
@@ -88,7 +92,7 @@ class AttentionModule(Parameterised):
         if self._after_load is not None:
             self._after_load()
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
+    def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor:
         """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`.
 
         Raises:
@@ -101,13 +105,26 @@ class AttentionModule(Parameterised):
             tokens = step.token_ids.shape[0]
             if self._heads.fit(q, k, v, tokens):
                 plan = step.plans[self.group]
-                self._write(k, v, self.kv, plan)
+                if k is not None and v is not None:  # both or neither, by `fit`
+                    self._write(k, v, self.kv, plan)
                 out = self._forward(q, self.kv, plan)
                 if out.shape == (tokens, self._heads.width) and out.dtype is self._heads.dtype:
                     return out  # type: ignore[no-any-return]
         except Exception as error:
             cause = error
         return self._heads.fail((q, k, v), step, out, cause)
+
+
+def shared_attention(made: Iterable[AttentionModule], site: AttentionSite) -> AttentionModule:
+    """Return the one of `made` whose cache is that of `site`.
+
+    Raises:
+        ValueError: There is none of this geometry.
+    """
+    for module in made:
+        if module.site == site:
+            return module
+    raise ValueError(f"no attention of this geometry keeps the keys and values of layer {site.layer}, to be shared")
 
 
 class _SinkReader(Parameterised):

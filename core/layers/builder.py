@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import torch
+
 from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.products import ProductPlace
 from core.api.quantization import LayerSite
 from core.api.ranks import Ranks
-from core.layers.attention import AttentionModule, EncoderModule, sinks_group
+from core.layers.attention import AttentionModule, EncoderModule, shared_attention, sinks_group
 from core.layers.cuts import Cut
 from core.layers.embedding import ScaledEmbedding
 from core.layers.guard import LayerContext, Owners, blamed
@@ -19,14 +21,15 @@ from core.layers.kernels import KernelTable
 from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
 from core.layers.norm import DividedRMSNorm, LayerNorm, Norm, RMSNorm, norm_group
 from core.layers.operations import Operation, WeightsLayer
+from core.layers.parameter import Parameter, PositionTable, parameter_group
 from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
 from core.layers.weights import WeightGroup
-from core.ops import relu, silu
+from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
+from core.ops.activation import Gated
 from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, Handed
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from core.api import models as api
@@ -42,11 +45,22 @@ S = TypeVar("S", LayerSite, AttentionSite)
 N = TypeVar("N", bound=Norm)
 
 _HOOKS = "hook plugins"
-_GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_pytorch_tanh": "gelu_tanh_and_mul"}
+_GATED = {
+    "silu": "silu_and_mul",
+    "gelu": "gelu_and_mul",
+    "gelu_fast": "gelu_tanh_and_mul",
+    "gelu_new": "gelu_tanh_and_mul",
+    "gelu_pytorch_tanh": "gelu_tanh_and_mul",
+}
 _PLAIN: Mapping[str, api.Activation | str] = {
     "relu": relu,
+    "relu2": relu_squared,
     "silu": silu,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "quick_gelu": quick_gelu,
     "gelu": "gelu",
+    "gelu_fast": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
@@ -71,6 +85,7 @@ class Builder:
         attentions: Attention layers in the order they were built.
         groups: Parameters of all layers.
         ropes: Rotary embeddings, each with its configuration.
+        position_tables: Further tables of values by position.
         left_out: Parameter names that the checkpoint may have and this rank does not need: their layer shares
             another's parameters, or another rank adds the bias.
     """
@@ -95,6 +110,7 @@ class Builder:
         self.attentions: list[AttentionModule] = []
         self.groups: list[Group] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
+        self.position_tables: list[PositionTable] = []
         self.left_out: set[str] = set()
         self._roles = Roles(ranks or Ranks())
         self._all_reduce = all_reduce
@@ -196,26 +212,61 @@ class Builder:
         offset: float = 0.0,
         shard: Literal["out"] | None = None,
         unit: int | None = None,
+        weight: bool = True,
     ) -> RMSNorm:
-        """Return an RMS norm filled from `<prefix>.weight`, to which `offset` is added.
+        """Return an RMS norm filled from `<prefix>.weight`, to which `offset` is added; or one without a weight.
 
         Raises:
             CheckpointError: CORE-M184, ranks cannot divide it; CORE-M186, they do, and nothing sums over them.
         """
         share = Cut.all(size) if shard is None else self._roles.share(size, f"numbers of '{prefix}'", unit)
         if share.complete:
-            return self._norm(RMSNorm, "rms_norm", size, eps, prefix, offset=offset)
+            return self._norm(RMSNorm, "rms_norm", size, eps, prefix, offset=offset, weight=weight)
         if self._all_reduce is None:
             raise CheckpointError("CORE-M186", f"norm '{prefix}' needs the sum over the ranks that divide it.")
         place = self._context.place(f"rms_norm '{prefix}'", "core's own form")
         copies = share.size * self._roles.ranks.size // size
         layer = DividedRMSNorm(place, self._context.dtype, share, eps, copies, self._all_reduce)
-        self.groups.append(norm_group(layer, share, prefix, self._context.dtype, offset=offset))
+        self._fill_norm(layer, share, prefix, offset=offset, weight=weight)
         return layer
 
-    def layer_norm(self, size: int, eps: float, prefix: str, *, bias: bool = True) -> LayerNorm:
-        """Return a layer norm filled from `<prefix>.weight` (and `.bias`)."""
-        return self._norm(LayerNorm, "layer_norm", size, eps, prefix, bias=bias)
+    def layer_norm(
+        self,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        bias: bool = True,
+        offset: float = 0.0,
+        weight: bool = True,
+    ) -> LayerNorm:
+        """Return a layer norm filled from `<prefix>.weight` (and `.bias`); or one without either."""
+        return self._norm(LayerNorm, "layer_norm", size, eps, prefix, bias=bias, offset=offset, weight=weight)
+
+    def parameter(
+        self,
+        name: str | Sequence[str],
+        shape: Sequence[int],
+        *,
+        shard: Literal["out"] | None = None,
+        unit: int | None = None,
+        read: Callable[[Tensor], Tensor] | None = None,
+    ) -> Parameter:
+        """Return a tensor of the checkpoint, or several that are stacked. Raises `CheckpointError` CORE-M184."""
+        names = [name] if isinstance(name, str) else list(name)
+        rows = shape[0] if shape else 1
+        share = Cut.all(rows) if shard is None else self._roles.share(rows, f"entries of '{names[0]}'", unit)
+        layer = Parameter()
+        stacked = not isinstance(name, str)
+        group = parameter_group(layer, names, tuple(shape), share, self._context.dtype, stacked=stacked, read=read)
+        self.groups.append(group)
+        return layer
+
+    def by_position(self, size: int, rows: Callable[[int], Tensor]) -> PositionTable:
+        """Return rows of a table that are looked up by position."""
+        table = PositionTable(size, rows, self._max_positions, self._context)
+        self.position_tables.append(table)
+        return table
 
     def rope(self, config: RopeConfig) -> RotaryEmbedding:
         """Return the rotary embedding of `config`; equal configurations share one table.
@@ -227,7 +278,8 @@ class Builder:
             if known == config:
                 return rope
         positions = self._max_positions or config.context
-        rotate = self._kernels.pick("rotary", head_dim=config.head_dim, rotary_dim=config.rotary_dim)
+        op = "rotary_interleaved" if config.interleaved else "rotary"
+        rotate = self._kernels.pick(op, head_dim=config.head_dim, rotary_dim=config.rotary_dim)
         rope = RotaryEmbedding(config, positions, self._context, rotate=rotate, owner=self._kernels.owner(rotate))
         self.ropes.append((config, rope))
         return rope
@@ -254,7 +306,9 @@ class Builder:
 
     def gated_activation(self, name: str) -> api.Activation:
         """Return `act(gate) * up`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
-        return self._kernels.pick(_named(_GATED, "gated activation", name))
+        if name in _GATED or name not in _PLAIN:
+            return self._kernels.pick(_named(_GATED, "gated activation", name))
+        return Gated(self.activation(name))
 
     def activation(self, name: str) -> api.Activation:
         """Return `act(x)`. Raises `CheckpointError` CORE-M127 for a name that is not known."""
@@ -275,6 +329,7 @@ class Builder:
         chunk: int | None = None,
         value_dim: int | None = None,
         slopes: Sequence[float] | None = None,
+        shared: bool = False,
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`.
 
@@ -297,6 +352,8 @@ class Builder:
             value_dim=value_dim,
             slopes=given,
         )
+        if shared:
+            return shared_attention(self.attentions, site)
         backed = self._ask(self._context.owners.attention, "layer()", ATTENTION_LAYER, self._backend.layer, site)
         module = AttentionModule(site, backed, self._context)
         if sinks is not None:
@@ -344,13 +401,31 @@ class Builder:
         return group
 
     def _norm(
-        self, kind: type[N], op: str, size: int, eps: float, prefix: str, *, bias: bool = False, offset: float = 0.0
+        self,
+        kind: type[N],
+        op: str,
+        size: int,
+        eps: float,
+        prefix: str,
+        *,
+        bias: bool = False,
+        offset: float = 0.0,
+        weight: bool = True,
     ) -> N:
         plain, add = self._kernels.pick(op, size=size), self._kernels.pick(f"add_{op}", size=size)
         place = self._context.place(f"{op} '{prefix}'", self._kernels.owner(plain, add))
         layer = kind(place, self._context.dtype, size, eps, plain, add)
-        self.groups.append(norm_group(layer, Cut.all(size), prefix, self._context.dtype, bias=bias, offset=offset))
+        self._fill_norm(layer, Cut.all(size), prefix, bias=bias, offset=offset, weight=weight)
         return layer
+
+    def _fill_norm(
+        self, layer: Norm, share: Cut, prefix: str, *, bias: bool = False, offset: float = 0.0, weight: bool = True
+    ) -> None:
+        dtype = self._context.dtype
+        if weight:
+            self.groups.append(norm_group(layer, share, prefix, dtype, bias=bias, offset=offset))
+        else:
+            layer.bind({"weight": torch.ones(share.size, dtype=dtype, device=self._context.device)})
 
     def _ask(self, owner: str, what: str, contract: Contract, function: Callable[[S], T], site: S) -> T:
         """Return what a plugin hands out for a place, or what hooks make of it; both fit the contract."""

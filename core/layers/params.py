@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from zlib import crc32
 
 import torch
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 Params = dict[str, "Tensor"]
 Decode = Callable[[str, "WeightTensor"], "Tensor"]
 Finalize = Callable[[Params], Params]
+
+
+INVENTED = 0.02
+"""Standard deviation of made-up values."""
+
+
+def generator(prefix: str) -> torch.Generator:
+    """Return what made-up values of the layer with this module path are drawn from."""
+    return torch.Generator().manual_seed(crc32(prefix.encode()))
 
 
 class Parameterised:
@@ -62,6 +72,10 @@ class Group(Protocol):
 
     def filling(self, device: torch.device) -> Filling:
         """Return new storage, to be filled."""
+        ...
+
+    def invented(self, device: torch.device) -> list[tuple[Parameterised, Params]]:
+        """Return every layer that reads the group with parameters that are made up, equal each time."""
         ...
 
 
@@ -109,11 +123,20 @@ class ParamGroup:
 
     def targets(self) -> dict[str, Target]:
         """Return checkpoint tensor name -> where it goes."""
-        return {f"{self.prefix}.{name}": Target(self, name, self.optional) for name in self.specs}
+        path = f"{self.prefix}." if self.prefix else ""
+        return {f"{path}{name}": Target(self, name, self.optional) for name in self.specs}
 
     def filling(self, device: torch.device) -> ParamFilling:
         """Return new storage, to be filled."""
         return ParamFilling(self, self.allocate(device))
+
+    def invented(self, device: torch.device) -> list[tuple[Parameterised, Params]]:
+        """Return every reader with made-up parameters: weights of norms near 1, all others near 0."""
+        params, random = self.allocate(device), generator(self.prefix)
+        for name, slot in params.items():
+            values = torch.randn(slot.shape, generator=random) * INVENTED
+            slot.copy_(values + 1 if name == "weight" else values)
+        return self.finalize(params)
 
     def allocate(self, device: torch.device) -> Params:
         """Return uninitialised storage for every parameter."""

@@ -14,7 +14,8 @@ from core.api.errors import PluginError
 from core.api.forms import Stored
 from core.layers.cuts import cut_tensor
 from core.layers.guard import blamed
-from core.layers.params import Parameterised, Params, Target, release, unusable
+from core.layers.invented import invented_part
+from core.layers.params import INVENTED, Parameterised, Params, Target, generator, release, unusable
 from core.layers.roles import whole
 from core.ops.products import opened
 
@@ -72,6 +73,26 @@ class WeightGroup:
     def filling(self, device: torch.device) -> WeightFilling:
         """Return new storage, to be filled."""
         return WeightFilling(self, device)
+
+    def invented(self, device: torch.device) -> list[tuple[Parameterised, Params]]:
+        """Return every layer with made-up parameters, in the forms of the checkpoint.
+
+        Raises:
+            CheckpointError: CORE-M220, core does not know the codes of a form.
+        """
+        params, random = _allocated(self.sizes, device), generator(self.prefix)
+        for index, (name, rows) in enumerate(self.site.parts):
+            with blamed(self.owners[0], f"form() of {self.site.kind} '{self.prefix}'"):
+                form = self.format.form(self.site, name)
+            part = invented_part(form, rows, self.site.in_features, random, self.site.module(name))
+            if self.site.bias:
+                part.bias = torch.randn(rows, generator=random) * INVENTED
+            part.decode = partial(opened, replace(part))
+            with blamed(self.owners[1], f"pack() of '{self.site.module(name)}'"):
+                self.product.pack(part, index, params)
+        with blamed(self.owners[1], f"finish() of '{self.prefix}'"):
+            ready = self.product.finish(params)
+        return [(layer, ready) for layer in self.layers]
 
 
 class WeightFilling:

@@ -10,7 +10,7 @@ from typing import Any
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.products import ReferenceProduct
-from core.ops.rotary import rotary
+from core.ops.rotary import rotary, rotary_interleaved
 from core.ops.sampling import argmax, draw
 
 Op = Callable[..., Any]
@@ -41,6 +41,7 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "gelu_and_mul": OpSpec(gelu_and_mul),
         "gelu_tanh_and_mul": OpSpec(gelu_tanh_and_mul),
         "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
+        "rotary_interleaved": OpSpec(rotary_interleaved, ("head_dim", "rotary_dim")),
         "argmax": OpSpec(argmax),
         "draw": OpSpec(draw),
         "linear": OpSpec(ReferenceProduct, ("inputs", "outputs")),

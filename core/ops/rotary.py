@@ -1,6 +1,7 @@
 """Rotary position embedding: frequencies, tables, rotation.
 
-The first and the second half of the rotated dimensions form the pairs (the layout of Hugging Face checkpoints).
+The first and the second half of the rotated dimensions form the pairs (the layout of most Hugging Face checkpoints); or
+neighbours do (interleaved).
 """
 
 from __future__ import annotations
@@ -45,6 +46,20 @@ def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tens
     """
     cos, sin = table.index_select(0, positions).unsqueeze(1).chunk(2, dim=-1)
     return apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+
+
+def rotary_interleaved(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate queries and keys by position, where dimensions 2i and 2i + 1 form a pair. Arguments as of `rotary`."""
+    size = table.shape[-1] // 2
+    cos, _, _, sin = table.index_select(0, positions).unsqueeze(1).chunk(4, dim=-1)
+
+    def turned(x: Tensor) -> Tensor:
+        first, second = x[..., :size:2], x[..., 1:size:2]
+        pairs = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        rotated = pairs.flatten(-2)
+        return rotated if size == x.shape[-1] else torch.cat((rotated, x[..., size:]), dim=-1)
+
+    return turned(q), turned(k)
 
 
 def rotary_table(config: RopeConfig, positions: int, rows: int | None = None) -> Tensor:
@@ -135,6 +150,14 @@ def _magnitude(factor: float, scale: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
+def _proportional(config: RopeConfig, context: int) -> Frequencies:
+    """Gemma 4: the frequencies are those of a whole head, and the slowest pairs do not turn at all."""
+    turning = int(config.number("partial_rotary_factor", 1.0) * config.head_dim // 2)
+    plain = _plain(config.theta, config.rotary_dim) / config.factor
+    plain[turning:] = 0.0
+    return plain, 1.0
+
+
 def _longrope(config: RopeConfig, context: int) -> Frequencies:
     """LongRoPE: a divisor for each pair of dimensions; one list for the original context, one for longer ones."""
     original, factor = config.original_positions, config.factor
@@ -151,6 +174,7 @@ _FORMS: Mapping[str, Callable[[RopeConfig, int], Frequencies]] = types.MappingPr
         "llama3": _llama3,
         "yarn": _yarn,
         "longrope": _longrope,
+        "proportional": _proportional,
     }
 )
 """How each of `core.api.rotary.RULES` is computed."""

@@ -28,6 +28,7 @@ def choose_attention(
         num_kv_heads=shape.num_kv_heads,
         block_size=block_size,
         features=shape.features,
+        head_dims=shape.head_dims,
     )
 
     def check(candidate: Candidate) -> Verdict:
@@ -35,7 +36,8 @@ def choose_attention(
         verdict = request.check(spec)
         return refined(candidate, spec.refine, request, base.probe) if verdict.ok else verdict
 
-    subject = f"{request.device_type}, head_dim {shape.head_dim}, {dtype}, kv {kv_dtype}, block {block_size}"
+    heads = " and ".join(str(size) for size in sorted(request.sizes))
+    subject = f"{request.device_type}, head_dim {heads}, {dtype}, kv {kv_dtype}, block {block_size}"
     return selector.choose(
         ATTENTION,
         name,

@@ -147,7 +147,10 @@ def find_reader(selector: Selector, ask: str | None, files: ModelFiles) -> tuple
     readers: dict[Entry, CheckpointReader] = {}
 
     def check(candidate: Candidate) -> Verdict:
-        patterns = candidate.spec(WeightLoaderSpec).patterns
+        spec = candidate.spec(WeightLoaderSpec)
+        patterns = spec.patterns
+        if spec.invents and is_auto(ask):
+            return Verdict.of(f"used only as {LOADER.flag} {spec.name}: it makes weights up")
         if not any(fnmatchcase(name, pattern) for name in names for pattern in patterns):
             return Verdict.of(f"no file named {' or '.join(patterns)}")
         reader = readers[candidate.entry] = selector.made(candidate)
@@ -196,16 +199,22 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
     shapes: dict[Entry, ModelShape] = {}
     architectures: dict[str, Entry] = {}
     refusals: list[CoreError] = []
+    last: list[CoreError] = []
+    families = _families(selector, architecture)
+    asked = [] if is_auto(ask) else [name.partition("@")[0] for name in names_in(str(ask))]
 
     def check(candidate: Candidate) -> Verdict:
-        known = candidate.spec(ModelSpec).architectures
-        architectures.update(dict.fromkeys(known, candidate.entry))
-        if architecture not in known:
-            return Verdict.of(f"implements {shortened(known)}")
+        spec = candidate.spec(ModelSpec)
+        if not spec.fallback:
+            architectures.update(dict.fromkeys(spec.architectures, candidate.entry))
+        if not spec.takes(architecture):
+            return Verdict.of(f"implements {shortened(spec.architectures)}")
+        if spec.fallback and families and spec.name not in asked:
+            return Verdict.of(f"last resort, only used when asked for: {' and '.join(families)} names {architecture}")
         try:
             shapes[candidate.entry] = _shape(candidate, checkpoint)
         except CoreError as error:
-            refusals.append(error)
+            (last if spec.fallback else refusals).append(error)
             if not isinstance(error, CheckpointError):
                 raise
             return Verdict.of(f"{error.message.rstrip('.')} ({error.code})")
@@ -221,6 +230,7 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
         elif close := closest(architecture, architectures, NEAR):
             near = [f"{name} ({architectures[name].name}, {architectures[name].owner})" for name in close]
             text += f" The nearest that are implemented: {', '.join(near)}."
+        text += "".join(f" {error.message}" for error in last)
         known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)
         hint = known or "Install a model plugin that implements it; `core plugins list --kind models` shows yours."
         return CheckpointError("CORE-M103", text, hint=hint)
@@ -228,14 +238,24 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
     request = {"architecture": architecture, "quantization": checkpoint.quantization}
     chosen = selector.choose(MODEL, ask, check=check, subject=architecture, request=request, none=none)
     shape = shapes[chosen.entry]
-    selector.reports[-1].notes += [f"rotary scaling: {rope.described}" for rope in shape.ropes if rope.scaling]
+    notes, cost = selector.reports[-1].notes, chosen.spec(ModelSpec).fallback
+    notes += [f"rotary scaling: {rope.described}" for rope in shape.ropes if rope.scaling]
+    if cost:
+        notes.append(f"'{chosen.entry.name}' is a last resort: {cost}")
     return chosen, shape
+
+
+def _families(selector: Selector, architecture: str) -> list[str]:
+    """Return the names of the installed families that name an architecture, whatever they say of a configuration."""
+    specs = [candidate.spec(ModelSpec) for candidate in selector.assess(MODEL).candidates]
+    return [spec.name for spec in specs if not spec.fallback and spec.takes(architecture)]
 
 
 def _in_other_files(selector: Selector, architecture: str) -> str:
     """Return what can be done about a model that the reader of its files cannot describe."""
     for candidate in selector.assess(MODEL).ranking():
-        if architecture in candidate.spec(ModelSpec).architectures:
+        spec = candidate.spec(ModelSpec)
+        if spec.takes(architecture) and not spec.fallback:
             entry = candidate.entry
             return f"{entry.name} ({entry.owner}) implements {architecture}: give its safetensors files."
     known = selector.catalogue.advice(Table.read().implementing(architecture), architecture)

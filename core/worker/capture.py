@@ -37,6 +37,8 @@ def graphs_for(
     if not isinstance(facet, GraphFacet):
         wrong = f"its graphs are a {type(facet).__name__}, which is no core.api.GraphFacet"
         raise PluginError("CORE-P233", f"{loaded.owners.platform}: {wrong}.", hint="Report it to the plugin's author.")
+    if not loaded.graphs:
+        return None, f"none: {loaded.owners.model} runs operation by operation"
     if not facet.fixed:
         return GraphedForward(facet, model.forward, loaded.owners), ""
     if not decodes:

@@ -27,13 +27,14 @@ from core.worker.memory import gib
 
 if TYPE_CHECKING:
     from core.api.attention import AttentionBackend, AttentionSite, Replayable
-    from core.api.descriptors import AttentionSpec, KernelSpec
+    from core.api.descriptors import AttentionSpec, KernelSpec, ModelSpec, WeightLoaderSpec
     from core.api.kernels import KernelRequest
     from core.api.models import Model
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import CheckpointReader, WeightTensor
     from core.config.resolved import EngineConfig
     from core.layers.attention import AttentionModule
+    from core.layers.parameter import PositionTable
     from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin, PluginPlan
@@ -65,6 +66,7 @@ class LoadedModel:
         kernels: Which forms of operations its layers were given.
         owners: Whose it and its layers are, for errors.
         replayable: The backend again, if its descriptor says that it makes plans for graphs.
+        graphs: Whether its steps may run by a platform's graphs.
     """
 
     def __init__(
@@ -74,11 +76,14 @@ class LoadedModel:
         backend: AttentionBackend,
         filler: WeightFiller,
         kernels: KernelTable,
-        ropes: Sequence[RotaryEmbedding] = (),
+        tables: Sequence[RotaryEmbedding | PositionTable] = (),
         owners: Owners | None = None,
         replayable: Replayable | None = None,
+        *,
+        graphs: bool = True,
     ) -> None:
         self.replayable = replayable
+        self.graphs = graphs
         self.model = model
         self.owners = owners or Owners()
         self.attentions = attentions
@@ -87,7 +92,7 @@ class LoadedModel:
         self.weight_bytes = filler.final_bytes
         self.kernels = kernels
         self._filler = filler
-        self._ropes = ropes
+        self._tables = tables
         self._after_load: Callable[[], None] | None = getattr(model, "after_load", None)
 
     def reload(self, tensors: Iterator[WeightTensor]) -> None:
@@ -97,6 +102,14 @@ class LoadedModel:
             CheckpointError: `tensors` is not exactly what the model needs; the old weights stay.
         """
         self.num_parameters = self._filler.fill(tensors)
+        self._loaded()
+
+    def invent(self) -> None:
+        """Replace all weights by made-up ones. Raises `CheckpointError` CORE-M220."""
+        self.num_parameters = self._filler.invent()
+        self._loaded()
+
+    def _loaded(self) -> None:
         with blamed(self.owners.attention, "after_load()"):
             for attention in self.attentions:
                 attention.after_load()
@@ -106,8 +119,8 @@ class LoadedModel:
 
     def prepare(self, max_model_len: int) -> None:
         """Make the tables that depend on the context, once it is known how much of it fits."""
-        for rope in self._ropes:
-            rope.prepare(max_model_len)
+        for table in self._tables:
+            table.prepare(max_model_len)
 
 
 def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVSpec, KVLayout]]:
@@ -149,6 +162,9 @@ def load_model(
         loaded = build_model(config, active, device)
         if check is not None:
             check(loaded)
+        if cast("WeightLoaderSpec", active.spec(_LOADERS)).invents:
+            loaded.invent()
+            return loaded
         meter = _Meter(config.checkpoint.num_bytes, progress)
         owner = _owner(config.plan, _LOADERS)
         loaded.reload(_tensors(active, owner, Path(path), meter.add))
@@ -208,9 +224,10 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         backend,
         filler,
         kernels,
-        [rope for _, rope in builder.ropes],
+        [*(rope for _, rope in builder.ropes), *builder.position_tables],
         owners,
         _replayable(backend, spec, owners.attention),
+        graphs=cast("ModelSpec", active.spec("core.models")).graphs,
     )
 
 

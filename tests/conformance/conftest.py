@@ -20,7 +20,7 @@ from core.testing.conformance.table import checks_of
 ROOT = Path(__file__).parents[2]
 NUMBER = itertools.count()
 KIT = (sys.executable, "-m", "pytest", "--core-plugin-conformance")
-KIT_SECONDS = 1500
+KIT_SECONDS = 3000
 
 METADATA = "Metadata-Version: 2.4\nName: {dist}\nVersion: 1.0\nSummary: Broken on purpose\nLicense-Expression: MIT\n"
 

@@ -440,7 +440,7 @@ MODEL_CASES = {
     "chunked_prefill_equals_whole": {"forward": "if counts == [11]: hidden = hidden + 1"},
     "batched_rows_are_independent": {"forward": "if len(counts) > 1: hidden = hidden + 1"},
     "prefix_blocks_can_be_shared": {"forward": "if counts == [16]: hidden = hidden + int(positions[0] == 8)"},
-    "ranks_share_the_model": {"forward": "hidden = hidden + (self.layers[0][0].attention.heads[0] == 2)"},
+    "ranks_share_the_model": {"forward": "hidden = hidden + (self.sublayers[0].body.heads[0] == 2)"},
     "missing_and_extra_tensors_are_errors": {
         "rules": "rules = WeightRules(skip=('*no_such_projection*', *rules.skip))"
     },
@@ -487,8 +487,8 @@ def test_a_model_that_leaves_a_tensor_out_is_caught(model):
     init = "build = type('B', (), {'__getattr__': lambda self, name: getattr(inner, name), 'rms_norm': norm})()"
     helper = (
         "inner = build\n"
-        "        def norm(self, size, eps, prefix):\n"
-        "            if prefix != 'model.norm': return inner.rms_norm(size, eps, prefix)\n"
+        "        def norm(self, size, eps, prefix, **how):\n"
+        "            if prefix != 'model.norm': return inner.rms_norm(size, eps, prefix, **how)\n"
         "            class Plain:\n"
         "                def add(self, x, y):\n"
         "                    s = x + y\n"

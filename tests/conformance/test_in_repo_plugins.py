@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(1600)  # the first test runs the kit over all plugins
+pytestmark = pytest.mark.timeout(3200)  # the first test runs the kit over all plugins
 UNAVAILABLE = {"a_declared_accelerator_is_here"}
 """What a machine without accelerators cannot check."""
 
@@ -18,6 +18,14 @@ BELOW_L1 = dict.fromkeys(
 )
 """What stays at L0, and why: transformers has no such model, or the kit none so small; `tests/engine/pooling` compares
 what pools."""
+
+
+HELD_ELSEWHERE = {
+    tomllib.loads((rows.parents[1] / "pyproject.toml").read_text())["project"]["name"]
+    for rows in ROOT.glob("plugins/models/*/tests/rows.py")
+}
+"""Families of which the kit has no tiny configuration: `tests/engine/families` holds every row of them to transformers,
+or to a reference, in more ways than the kit does."""
 
 
 def _entries(pattern: str) -> list[tuple[str, str, str]]:
@@ -43,8 +51,11 @@ def test_the_plugin_passes(kit_report, group, name, dist):
     assert len(mine) == 1, f"{dist} is not installed"
     because = BELOW_L1.get(name)
     checks = [one for one in mine[0]["checks"] if one["check"] not in UNAVAILABLE and one["message"] != because]
+    excused = [one for one in checks if dist in HELD_ELSEWHERE and "no tiny configuration" in one["message"]]
+    checks = [one for one in checks if one not in excused]
     assert [f"{one['check']}: {one['message']}" for one in checks if one["status"] not in ("passed", "skipped")] == []
-    assert mine[0]["level"] == max(one["level"] for one in checks if one["status"] == "passed")
+    if not excused:
+        assert mine[0]["level"] == max(one["level"] for one in checks if one["status"] == "passed")
 
 
 def test_the_report_says_what_it_holds_for(kit_report):

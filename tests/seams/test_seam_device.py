@@ -103,13 +103,14 @@ def test_a_staging_area_that_is_used_again_too_early_changes_tokens(plugins, two
 def test_an_array_that_is_uploaded_and_written_again_changes_tokens(plugins, two, monkeypatch):
     plugins("fake_device")
     due, _, _ = two(platform="cpu")
-    places = np.zeros(64, dtype=np.int64)
 
     def reused(self, array):
         if array.dtype != np.int64 or array.ndim != 1:
             return upload(self, array)
-        places[: array.size] = array
-        return upload(self, places[: array.size])
+        own = array.copy()
+        there = upload(self, own)
+        own.fill(0)
+        return there
 
     monkeypatch.setattr(Transfers, "upload", reused)
     assert two(platform="fake", overlap_depth=2)[0] != due

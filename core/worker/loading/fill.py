@@ -60,6 +60,19 @@ class WeightFiller:
                 layer.bind(params)
         return count
 
+    @torch.no_grad()
+    def invent(self) -> int:
+        """Replace all weights by made-up ones, which are equal each time; return the number of values.
+
+        Raises:
+            CheckpointError: CORE-M220, core does not know the codes of a form.
+        """
+        bound = [pair for group in self._groups for pair in group.invented(self._device)]
+        for layer, params in bound:
+            layer.bind(params)
+        tensors = {id(tensor): tensor for _, params in bound for tensor in params.values()}
+        return sum(tensor.numel() for tensor in tensors.values())
+
     def _read(self, tensors: Iterable[WeightTensor], fillings: dict[Group, Filling]) -> int:
         missing = dict(self._targets)
         unexpected: list[str] = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from core.api.weights import WeightTensor
     from core.layers.attention import AttentionModule
-    from core.layers.params import Params
+    from core.layers.params import Parameterised, Params
 
 KEY, VALUE = "k_scale", "v_scale"
 _BOTH = "kv_scale"
@@ -56,6 +56,10 @@ class ScaleGroup(ParamGroup):
     def allocate(self, device: torch.device) -> Params:
         """Return storage that says of every scale that the checkpoint has none."""
         return {name: torch.full(shape, math.nan) for name, (shape, _) in self.specs.items()}
+
+    def invented(self, device: torch.device) -> list[tuple[Parameterised, Params]]:
+        """Return the layer without scales of its own."""
+        return self.finalize(self.allocate(device))
 
     def _of_heads(self, param: str, tensor: WeightTensor) -> Tensor:
         """Return the scale of each head, or the one of all. Raises `CheckpointError` CORE-M129 for other numbers."""

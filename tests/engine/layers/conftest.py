@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from core_plugin_gemma.manifest import GEMMA
+from core_plugin_huggingface.manifest import SAFETENSORS
 from core_plugin_huggingface.reader import SafetensorsReader
 from core_plugin_llama.manifest import LLAMA
 from core_plugin_unquantized.plain import Plain
@@ -109,6 +110,9 @@ class Active:
         return []
 
     def spec(self, group):
+        found = {"core.models": LLAMA, "core.weight_loaders": SAFETENSORS}
+        if group in found:
+            return found[group]
         every = {"devices": {"cpu"}, "dtypes": {"float32"}, "kv_dtypes": {"float32"}}
         return AttentionSpec(
             name="dense", impl="tests:DenseBackend", api=2, summary="", features=self._features, **every

@@ -70,7 +70,9 @@ def test_activations_are_what_they_are_called(name, reference, build):
 
 
 def test_an_unknown_activation_lists_the_known(build):
-    with pytest.raises(CheckpointError, match=r"CORE-M127 activation 'swish'.*gelu_new, gelu_pytorch_tanh, relu, silu"):
+    with pytest.raises(
+        CheckpointError, match=r"CORE-M127 activation 'swish'.*gelu_new, gelu_pytorch_tanh, .*relu, .*silu"
+    ):
         build.activation("swish")
 
 

@@ -46,7 +46,7 @@ def stream(values):
 def test_merged_linears_hold_their_parts_in_order(checkpoint, load):
     directory = checkpoint("qwen2")
     loaded, stored = load(directory), tensors(directory)
-    attention = loaded.model.layers[1][0].attention
+    attention = loaded.model.sublayers[2].body
     prefix = "model.layers.1.self_attn."
     for kind in ("weight", "bias"):
         parts = [stored[f"{prefix}{name}.{kind}"] for name in ("q_proj", "k_proj", "v_proj")]
@@ -65,7 +65,7 @@ def test_a_tied_head_shares_the_embedding_and_its_own_tensor_is_skipped(checkpoi
     directory = checkpoint("llama_tied")
     loaded, stored = load(directory), tensors(directory)
     assert "lm_head.weight" not in stored
-    embedding = loaded.model.embed_tokens.params["weight"]
+    embedding = loaded.model.embed.tokens.params["weight"]
     assert loaded.model.logits.params["weight"].data_ptr() == embedding.data_ptr()
     assert loaded.num_parameters == sum(value.numel() for value in stored.values())
     before = runner(loaded).run(TOKENS)
@@ -75,7 +75,7 @@ def test_a_tied_head_shares_the_embedding_and_its_own_tensor_is_skipped(checkpoi
 
 def test_an_untied_head_has_weights_of_its_own(checkpoint, load):
     model = load(checkpoint("llama")).model
-    assert not torch.equal(model.logits.params["weight"], model.embed_tokens.params["weight"])
+    assert not torch.equal(model.logits.params["weight"], model.embed.tokens.params["weight"])
 
 
 def test_progress_reaches_the_total(checkpoint, load):

@@ -120,7 +120,7 @@ def test_the_older_key_type_is_read():
     [
         (
             {"rope_type": "spiral"},
-            "'spiral' is not supported; supported: default, dynamic, linear, llama3, longrope, yarn",
+            "'spiral' is not supported; supported: default, dynamic, linear, llama3, longrope, proportional, yarn",
         ),
         ({"rope_type": "linear"}, "needs a number 'factor'"),
         ({"rope_type": "llama3", "factor": 2.0}, "needs a number 'low_freq_factor'"),

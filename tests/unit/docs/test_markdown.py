@@ -34,7 +34,7 @@ PAGES = sorted(
         ROOT.glob("examples/plugins/**/*.md"),
     )
 )
-GENERATED = ("cli.md", "capabilities.md", "vllm-flags.md")
+GENERATED = ("cli.md", "capabilities.md", "supported.md", "vllm-flags.md")
 WRITTEN = [page for page in PAGES if page.name not in GENERATED and page.parent.name != "reference"]
 FENCE = re.compile(r"^```([\w-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -13,7 +13,7 @@ from core.api.descriptors import WeightLoaderSpec
 from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo, CheckpointReader
 from core.testing.conformance.device_samples import CheckpointSample
-from core.testing.conformance.outcome import checks, require, require_core_error
+from core.testing.conformance.outcome import NotApplicable, checks, require, require_core_error
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import largest_difference
 from core.testing.conformance.tools.interpreters import ask
@@ -63,9 +63,15 @@ def inspecting_needs_no_torch(subject: Subject) -> None:
 
 
 def every_tensor_comes_once(subject: Subject) -> None:
-    """Names and shapes are those that are meant, and those that `inspect` tells; no tensor comes twice."""
+    """Names and shapes are those that are meant, and those that `inspect` tells; no tensor comes twice.
+
+    A loader that `invents` gives none.
+    """
     for sample, path in _checkpoints(subject):
         found = _names(_reader(subject), path)
+        if _invents(subject):
+            require(not found, f"'{sample.name}': core makes the weights up, yet it gives {len(found)} tensors")
+            continue
         names = [name for name, _ in found]
         twice = sorted({name for name in names if names.count(name) > 1})
         require(not twice, f"'{sample.name}': {', '.join(twice)} come twice")
@@ -105,6 +111,8 @@ def progress_adds_up(subject: Subject) -> None:
 
 def truncated_files_are_refused(subject: Subject) -> None:
     """A weight file that is cut off anywhere gives a `CheckpointError`, nothing else and never silence."""
+    if _invents(subject):
+        raise NotApplicable("it reads no weight file")
     for sample, path in _checkpoints(subject):
         for file, length in _cuts(path):
             folder = subject.folder()
@@ -122,7 +130,8 @@ def missing_files_are_refused(subject: Subject) -> None:
     reader, folder = _reader(subject), subject.folder()
     for path in (folder / "nowhere", folder):
         require_core_error(reader.inspect, path, what=f"inspect of {path}", kind=CheckpointError)
-        require_core_error(_names, reader, path, what=f"tensors of {path}", kind=CheckpointError)
+        if not _invents(subject):
+            require_core_error(_names, reader, path, what=f"tensors of {path}", kind=CheckpointError)
 
 
 def tokenizer_loses_nothing(subject: Subject) -> None:
@@ -160,6 +169,10 @@ def _checkpoints(subject: Subject) -> Iterator[tuple[CheckpointSample, Path]]:
 def _reader(subject: Subject) -> CheckpointReader:
     reader: CheckpointReader = subject.impl()()
     return reader
+
+
+def _invents(subject: Subject) -> bool:
+    return subject.spec(WeightLoaderSpec).invents
 
 
 def _claims(subject: Subject, path: Path) -> bool:

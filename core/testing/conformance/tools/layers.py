@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from core.api.descriptors import QuantSpec
+from core.api.descriptors import QuantSpec, WeightLoaderSpec
 from core.api.forms import Part
 from core.api.quantization import Format, LayerSite, QuantContext, QuantRequest
 from core.api.verdict import Verdict
@@ -193,6 +193,7 @@ def _plain_weights(sites: Sequence[LayerSite]) -> Case:
 def _sampled(subject: Subject) -> Iterator[Case]:
     """Yield the cases of all samples of the method: the plugin's own, those of loaders, and of other plugins for it."""
     loaders = [replace(subject, entry=entry) for entry in subject.catalogue.entries("core.weight_loaders")]
+    loaders = [one for one in loaders if not one.spec(WeightLoaderSpec).invents]
     others = [replace(subject, entry=entry) for entry in subject.catalogue.entries(subject.entry.group)]
     others = [one for one in others if one.spec(QuantSpec).methods & subject.spec(QuantSpec).methods]
     names = set()

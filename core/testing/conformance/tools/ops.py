@@ -235,6 +235,7 @@ SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
         "gelu_and_mul": _GATED,
         "gelu_tanh_and_mul": _GATED,
         "rotary": _ROTARY,
+        "rotary_interleaved": _ROTARY,
         "argmax": _ARGMAX,
         "draw": _DRAW,
     }

@@ -9,6 +9,7 @@ GPT2 = ModelSpec(
     impl="acme_core_gpt2.model:GPT2",
     api=2,
     summary="GPT-2 and its distilled forms",
+    priority=60,
     architectures=("GPT2LMHeadModel",),
     shape="acme_core_gpt2.config:shape",
 )
