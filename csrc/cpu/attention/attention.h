@@ -26,6 +26,8 @@ extern "C" {
 // - `table` holds block numbers, row by row `table_stride` apart; entries after a row's last block are not read.
 // - `value_scale` times what the cache holds are the values; a scale of the keys is a part of `scale`.
 // - `softcap` 0: none; else scores become softcap * tanh(score / softcap).
+// - `slopes` of the query heads: slope * (key position - query position) is added to a score, behind scale and cap; null:
+//   nothing is. `sinks` of the query heads: each is the score of a key without a value; null: there is none.
 // - `dtype` of `q` and `out`: float32 or bfloat16. `kv_dtype` of the cache: any but uint8.
 // - `scratch` holds core_cpu_attention_scratch(args) bytes, aligned to 64.
 struct core_attention_args {
@@ -34,6 +36,7 @@ struct core_attention_args {
   void* out;
   const int32_t *query_starts, *seq_lens, *table;
   void* scratch;
+  const float *slopes, *sinks;
   int64_t rows, heads, kv_heads, head_dim, block_size, block_stride;
   int64_t q_stride, out_stride, table_stride, window;
   int64_t dtype, kv_dtype, threads;

@@ -129,7 +129,7 @@ void encode_tile(const Encoding<P>& e) {
     encode_keys(e, first, count, seen);
     for (int64_t r = 0; r < t.rows(); ++r) {
       auto [low, high] = e.sight(r, first, seen, count);
-      softmax_row(t, r, low, high, count);
+      softmax_row(t, r, low, high, count, 0);
     }
     finish_pass(t);
     encode_values(e, first, seen);
@@ -146,7 +146,7 @@ void softmax_whole(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64
   float* s = t.s() + r * t.stride();
   auto p = t.p() + r * P::words(t.stride());
   int64_t from = low / kLanes * kLanes, to = round_up(high, kLanes);
-  float exponent = finish_scores(t, s, from, to, low, high);
+  float exponent = finish_scores(t, r, from, to, low, high, 0);
   vf total;
   // Relative to 1, which spares the search for the largest score, unless that is very large or very small.
   bool beyond = weigh<P>(s, p, from, to, exponent, 0.0f, &total);

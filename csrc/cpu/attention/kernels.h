@@ -161,9 +161,9 @@ void attend_keys(const Tile<P>& t, int64_t first, int64_t count, int64_t end) {
     low = low < 0 ? 0 : low < count ? low : count;
     high = high < count ? high : count;
     if constexpr (P::kGathers) {
-      corrected |= softmax_row_once(t, r, low, high, count);
+      corrected |= softmax_row_once(t, r, low, high, count, first - position);
     } else {
-      softmax_row(t, r, low, high, count);
+      softmax_row(t, r, low, high, count, first - position);
     }
   }
   if constexpr (P::kGathers) {
@@ -190,6 +190,8 @@ void attend(const Tile<P>& t) {
     for (int64_t r = 0; r < t.rows(); ++r) t.sums()[r] = sum(load(t.lane_sums(r)));
   }
   P::leave();
+  // A partial result is without: it counts once, when the results are joined.
+  if (t.a.sinks != nullptr && t.range.partial < 0) add_sinks(t);
 }
 
 // What the tile's accumulators are multiplied with.
@@ -223,10 +225,10 @@ void write_partial(const Tile<P>& t, float* partial) {
   }
 }
 
-// Joins the partial results of one decode row and kv head.
+// Joins the partial results of one decode row and kv head. `unit`: what their sums were divided by.
 template <typename T>
 void merge(const core_attention_args& a, const Plan& plan, const float* partials, int64_t splits, int64_t row,
-           int64_t head) {
+           int64_t head, float unit) {
   int64_t each = partial_floats(plan.group, a.head_dim), floats = plan.group * a.head_dim;
   T* out = static_cast<T*>(a.out) + a.query_starts[row] * a.out_stride + head * plan.group * a.head_dim;
   for (int64_t g = 0; g < plan.group; ++g) {
@@ -240,6 +242,7 @@ void merge(const core_attention_args& a, const Plan& plan, const float* partials
       weights[i] = exp2_negative(splat(partials[i * each + floats + g] - best))[0];
       total += weights[i] * partials[i * each + floats + plan.group + g];
     }
+    if (a.sinks != nullptr) total += sink_weight(a.sinks[head * plan.group + g], best) / unit;
     for (int64_t d = 0; d < a.head_dim; d += kLanes) {
       vf value = {};
       for (int64_t i = 0; i < splits; ++i) value += load(partials + i * each + g * a.head_dim + d) * weights[i];
@@ -310,13 +313,14 @@ inline int64_t work_of(const core_attention_args& a) {
 }
 
 inline void merge_all(const core_attention_args& a, const Plan& plan, const float* partials,
-                      std::atomic<int64_t>& ticket) {
+                      std::atomic<int64_t>& ticket, float unit) {
   for (int64_t next = ticket.fetch_add(1); next < a.rows * a.kv_heads; next = ticket.fetch_add(1)) {
     int64_t row = next / a.kv_heads, head = next % a.kv_heads;
     int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_of(a, plan, row) : 1;
     if (splits == 1) continue;
     const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
-    a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head) : merge<float>(a, plan, own, splits, row, head);
+    a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head, unit)
+                         : merge<float>(a, plan, own, splits, row, head, unit);
   }
 }
 
@@ -369,7 +373,7 @@ void attend_batch(const core_attention_args& a) {
     }
     if (plan.splits == 1) return;
     all_attended.wait(team);
-    merge_all(a, plan, partials, merging);
+    merge_all(a, plan, partials, merging, Format<typename Few::S>::kUnit * static_cast<float>(a.value_scale));
   });
 }
 

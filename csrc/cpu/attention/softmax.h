@@ -1,6 +1,8 @@
 // The softmax of a tile's scores, pass by pass.
 #pragma once
 
+#include <cmath>
+
 #include "attention/tile.h"
 
 namespace core {
@@ -16,6 +18,16 @@ inline void bend(float* s, int64_t count, float scale, float cap) {
   }
 }
 
+// Applies `scale` to `count` scores and adds `slope` times the distance of each key, which is `distance` for the first.
+inline void tilt(float* s, int64_t count, float scale, float slope, int64_t distance) {
+  vf lane = {};
+  for (int i = 0; i < kLanes; ++i) lane[i] = static_cast<float>(i);
+  for (int64_t k = 0; k < count; k += kLanes) {
+    vf away = lane + static_cast<float>(distance + k);
+    store(s + k, load(s + k) * scale + away * slope);
+  }
+}
+
 // `value` where lanes `lane0 ..` are within [low, high), `other` elsewhere.
 CORE_INLINE vf inside(vf value, float other, int64_t lane0, int64_t low, int64_t high) {
   vi lane = {};
@@ -25,26 +37,35 @@ CORE_INLINE vf inside(vf value, float other, int64_t lane0, int64_t low, int64_t
   return seen ? value : splat(other);
 }
 
-// Makes of `from .. to - 1` of a row's products its scores, in powers of 2 but for the factor that it returns.
+// Makes of `from .. to - 1` of the products of row `r` its scores, in powers of 2 but for the factor that it returns.
+// `distance`: from the row's query to the first of the scores' keys.
 template <typename P>
-CORE_INLINE float finish_scores(const Tile<P>& t, float* s, int64_t from, int64_t to, int64_t low, int64_t high) {
+CORE_INLINE float finish_scores(const Tile<P>& t, int64_t r, int64_t from, int64_t to, int64_t low, int64_t high,
+                                int64_t distance) {
+  float* s = t.s() + r * t.stride();
   float scale = static_cast<float>(t.a.scale) * Format<typename P::S>::kUnit, cap = static_cast<float>(t.a.softcap);
   if constexpr (Format<typename P::S>::kScaled) {
     for (int64_t k = from; k < to; k += kLanes) store(s + k, load(s + k) * load(t.key_scales() + k));
   }
   if (cap != 0.0f) bend(s + from, to - from, scale, cap);
+  float factor = cap == 0.0f ? scale : 1.0f;
+  if (t.a.slopes != nullptr) {
+    tilt(s + from, to - from, factor, t.a.slopes[t.query_head(r)], distance + from);
+    factor = 1.0f;
+  }
   constexpr float never = -__builtin_inff();
   if (from < low) store(s + from, inside(load(s + from), never, from, low, high));
   if (to > high) store(s + to - kLanes, inside(load(s + to - kLanes), never, to - kLanes, low, high));
-  return cap == 0.0f ? scale * kLog2E : kLog2E;
+  return factor * kLog2E;
 }
 
 // The weights of `from .. to - 1`, whole vectors around the keys that row `r` sees.
 template <typename P>
-CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to, int64_t low, int64_t high) {
+CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to, int64_t low, int64_t high,
+                           int64_t distance) {
   float* s = t.s() + r * t.stride();
   auto p = t.p() + r * P::words(t.stride());
-  float exponent = finish_scores(t, s, from, to, low, high);
+  float exponent = finish_scores(t, r, from, to, low, high, distance);
   vf best = splat(-__builtin_inff());
   for (int64_t k = from; k < to; k += kLanes) best = vec_max(best, load(s + k));
   float before = t.maxima()[r], now = max_of(best) * exponent;
@@ -65,14 +86,14 @@ CORE_INLINE void weigh_row(const Tile<P>& t, int64_t r, int64_t from, int64_t to
 }
 
 // Turns one row of products into weights, and updates the row's maximum. Keys `low .. high - 1` of the tile's `count`
-// are seen. Maxima are kept as exponents of 2, and so is the row's correction until `finish_pass`.
+// are seen; the first key lies `distance` from the row's query. Maxima are kept as exponents of 2, and so is the row's correction until `finish_pass`.
 template <typename P>
-void softmax_row(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
+void softmax_row(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count, int64_t distance) {
   auto p = t.p() + r * P::words(t.stride());
   int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
   t.corrections()[r] = 0.0f;
   t.fresh()[r] = 0.0f;
-  if (high > low) weigh_row(t, r, from, to, low, high);
+  if (high > low) weigh_row(t, r, from, to, low, high, distance);
   // Not before: weights may lie in the place of the scores.
   for (int64_t k = 0; k < from; k += kLanes) P::store_weights(p, k, vf{});
   for (int64_t k = to; k < count; k += kLanes) P::store_weights(p, k, vf{});
@@ -115,7 +136,7 @@ CORE_INLINE bool weigh(const float* s, typename P::Weight* p, int64_t from, int6
 // much larger that they would overflow: then results need no correction, and a pass goes over its scores once. Returns
 // whether a correction is needed.
 template <typename P>
-bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count) {
+bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, int64_t count, int64_t distance) {
   float* s = t.s() + r * t.stride();
   auto p = t.p() + r * P::words(t.stride());
   int64_t from = low / kLanes * kLanes, to = high > low ? round_up(high, kLanes) : from;
@@ -123,7 +144,7 @@ bool softmax_row_once(const Tile<P>& t, int64_t r, int64_t low, int64_t high, in
   for (int64_t k = to; k < count; k += kLanes) P::store_weights(p, k, vf{});
   t.corrections()[r] = 0.0f;
   if (high <= low) return false;
-  float exponent = finish_scores(t, s, from, to, low, high), before = t.maxima()[r];
+  float exponent = finish_scores(t, r, from, to, low, high, distance), before = t.maxima()[r];
   bool first = before == -__builtin_inff(), corrected = false;
   vf total;
   if (first || weigh<P>(s, p, from, to, exponent, before, &total)) {
@@ -155,6 +176,19 @@ void finish_pass(const Tile<P>& t) {
   for (int64_t r = 0; r < t.rows(); r += kLanes) {
     store(t.sums() + r, load(t.sums() + r) * load(t.corrections() + r) + load(t.fresh() + r));
   }
+}
+
+// The weight of a head's sink relative to a score of `exponent`, a power of 2.
+inline float sink_weight(float sink, float exponent) {
+  constexpr float most = 120.0f;  // beyond it nothing else has a weight
+  float away = sink * kLog2E - exponent;
+  return std::exp2(away < most ? away : most);
+}
+
+// Adds the weights of sinks to the rows' sums.
+template <typename P>
+void add_sinks(const Tile<P>& t) {
+  for (int64_t r = 0; r < t.rows(); ++r) t.sums()[r] += sink_weight(t.a.sinks[t.query_head(r)], t.maxima()[r]);
 }
 
 }  // namespace

@@ -71,8 +71,9 @@ struct core_gather_args {
 // Rotary embedding of q and k, and storage of k and v in the paged cache, in one pass over the step's tokens.
 //
 // - `cos` null: nothing is rotated. `slots` null: nothing is stored; `v` may then be null.
-// - The first `rotary` elements of a head form pairs (i, i + rotary / 2). Row `p` of `cos` and `sin` (`table_stride`
-//   elements apart, `rotary / 2` used, of `table_dtype`) belongs to position `p`.
+// - The first `rotary` elements of a head form pairs (i, i + rotary / 2), or (2i, 2i + 1) where `interleaved` is not 0.
+//   Row `p` of `cos` and `sin` (`table_stride` elements apart, `rotary / 2` used, of `table_dtype`) belongs to
+//   position `p`.
 // - `q_out`, `k_out` have heads of `head_dim` right after one another, tokens `*_out_stride` apart; null: not written.
 //   They may be `q`, `k` where the strides agree.
 // - `cache` is as `attention/attention.h` says; token i goes to block slots[i] / block_size.
@@ -82,7 +83,7 @@ struct core_rope_kv_args {
   void* cache;
   const int64_t *positions, *slots;
   const void *cos, *sin;
-  int64_t tokens, heads, kv_heads, head_dim, rotary;
+  int64_t tokens, heads, kv_heads, head_dim, rotary, interleaved;
   int64_t q_stride, k_stride, v_stride, q_out_stride, k_out_stride, table_stride;
   int64_t block_size, block_stride;
   int64_t dtype, table_dtype, threads;

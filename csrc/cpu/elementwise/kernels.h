@@ -135,6 +135,46 @@ void rotate(const T* x, const U* cos, const U* sin, T* out, int64_t rotary, int6
   if (out != x) std::memcpy(out + rotary, x + rotary, static_cast<size_t>(head_dim - rotary) * sizeof(T));
 }
 
+constexpr int64_t kMaxHeadDim = 1024;
+
+// Cosines and sines of one token for neighbours as pairs: each number twice, the first of two sines negated.
+struct PairTables {
+  float cos[kMaxHeadDim], sin[kMaxHeadDim];
+
+  template <typename U>
+  void fill(const U* from_cos, const U* from_sin, int64_t rotary) {
+    for (int64_t i = 0; i < rotary; i += 2) {
+      cos[i] = cos[i + 1] = to_float(from_cos[i / 2]);
+      sin[i + 1] = to_float(from_sin[i / 2]);
+      sin[i] = -sin[i + 1];
+    }
+  }
+};
+
+typedef uint64_t vpairs __attribute__((vector_size(kVecBytes)));
+
+// The elements 2i and 2i + 1 in each other's place.
+CORE_INLINE vf swap_neighbours(vf x) {
+  vpairs pairs = reinterpret_cast<vpairs>(x);
+  return reinterpret_cast<vf>((pairs << 32) | (pairs >> 32));
+}
+
+// Rotates one head whose pairs are neighbours; `out` may be `x`.
+template <typename T>
+void rotate_neighbours(const T* x, const PairTables& tables, T* out, int64_t rotary, int64_t head_dim) {
+  int64_t i = 0;
+  for (; i + kLanes <= rotary; i += kLanes) {
+    vf a = load(x + i);
+    store(out + i, a * load(tables.cos + i) + swap_neighbours(a) * load(tables.sin + i));
+  }
+  if (i < rotary) {
+    vf a = load_part(x + i, rotary - i);
+    vf c = load_part(tables.cos + i, rotary - i), s = load_part(tables.sin + i, rotary - i);
+    store_part(out + i, a * c + swap_neighbours(a) * s, rotary - i);
+  }
+  if (out != x) std::memcpy(out + rotary, x + rotary, static_cast<size_t>(head_dim - rotary) * sizeof(T));
+}
+
 // Keys lie dimension by dimension, values token by token; bf16 in pairs: see attention/attention.h.
 inline void store_key(float* block, const float* k, int64_t offset, int64_t block_size, int64_t head_dim) {
   for (int64_t d = 0; d < head_dim; ++d) block[d * block_size + offset] = k[d];
@@ -153,8 +193,6 @@ inline void store_value(bf16* block, const bf16* v, int64_t offset, int64_t head
   for (int64_t d = 0; d < head_dim; ++d) pairs[d * 2] = v[d];
 }
 
-constexpr int64_t kMaxHeadDim = 1024;
-
 template <typename T, typename U>
 void rope_token(const core_rope_kv_args& a, int64_t token) {
   const U *cos = nullptr, *sin = nullptr;
@@ -162,10 +200,16 @@ void rope_token(const core_rope_kv_args& a, int64_t token) {
     cos = static_cast<const U*>(a.cos) + a.positions[token] * a.table_stride;
     sin = static_cast<const U*>(a.sin) + a.positions[token] * a.table_stride;
   }
+  PairTables tables;
+  bool neighbours = cos != nullptr && a.interleaved != 0;
+  if (neighbours) tables.fill(cos, sin, a.rotary);
+  auto turn = [&](const T* x, T* out) {
+    if (neighbours) return rotate_neighbours(x, tables, out, a.rotary, a.head_dim);
+    rotate(x, cos, sin, out, cos != nullptr ? a.rotary : 0, a.head_dim);
+  };
   for (int64_t head = 0; head < (a.q_out != nullptr ? a.heads : 0); ++head) {
     auto q = static_cast<const T*>(a.q) + token * a.q_stride + head * a.head_dim;
-    auto out = static_cast<T*>(a.q_out) + token * a.q_out_stride + head * a.head_dim;
-    rotate(q, cos, sin, out, cos != nullptr ? a.rotary : 0, a.head_dim);
+    turn(q, static_cast<T*>(a.q_out) + token * a.q_out_stride + head * a.head_dim);
   }
   T *keys = nullptr, *values = nullptr;
   int64_t offset = 0, per_head = a.block_size * a.head_dim;
@@ -179,7 +223,7 @@ void rope_token(const core_rope_kv_args& a, int64_t token) {
     auto k = static_cast<const T*>(a.k) + token * a.k_stride + head * a.head_dim;
     T* rotated = a.k_out == nullptr ? scratch : static_cast<T*>(a.k_out) + token * a.k_out_stride + head * a.head_dim;
     if (cos != nullptr || a.k_out != nullptr) {
-      rotate(k, cos, sin, rotated, cos != nullptr ? a.rotary : 0, a.head_dim);
+      turn(k, rotated);
       k = rotated;
     }
     if (keys == nullptr) continue;

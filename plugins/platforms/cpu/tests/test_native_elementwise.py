@@ -5,7 +5,7 @@ import torch
 from core_plugin_cpu.native import elementwise
 
 from core.api import RopeConfig
-from core.ops import rotary, rotary_table
+from core.ops import rotary, rotary_interleaved, rotary_table
 
 DTYPES = (torch.float32, torch.bfloat16)
 SIZES = (1, 7, 16, 63, 64, 576, 1000)
@@ -131,3 +131,14 @@ def test_a_bf16_step_may_read_a_float32_table(isa):
     q, positions = torch.randn(40, 3, 64).bfloat16(), torch.arange(40)
     got, _ = elementwise.rotary(positions, q, q, table)
     close(got, rope64(q, table, 64), torch.bfloat16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("head_dim", "rotated"), [(64, 64), (32, 24), (80, 20), (24, 2), (128, 126)])
+def test_neighbours_are_rotated_as_pairs(isa, dtype, head_dim, rotated):
+    table = rotary_table(RopeConfig(head_dim=head_dim, rotary_dim=rotated, interleaved=True), 300).to(dtype)
+    qkv, positions = torch.randn(50, 9, head_dim).to(dtype), torch.randint(0, 300, (50,))
+    q, k, _ = qkv.split([5, 2, 2], 1)
+    due = rotary_interleaved(positions, q.double(), k.double(), table.double())
+    for got, wanted in zip(elementwise.rotary(positions, q, k, table, interleaved=True), due):
+        close(got, wanted, dtype)

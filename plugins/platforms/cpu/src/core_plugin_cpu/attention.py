@@ -80,6 +80,12 @@ class NativeAttentionLayer:
         self._site = site
         self._backend = backend
         self._scales = (1.0, 1.0)
+        slopes = None if site.slopes is None else torch.tensor(site.slopes, dtype=torch.float32)
+        self._terms = kernels.HeadTerms(slopes)
+
+    def use_sinks(self, sinks: Tensor) -> None:
+        """Let each head have a key without a value, of these scores `(heads,)`."""
+        self._terms.sinks = sinks.to(torch.float32).contiguous()
 
     def use_scales(self, key: Tensor, value: Tensor) -> None:
         """Divide keys and values of a float8 cache by these before they are rounded."""
@@ -91,7 +97,8 @@ class NativeAttentionLayer:
 
     def forward(self, q: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
-        return kernels.attend(q, kv, plan, self._site, self._backend.cache(self._site, self._scales))
+        cache = self._backend.cache(self._site, self._scales)
+        return kernels.attend(q, kv, plan, self._site, cache, self._terms)
 
 
 class NativeEncoderLayer:

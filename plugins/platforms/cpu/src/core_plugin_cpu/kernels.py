@@ -27,8 +27,14 @@ __all__ = [
     "layer_norm",
     "rms_norm",
     "rotary",
+    "rotary_interleaved",
     "silu_and_mul",
 ]
+
+
+def rotary_interleaved(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate queries and keys by position, where dimensions 2i and 2i + 1 form a pair."""
+    return rotary(positions, q, k, table, interleaved=True)
 
 
 def silu_and_mul(x: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ CPU_NATIVE = AttentionSpec(
     dtypes=frozenset({"float32", "bfloat16"}),
     kv_dtypes=frozenset({"float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "int8"}),
     block_multiple=16,
-    features=frozenset({"sliding_window", "softcap", "bidirectional"}),
+    features=frozenset({"sliding_window", "softcap", "bidirectional", "alibi", "sinks"}),
     refine="core_plugin_cpu.native.refine:attention",
 )
 
@@ -96,5 +96,6 @@ CPU_SILU_AND_MUL = _kernel("silu_and_mul", "SwiGLU in one pass, in C++")
 CPU_GELU_AND_MUL = _kernel("gelu_and_mul", "GeGLU (erf) in one pass, in C++")
 CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, in C++")
 CPU_ROTARY = _kernel("rotary", "Rotary embedding in one pass, in C++")
+CPU_ROTARY_INTERLEAVED = _kernel("rotary_interleaved", "Rotary embedding of neighbours in one pass, in C++")
 CPU_ARGMAX = _kernel("argmax", "Most likely tokens in one pass, in C++")
 CPU_DRAW = _kernel("draw", "Random tokens after top-k, top-p and min-p without a sort, in C++")

@@ -17,7 +17,7 @@ from core_plugin_cpu.native.library import library
 
 ATTENTION = Entry(
     "attention",
-    pointers="q cache out query_starts seq_lens table scratch",
+    pointers="q cache out query_starts seq_lens table scratch slopes sinks",
     sizes="rows heads kv_heads head_dim block_size block_stride q_stride out_stride table_stride window dtype kv_dtype "
     "threads",
     numbers="scale softcap value_scale",
@@ -60,7 +60,7 @@ def scratch_for(site: AttentionSite, dtype: torch.dtype, block_size: int, thread
     function = library().core_cpu_attention_scratch
     function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
     sizes = (1, site.num_heads, site.num_kv_heads, site.head_dim, block_size, 0, 0, 0, 0, 0, CODES[dtype], 0, threads)
-    size = function(ATTENTION.pack(*(0,) * 7, *sizes, site.scale, 0.0, 1.0))
+    size = function(ATTENTION.pack(*(0,) * 9, *sizes, site.scale, 0.0, 1.0))
     return aligned(size)
 
 
@@ -175,10 +175,32 @@ def _copy_kv(k: Tensor, v: Tensor, kv: Tensor, batch: Batch, block_size: int) ->
     pointers = (0, k.data_ptr(), v.data_ptr(), 0, 0, kv.data_ptr(), 0, batch.slots, 0, 0)
     strides = (0, k.stride(0), v.stride(0), 0, 0, 0, block_size, kv.stride(0))
     dtype = CODES[k.dtype]
-    ROPE_KV(*pointers, tokens, 0, kv_heads, head_dim, 0, *strides, dtype, dtype, torch.get_num_threads())
+    ROPE_KV(*pointers, tokens, 0, kv_heads, head_dim, 0, 0, *strides, dtype, dtype, torch.get_num_threads())
 
 
-def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cache) -> Tensor:
+@dataclass(slots=True)
+class HeadTerms:
+    """What a layer adds to its scores, one float32 number for each query head; None: nothing.
+
+    Attributes:
+        slopes: Factor of the distance between key and query (ALiBi).
+        sinks: Scores of a key without a value.
+    """
+
+    slopes: Tensor | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def pointers(self) -> tuple[int, int]:
+        """Their addresses, 0 for none."""
+        slopes, sinks = (0 if one is None else one.data_ptr() for one in (self.slopes, self.sinks))
+        return slopes, sinks
+
+
+PLAIN = HeadTerms()
+
+
+def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cache, terms: HeadTerms = PLAIN) -> Tensor:
     """Attend causally; `q (tokens, heads, head_dim)` -> `(tokens, heads * head_dim)`."""
     if q.shape != (batch.tokens, site.num_heads, site.head_dim) or q.dtype is not cache.dtype or not q.is_cpu:
         raise unfit(f"queries of {(batch.tokens, site.num_heads, site.head_dim)} {cache.dtype} and", q=q)
@@ -192,5 +214,5 @@ def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cach
     kind = (CODES[q.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
     key_scale, value_scale = cache.scales
     numbers = (site.scale * key_scale, site.softcap or 0.0, value_scale)
-    ATTENTION(*pointers, cache.scratch.data_ptr(), *shape, *strides, *kind, *numbers)
+    ATTENTION(*pointers, cache.scratch.data_ptr(), *terms.pointers, *shape, *strides, *kind, *numbers)
     return out

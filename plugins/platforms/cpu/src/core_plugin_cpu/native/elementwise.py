@@ -50,10 +50,14 @@ SHIFT = Entry("shift", pointers="x out", sizes="count amount", slots={"x": "posi
 ROPE_KV = Entry(
     "rope_kv",
     pointers="q k v q_out k_out cache positions slots cos sin",
-    sizes="tokens heads kv_heads head_dim rotary q_stride k_stride v_stride q_out_stride k_out_stride table_stride "
-    "block_size block_stride dtype table_dtype threads",
+    sizes="tokens heads kv_heads head_dim rotary interleaved q_stride k_stride v_stride q_out_stride k_out_stride "
+    "table_stride block_size block_stride dtype table_dtype threads",
     slots={"tokens": "tokens", "positions": "positions", "slots": "slots"},
 )
+
+
+_MOST_ROTATED = 1024
+"""Dimensions of a head that the native code has room for."""
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -152,18 +156,21 @@ def gather(table: Tensor, ids: Tensor) -> Tensor:
     return out
 
 
-def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def rotary(
+    positions: Tensor, q: Tensor, k: Tensor, table: Tensor, *, interleaved: bool = False
+) -> tuple[Tensor, Tensor]:
     """Rotate `q (tokens, heads, head_dim)` and `k (tokens, kv_heads, head_dim)` by position.
 
     Args:
         positions: `(tokens,)` int64.
         table: `(positions, 2 * rotary_dim)`, made by `core.ops.rotary_table`: cos twice, then -sin, sin.
+        interleaved: Dimensions 2i and 2i + 1 form a pair, not i and i + `rotary_dim` / 2.
     """
     tokens, heads, head_dim = q.shape
     kv_heads, dims, dtype = k.shape[1], table.shape[1] // 2, code(q, "rotary")
     if k.shape != (tokens, kv_heads, head_dim) or k.dtype is not q.dtype or not k.is_cpu or len(positions) != tokens:
         raise unfit("rotary", positions=positions, q=q, k=k)
-    if dims > head_dim or dims % 2 or table.shape[1] % 2 or not table.is_contiguous():
+    if dims > min(head_dim, _MOST_ROTATED) or dims % 2 or table.shape[1] % 2 or not table.is_contiguous():
         raise unfit("rotary", q=q, table=table)
     check_places(POSITIONS, positions, table.shape[0], "rotary")
     q, k = packed_heads(q), packed_heads(k)
@@ -172,7 +179,7 @@ def rotary(positions: Tensor, q: Tensor, k: Tensor, table: Tensor) -> tuple[Tens
     sin = cos + (dims + dims // 2) * table.element_size()
     pointers = (q.data_ptr(), k.data_ptr(), 0, q_out.data_ptr(), k_out.data_ptr(), 0, positions.data_ptr(), 0, cos, sin)
     strides = (q.stride(0), k.stride(0), 0, heads * head_dim, kv_heads * head_dim, table.stride(0))
-    shape = (tokens, heads, kv_heads, head_dim, dims)
+    shape = (tokens, heads, kv_heads, head_dim, dims, int(interleaved))
     ROPE_KV(*pointers, *shape, *strides, 1, 0, dtype, code(table, "rotary"), torch.get_num_threads())
     return q_out, k_out
 

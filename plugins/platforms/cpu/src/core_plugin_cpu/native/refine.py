@@ -12,10 +12,9 @@ MOST_HEAD_DIM = 256
 
 def attention(request: AttentionRequest, probe: ProbeResult) -> Verdict:
     """Native attention needs the library, and in a paged cache heads of whole vectors."""
-    dim = request.head_dim
     encoder = "bidirectional" in request.features
-    fits = (dim % 16 == 0 or encoder) and dim <= MOST_HEAD_DIM
+    unfit = [dim for dim in sorted(request.sizes) if dim > MOST_HEAD_DIM or (dim % 16 and not encoder)]
     return Verdict.of(
         None if library.available() else f"no native library: {library.reason()} ({library.REMEDY})",
-        None if fits else f"head_dim {dim} is not a multiple of 16 up to {MOST_HEAD_DIM}",
+        None if not unfit else f"head_dim {unfit[0]} is not a multiple of 16 up to {MOST_HEAD_DIM}",
     )

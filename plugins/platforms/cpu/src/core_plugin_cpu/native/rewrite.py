@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native.elementwise import shift
+from core_plugin_cpu.native.elementwise import gather, shift
 from core_plugin_cpu.native.mapping import compute, copy
 
 _ATEN = torch.ops.aten
@@ -30,6 +30,8 @@ def rewritten(
     """
     if func is _ATEN.add.Tensor and _shifts(args, kwargs):
         return shift(args[0], args[1])
+    if func in _LOOKUPS:
+        return _looked_up(args[0], args[_LOOKUPS[func]])
     rule = _RULES.get(func)
     if rule is None:
         return None
@@ -43,6 +45,13 @@ def _shifts(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a whole number is added to positions."""
     x, y = args[0], args[1]
     return isinstance(y, int) and not kwargs and x.dtype == torch.int64 and x.dim() == 1 and x.is_contiguous()
+
+
+def _looked_up(table: Tensor, places: Tensor) -> Made:
+    """Return rows of a table; None where the table or the places are no plain ones."""
+    plain = table.dim() == 2 and table.is_cpu and table.is_contiguous()
+    fits = places.dtype is torch.int64 and places.dim() == 1 and places.is_cpu and places.is_contiguous()
+    return gather(table, places) if plain and fits else None
 
 
 def _one(operation: str) -> Rule:
@@ -149,6 +158,9 @@ def _interleaved(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], ro
     whole = out.view(*x.shape[:behind], count, *x.shape[behind:])
     return _all_copied([whole.select(behind, index) for index in range(count)], [x] * count, rows)
 
+
+_LOOKUPS = {_ATEN.embedding.default: 1, _ATEN.index_select.default: 2}
+"""Place of the rows' numbers among the arguments."""
 
 _ONE = {
     "neg": "negate", "abs": "absolute", "relu": "relu", "square": "square", "sqrt": "root",
