@@ -26,3 +26,12 @@ SAFETENSORS = WeightLoaderSpec(
     summary="Directories in Hugging Face's layout with safetensors files",
     patterns=("config.json",),
 )
+
+DUMMY = WeightLoaderSpec(
+    name="dummy",
+    impl="core_plugin_huggingface.reader:DummyReader",
+    api=1,
+    summary="A config.json alone: weights are made up",
+    patterns=("config.json",),
+    invents=True,
+)

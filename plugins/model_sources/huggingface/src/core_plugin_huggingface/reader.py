@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from core.api import Tokenizer
+    from core_plugin_huggingface.header import Entry
     from core_plugin_huggingface.tensors import SafeTensor
 
 
 class SafetensorsReader:
     """Reads a directory with `config.json` and safetensors files. Code that a checkpoint brings is never run."""
+
+    FORMAT = "safetensors"
 
     def recognises(self, path: Path) -> bool:
         """Say whether `path` is such a directory; one that holds only another format's weights is not."""
@@ -46,10 +49,10 @@ class SafetensorsReader:
         method = quantization.get("quant_method", "unknown") if quantization else "none"
         if not isinstance(method, str):
             raise bad_json(path / "config.json", f"'quant_method' is {method!r:.60}, not a name")
-        entries = [entry for shard in open_shards(path) for entry in shard.entries]
+        entries = self._entries(path)
         return CheckpointInfo(
             path=str(path),
-            format="safetensors",
+            format=self.FORMAT,
             architecture=names[0],
             config=config,
             quantization=method,
@@ -65,6 +68,10 @@ class SafetensorsReader:
             tokenizer_fault=missing_tokenizer(path),
         )
 
+    @staticmethod
+    def _entries(path: Path) -> list[Entry]:
+        return [entry for shard in open_shards(path) for entry in shard.entries]
+
     def tokenizer(self, path: Path) -> Tokenizer:
         """Return the directory's tokenizer. Raises `CheckpointError` when its files are missing or wrong."""
         from core.api.tokenizer import tokenizer_from_directory
@@ -76,3 +83,21 @@ class SafetensorsReader:
         from core_plugin_huggingface.tensors import read_tensors
 
         return read_tensors(open_shards(path), progress)
+
+
+class DummyReader(SafetensorsReader):
+    """Reads a directory's facts, whether it has weights or not: they are made up."""
+
+    FORMAT = "dummy"
+
+    def recognises(self, path: Path) -> bool:
+        """Say whether `path` has a configuration in this layout."""
+        return (path / "config.json").is_file() and names_architecture(path / "config.json")
+
+    def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[SafeTensor]:
+        """Yield nothing."""
+        return iter(())
+
+    @staticmethod
+    def _entries(path: Path) -> list[Entry]:
+        return []

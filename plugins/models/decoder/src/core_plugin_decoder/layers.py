@@ -1,0 +1,100 @@
+"""How attention and MLP of a layer add to the residual.
+
+A layer hands on what it adds (`pending`) apart from the residual: the norm of the next one adds it up on the way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core_plugin_decoder.attention import SelfAttention
+from core_plugin_decoder.mlp import FeedForward
+from core_plugin_decoder.norms import norm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from core.api import LayerBuilder, StepInputs
+    from core.api.models import Embedding, Norm
+    from core_plugin_decoder.description import Decoder, Layer
+
+    Pending = Tensor | None
+    Sublayer = Callable[[Pending, Tensor, StepInputs], tuple[Pending, Tensor]]
+    Body = Callable[[Tensor, StepInputs], Tensor]
+
+
+def sublayers(
+    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None
+) -> list[Sublayer]:
+    """Return what a layer does, in order: each takes `(pending, residual, step)` and returns the first two."""
+    path = decoder.layer_path(index)
+    given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
+    norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
+    attention = SelfAttention(decoder, layer.attention, build, index, growth)
+    mlp = FeedForward(layer.mlp, build, decoder.hidden_size, path)
+
+    def feed(hidden: Tensor, step: StepInputs) -> Tensor:
+        return mlp(hidden)
+
+    if layer.parallel:
+        return [_Parallel(norms[0], norms[2], attention, mlp, layer.scale)]
+    kind = _Closing if layer.closing else _Adding
+    return [kind(norms[0], attention, norms[1], layer.scale), kind(norms[2], feed, norms[3], layer.scale)]
+
+
+class _Adding:
+    """`residual + scale * after(body(before(residual)))`."""
+
+    def __init__(self, before: Norm | None, body: Body, after: Norm | None, scale: float) -> None:
+        self.before, self.body, self.after, self.scale = before, body, after, scale
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, residual = _entered(self.before, pending, residual)
+        out = self.body(hidden, step)
+        if self.after is not None:
+            out = self.after(out)
+        return out if self.scale == 1.0 else out * self.scale, residual
+
+
+class _Closing(_Adding):
+    """`after(residual + scale * body(before(residual)))`."""
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, residual = _entered(self.before, pending, residual)
+        out = self.body(hidden, step)
+        if self.scale != 1.0:
+            out = out * self.scale
+        if self.after is None:
+            return out, residual
+        return None, self.after.add(out, residual)[0]
+
+
+class _Parallel:
+    """`residual + scale * (attention(before(residual)) + mlp(before_mlp(residual)))`."""
+
+    def __init__(
+        self,
+        before: Norm | None,
+        before_mlp: Norm | None,
+        attention: SelfAttention,
+        mlp: FeedForward,
+        scale: float,
+    ) -> None:
+        self.before, self.before_mlp, self.attention, self.mlp, self.scale = before, before_mlp, attention, mlp, scale
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, residual = _entered(self.before, pending, residual)
+        other = hidden if self.before_mlp is None else self.before_mlp(residual)
+        out = self.attention(hidden, step) + self.mlp(other)
+        return out if self.scale == 1.0 else out * self.scale, residual
+
+
+def _entered(before: Norm | None, pending: Pending, residual: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what a body reads, and the residual with what was pending."""
+    if pending is not None and before is not None:
+        return before.add(pending, residual)
+    if pending is not None:
+        residual = residual + pending
+    return residual if before is None else before(residual), residual

@@ -1,0 +1,34 @@
+"""The MLP as a description says. Shapes: T tokens of a step; D hidden size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api import LayerBuilder
+    from core_plugin_decoder.description import MLP
+
+
+class FeedForward:
+    """`down(act(gate(x)) * up(x))`, or `down(act(up(x)))`."""
+
+    def __init__(self, given: MLP, build: LayerBuilder, hidden_size: int, layer: str) -> None:
+        path = f"{layer}.{given.name}" if given.name else layer
+        if given.gate is None:
+            self.widen = build.linear(hidden_size, given.size, f"{path}.{given.up}", bias=given.bias, shard="out")
+        else:
+            parts = {given.gate: given.size, given.up: given.size}
+            self.widen = build.merged_linear(hidden_size, parts, path, bias=given.bias, shard="out", fused=given.fused)
+        if not isinstance(given.activation, str):
+            self.activation = given.activation(build, path)
+        elif given.gate is None:
+            self.activation = build.activation(given.activation)
+        else:
+            self.activation = build.gated_activation(given.activation)
+        self.down = build.linear(given.size, hidden_size, f"{path}.{given.down}", bias=given.down_bias, shard="in")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`(T, D) -> (T, D)`."""
+        return self.down(self.activation(self.widen(x)))

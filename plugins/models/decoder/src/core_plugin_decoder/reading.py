@@ -1,0 +1,188 @@
+"""Reading configurations: the keys that most decoders have, with errors that name them. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from core.api import (
+    MOST_LAYERS,
+    MOST_POSITIONS,
+    CheckpointError,
+    PoolingShape,
+    RopeConfig,
+    config_architecture,
+    config_dtype,
+    config_heads,
+    config_int,
+    config_labels,
+    config_names,
+    config_number,
+    rope_config,
+)
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+"""Kinds of layers, by transformers' names."""
+
+_BARE, _SEQUENCE, _REWARD = "Model", "ForSequenceClassification", "ForRewardModel"
+_HEADED = "LMHeadModel"
+"""How the oldest architectures that generate end."""
+
+
+class Fields:
+    """A configuration with Hugging Face's keys, in the form of transformers 4 or 5.
+
+    Every number is held against bounds. Methods raise `CheckpointError` CORE-M126 for a value that is missing or not
+    supported, and CORE-M125 for a rotary scaling that nobody computes.
+
+    Args:
+        config: The configuration.
+        architecture: Where the configuration names none.
+        keys: Names of the usual keys -> those that this family has instead (`{"hidden_size": "n_embd"}`). A
+            configuration without such a key may have the usual one.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], architecture: str = "", keys: Mapping[str, str] | None = None
+    ) -> None:
+        self.config, self._keys = config, keys or {}
+        self.architecture = config_architecture(config, architecture)
+
+    def key(self, name: str) -> str:
+        """Return what this configuration calls a key."""
+        own = self._keys.get(name, name)
+        return name if own not in self.config and name in self.config else own
+
+    def integer(self, name: str, default: int | None = None, **bounds: int) -> int:
+        """Return a positive integer; `default` where the key is missing or null."""
+        return config_int(self.config, self.key(name), default, **bounds)
+
+    def number(self, name: str, default: float, *, least: float = -1e6, most: float = 1e6) -> float:
+        """Return a number; `default` where the key is missing or null."""
+        return config_number(self.config, self.key(name), default, least=least, most=most)
+
+    def maybe(self, name: str, default: float | None = None) -> float | None:
+        """Return a positive number; None where the key is null, `default` where it is missing."""
+        if self.config.get(self.key(name), default) is None:
+            return None
+        return self.number(name, default or 0.0, least=1e-6)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Return whether something is so; `default` where the key is missing or null."""
+        value = self.config.get(self.key(name))
+        return default if value is None else bool(value)
+
+    def text(self, name: str, default: str) -> str:
+        """Return a name; `default` where the key is missing or null."""
+        return str(self.config.get(self.key(name)) or default)
+
+    def refuse(self, *names: str) -> None:
+        """Raise an error for each key that is set: what it asks for is not supported."""
+        for name in names:
+            if self.config.get(self.key(name)):
+                value = self.config[self.key(name)]
+                raise CheckpointError("CORE-M126", f"'{self.key(name)}' is {value!r:.60}, which is not supported.")
+
+    def expect(self, name: str, *supported: object) -> None:
+        """Raise an error where a key is set, and to none of these values."""
+        value = self.config.get(self.key(name))
+        if value is not None and value not in supported:
+            known = " or ".join(map(repr, supported))
+            raise CheckpointError("CORE-M126", f"'{self.key(name)}' is {value!r:.60}; supported is {known}.")
+
+    # -- sizes -----------------------------------------------------------------------------------------------------
+
+    def layers(self) -> int:
+        """Return the number of layers."""
+        return self.integer("num_hidden_layers", most=MOST_LAYERS)
+
+    def heads(self) -> int:
+        """Return the number of query heads."""
+        return self.integer("num_attention_heads")
+
+    def kv_heads(self, default: int | None = None) -> int:
+        """Return the number of heads of keys and values, which the query heads share; by default as many."""
+        heads = self.heads()
+        count = self.integer("num_key_value_heads", default or heads)
+        if heads % count:
+            names = f"'{self.key('num_attention_heads')}' is {heads}", f"'{self.key('num_key_value_heads')}'"
+            raise CheckpointError("CORE-M126", f"{names[0]}, which {count} ({names[1]}) cannot share.")
+        return count
+
+    def head_dim(self) -> int:
+        """Return the size of a head: a key, or an equal share of the hidden size."""
+        if self.config.get(self.key("head_dim")) is not None:
+            return self.integer("head_dim")
+        return config_heads(self.config, self.key("hidden_size"), self.key("num_attention_heads"))
+
+    def positions(self, default: int = 2048) -> int:
+        """Return the longest context, in tokens."""
+        return self.integer("max_position_embeddings", default, most=MOST_POSITIONS)
+
+    def dtype(self, default: str = "bfloat16") -> str:
+        """Return the checkpoint's own dtype."""
+        return config_dtype(self.config, default)
+
+    # -- layers ----------------------------------------------------------------------------------------------------
+
+    def kinds(self, default: Callable[[int], str]) -> tuple[str, ...]:
+        """Return the kind of each layer, `FULL` or `SLIDING`: `layer_types`, or by its number."""
+        count, given = self.layers(), config_names(self.config, "layer_types")
+        if given is None:
+            return tuple(default(index) for index in range(count))
+        if len(given) != count or not set(given) <= {SLIDING, FULL}:
+            raise CheckpointError("CORE-M126", f"'layer_types' must name {count} layers as {SLIDING} or {FULL}.")
+        return given
+
+    def window(self, name: str = "sliding_window") -> int | None:
+        """Return the sliding window in tokens; None for none."""
+        return None if self.config.get(self.key(name)) is None else self.integer(name)
+
+    def rope(
+        self,
+        head_dim: int | None = None,
+        *,
+        theta: float = 10000.0,
+        partial: float = 1.0,
+        interleaved: bool = False,
+        kind: str | None = None,
+    ) -> RopeConfig:
+        """Return the rotary embedding; arguments as of `rope_config`."""
+        usual = ("max_position_embeddings", "rope_theta", "partial_rotary_factor", "rope_scaling")
+        renamed = {name: self.config[own] for name in usual if (own := self._keys.get(name)) in self.config}
+        return rope_config(
+            {**self.config, **renamed},
+            head_dim or self.head_dim(),
+            theta=theta,
+            partial=partial,
+            interleaved=interleaved,
+            kind=kind,
+        )
+
+    # -- tasks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token sees only those before it."""
+        return self.config.get("is_causal") is not False and not self.config.get("use_bidirectional_attention")
+
+    def pooling(self) -> PoolingShape | None:
+        """Return what the checkpoint gives instead of tokens; None if it generates.
+
+        A checkpoint without an output projection, or whose attention is not causal, embeds; one with labels classifies,
+        and a reward model gives one number.
+        """
+        name, both_ways = self.architecture, not self.causal
+        if name.endswith((_SEQUENCE, _REWARD)):
+            labels = ("reward",) if name.endswith(_REWARD) else config_labels(self.config)
+            return PoolingShape(
+                task="classify",
+                method="last",
+                normalize=False,
+                bidirectional=both_ways,
+                labels=labels,
+                activation="none" if name.endswith(_REWARD) else "sigmoid" if len(labels) == 1 else "softmax",
+            )
+        if both_ways or (name.endswith(_BARE) and not name.endswith(_HEADED)):
+            return PoolingShape(method="mean" if both_ways else "last", bidirectional=both_ways)
+        return None

@@ -1,0 +1,127 @@
+"""The facts that the engine needs before any weight is read, from a description. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from core.api import ModelShape, RopeConfig, WeightShape
+from core_plugin_decoder.description import Attention, Decoder, HeadNorm, Layer, Norm
+
+Dim = tuple[str, int]
+
+
+def shape_of(read: Callable[[Mapping[str, Any]], Decoder]) -> Callable[[dict[str, Any]], ModelShape]:
+    """Return the `shape` of a `ModelSpec` whose configurations `read` describes."""
+
+    def shape(config: dict[str, Any]) -> ModelShape:
+        """Return the facts that the engine needs before any weight is read."""
+        return described(read(config))
+
+    return shape
+
+
+def described(decoder: Decoder) -> ModelShape:
+    """Return the shape of a decoder."""
+    attentions = [layer.attention for layer in decoder.layers]
+    first = attentions[0]
+    ropes: list[RopeConfig] = []
+    for attention in attentions:
+        if attention.rope is not None and attention.rope not in ropes:
+            ropes.append(attention.rope)
+    return ModelShape(
+        vocab_size=decoder.vocab_size,
+        max_positions=decoder.max_positions,
+        num_layers=len(attentions),
+        hidden_size=decoder.hidden_size,
+        num_heads=first.heads,
+        num_kv_heads=first.kv_heads,
+        head_dim=first.head_dim,
+        head_dims=frozenset(attention.head_dim for attention in attentions),
+        features=frozenset(_features(decoder)),
+        dtype=decoder.dtype,
+        pooling=decoder.pooling,
+        ropes=tuple(ropes),
+        weights=tuple(_weights(decoder)),
+        layers_key=decoder.layers_key,
+    )
+
+
+def _features(decoder: Decoder) -> Iterator[str]:
+    """Yield the attention features that the layers need."""
+    for layer in decoder.layers:
+        wanted = {
+            "sliding_window": layer.attention.window,
+            "chunked": layer.attention.chunk,
+            "softcap": layer.attention.softcap,
+            "alibi": layer.attention.slopes,
+            "sinks": layer.attention.sinks,
+        }
+        yield from (name for name, value in wanted.items() if value is not None)
+    if not decoder.causal:
+        yield "bidirectional"
+
+
+def _weights(decoder: Decoder) -> Iterator[WeightShape]:
+    """Yield the sizes of what all checkpoints of this description have, and all their layers."""
+    hidden, turned = ("hidden_size", decoder.hidden_size), decoder.transposes
+
+    def matrix(path: str, dims: tuple[Dim, ...]) -> WeightShape:
+        name = f"{path}.weight".removeprefix(f"{decoder.root}.")
+        swapped = any(name.endswith(glob.removeprefix("*")) for glob in turned)
+        return WeightShape(name=name, dims=dims[::-1] if swapped else dims)
+
+    first, *others = [_of_layer(layer, hidden) for layer in decoder.layers]
+    for name, dims in first.items():
+        if all(other.get(name) == dims for other in others):
+            yield matrix(f"{decoder.layer}.{name}", dims)
+    vocabulary = ("vocab_size", decoder.vocab_size)
+    width = hidden if decoder.embed_size is None else ("word_embed_proj_dim", decoder.embed_size)
+    yield matrix(decoder.path(decoder.embed), (vocabulary, width))
+    if decoder.pooling is None:
+        yield matrix(decoder.head, (vocabulary, width))
+    if decoder.final_norm is not None and decoder.final_norm.weight:
+        yield matrix(decoder.path(decoder.final_norm.name), (hidden,))
+
+
+def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+    """Return module -> dimensions of its weight."""
+    norms = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
+    found: dict[str, tuple[Dim, ...]] = {norm.name: (hidden,) for norm in norms if norm is not None and norm.weight}
+    found |= {f"{layer.attention.name}.{name}": dims for name, dims in _of_attention(layer.attention, hidden).items()}
+    mlp, inner = layer.mlp, ("intermediate_size", layer.mlp.size)
+    below = f"{mlp.name}." if mlp.name else ""
+    if mlp.fused is not None:
+        found[f"{below}{mlp.fused}"] = (("2 * intermediate_size", 2 * mlp.size), hidden)
+    else:
+        names = (mlp.up,) if mlp.gate is None else (mlp.gate, mlp.up)
+        found |= {f"{below}{name}": (inner, hidden) for name in names}
+    found[f"{below}{mlp.down}"] = (hidden, inner)
+    return found
+
+
+def _of_attention(attention: Attention, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+    size = attention.head_dim
+    queries = ("num_attention_heads * head_dim", attention.heads * size)
+    keys = ("num_key_value_heads * head_dim", attention.kv_heads * size)
+    found: dict[str, tuple[Dim, ...]]
+    if attention.fused is not None:
+        text = "(num_attention_heads + 2 * num_key_value_heads) * head_dim"
+        found = {attention.fused: ((text, queries[1] + 2 * keys[1]), hidden)}
+    else:
+        rows = (queries, keys, keys)[: attention.parts]
+        found = {name: (given, hidden) for name, given in zip(attention.projections, rows)}
+    found[attention.output] = (hidden, queries)
+    key_norm = attention.k_norm if attention.shares is None else None
+    for head_norm, heads in ((attention.q_norm, queries), (key_norm, keys)):
+        found |= _of_head_norm(head_norm, size, heads)
+    return found
+
+
+def _of_head_norm(given: HeadNorm | None, size: int, heads: Dim) -> dict[str, tuple[Dim, ...]]:
+    norm: Norm | None = None if given is None else given.norm
+    if given is None or norm is None or not norm.weight or given.stacked is not None:
+        return {}
+    if given.over == "own":
+        return {norm.name: (("heads", heads[1] // size), ("head_dim", size))}
+    return {norm.name: (("head_dim", size),) if given.over == "head" else (heads,)}
