@@ -43,7 +43,7 @@ def file(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def llm(file):
-    options = {"dtype": "float32", "quantization": "cpu_dense,gguf", "max_model_len": 1024, "num_blocks": 64}
+    options = {"dtype": "float32", "quantization": "cpu_dense,gguf", "max_model_len": 1024, "num_blocks": 256}
     with LLM(str(file), threads=1, **options) as llm:
         yield llm
 

@@ -91,7 +91,7 @@ def test_an_architecture_that_nobody_implements(serve, broken):
 
 
 def test_a_rotary_scaling_that_nobody_computes(serve, tiny):
-    assert_failed(serve(tiny, "--rope-scaling", '{"rope_type": "foo"}'), "CORE-M125", "'foo'", "longrope, yarn")
+    assert_failed(serve(tiny, "--rope-scaling", '{"rope_type": "foo"}'), "CORE-M125", "'foo'", "proportional, yarn")
     assert_failed(serve(tiny, "--rope-scaling", '{"rope_type": "yarn"}'), "CORE-M125", "needs a number 'factor'")
 
 

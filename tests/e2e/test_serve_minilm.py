@@ -82,14 +82,16 @@ def test_every_encoding_decodes_to_the_same_numbers(http, expected, dtype, endia
     metadata = json.loads(packed.headers["metadata"])
     only = embed(http, encoding_format="bytes_only", **asked)
     assert "metadata" not in only.headers
-    assert only.content == packed.content
+    assert len(only.content) == len(packed.content)
     assert metadata["usage"]["prompt_tokens"] == embed(http).json()["usage"]["prompt_tokens"]
     for index, item in enumerate(metadata["data"]):
-        data = packed.content[item["start"] : item["end"]]
-        assert data == texts[index]
+        place = slice(item["start"], item["end"])
+        data = packed.content[place]
         assert (item["index"], item["embed_dtype"], item["endianness"]) == (index, dtype, endianness)
         vector = decode(data, dtype, endianness).reshape(item["shape"])
-        np.testing.assert_allclose(vector, expected[index], atol=TOLERANCES[dtype] * np.abs(expected).max())
+        # The texts of a request run in one step or in several, so the last bits may differ between requests.
+        for found in (vector, decode(texts[index], dtype, endianness), decode(only.content[place], dtype, endianness)):
+            np.testing.assert_allclose(found, expected[index], atol=TOLERANCES[dtype] * np.abs(expected).max())
         assert data == encode(vector, dtype, endianness)
     assert item["end"] == len(packed.content)
 

@@ -1,4 +1,4 @@
-"""Configurations of Gemma 2 and Gemma 3, in the forms of transformers 4 and 5 and of GGUF files."""
+"""Configurations of the family, in the forms of transformers 4 and 5 and of GGUF files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from core_plugin_gemma.config import GemmaConfig, shape
+from core_plugin_gemma.family import read as describe
+from core_plugin_gemma.family import shape
 
 from core.api import CheckpointError
 
@@ -27,8 +28,12 @@ def config(version: int = 3, **changes):
     return {**SMALL, "architectures": [f"Gemma{version}ForCausalLM"], **changes}
 
 
-def read(version: int = 3, **changes) -> GemmaConfig:
-    return GemmaConfig.read(config(version, **changes))
+def read(version: int = 3, **changes):
+    return describe(config(version, **changes))
+
+
+def windows(found):
+    return tuple(layer.attention.window for layer in found.layers)
 
 
 @pytest.mark.parametrize(
@@ -36,19 +41,22 @@ def read(version: int = 3, **changes) -> GemmaConfig:
     [(2, "gemma2", 50.0, 30.0, False, 8192), (3, "gemma3_text", None, None, True, 131_072)],
 )
 def test_what_is_missing_has_transformers_defaults(version, model_type, scores, logits, qk_norm, context):
-    for found in (read(version), GemmaConfig.read({**SMALL, "model_type": model_type})):
-        assert (found.softcap, found.final_softcap, found.qk_norm) == (scores, logits, qk_norm)
-        assert (found.head_dim, found.scale, found.norm_eps, found.tied) == (256, 1 / 16, 1e-6, True)
-        assert (found.activation, found.windows) == ("gelu_pytorch_tanh", (None,) * 6)
+    for found in (read(version), describe({**SMALL, "model_type": model_type})):
+        layer, last = found.layers[0], found.layers[-1]
+        assert (layer.attention.softcap, found.softcap) == (scores, logits)
+        assert (layer.attention.q_norm is not None, layer.attention.k_norm is not None) == (qk_norm, qk_norm)
+        assert (layer.attention.head_dim, layer.attention.scale) == (256, 1 / 16)
+        assert (found.final_norm.eps, found.tied, layer.mlp.activation) == (1e-6, True, "gelu_pytorch_tanh")
+        assert (layer.attention.window, last.attention.window) == (4096, None)
         assert shape(config(version)).max_positions == context
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_null_takes_a_soft_cap_out(version):
     found = read(version, attn_logit_softcapping=None, final_logit_softcapping=None)
-    assert (found.softcap, found.final_softcap) == (None, None)
+    assert (found.layers[0].attention.softcap, found.softcap) == (None, None)
     found = read(version, attn_logit_softcapping=20.0, final_logit_softcapping=10)
-    assert (found.softcap, found.final_softcap) == (20.0, 10.0)
+    assert (found.layers[0].attention.softcap, found.softcap) == (20.0, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +70,8 @@ def test_null_takes_a_soft_cap_out(version):
 )
 def test_layers_that_see_the_whole_context(version, changes, full):
     found = read(version, sliding_window=16, **changes)
-    assert {layer for layer, window in enumerate(found.windows) if window is None} == full
-    assert {window for window in found.windows if window is not None} == {16}
+    assert {layer for layer, window in enumerate(windows(found)) if window is None} == full
+    assert {window for window in windows(found) if window is not None} == {16}
     assert "sliding_window" in shape(config(version, sliding_window=16, **changes)).features
 
 
@@ -82,26 +90,28 @@ def test_layers_that_see_the_whole_context(version, changes, full):
 )
 def test_gemma_3_scales_the_rotary_embedding_of_full_attention_alone(changes):
     changes |= {"max_position_embeddings": 4096}
-    ropes = read(**changes).ropes
-    assert (ropes[FULL].rule, ropes[FULL].theta, ropes[FULL].factor) == ("linear", 5e5, 8.0)
-    assert (ropes[SLIDING].rule, ropes[SLIDING].theta) == ("default", 2e4)
+    layers = read(**changes).layers
+    sliding, full = layers[0].attention.rope, layers[-1].attention.rope
+    assert (full.rule, full.theta, full.factor) == ("linear", 5e5, 8.0)
+    assert (sliding.rule, sliding.theta) == ("default", 2e4)
     facts = shape(config(**changes))
     # Linear scaling has made the context that these configurations name.
     assert (facts.max_positions, facts.default_positions) == (4096, 4096)
-    assert facts.ropes == (ropes[FULL], ropes[SLIDING])
+    assert facts.ropes == (sliding, full)
 
 
 def test_gemma_2_has_one_rotary_embedding():
     facts = shape(config(2, rope_parameters={"rope_type": "default", "rope_theta": 3e4}))
     assert [rope.theta for rope in facts.ropes] == [3e4]
-    assert [rope.theta for rope in shape(config(3)).ropes] == [1e6, 1e4]
+    assert [rope.theta for rope in shape(config(3)).ropes] == [1e4, 1e6]
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"use_bidirectional_attention": True}, "use_bidirectional_attention"),
-        ({"architectures": ["GemmaForCausalLM"]}, "Gemma2ForCausalLM, Gemma3ForCausalLM"),
+        ({"architectures": ["Gemma2Model"], "use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ({"is_causal": False}, "is_causal"),
+        ({"architectures": ["Gemma3nForCausalLM"]}, "Gemma, Gemma2, Gemma3, VaultGemma"),
         ({"layer_types": [FULL]}, "layer_types"),
         ({"layer_types": ["chunked_attention"] * 6}, "layer_types"),
         ({"num_key_value_heads": 3}, "num_key_value_heads"),
@@ -116,6 +126,6 @@ def test_what_is_not_supported_is_named(changes, text):
 
 
 def test_manifest_and_shape_load_no_torch():
-    code = "import json, sys, core_plugin_gemma.config as c, core_plugin_gemma.chat; c.shape(json.loads(sys.argv[1]))"
+    code = "import json, sys, core_plugin_gemma.family as c, core_plugin_gemma.chat; c.shape(json.loads(sys.argv[1]))"
     code += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, json.dumps(config())], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Configurations of all four architectures, in the forms of transformers 4 and 5."""
+"""Configurations of the architectures, in the forms of transformers 4 and 5."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from core_plugin_llama.config import DecoderConfig, shape
+from core_plugin_decoder import Decoder
+from core_plugin_llama.config import read as described
+from core_plugin_llama.config import shape
 from core_plugin_llama.manifest import LLAMA
 
 from core.api import CheckpointError
@@ -20,17 +22,18 @@ SMALL = {
 }
 
 
-def read(name: str = "Llama", **changes) -> DecoderConfig:
-    return DecoderConfig.read({**SMALL, "architectures": [f"{name}ForCausalLM"], **changes})
+def read(name: str = "Llama", **changes) -> Decoder:
+    return described({**SMALL, "architectures": [f"{name}ForCausalLM"], **changes})
 
 
 def test_what_is_missing_or_null_has_transformers_defaults():
     config = read(num_key_value_heads=None, head_dim=None)
-    assert (config.num_kv_heads, config.head_dim, config.tied) == (8, 8, False)
-    assert (config.norm_eps, config.activation) == (1e-6, "silu")
-    assert (config.rope.theta, config.rope.max_positions, config.rope.scaling) == (10000.0, 2048, {})
-    assert read("Qwen3").head_dim == 128
-    assert read("Qwen3", head_dim=32).head_dim == 32
+    attention, rope = config.layers[0].attention, config.layers[0].attention.rope
+    assert (attention.kv_heads, attention.head_dim, config.tied) == (8, 8, False)
+    assert (config.final_norm.eps, config.layers[0].mlp.activation) == (1e-6, "silu")
+    assert (rope.theta, rope.max_positions, rope.scaling) == (10000.0, 2048, {})
+    assert read("Qwen3").layers[0].attention.head_dim == 128
+    assert read("Qwen3", head_dim=32).layers[0].attention.head_dim == 32
 
 
 @pytest.mark.parametrize(
@@ -45,8 +48,9 @@ def test_what_is_missing_or_null_has_transformers_defaults():
     ],
 )
 def test_biases_and_query_key_norms(name, changes, expected):
-    config = read(name, **changes)
-    assert (config.qkv_bias, config.output_bias, config.mlp_bias, config.qk_norm) == expected
+    layer = read(name, **changes).layers[0]
+    attention = layer.attention
+    assert (attention.bias, attention.output_bias, layer.mlp.bias, attention.q_norm is not None) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_biases_and_query_key_norms(name, changes, expected):
     ],
 )
 def test_sliding_windows(name, changes, windows):
-    assert read(name, **changes).windows == windows
+    assert tuple(layer.attention.window for layer in read(name, **changes).layers) == windows
     needed = {"sliding_window"} if any(windows) else set()
     assert shape({**SMALL, "architectures": [f"{name}ForCausalLM"], **changes}).features == needed
 
@@ -78,14 +82,15 @@ def test_both_forms_of_rotary_parameters_are_the_same():
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "attention_factor": None}
     old = read(rope_theta=5e5, rope_scaling=scaling)
     new = read(rope_parameters={"rope_theta": 5e5, **scaling})
-    assert old.rope == new.rope
-    assert old.rope.theta == 5e5
-    assert "attention_factor" not in old.rope.scaling
+    rope = old.layers[0].attention.rope
+    assert rope == new.layers[0].attention.rope
+    assert rope.theta == 5e5
+    assert "attention_factor" not in rope.scaling
 
 
 def test_the_model_type_decides_where_no_architecture_is_named():
-    assert DecoderConfig.read({**SMALL, "model_type": "qwen3"}).qk_norm
-    assert not DecoderConfig.read(SMALL).qk_norm
+    assert described({**SMALL, "model_type": "qwen3"}).layers[0].attention.q_norm
+    assert not described(SMALL).layers[0].attention.q_norm
 
 
 def test_shape():

@@ -6,10 +6,32 @@ from core.api.descriptors import ModelSpec
 
 GEMMA = ModelSpec(
     name="gemma",
-    impl="core_plugin_gemma.model:CausalLM",
+    impl="core_plugin_gemma.family:Gemma",
     api=2,
-    summary="Gemma 2 and Gemma 3 text decoders",
-    architectures=("Gemma2ForCausalLM", "Gemma3ForCausalLM"),
-    shape="core_plugin_gemma.config:shape",
+    summary="Gemma 1, 2 and 3 and VaultGemma text decoders",
+    architectures=("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "VaultGemmaForCausalLM"),
+    shape="core_plugin_gemma.family:shape",
     chat_templates="core_plugin_gemma.chat:Templates",
+)
+
+GEMMA4 = ModelSpec(
+    name="gemma4",
+    impl="core_plugin_gemma.gemma4:Gemma4",
+    api=2,
+    summary="Gemma 4 text decoders without experts",
+    architectures=("Gemma4ForCausalLM",),
+    shape="core_plugin_gemma.gemma4:shape",
+)
+
+POOLING = ModelSpec(
+    name="gemma-pooling",
+    impl="core_plugin_gemma.family:Gemma",
+    api=2,
+    summary="Embedding models (EmbeddingGemma) and classifiers made of the same decoders",
+    architectures=(
+        *(f"Gemma{version}{kind}" for version in ("", "2") for kind in ("Model", "ForSequenceClassification")),
+        *("Gemma3TextModel", "Gemma3TextForSequenceClassification"),
+    ),
+    shape="core_plugin_gemma.family:shape",
+    tasks=frozenset({"embed", "classify"}),
 )

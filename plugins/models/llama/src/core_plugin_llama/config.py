@@ -1,188 +1,93 @@
-"""A checkpoint's configuration as this family reads it. Torch-free.
-
-What the four architectures do differently is decided here, so that the model itself has no architecture in it.
-"""
+"""Configurations of Llama's kind as descriptions. Torch-free."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from core.api import (
-    MOST_LAYERS,
-    CheckpointError,
-    ModelShape,
-    PoolingShape,
-    RopeConfig,
-    WeightShape,
-    config_architecture,
-    config_dtype,
-    config_int,
-    config_names,
-    config_number,
-    features_of,
-    rope_config,
-)
-from core_plugin_llama.pooled import BARE, GENERATES, SEQUENCE, pooling
+from core_plugin_decoder import MLP, Attention, Decoder, Fields, HeadNorm, Layer, Norm, shape_of
 
-_BY_TYPE = {"mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+from core.api import CheckpointError, config_architecture
+from core_plugin_llama.kin import BY_TYPE, KIN, Kin, Windows
+
+_ENDINGS = ("ForCausalLM", "ForSequenceClassification", "ForRewardModel", "ForProcessRewardModel", "Model")
+_GENERATE = {"AquilaModel": "AquilaForCausalLM"}
+"""Architectures that are named as if they had no output projection."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderConfig:
-    """Everything that the model needs to build itself.
+def read(config: Mapping[str, Any]) -> Decoder:
+    """Describe the decoder of a configuration.
 
-    Attributes:
-        windows: Sliding window of each layer, None for full attention.
-        qkv_bias, output_bias, mlp_bias: Which linears have a bias; `output_bias` is that of `o_proj`.
-        qk_norm: Whether queries and keys are normalised per head.
-        tied: Whether the output projection is the embedding.
-        causal: Whether a token sees only those before it.
-        projects: Whether there is an output projection.
-        pooling: What the checkpoint gives instead of tokens.
+    Raises:
+        CheckpointError: CORE-M126, a value is missing or is no positive integer; CORE-M125, nobody computes its rotary
+            scaling.
     """
+    name = config_architecture(config, BY_TYPE.get(str(config.get("model_type")), "Llama") + "ForCausalLM")
+    name = _GENERATE.get(name, name)
+    kin = KIN[_family(name)]
+    missing = {key: value for key, value in kin.defaults.items() if key not in config}
+    if "rope_scaling" in config:  # what transformers 4 calls it
+        missing.pop("rope_parameters", None)
+    return _described(Fields({**config, **missing, "architectures": [name]}), kin)
 
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    norm_eps: float
-    activation: str
-    rope: RopeConfig
-    windows: tuple[int | None, ...]
-    qkv_bias: bool
-    output_bias: bool
-    mlp_bias: bool
-    qk_norm: bool
-    tied: bool
-    causal: bool
-    projects: bool
-    pooling: PoolingShape | None
 
-    @staticmethod
-    def read(config: Mapping[str, Any]) -> DecoderConfig:
-        """Read a configuration with Hugging Face's keys, in the form of transformers 4 or 5.
+shape = shape_of(read)
 
-        Raises:
-            CheckpointError: CORE-M126, a value is missing or is no positive integer; CORE-M125, nobody computes its
-                rotary scaling.
-        """
-        name = architecture(config)
-        family = _family(name)
-        hidden, heads = config_int(config, "hidden_size"), config_int(config, "num_attention_heads")
-        bias = bool(config.get("attention_bias")) and family in ("Llama", "Qwen3")
-        head_dim = config_int(config, "head_dim", 128 if family == "Qwen3" else hidden // heads)
-        return DecoderConfig(
-            vocab_size=config_int(config, "vocab_size"),
-            hidden_size=hidden,
-            intermediate_size=config_int(config, "intermediate_size"),
-            num_heads=heads,
-            num_kv_heads=_kv_heads(config, heads),
+
+def _described(given: Fields, kin: Kin) -> Decoder:
+    rope, eps = given.rope(), given.number("rms_norm_eps", 1e-6, least=0.0, most=1.0)
+    windows = _windows(given, kin)
+    layers = {window: _layer(given, kin, window, eps) for window in set(windows)}
+    return Decoder(
+        vocab_size=given.integer("vocab_size"),
+        hidden_size=given.integer("hidden_size"),
+        layers=tuple(layers[window] for window in windows),
+        final_norm=Norm(name="norm", eps=eps),
+        max_positions=rope.context,
+        dtype=given.dtype(),
+        tied=given.flag("tie_word_embeddings"),
+        pooling=given.pooling(),
+        causal=given.causal,
+        renames=kin.renames,
+        skips=kin.skips,
+    )
+
+
+def _layer(given: Fields, kin: Kin, window: int | None, eps: float) -> Layer:
+    bias, head_dim = any(given.flag(key) for key in kin.biases), given.head_dim()
+    mlp_bias = kin.mlp_bias and given.flag("mlp_bias")
+    return Layer(
+        attention=Attention(
+            heads=given.heads(),
+            kv_heads=given.kv_heads(),
             head_dim=head_dim,
-            norm_eps=config_number(config, "rms_norm_eps", 1e-6),
-            activation=str(config.get("hidden_act") or "silu"),
-            rope=rope_config(config, head_dim),
-            windows=_checked_windows(config, family),
-            qkv_bias=bias or family == "Qwen2",
+            scale=head_dim**-0.5,
+            bias=bias or kin.qkv_bias,
             output_bias=bias,
-            mlp_bias=bool(config.get("mlp_bias")) and family == "Llama",
-            qk_norm=family == "Qwen3",
-            tied=bool(config.get("tie_word_embeddings", False)),
-            causal=config.get("is_causal") is not False,
-            projects=name.endswith(GENERATES),
-            pooling=pooling(config, name),
-        )
-
-
-def shape(config: dict[str, Any]) -> ModelShape:
-    """Return the facts that the engine needs before any weight is read."""
-    decoder = DecoderConfig.read(config)
-    return ModelShape(
-        vocab_size=decoder.vocab_size,
-        max_positions=decoder.rope.context,
-        num_layers=len(decoder.windows),
-        hidden_size=decoder.hidden_size,
-        num_heads=decoder.num_heads,
-        num_kv_heads=decoder.num_kv_heads,
-        head_dim=decoder.head_dim,
-        features=features_of(decoder.windows, None) | (set() if decoder.causal else {"bidirectional"}),
-        dtype=config_dtype(config, "bfloat16"),
-        pooling=decoder.pooling,
-        ropes=(decoder.rope,),
-        weights=tuple(_weights(decoder)),
+            rope=given.rope(),
+            q_norm=HeadNorm(norm=Norm(name="q_norm", eps=eps)) if kin.head_norm else None,
+            k_norm=HeadNorm(norm=Norm(name="k_norm", eps=eps)) if kin.head_norm else None,
+            window=window,
+        ),
+        mlp=MLP(
+            size=given.integer("intermediate_size"),
+            activation=given.text("hidden_act", "silu"),
+            bias=mlp_bias,
+            down_bias=mlp_bias,
+        ),
+        before_attention=Norm(name="input_layernorm", eps=eps),
+        before_mlp=Norm(name="post_attention_layernorm", eps=eps),
     )
 
 
-def _weights(c: DecoderConfig) -> Iterator[WeightShape]:
-    """Yield the sizes of what every checkpoint of this family has."""
-    hidden, inner, vocabulary = (
-        ("hidden_size", c.hidden_size),
-        ("intermediate_size", c.intermediate_size),
-        ("vocab_size", c.vocab_size),
-    )
-    queries = ("num_attention_heads * head_dim", c.num_heads * c.head_dim)
-    keys = ("num_key_value_heads * head_dim", c.num_kv_heads * c.head_dim)
-    layer = {
-        "input_layernorm": (hidden,),
-        "post_attention_layernorm": (hidden,),
-        "self_attn.q_proj": (queries, hidden),
-        "self_attn.k_proj": (keys, hidden),
-        "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, queries),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }
-    if c.qk_norm:
-        layer |= dict.fromkeys(("self_attn.q_norm", "self_attn.k_norm"), (("head_dim", c.head_dim),))
-    for name, dims in layer.items():
-        yield WeightShape(name=f"layers.{{}}.{name}.weight", dims=dims)
-    yield WeightShape(name="embed_tokens.weight", dims=(vocabulary, hidden))
-    yield WeightShape(name="lm_head.weight", dims=(vocabulary, hidden))
-    yield WeightShape(name="norm.weight", dims=(hidden,))
-
-
-def architecture(config: Mapping[str, Any]) -> str:
-    """Return the architecture's name, from `model_type` where `architectures` is missing."""
-    return config_architecture(config, _BY_TYPE.get(str(config.get("model_type")), "LlamaForCausalLM"))
-
-
-def _family(name: str) -> str:
-    for kind in (GENERATES, SEQUENCE, BARE):
-        name = name.removesuffix(kind)
-    return name
-
-
-def _kv_heads(config: Mapping[str, Any], heads: int) -> int:
-    count = config_int(config, "num_key_value_heads", heads)
-    if heads % count:
-        text = f"'num_attention_heads' is {heads}, which {count} ('num_key_value_heads') cannot share."
-        raise CheckpointError("CORE-M126", text)
-    return count
-
-
-def _checked_windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
-    windows = _windows(config, family)
-    if config.get("is_causal") is False and any(windows):
+def _windows(given: Fields, kin: Kin) -> Windows:
+    windows = kin.windows(given)
+    if not given.causal and any(windows):
         raise CheckpointError("CORE-M126", "a sliding window beside 'is_causal': false is not supported.")
     return windows
 
 
-def _windows(config: Mapping[str, Any], family: str) -> tuple[int | None, ...]:
-    layers = config_int(config, "num_hidden_layers", most=MOST_LAYERS)
-    if config.get("sliding_window") is None:
-        return (None,) * layers
-    if family == "Mistral":
-        return (config_int(config, "sliding_window"),) * layers
-    if not family.startswith("Qwen") or not config.get("use_sliding_window"):
-        return (None,) * layers
-    window, kinds = config_int(config, "sliding_window"), config_names(config, "layer_types")
-    if kinds is None:
-        full = config_number(config, "max_window_layers", 28, most=MOST_LAYERS)
-        kinds = tuple("full_attention" if layer < full else "sliding_attention" for layer in range(layers))
-    if len(kinds) != layers:
-        raise CheckpointError("CORE-M126", f"'layer_types' names {len(kinds)} layers, 'num_hidden_layers' {layers}.")
-    return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+def _family(name: str) -> str:
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name

@@ -5,13 +5,14 @@ from __future__ import annotations
 from core.api.descriptors import ModelSpec
 
 _FAMILIES = ("Llama", "Mistral", "Qwen2", "Qwen3")
+_SPELLINGS = ("LLaMA", "Aquila", "Xverse", "Yi", "IQuestCoder", "Cwm", "PanguEmbedded", "MiMo")
 
 LLAMA = ModelSpec(
     name="llama",
     impl="core_plugin_llama.model:CausalLM",
     api=2,
-    summary="Llama 2/3, SmolLM2, Mistral, Qwen2 and Qwen3 dense decoders",
-    architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
+    summary="Llama 2/3, SmolLM2, Mistral, Qwen2, Qwen3 dense decoders, and others of their kind",
+    architectures=(*(f"{family}ForCausalLM" for family in (*_FAMILIES, *_SPELLINGS)), "AquilaModel"),
     shape="core_plugin_llama.config:shape",
     chat_templates="core_plugin_llama.chat:Templates",
 )

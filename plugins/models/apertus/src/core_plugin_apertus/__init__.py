@@ -1,0 +1,1 @@
+"""Apertus decoders."""

@@ -1,0 +1,1 @@
+"""Baichuan decoders."""

@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+ERNIE = ModelSpec(
+    name="ernie",
+    impl="core_plugin_ernie.family:Ernie",
+    api=2,
+    summary="ERNIE 4.5 dense decoders",
+    architectures=("Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"),
+    shape="core_plugin_ernie.family:shape",
+)

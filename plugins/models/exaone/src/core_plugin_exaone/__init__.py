@@ -1,0 +1,1 @@
+"""EXAONE 3 and 4 dense decoders."""

@@ -1,0 +1,96 @@
+"""Tiny checkpoints of this family."""
+
+from __future__ import annotations
+
+from core.testing.families import TinyFamily
+
+_HEADS = {"head_dim": 20, "query_pre_attn_scalar": 24}
+_WINDOWED = {**_HEADS, "sliding_window": 6, "num_hidden_layers": 4}
+_CAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 10.0}
+_UNTIED = {"tie_word_embeddings": False}
+"""With a tied head a random model repeats its last token, which proves little."""
+
+_ROPES = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    "full_attention": {
+        "rope_type": "linear",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+}
+
+_GEMMA4 = {
+    "model_type": "gemma4_text",
+    "head_dim": 20,
+    "global_head_dim": 24,
+    "sliding_window": 6,
+    "num_hidden_layers": 6,
+    "layer_types": [*("sliding_attention", "sliding_attention", "full_attention") * 2],
+    "vocab_size_per_layer_input": 377,
+    "hidden_size_per_layer_input": 12,
+    "tie_word_embeddings": False,
+}
+_NATIVE4 = {"head_dim": 32, "global_head_dim": 48}
+
+ROWS = [
+    TinyFamily("gemma", "GemmaForCausalLM", {"model_type": "gemma", "head_dim": 24, **_UNTIED}),
+    TinyFamily(
+        "gemma_mqa",
+        "GemmaForCausalLM",
+        {"model_type": "gemma", "hidden_act": "gelu", "head_dim": 20, "num_key_value_heads": 1, "attention_bias": True},
+        spread=0.2,
+    ),
+    TinyFamily(
+        "gemma2",
+        "Gemma2ForCausalLM",
+        {"model_type": "gemma2", **_WINDOWED, **_CAPS, **_UNTIED},
+    ),
+    TinyFamily(
+        "gemma2_uncapped",
+        "Gemma2ForCausalLM",
+        {"model_type": "gemma2", **_WINDOWED, **dict.fromkeys(_CAPS), "attention_bias": True},
+        spread=0.2,
+    ),
+    TinyFamily(
+        "gemma3",
+        "Gemma3ForCausalLM",
+        {"model_type": "gemma3_text", **_WINDOWED, **_UNTIED, "sliding_window_pattern": 3, "rope_parameters": _ROPES},
+    ),
+    TinyFamily(
+        "gemma3_types",
+        "Gemma3ForCausalLM",
+        {
+            "model_type": "gemma3_text",
+            **_WINDOWED,
+            "layer_types": [*("full_attention", "sliding_attention") * 2],
+            "final_logit_softcapping": 10.0,
+            "attention_bias": True,
+        },
+        spread=0.2,
+    ),
+    TinyFamily(
+        "vaultgemma",
+        "VaultGemmaForCausalLM",
+        {"model_type": "vaultgemma", **_WINDOWED, **_CAPS, **_UNTIED},
+    ),
+    TinyFamily("gemma4", "Gemma4ForCausalLM", _GEMMA4, native=_NATIVE4),
+    TinyFamily(
+        "gemma4_shared",
+        "Gemma4ForCausalLM",
+        {**_GEMMA4, "num_kv_shared_layers": 3, "use_double_wide_mlp": True, "final_logit_softcapping": 10.0},
+        native=_NATIVE4,
+    ),
+    TinyFamily(
+        "gemma4_values",
+        "Gemma4ForCausalLM",
+        {
+            **_GEMMA4,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "attention_bias": True,
+        },
+        native=_NATIVE4,
+    ),
+]

@@ -1,0 +1,33 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+GLM = ModelSpec(
+    name="glm",
+    impl="core_plugin_glm.glm:Glm",
+    api=2,
+    summary="GLM-4 dense decoders, of 2024 and of 2025",
+    architectures=("GlmForCausalLM", "Glm4ForCausalLM"),
+    shape="core_plugin_glm.glm:shape",
+)
+
+GLM_POOLING = ModelSpec(
+    name="glm-pooling",
+    impl="core_plugin_glm.glm:Glm",
+    api=2,
+    summary="Embedding models and classifiers made of GLM-4",
+    architectures=("GlmModel", "GlmForSequenceClassification", "Glm4Model", "Glm4ForSequenceClassification"),
+    shape="core_plugin_glm.glm:shape",
+    tasks=frozenset({"embed", "classify"}),
+)
+
+CHATGLM = ModelSpec(
+    name="chatglm",
+    impl="core_plugin_glm.chatglm:ChatGLM",
+    api=2,
+    summary="ChatGLM2 and 3, and GLM-4-9B in its makers' form",
+    architectures=("ChatGLMModel", "ChatGLMForConditionalGeneration"),
+    shape="core_plugin_glm.chatglm:shape",
+)

@@ -1,0 +1,23 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+GRANITE = ModelSpec(
+    name="granite",
+    impl="core_plugin_granite.family:Granite",
+    api=2,
+    summary="Granite dense decoders",
+    architectures=("GraniteForCausalLM",),
+    shape="core_plugin_granite.family:shape",
+)
+
+WINDOWED = ModelSpec(
+    name="granite-windowed",
+    impl="core_plugin_granite.windowed:GraniteWindowed",
+    api=2,
+    summary="Granite dense decoders with windows and attention sinks",
+    architectures=("GraniteSWAForCausalLM",),
+    shape="core_plugin_granite.windowed:shape",
+)

@@ -1,0 +1,1 @@
+"""HunYuan dense decoders."""

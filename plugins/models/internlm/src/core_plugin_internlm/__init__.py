@@ -1,0 +1,1 @@
+"""InternLM decoders, first to third generation."""

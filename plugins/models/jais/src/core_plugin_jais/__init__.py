@@ -1,0 +1,1 @@
+"""Jais 2 decoders."""

@@ -1,0 +1,1 @@
+"""MiniCPM dense decoders."""

@@ -1,0 +1,24 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+MINICPM = ModelSpec(
+    name="minicpm",
+    impl="core_plugin_minicpm.family:MiniCPM",
+    api=2,
+    summary="MiniCPM dense decoders: MiniCPM 1, 2 and 4",
+    architectures=("MiniCPMForCausalLM",),
+    shape="core_plugin_minicpm.family:shape",
+)
+
+POOLING = ModelSpec(
+    name="minicpm-pooling",
+    impl="core_plugin_minicpm.family:MiniCPM",
+    api=2,
+    summary="Embedding models and classifiers made of MiniCPM",
+    architectures=("MiniCPMModel", "MiniCPMForSequenceClassification"),
+    shape="core_plugin_minicpm.family:shape",
+    tasks=frozenset({"embed", "classify"}),
+)

@@ -1,0 +1,1 @@
+"""Ministral and Ministral 3 decoders."""

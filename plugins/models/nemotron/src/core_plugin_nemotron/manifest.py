@@ -1,0 +1,24 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+NEMOTRON = ModelSpec(
+    name="nemotron",
+    impl="core_plugin_nemotron.family:Nemotron",
+    api=2,
+    summary="Nemotron dense decoders",
+    architectures=("NemotronForCausalLM",),
+    shape="core_plugin_nemotron.family:shape",
+)
+
+POOLING = ModelSpec(
+    name="nemotron-pooling",
+    impl="core_plugin_nemotron.family:Nemotron",
+    api=2,
+    summary="Embedding models and classifiers made of Nemotron decoders",
+    architectures=("NemotronModel", "NemotronForSequenceClassification"),
+    shape="core_plugin_nemotron.family:shape",
+    tasks=frozenset({"embed", "classify"}),
+)

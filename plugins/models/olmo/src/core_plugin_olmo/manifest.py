@@ -1,0 +1,26 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+_FAMILIES = ("Olmo", "Olmo2", "Olmo3")
+
+OLMO = ModelSpec(
+    name="olmo",
+    impl="core_plugin_olmo.family:Olmo",
+    api=2,
+    summary="OLMo 1, 2 and 3 decoders",
+    architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
+    shape="core_plugin_olmo.family:shape",
+)
+
+POOLING = ModelSpec(
+    name="olmo-pooling",
+    impl="core_plugin_olmo.family:Olmo",
+    api=2,
+    summary="Embedding models and classifiers made of OLMo decoders",
+    architectures=tuple(family + kind for family in _FAMILIES for kind in ("Model", "ForSequenceClassification")),
+    shape="core_plugin_olmo.family:shape",
+    tasks=frozenset({"embed", "classify"}),
+)

@@ -1,0 +1,1 @@
+"""OPT decoders."""

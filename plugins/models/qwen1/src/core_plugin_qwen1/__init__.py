@@ -1,0 +1,1 @@
+"""Qwen decoders of the first generation."""

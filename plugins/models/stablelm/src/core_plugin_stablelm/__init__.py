@@ -1,0 +1,1 @@
+"""StableLM decoders."""

@@ -1,0 +1,1 @@
+"""Starcoder2 decoders."""

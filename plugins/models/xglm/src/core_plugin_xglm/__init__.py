@@ -1,0 +1,1 @@
+"""XGLM decoders."""

@@ -1,0 +1,69 @@
+"""The rows of all families, in `plugins/models/*/tests/rows.py`, and checkpoints of them.
+
+`ROWS` are models that generate; `POOLED`, where there are any, those that embed or classify.
+"""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).resolve().parents[3] / "plugins" / "models"
+
+
+def load(name, path):
+    spec = spec_from_file_location(name, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rows(table):
+    found = {}
+    for path in sorted(PLUGINS.glob("*/tests/rows.py")):
+        module = load(f"rows_of_{path.parts[-3]}", path)
+        for row in vars(module).get(table, ()):
+            assert row.name not in found, row.name
+            found[row.name] = row
+    return found
+
+
+ROWS, POOLED = rows("ROWS"), rows("POOLED")
+GGUF = load("gguf_forms", Path(__file__).with_name("gguf_forms.py"))
+STORED = {row.name: row for row in [*GGUF.FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
+
+
+def pytest_generate_tests(metafunc):
+    if "stored" in metafunc.fixturenames:
+        found = [row for row in STORED.values() if row.name not in GGUF.NOT_IN_FILES]
+        metafunc.parametrize("stored", chosen(found, lambda row: (row, GGUF.FORMS[row.architecture])))
+    if "row" in metafunc.fixturenames:
+        every = metafunc.definition.get_closest_marker("every_row") is not None
+        metafunc.parametrize("row", chosen(ROWS.values(), lambda row: row, every=every), scope="module")
+    if "pooled" in metafunc.fixturenames:
+        metafunc.parametrize("pooled", POOLED.values(), ids=POOLED.keys())
+
+
+def chosen(rows, value, *, every=False):
+    """Return parameters of rows; all but the first of an architecture are exhaustive, unless `every` one counts."""
+    architectures, found = set(), []
+    for row in rows:
+        further = row.architecture in architectures and not every
+        architectures.add(row.architecture)
+        found.append(pytest.param(value(row), id=row.name, marks=pytest.mark.exhaustive if further else ()))
+    return found
+
+
+class Made:
+    """A row's reference and checkpoint."""
+
+    def __init__(self, row, directory):
+        self.row, self.model = row, row.model()
+        self.directory = row.write(directory, self.model)
+
+
+@pytest.fixture(scope="module")
+def made(row, tmp_path_factory):
+    return Made(row, tmp_path_factory.mktemp("families") / row.name)

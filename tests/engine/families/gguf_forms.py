@@ -1,0 +1,272 @@
+"""Which rows become GGUF files, and what the converter does with each architecture."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+from gguf import MODEL_ARCH as ARCH
+
+from core.testing.families import TinyFamily
+
+sys.path.insert(0, str(Path(__file__).parent))
+from ggufs import Form, add_rotary_dimensions, unfused_turns
+
+
+def granite(writer, config, prefix):
+    writer.add_attention_scale(config("attention_multiplier"))
+    writer.add_embedding_scale(config("embedding_multiplier"))
+    writer.add_residual_scale(config("residual_multiplier"))
+    writer.add_logit_scale(config("logits_scaling"))
+
+
+def cohere(writer, config, prefix):
+    writer.add_logit_scale(config("logit_scale"))
+    if window := config("sliding_window"):
+        writer.add_sliding_window(window)
+
+
+def windows(writer, config, prefix):
+    """Which layers have a window, one by one."""
+    if window := config("sliding_window"):
+        writer.add_sliding_window(window)
+        if config("layer_types") is not None:
+            kinds = [kind == "sliding_attention" for kind in config("layer_types")]
+            writer.add_array(f"{prefix}.attention.sliding_window_pattern", kinds)
+
+
+def clamped(writer, config, prefix):
+    writer.add_layer_norm_eps(1e-5)
+    if config("clip_qkv") is not None:
+        writer.add_clamp_kqv(config("clip_qkv"))
+
+
+def parallel(writer, config, prefix):
+    add_rotary_dimensions(writer, config, prefix)
+    writer.add_parallel_residual(config("use_parallel_residual"))
+
+
+def phi3(writer, config, prefix):
+    add_rotary_dimensions(writer, config, prefix)
+    writer.add_sliding_window(config("sliding_window", default=0))
+
+
+def ministral(writer, config, prefix):
+    if beta := config.rope.get("llama_4_scaling_beta"):
+        writer.add_attn_temperature_scale(beta)
+
+
+def mpt(writer, config, prefix):
+    attention = config("attn_config")
+    given = attention if isinstance(attention, dict) else attention.to_dict()
+    writer.add_float32(f"{prefix}.attention.layer_norm_epsilon", 1e-5)
+    writer.add_max_alibi_bias(given.get("alibi_bias_max", 8) if given.get("alibi") else 0.0)
+    if given.get("clip_qkv") is not None:
+        writer.add_clamp_kqv(given["clip_qkv"])
+    if given.get("kv_n_heads"):
+        writer.add_uint32(f"{prefix}.attention.head_count_kv", given["kv_n_heads"])
+
+
+def bigcode(writer, config, prefix):
+    writer.add_uint32(f"{prefix}.attention.head_count_kv", 1)
+
+
+def gptj(writer, config, prefix):
+    writer.add_rope_dimension_count(config("rotary_dim"))
+
+
+def minicpm(writer, config, prefix):
+    writer.add_embedding_scale(config("scale_emb", default=1.0))
+    writer.add_residual_scale(config("scale_depth", default=1.0) / config.layers**0.5)
+    writer.add_logit_scale(config.hidden / config("dim_model_base", default=1))
+
+
+def falcon(writer, config, prefix):
+    writer.add_uint32(f"{prefix}.attention.head_count_kv", falcon_heads(config))
+
+
+def falcon_heads(config):
+    return config("num_kv_heads") if config("new_decoder_architecture") else 1
+
+
+def hunyuan(writer, config, prefix):
+    """The base that the rule gives takes the place of the base."""
+    if alpha := config.rope.get("alpha"):
+        size = config.head_dim
+        writer.add_float32(f"{prefix}.rope.freq_base", config.rope["rope_theta"] * alpha ** (size / (size - 2)))
+
+
+def gemma(writer, config, prefix):
+    writer.add_sliding_window(config("sliding_window"))
+    if config("attn_logit_softcapping"):
+        writer.add_attn_logit_softcapping(config("attn_logit_softcapping"))
+    if config("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(config("final_logit_softcapping"))
+    if (local := config.own.rope_parameters.get("sliding_attention")) is not None:
+        writer.add_float32(f"{prefix}.rope.freq_base_swa", local["rope_theta"])
+        writer.add_uint32(f"{prefix}.attention.sliding_window_pattern", 2)
+
+
+def raised(name, value, config):
+    """Norms with 1 added."""
+    return [(name, value + 1 if name.endswith("norm.weight") else value)]
+
+
+def turned(name, value, config):
+    return [(name, value.T if re.search(r"(c_attn|c_proj|c_fc)\.weight$", name) else value)]
+
+
+def by_turns(name, value, config):
+    if "query_key_value" not in name:
+        return [(name, value)]
+    return [(name, unfused_turns(value, config.heads, config.kv_heads))]
+
+
+def xielu(writer, tensors):
+    """Its numbers are metadata, a list of those of all layers."""
+    for kind in ("alpha_p", "alpha_n", "beta", "eps"):
+        values = [float(np.ravel(value)[0]) for name, value in tensors.items() if name.endswith(f".act_fn.{kind}")]
+        writer.add_array(f"xielu.{kind}", values)
+    return {name: value for name, value in tensors.items() if ".act_fn." not in name}
+
+
+def stacked(writer, tensors):
+    """The norms of all heads are one tensor."""
+    found, parts = {}, {}
+    for name, value in tensors.items():
+        if ".norms." in name:
+            parts.setdefault(re.sub(r"norms\.\d+\.", "", name), []).append(value)
+        else:
+            found[name] = value
+    return found | {name: np.stack(values) for name, values in parts.items()}
+
+
+def internlm(name, value, config):
+    """The fused projection in three."""
+    if "attention.wqkv" not in name:
+        return [(name, value)]
+    rows = unfused_turns(value, config.heads, config.kv_heads)
+    ends = np.cumsum([config.heads, config.kv_heads]) * config.head_dim
+    return [
+        (name.replace("wqkv", part), one) for part, one in zip(("wq", "wk", "wv"), np.split(rows, ends), strict=True)
+    ]
+
+
+def falcon_turns(name, value, config):
+    if "query_key_value" not in name:
+        return [(name, value)]
+    return [(name, unfused_turns(value, config.heads, falcon_heads(config)))]
+
+
+def bloom(name, value, config):
+    return by_turns(name.removeprefix("transformer."), value, config)
+
+
+_GEMMA = {"model_type": "gemma2", "head_dim": 24, "query_pre_attn_scalar": 24, "sliding_window": 8}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+FURTHER = [
+    TinyFamily("llama", "LlamaForCausalLM", {"model_type": "llama", "rope_scaling": {**_LLAMA3, "rope_theta": 1e4}}),
+    TinyFamily("llama_bias", "LlamaForCausalLM", {"model_type": "llama", "attention_bias": True, "mlp_bias": True}),
+    TinyFamily("mistral", "MistralForCausalLM", {"model_type": "mistral", "sliding_window": 8, "head_dim": 32}),
+    TinyFamily("qwen2", "Qwen2ForCausalLM", {"model_type": "qwen2", "tie_word_embeddings": True}),
+    TinyFamily("qwen3", "Qwen3ForCausalLM", {"model_type": "qwen3", "head_dim": 32}),
+    TinyFamily("gemma2_usual", "Gemma2ForCausalLM", _GEMMA, spread=0.1),
+    TinyFamily(
+        "gemma3_scaled",
+        "Gemma3ForCausalLM",
+        {
+            **_GEMMA,
+            "model_type": "gemma3_text",
+            "sliding_window_pattern": 2,
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+                "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 5e4},
+            },
+        },
+        spread=0.1,
+    ),
+    TinyFamily("cohere_qk", "CohereForCausalLM", {"model_type": "cohere", "use_qk_norm": True, "logit_scale": 0.5}),
+    TinyFamily("gemma_tied", "GemmaForCausalLM", {"model_type": "gemma", "head_dim": 24}, spread=0.1),
+]
+"""Rows beside those of families."""
+
+FORMS = {
+    "LlamaForCausalLM": Form(ARCH.LLAMA),
+    "XverseForCausalLM": Form(ARCH.XVERSE),
+    "PanguEmbeddedForCausalLM": Form(ARCH.PANGU_EMBED),
+    "ExaoneForCausalLM": Form(ARCH.EXAONE),
+    "MistralForCausalLM": Form(ARCH.LLAMA, windows),
+    "Qwen2ForCausalLM": Form(ARCH.QWEN2),
+    "Qwen3ForCausalLM": Form(ARCH.QWEN3),
+    "GemmaForCausalLM": Form(ARCH.GEMMA, change=raised),
+    "Gemma2ForCausalLM": Form(ARCH.GEMMA2, gemma, raised),
+    "Gemma3ForCausalLM": Form(ARCH.GEMMA3, gemma, raised),
+    "GraniteForCausalLM": Form(ARCH.GRANITE, granite),
+    "CohereForCausalLM": Form(ARCH.COMMAND_R, cohere),
+    "Cohere2ForCausalLM": Form(ARCH.COHERE2, cohere),
+    "OlmoForCausalLM": Form(ARCH.OLMO, clamped),
+    "Olmo2ForCausalLM": Form(ARCH.OLMO2),
+    "Olmo3ForCausalLM": Form(ARCH.OLMO2, windows),
+    "NemotronForCausalLM": Form(ARCH.NEMOTRON, add_rotary_dimensions, raised),
+    "PhiForCausalLM": Form(ARCH.PHI2, add_rotary_dimensions),
+    "Phi3ForCausalLM": Form(ARCH.PHI3, phi3),
+    "Glm4ForCausalLM": Form(ARCH.GLM4, add_rotary_dimensions),
+    "GlmForCausalLM": Form(ARCH.CHATGLM, add_rotary_dimensions),
+    "SmolLM3ForCausalLM": Form(ARCH.SMOLLM3),
+    "Starcoder2ForCausalLM": Form(ARCH.STARCODER2, windows),
+    "GPTBigCodeForCausalLM": Form(ARCH.STARCODER, bigcode),
+    "Ernie4_5ForCausalLM": Form(ARCH.ERNIE4_5),
+    "Exaone4ForCausalLM": Form(ARCH.EXAONE4, windows),
+    "SeedOssForCausalLM": Form(ARCH.SEED_OSS),
+    "HunYuanDenseV1ForCausalLM": Form(ARCH.HUNYUAN_DENSE, hunyuan),
+    "ApertusForCausalLM": Form(ARCH.APERTUS, gather=xielu),
+    "ArceeForCausalLM": Form(ARCH.ARCEE),
+    "Ministral3ForCausalLM": Form(ARCH.MISTRAL3, ministral),
+    "StableLmForCausalLM": Form(ARCH.STABLELM, parallel, gather=stacked),
+    "FalconForCausalLM": Form(ARCH.FALCON, falcon, falcon_turns),
+    "GPT2LMHeadModel": Form(ARCH.GPT2, change=turned),
+    "GPTNeoXForCausalLM": Form(ARCH.GPTNEOX, parallel, by_turns),
+    "BloomForCausalLM": Form(ARCH.BLOOM, change=bloom),
+    "MptForCausalLM": Form(ARCH.MPT, mpt),
+    "MPTForCausalLM": Form(ARCH.MPT, mpt),
+    "GPTJForCausalLM": Form(ARCH.GPTJ, gptj),
+    "MiniCPMForCausalLM": Form(ARCH.MINICPM, minicpm),
+    "InternLM2ForCausalLM": Form(ARCH.INTERNLM2, change=internlm),
+}
+"""Architecture of a row -> its form."""
+
+NOT_IN_FILES = {
+    "gpt2_by_layer": "scores scaled by the number of the layer, another activation",
+    "gpt2_bare": "scores without a scale",
+    "gpt_bigcode_heads": "several heads of keys",
+    "gpt_neox_serial": "another activation",
+    "phi_norms": "norms of queries and keys",
+    "falcon_serial": "positions by ALiBi, several heads of keys in layers of the old kind",
+    "falcon_serial_rotary": "attention and MLP one after another",
+    "gemma": "a head of its own",
+    "gemma_mqa": "another activation",
+    "gemma2": "a scale of scores that is not the size of a head",
+    "gemma2_uncapped": "no caps",
+    "gemma3": "a scale of scores that is not the size of a head",
+    "gemma3_types": "a scale of scores that is not the size of a head",
+    "ministral3_window": "windows",
+    "apertus_bias": "another activation",
+    "cohere_norms": "a head of its own",
+    "cohere2_pattern": "another pattern of windows",
+    "mpt_clipped": "a scale of scores",
+    "mpt_learned": "a scale of logits",
+    "mpt_one_head": "a scale of logits",
+    "olmo3_kinds": "two bases of the rotary embedding",
+    "smollm3_listed": "layers that rotate, one by one",
+    "smollm3_window": "windows",
+    "starcoder2_bare": "another activation",
+}
+"""Row -> what it has that files of its architecture cannot say."""
