@@ -168,7 +168,7 @@ def test_unknown_divisors_are_refused(tiny, divisors):
         READER.inspect(made.path)
 
 
-@pytest.mark.parametrize(("arch", "architecture"), [("phi3", "Phi3ForCausalLM"), ("never-heard-of", "")])
+@pytest.mark.parametrize(("arch", "architecture"), [("mamba", "MambaForCausalLM"), ("never-heard-of", "")])
 def test_other_architectures_are_named(tmp_path, arch, architecture):
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", arch)
     writer.add_tensor("token_embd.weight", np.zeros((4, 32), dtype=np.float32))
@@ -176,8 +176,7 @@ def test_other_architectures_are_named(tmp_path, arch, architecture):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    known = "llama, qwen2, qwen3, gemma2, gemma3"
-    with pytest.raises(CheckpointError, match=f"{arch} cannot be read from GGUF; {known} can") as caught:
+    with pytest.raises(CheckpointError, match=f"{arch} cannot be read from GGUF; those of .* others can") as caught:
         READER.inspect(tmp_path / "other.gguf")
     assert (caught.value.code, caught.value.architecture) == ("CORE-M140", architecture)
 

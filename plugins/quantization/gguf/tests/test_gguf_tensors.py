@@ -25,7 +25,7 @@ def test_what_was_written_is_read(tiny, arch):
     for name, expected in made.expected.items():
         tensor = tensors[name]
         assert (tensor.shape, tensor.encoding) == (expected.shape, "plain")
-        if tensor.offset:  # gemma's norms, stored with 1 added
+        if tensor.place.offset:  # gemma's norms, stored with 1 added
             expected = (expected + np.float32(1)) - np.float32(1)
         np.testing.assert_array_equal(tensor.dense(torch.float32).numpy(), expected)
         np.testing.assert_array_equal(tensor.raw().numpy(), expected)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from gguf.constants import GGMLQuantizationType
 
 from core.api.configs import MOST_LAYERS, MOST_POSITIONS
+from core_plugin_gguf.architecture import Facts
 from core_plugin_gguf.faults import damaged, unsupported
-from core_plugin_gguf.gemma import gemma_config
-from core_plugin_gguf.names import ARCHITECTURES, GEMMA, KNOWN_ARCHITECTURES
 from core_plugin_gguf.rope import rope_scaling
+from core_plugin_gguf.table import ARCHITECTURES, KNOWN_ARCHITECTURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from core_plugin_gguf.architecture import Architecture
     from core_plugin_gguf.header import Header, TensorInfo
 
 _SAMPLING = {
@@ -38,7 +40,7 @@ def architecture(header: Header) -> str:
         return name
     what = f"{name} with experts" if name in ARCHITECTURES else name
     model = KNOWN_ARCHITECTURES.get(name, "")
-    text = f"models of GGUF architecture {what} cannot be read from GGUF; {', '.join(ARCHITECTURES)} can"
+    text = f"models of GGUF architecture {what} cannot be read from GGUF; those of {len(ARCHITECTURES)} others can"
     hint = "" if model else "Give another model, or install a weight loader that reads this one."
     raise unsupported(header.path, text, hint, architecture=model)
 
@@ -54,28 +56,21 @@ def model_config(header: Header, tensors: Sequence[TensorInfo]) -> dict[str, Any
     embedding = by_name.get("token_embd.weight")
     if embedding is None:
         raise damaged(header.path, "tensor token_embd.weight is missing")
-    config: dict[str, Any] = {"architectures": [ARCHITECTURES[arch]], "model_type": arch, "hidden_act": "silu"}
-    config |= _sizes(header, arch, embedding, by_name)
-    config |= {
-        "vocab_size": embedding.shape[0],
-        "rms_norm_eps": header.positive_number(f"{arch}.attention.layer_norm_rms_epsilon", most=1.0),
-        "rope_theta": header.positive_number(f"{arch}.rope.freq_base", 10000.0, least=1.0, most=1e12),
-        "rope_scaling": rope_scaling(header, arch, by_name),
-        "tie_word_embeddings": "output.weight" not in by_name,
-        "attention_bias": "blk.0.attn_q.bias" in by_name,
-        "mlp_bias": "blk.0.ffn_gate.bias" in by_name,
-        "torch_dtype": _DTYPES.get(embedding.kind, "bfloat16"),
-    }
-    rotary = header.positive_integer(f"{arch}.rope.dimension_count", config["head_dim"])
-    if rotary != config["head_dim"]:
-        what = f"only {rotary} of the {config['head_dim']} dimensions of a head rotate, which is not supported"
-        raise unsupported(header.path, what, "Serve the model from a safetensors checkpoint instead.")
-    window = header.integer(f"{arch}.attention.sliding_window")
-    if window and arch == "llama":
-        # Llama with a window is Mistral; Qwen's converters write the key for models that do not use it.
-        config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": window}
-    if arch in GEMMA:
-        config |= gemma_config(header, arch, config)
+    table = ARCHITECTURES[arch]
+    usual: dict[str, Any] = _sizes(header, arch, embedding, by_name)
+    if table.rotates:
+        usual["rope_theta"] = header.positive_number(f"{arch}.rope.freq_base", 10000.0, least=1.0, most=1e12)
+        rotary = header.positive_integer(f"{arch}.rope.dimension_count", usual["head_dim"], most=usual["head_dim"])
+        usual["rope_scaling"] = rope_scaling(header, arch, by_name, rotary)
+        usual |= _rotated(header, table.partial, rotary, usual["head_dim"])
+    usual |= _norms(header, arch, table)
+    usual["tie_word_embeddings"] = "output.weight" not in by_name
+    config = {table.keys.get(name, name): value for name, value in usual.items()}
+    config |= {"architectures": [table.model], "model_type": table.model_type, **table.values}
+    facts = Facts(header, arch, by_name, usual)
+    for read in table.reads:
+        config |= read(facts)
+    config["torch_dtype"] = _DTYPES.get(embedding.kind, "bfloat16")
     return config | special_ids(header, config["vocab_size"])
 
 
@@ -112,6 +107,28 @@ def eos_ids(header: Header, vocab_size: int) -> list[int]:
     return list(found)
 
 
+def _norms(header: Header, arch: str, table: Architecture) -> dict[str, float]:
+    """Return the epsilon of the norms by its key of the configuration."""
+    if table.eps is None:
+        return {}
+    key = "layer_norm_epsilon" if table.layer_norm else "layer_norm_rms_epsilon"
+    return {table.eps: header.positive_number(f"{arch}.attention.{key}", most=1.0)}
+
+
+def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict[str, float]:
+    """Return how much of a head rotates, by its key of the configuration; refuse a part where there is no such key."""
+    if key is None and count != head_dim:
+        what = f"only {count} of the {head_dim} dimensions of a head rotate, which is not supported"
+        raise unsupported(header.path, what, "Serve the model from a safetensors checkpoint instead.")
+    if key is None:
+        return {}
+    if key == "rotary_dim":
+        return {key: count}
+    share = count / head_dim
+    # Models multiply it and cut off what is behind the point.
+    return {key: share if int(head_dim * share) == count else math.nextafter(share, 2.0)}
+
+
 def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[str, TensorInfo]) -> dict[str, int]:
     hidden = header.positive_integer(f"{arch}.embedding_length")
     layers = header.positive_integer(f"{arch}.block_count", most=MOST_LAYERS)
@@ -122,14 +139,17 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
         raise damaged(header.path, f"{heads} heads of {head_dim} do not go with {kv_heads} key-value heads")
     if embedding.shape != (embedding.shape[0], hidden):
         raise damaged(header.path, f"tensor {embedding.name} has shape {embedding.shape}, not {hidden} columns")
-    lost = next((name for index in range(layers) if (name := f"blk.{index}.attn_norm.weight") not in tensors), None)
+    first = next(iter(ARCHITECTURES[arch].blocks))
+    names = (f"blk.{index}.{first}.weight" for index in range(layers))
+    lost = next((name for name in names if name not in tensors), None)
     if lost is not None:
         raise damaged(header.path, f"{arch}.block_count is {layers}, but tensor {lost} is missing")
     inner = header.positive_integer(f"{arch}.feed_forward_length")
+    fused = "mlp.gate_up_proj" in ARCHITECTURES[arch].blocks.values()
     sizes = {
         "attn_q": ("attention.head_count", heads * head_dim),
         "attn_k": ("attention.head_count_kv", kv_heads * head_dim),
-        "ffn_up": ("feed_forward_length", inner),
+        "ffn_up": ("feed_forward_length", 2 * inner if fused else inner),
     }
     for module, (key, rows) in sizes.items():
         tensor = tensors.get(f"blk.0.{module}.weight")
@@ -137,6 +157,7 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
             what = f"with {arch}.{key} {header.integer(f'{arch}.{key}')} tensor {tensor.name} has {rows} rows"
             raise damaged(header.path, f"{what}, but the file gives it {tensor.shape[0]}")
     return {
+        "vocab_size": embedding.shape[0],
         "hidden_size": hidden,
         "intermediate_size": inner,
         "num_hidden_layers": layers,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from core_plugin_gguf.header import Header
+    from core_plugin_gguf.architecture import Facts
 
-_TYPES = {"gemma2": "gemma2", "gemma3": "gemma3_text"}
 _PATTERNS = {"gemma2": 2, "gemma3": 6}
 _WINDOWS = {"gemma2": 4096}
 """Window of files that name none."""
@@ -19,17 +18,12 @@ _BY_HIDDEN_SIZE = {("gemma2", 46), ("gemma3", 62)}
 instead of the size of a head. Files do not say so: ggml's runtime knows them by their layers too."""
 
 
-def gemma_config(header: Header, arch: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return further keys and values for `config`, what is read for every architecture.
-
-    Raises:
-        CheckpointError: `CORE-M141`, a number makes no sense.
-    """
+def gemma(facts: Facts) -> Mapping[str, Any]:
+    """Return the further keys and values. Raises `CheckpointError` CORE-M141: a number makes no sense."""
+    header, arch, config = facts.header, facts.arch, facts.config
     by_hidden = (arch, config["num_hidden_layers"]) in _BY_HIDDEN_SIZE
     share = config["hidden_size"] // config["num_attention_heads"]
     found: dict[str, Any] = {
-        "model_type": _TYPES[arch],
-        "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": share if by_hidden else config["head_dim"],
         "sliding_window": header.integer(f"{arch}.attention.sliding_window") or _WINDOWS.get(arch),
         "rope_local_base_freq": header.positive_number(f"{arch}.rope.freq_base_swa", 10000.0, least=1.0, most=1e12),

@@ -145,6 +145,11 @@ class Header:
         value = self._number(key)
         return None if value is None else bool(value)
 
+    def is_array(self, key: str) -> bool:
+        """Say whether the file has a key, and an array for it."""
+        value = self._values.get(key)
+        return value is not None and value.count is not None
+
     def numbers(self, key: str) -> list[int | float] | None:
         """Return an array of numbers, or None if the file lacks it."""
         value = self._values.get(key)

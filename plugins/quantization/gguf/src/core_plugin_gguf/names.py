@@ -1,104 +1,134 @@
-"""GGUF's names of architectures and tensors in Hugging Face's vocabulary."""
+"""Tensors of GGUF files in Hugging Face's vocabulary: what they are called there, and how they are stored here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-ARCHITECTURES = {
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "gemma2": "Gemma2ForCausalLM",
-    "gemma3": "Gemma3ForCausalLM",
-}
-"""Architectures whose configuration and tensors can be translated."""
+from core_plugin_gguf.faults import damaged
+from core_plugin_gguf.rows import Pairs, Turns
+from core_plugin_gguf.table import ARCHITECTURES
 
-GEMMA = frozenset({"gemma2", "gemma3"})
-
-KNOWN_ARCHITECTURES = {
-    "bert": "BertModel",
-    "command-r": "CohereForCausalLM",
-    "deepseek2": "DeepseekV2ForCausalLM",
-    "falcon": "FalconForCausalLM",
-    "gemma": "GemmaForCausalLM",
-    "glm4": "Glm4ForCausalLM",
-    "gpt-oss": "GptOssForCausalLM",
-    "gpt2": "GPT2LMHeadModel",
-    "granite": "GraniteForCausalLM",
-    "llama4": "Llama4ForCausalLM",
-    "mamba": "MambaForCausalLM",
-    "olmo2": "Olmo2ForCausalLM",
-    "phi3": "Phi3ForCausalLM",
-    "qwen2moe": "Qwen2MoeForCausalLM",
-    "qwen3moe": "Qwen3MoeForCausalLM",
-    "smollm3": "SmolLM3ForCausalLM",
-    "starcoder2": "Starcoder2ForCausalLM",
-}
-"""Further architectures, so that an error can name the model by the name its users know."""
+if TYPE_CHECKING:
+    from core_plugin_gguf.architecture import Architecture
+    from core_plugin_gguf.header import Header, TensorInfo
 
 ROPE_FREQUENCIES = "rope_freqs.weight"
-"""Llama 3's frequency divisors: read into the configuration, not a tensor of the model."""
+"""Llama 3's frequency divisors."""
+ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
+"""Those of long contexts."""
 
-_MODULES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_BLOCK_MODULES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_GEMMA_MODULES = {
-    **_BLOCK_MODULES,
-    "post_attention_norm": "post_attention_layernorm",
-    "ffn_norm": "pre_feedforward_layernorm",
-    "post_ffw_norm": "post_feedforward_layernorm",
-}
+_FACTS = re.compile(r"rope_(freqs|factors_(short|long))\.weight|blk\.\d+\.attn_rot_embd\.weight")
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """One tensor of the model, in a tensor of the file.
+
+    Attributes:
+        name: Hugging Face's.
+        shape: That it has there.
+        first: Row of the file's tensor with which it begins.
+        order: Order of its rows in the file; None for Hugging Face's.
+        offset: What the converter added to the values, to be taken off again.
+        turned: Hugging Face has rows and columns exchanged.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    first: int = 0
+    order: Pairs | Turns | None = None
+    offset: float = 0.0
+    turned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Conventions:
-    """How an architecture's converter names and stores tensors.
+    """How the converter of a file's architecture names and stores tensors.
 
     Attributes:
         blocks: Module in a block -> Hugging Face's name of it in a layer.
-        heads: Projections whose rows are stored interleaved -> their heads.
-        norm_offset: What was added to the weights of norms.
+        heads, kv_heads: Heads of queries, and of keys and values.
     """
 
+    header: Header
+    table: Architecture
     blocks: Mapping[str, str]
-    heads: Mapping[str, int]
-    norm_offset: float
+    heads: int
+    kv_heads: int
 
     @staticmethod
-    def of(arch: str, heads: Mapping[str, int] = MappingProxyType({})) -> Conventions:
-        """Return those of a GGUF architecture."""
-        gemma = arch in GEMMA
-        return Conventions(_GEMMA_MODULES if gemma else _BLOCK_MODULES, heads, norm_offset=1.0 if gemma else 0.0)
+    def of(header: Header, arch: str, names: Collection[str]) -> Conventions:
+        """Return those of a file of an architecture, with tensors of these names."""
+        table = ARCHITECTURES[arch]
+        blocks = dict(table.blocks)
+        for module, further in table.variants.items():
+            if f"blk.0.{module}.weight" in names:
+                blocks |= further
+        heads = header.positive_integer(f"{arch}.attention.head_count")
+        kv_heads = header.positive_integer(f"{arch}.attention.head_count_kv", heads)
+        return Conventions(header, table, blocks, heads, kv_heads)
 
-    def name(self, name: str) -> str:
-        """Translate a tensor's name; one without a translation is returned as it is, for the loader to refuse."""
-        module, _, kind = name.rpartition(".")
-        if module in _MODULES:
-            return f"{_MODULES[module]}.{kind}"
+    def places(self, info: TensorInfo) -> Iterator[Place]:
+        """Yield what a tensor of the file holds: nothing, if it is no weight but a fact; usually one tensor.
+
+        One without a translation keeps its name, for the loader to refuse.
+
+        Raises:
+            CheckpointError: CORE-M141, its rows do not go with the heads.
+        """
+        if _FACTS.fullmatch(info.name):
+            return
+        module, _, kind = info.name.rpartition(".")
+        offset = self.table.norm_offset if info.name.endswith("norm.weight") else 0.0
+        if module in self.table.modules:
+            yield Place(f"{self.table.modules[module]}.{kind}", info.shape, offset=offset)
+            return
         match = _BLOCK.fullmatch(module)
-        if match is None or match[2] not in self.blocks:
-            return name
-        return f"model.layers.{match[1]}.{self.blocks[match[2]]}.{kind}"
+        layer, module = (self.table.layer.format(match[1]), match[2]) if match else ("", "")
+        if module in self.table.stacked:
+            yield from _stacked(info, f"{layer}.{self.table.stacked[module]}.{kind}")
+        elif module in self.table.split:
+            yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]])
+        elif module in self.blocks:
+            turned = module in self.table.turned and len(info.shape) == 2
+            shape = info.shape[::-1] if turned else info.shape
+            yield Place(f"{layer}.{self.blocks[module]}.{kind}", shape, 0, self._order(info, module), offset, turned)
+        else:
+            yield Place(info.name, info.shape)
 
-    def heads_of(self, name: str) -> int:
-        """Return how many heads of a tensor's rows are interleaved; 0 if they are in plain order."""
-        return next((number for module, number in self.heads.items() if f".{module}." in name), 0)
+    def _order(self, info: TensorInfo, module: str) -> Pairs | Turns | None:
+        rows = info.shape[0]
+        if module in self.table.paired:
+            heads = self.kv_heads if module == "attn_k" else self.heads
+            if rows % (2 * heads):
+                raise damaged(
+                    self.header.path, f"the {rows} rows of tensor {info.name} are not pairs for {heads} heads"
+                )
+            return Pairs(heads)
+        if module != self.table.by_turns:
+            return None
+        self._size(info)
+        return Turns(self.heads, self.kv_heads)
 
-    def offset_of(self, name: str) -> float:
-        """Return what was added to a tensor's values."""
-        return self.norm_offset if name.endswith("norm.weight") else 0.0
+    def _split(self, info: TensorInfo, names: list[str]) -> Iterator[Place]:
+        size, first = self._size(info), 0
+        for name, heads in zip(names, (self.heads, self.kv_heads, self.kv_heads), strict=True):
+            yield Place(name, (heads * size, *info.shape[1:]), first)
+            first += heads * size
+
+    def _size(self, info: TensorInfo) -> int:
+        """Return the rows of a head in a fused projection."""
+        heads = self.heads + 2 * self.kv_heads
+        if info.shape[0] % heads or self.heads % self.kv_heads:
+            what = f"the {info.shape[0]} rows of tensor {info.name} are not queries, keys and values of {heads} heads"
+            raise damaged(self.header.path, what)
+        return info.shape[0] // heads
+
+
+def _stacked(info: TensorInfo, name: str) -> Iterator[Place]:
+    for row in range(info.shape[0]):
+        yield Place(name.format(row), info.shape[1:], row)

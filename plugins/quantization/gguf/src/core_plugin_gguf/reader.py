@@ -11,16 +11,20 @@ from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo
 from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
 from core_plugin_gguf.files import is_gguf, open_parts
-from core_plugin_gguf.formats import DECODABLE, stored_as
-from core_plugin_gguf.names import ROPE_FREQUENCIES, Conventions
+from core_plugin_gguf.formats import DECODABLE, FLOATS, stored_as
+from core_plugin_gguf.names import Conventions
+from core_plugin_gguf.scalars import scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from gguf.constants import GGMLQuantizationType
+
     from core.api.tokenizer import Tokenizer
+    from core.api.weights import WeightTensor
     from core_plugin_gguf.header import Header, TensorInfo
-    from core_plugin_gguf.tensors import GGUFTensor
+    from core_plugin_gguf.names import Place
 
 _TEMPLATE = "tokenizer.chat_template"
 _TOKENS = "tokenizer.ggml.tokens"
@@ -43,22 +47,20 @@ class GGUFReader:
         header = parts[0]
         tensors = [tensor for part in parts for tensor in part.tensors]
         config = model_config(header, tensors)
-        conventions = Conventions.of(architecture(header))
+        conventions = _conventions(parts)
+        places = [(place, tensor.kind) for tensor in tensors for place in conventions.places(tensor)]
         return CheckpointInfo(
             path=str(path),
             format="gguf",
             architecture=config["architectures"][0],
             config=config,
             quantization="gguf",
-            quantization_config=_described(tensors, conventions),
+            quantization_config=_described(tensors, places),
             generation_config=generation_config(header, config["vocab_size"]),
             num_bytes=sum(tensor.num_bytes for tensor in tensors),
             num_parameters=sum(prod(tensor.shape) for tensor in tensors),
-            tensors={
-                conventions.name(one.name): (one.shape, stored_as(one.kind))
-                for one in tensors
-                if one.name != ROPE_FREQUENCIES
-            },
+            tensors={place.name: (place.shape, _stored(place, kind)) for place, kind in places}
+            | {scalar.name: (scalar.shape, "float32") for scalar in scalars(header, conventions)},
             license=_license(header),
             tokenizer_fault="" if _TOKENS in header else f"{path} has no vocabulary ({_TOKENS})",
         )
@@ -83,13 +85,12 @@ class GGUFReader:
             eos_ids=eos_ids(header, len(vocabulary.tokens)),
         )
 
-    def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[GGUFTensor]:
+    def tensors(self, path: Path, progress: Callable[[int], None]) -> Iterator[WeightTensor]:
         """Yield every tensor of the model once, in file order, under Hugging Face's names."""
         from core_plugin_gguf.tensors import read_tensors
 
         parts = open_parts(path)
-        conventions = Conventions.of(architecture(parts[0]), _interleaved_heads(parts[0]))
-        return read_tensors(parts, conventions, progress)
+        return read_tensors(parts, _conventions(parts), progress)
 
 
 def _named_templates(header: Header) -> dict[str, str]:
@@ -107,18 +108,22 @@ def _license(header: Header) -> str | None:
     return None
 
 
-def _described(tensors: list[TensorInfo], conventions: Conventions) -> dict[str, object]:
+def _conventions(parts: list[Header]) -> Conventions:
+    names = {tensor.name for part in parts for tensor in part.tensors}
+    return Conventions.of(parts[0], architecture(parts[0]), names)
+
+
+def _stored(place: Place, kind: GGMLQuantizationType) -> str:
+    """Return the dtype or form that a tensor is given in."""
+    return "float32" if place.turned and kind not in FLOATS else stored_as(kind)
+
+
+def _described(
+    tensors: Sequence[TensorInfo], places: Sequence[tuple[Place, GGMLQuantizationType]]
+) -> dict[str, object]:
     """Return what a method must know before tensors are read."""
     return {
         "types": dict(Counter(one.kind.name for one in tensors)),
-        "tensors": {conventions.name(one.name): one.kind.name for one in tensors if len(one.shape) == 2},
+        "tensors": {place.name: kind.name for place, kind in places if len(place.shape) == 2 and not place.turned},
         "undecodable": {one.kind.name: one.name for one in tensors if one.kind not in DECODABLE},
     }
-
-
-def _interleaved_heads(header: Header) -> dict[str, int]:
-    """Return the heads of the projections whose rows are interleaved: those of the llama architecture."""
-    if architecture(header) != "llama":
-        return {}
-    heads = header.positive_integer("llama.attention.head_count")
-    return {"attn_q": heads, "attn_k": header.positive_integer("llama.attention.head_count_kv", heads)}

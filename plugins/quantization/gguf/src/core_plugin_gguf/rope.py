@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gguf.constants import GGMLQuantizationType
 
 from core_plugin_gguf.faults import damaged, unsupported
-from core_plugin_gguf.names import ROPE_FREQUENCIES
+from core_plugin_gguf.names import ROPE_FACTORS, ROPE_FREQUENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,14 +25,16 @@ _YARN = {
 _TOLERANCE = 1e-3
 
 
-def rope_scaling(header: Header, arch: str, tensors: Mapping[str, TensorInfo]) -> dict[str, Any] | None:
+def rope_scaling(header: Header, arch: str, tensors: Mapping[str, TensorInfo], rotary: int) -> dict[str, Any] | None:
     """Return the `rope_scaling` of a configuration, or None for plain rotary embeddings.
 
     Raises:
         CheckpointError: `CORE-M140`: the file scales in a way that has no name here.
     """
     if ROPE_FREQUENCIES in tensors:
-        return _llama3(header, arch, tensors[ROPE_FREQUENCIES])
+        return _llama3(header, arch, tensors[ROPE_FREQUENCIES], rotary)
+    if ROPE_FACTORS[0] in tensors:
+        return _long(header, arch, tensors)
     prefix = f"{arch}.rope.scaling"
     factor = header.number(f"{prefix}.factor") or header.number(f"{arch}.rope.scale_linear") or 1.0
     kind = header.text(f"{prefix}.type", "linear")
@@ -43,7 +45,9 @@ def rope_scaling(header: Header, arch: str, tensors: Mapping[str, TensorInfo]) -
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
     if kind != "yarn":
-        raise unsupported(header.path, f"rotary scaling {kind} is not supported", "Supported: linear, yarn, llama3.")
+        raise unsupported(
+            header.path, f"rotary scaling {kind} is not supported", "Supported: linear, yarn, longrope, llama3."
+        )
     scaling: dict[str, Any] = {"rope_type": "yarn", "factor": factor}
     original = header.integer(f"{prefix}.original_context_length")
     if original:
@@ -55,14 +59,36 @@ def rope_scaling(header: Header, arch: str, tensors: Mapping[str, TensorInfo]) -
     return scaling
 
 
-def _llama3(header: Header, arch: str, tensor: TensorInfo) -> dict[str, Any] | None:
-    """Recover Llama 3's rule from the divisors that it produced."""
+def _long(header: Header, arch: str, tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
+    """Return the rule of contexts for which each frequency has a divisor of its own, below and beyond the original."""
+    for name in ROPE_FACTORS:
+        if name not in tensors:
+            raise damaged(header.path, f"tensor {name} is missing")
+    short, long = (_divisors(header, tensors[name]) for name in ROPE_FACTORS)
+    prefix = f"{arch}.rope.scaling"
+    scaling = {
+        "rope_type": "longrope",
+        "short_factor": short,
+        "long_factor": long,
+        "original_max_position_embeddings": header.positive_integer(f"{prefix}.original_context_length"),
+    }
+    attention = header.number(f"{prefix}.attn_factor")
+    return scaling if attention is None else {**scaling, "attention_factor": attention}
+
+
+def _divisors(header: Header, tensor: TensorInfo) -> list[float]:
     if tensor.kind != GGMLQuantizationType.F32:
         raise damaged(header.path, f"{tensor.name} has type {tensor.kind.name}, not F32")
-    count = tensor.num_bytes // 4
-    divisors = struct.unpack_from(f"<{count}f", header.data, tensor.offset)
+    divisors = struct.unpack_from(f"<{tensor.num_bytes // 4}f", header.data, tensor.offset)
     if not all(0 < divisor < math.inf for divisor in divisors):
         raise damaged(header.path, f"{tensor.name} holds values that are no divisors")
+    return list(divisors)
+
+
+def _llama3(header: Header, arch: str, tensor: TensorInfo, rotary: int) -> dict[str, Any] | None:
+    """Recover Llama 3's rule from the divisors that it produced."""
+    divisors = _divisors(header, tensor)
+    count = len(divisors)
     theta = header.positive_number(f"{arch}.rope.freq_base", 10000.0)
     frequencies = [theta ** (-index / count) for index in range(count)]
     factor = max(divisors)
@@ -77,9 +103,18 @@ def _llama3(header: Header, arch: str, tensor: TensorInfo) -> dict[str, Any] | N
         }
         if original > 0 and high > low and _matches(frequencies, divisors, rule):
             return {"rope_type": "llama3", **rule}
-    raise unsupported(
-        header.path, f"the divisors in {tensor.name} do not follow Llama 3's rule", "Supported: linear, yarn, llama3."
-    )
+    if 2 * count != rotary:
+        raise damaged(header.path, f"{tensor.name} has {count} divisors for {rotary} dimensions")
+    # What follows no rule known here can still be said one by one.
+    given = list(divisors)
+    return {
+        "rope_type": "longrope",
+        "short_factor": given,
+        "long_factor": given,
+        "factor": 1.0,
+        "attention_factor": 1.0,
+        "original_max_position_embeddings": header.positive_integer(f"{arch}.context_length"),
+    }
 
 
 def _fit(frequencies: Sequence[float], divisors: Sequence[float], factor: float) -> tuple[float, float, int]:

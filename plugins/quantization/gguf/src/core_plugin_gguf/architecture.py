@@ -1,0 +1,85 @@
+"""What is said of an architecture whose files can be read. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core_plugin_gguf.header import Header, TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A file, as the keys of a configuration are read from it.
+
+    Attributes:
+        arch: GGUF's name of the architecture, which its keys begin with.
+        tensors: By GGUF's names.
+        config: What is known already, by the usual names of keys.
+    """
+
+    header: Header
+    arch: str
+    tensors: Mapping[str, TensorInfo]
+    config: Mapping[str, Any]
+
+    def key(self, name: str) -> str:
+        """Return the whole name of a key of the architecture."""
+        return f"{self.arch}.{name}"
+
+    def has(self, module: str) -> bool:
+        """Say whether the first block has a tensor (`attn_q.bias`), or the file one of that whole name."""
+        return f"blk.0.{module}" in self.tensors or module in self.tensors
+
+
+Read = Callable[[Facts], Mapping[str, Any]]
+"""Reads further keys of a configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """How an architecture's converter describes a model, and names and stores its tensors.
+
+    Attributes:
+        model, model_type: Hugging Face's names.
+        blocks: Module in a block -> module in a layer. All layers have the first one's weight.
+        variants: `module in a block -> further names`, for files that have that module.
+        modules: Modules outside of blocks -> Hugging Face's paths.
+        layer: Path of a layer, `{}` for its number.
+        layer_norm: Whether norms subtract the mean; their epsilon has another key of the file.
+        eps: Key of the epsilon in the configuration; None: it has none, and the file need not either.
+        keys: Usual keys of a configuration -> those that this model has instead.
+        values: Values that the configuration needs and no file says.
+        reads: Further keys.
+        rotates: Whether there is rotary embedding.
+        partial: Key that says which share of a head rotates, or `rotary_dim` for the number of its dimensions; None:
+            all of it.
+        paired: Projections whose rows are stored in the order of interleaved rotary embedding.
+        by_turns: Fused projection that Hugging Face stores head by head; files have queries, keys, values.
+        split: Fused projections that Hugging Face stores apart -> the modules of queries, keys and values.
+        stacked: Module with a row for each head -> path of the module of a head, `{}` for its number.
+        turned: Modules whose weight Hugging Face stores as `(in, out)`.
+        norm_offset: What was added to the weights of norms.
+    """
+
+    model: str
+    model_type: str
+    blocks: Mapping[str, str]
+    variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    modules: Mapping[str, str]
+    layer: str = "model.layers.{}"
+    layer_norm: bool = False
+    eps: str | None = "rms_norm_eps"
+    keys: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[Read, ...] = ()
+    rotates: bool = True
+    partial: str | None = None
+    paired: frozenset[str] = frozenset()
+    by_turns: str | None = None
+    split: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    stacked: Mapping[str, str] = field(default_factory=dict)
+    turned: frozenset[str] = frozenset()
+    norm_offset: float = 0.0
