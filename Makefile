@@ -75,6 +75,7 @@ checks: $(VENV)/.installed-test $(VENV)/.installed-js
 	@$(PAGES)
 	@$(BIN)/python tools/check_workspace.py
 	@$(BIN)/python tools/capabilities.py --check
+	@$(BIN)/python tools/supported.py --check
 	@$(BIN)/python tools/cli_reference.py --check
 	@$(BIN)/python tools/api_reference.py --check
 	@$(BIN)/lint-imports --no-cache
@@ -100,6 +101,7 @@ bench-peers: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed-test
 	@$(BIN)/python tools/capabilities.py
+	@$(BIN)/python tools/supported.py
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/vllm_flags.py
