@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from core.api.drafters import Drafter, DrafterContext
     from core.api.errors import CheckpointError, ConfigError, CoreError, EngineError, PluginError, RequestError
     from core.api.executors import Executor
+    from core.api.experts import Experts, Router, Routing
     from core.api.facets import CollectiveFacet, Graph, GraphFacet, StepShape
     from core.api.forms import PLAIN, Part, Stored, WeightForm
     from core.api.hooks import hookimpl
@@ -189,6 +190,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "drafters": "Drafter DrafterContext",
         "errors": "CheckpointError ConfigError CoreError EngineError PluginError RequestError",
         "executors": "Executor",
+        "experts": "Experts Router Routing",
         "facets": "CollectiveFacet Graph GraphFacet StepShape",
         "forms": "Part PLAIN Stored WeightForm",
         "hooks": "hookimpl",
@@ -309,6 +311,7 @@ __all__ = [
     "EngineStats",
     "Executor",
     "ExecutorSpec",
+    "Experts",
     "Finding",
     "FinishedRequest",
     "FittedText",
@@ -391,6 +394,8 @@ __all__ = [
     "RouteRegistry",
     "RouteRequest",
     "RouteResponse",
+    "Router",
+    "Routing",
     "RouteSpec",
     "SampledStep",
     "SamplingView",

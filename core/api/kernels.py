@@ -30,16 +30,22 @@ OPS = frozenset(
         "gelu_tanh_and_mul",
         "rotary",
         "rotary_interleaved",
+        "route",
         "argmax",
         "draw",
         "linear",
         "lookup",
+        "experts_in",
+        "experts_out",
     }
 )
-"""Operations of core that layers ask kernels for; `core.ops.registry` has their reference forms. `linear` and `lookup`
+"""Operations of core that layers ask kernels for; `core.ops.registry` has their reference forms. Those of `PRODUCTS`
 multiply with weights: their kernels are `Product`s. Plugins may bring further operations (`KernelSpec.reference`)."""
 
-PRODUCTS = frozenset({"linear", "lookup"})
+ROW_PRODUCTS = frozenset({"linear", "lookup"})
+"""Products whose `apply` takes rows of activations, and nothing else beside the parameters."""
+
+PRODUCTS = ROW_PRODUCTS | {"experts_in", "experts_out"}
 """Those of `OPS` that multiply with weights: their kernels are chosen by the form of the weights, too. An operation of
 a plugin is one if its kernels name `forms`."""
 

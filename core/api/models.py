@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.attention import AttentionPlan
+    from core.api.experts import Experts, Router, Routing
 
 
 class PoolingDense(BaseModel):
@@ -413,8 +414,9 @@ class LayerBuilder(Protocol):
         shard: Literal["out"] | None = None,
         unit: int | None = None,
         read: Callable[[Tensor], Tensor] | None = None,
+        dtype: Literal["compute", "float32"] = "compute",
     ) -> Parameter:
-        """Return a tensor of the checkpoint that is no matrix of a linear layer, in the compute dtype.
+        """Return a tensor of the checkpoint that is no matrix of a linear layer.
 
         Args:
             name: Of the checkpoint's tensor; or of several, which are stacked along a new first dimension.
@@ -422,6 +424,48 @@ class LayerBuilder(Protocol):
             shard: `out`: ranks divide its first dimension.
             unit: Entries of that dimension that stay together, as in `merged_linear`.
             read: What is made of the stored values, in float32, while they are loaded.
+            dtype: In which it is kept.
+        """
+        ...
+
+    def router(
+        self, hidden_size: int, experts: int, routing: Routing, prefix: str, *, bias: bool = False, correction: str = ""
+    ) -> Router:
+        """Return what chooses the experts of a token, filled from `<prefix>.weight (experts, hidden_size)`.
+
+        Every rank has all of it. Logits, scores and weights are float32, whatever the compute dtype. A model may as
+        well compute weights and ids on its own.
+
+        Args:
+            bias: Whether the logits have a bias, `<prefix>.bias`.
+            correction: Name of the checkpoint's tensor `(experts,)` with the biases of the choice, where `routing` says
+                that there is a `correction`.
+        """
+        ...
+
+    def experts(
+        self,
+        experts: int,
+        hidden_size: int,
+        size: int,
+        prefix: str,
+        activation: Activation,
+        *,
+        parts: Sequence[str] = ("gate_proj", "up_proj"),
+        down: str = "down_proj",
+        fused: Literal["halves", "interleaved"] | None = None,
+        bias: bool = False,
+    ) -> Experts:
+        """Return the MLPs of all experts, `down(activation(parts))`, filled from `<prefix>.<expert>.<part>.weight`.
+
+        Tensors that hold the weights of all experts are taken apart by `WeightRules.experts`.
+
+        Args:
+            size: Inner size of an expert: outputs of each part. Ranks divide it.
+            activation: `(rows, outputs of all parts) -> (rows, size)`; gated ones of the builder for two parts.
+            parts: Modules that read the hidden state; the results are stacked in this order.
+            fused: `parts` is one module, which holds gate and up: one after the other, or by turns, row by row.
+            bias: Whether the linears have one.
         """
         ...
 
@@ -558,6 +602,9 @@ class WeightRules(BaseModel):
             in the order in which it comes: `("layers.*.experts.*.w1.", "layers.*.mlp.*.gate_proj.")`.
         skip: Name globs that are left out on purpose (`*.rotary_emb.inv_freq`, a tied `lm_head.weight`).
         transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`.
+        experts: Tensors that hold one thing of all experts along their first dimension: what their names end with after
+            renaming, and what the names of the parts end with, `{}` for the expert's number:
+            `(".experts.gate_up_proj", ".experts.{}.gate_up_proj.weight")`. `transpose` then speaks of the parts.
         kv_scales: Path of a KV layer's attention module after renaming, `{}` for the layer's number, below which
             checkpoints may have scales of a KV cache (`k_scale`, `v_scale`, `k_proj.output_scale`, ...); None where
             none are known.
@@ -568,6 +615,7 @@ class WeightRules(BaseModel):
     rename: tuple[tuple[str, str], ...] = ()
     skip: tuple[str, ...] = ()
     transpose: tuple[str, ...] = ()
+    experts: tuple[tuple[str, str], ...] = ()
     kv_scales: str | None = None
 
 

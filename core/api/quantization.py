@@ -47,19 +47,25 @@ class QuantRequest:
         )
 
 
+ROUTER = "router"
+"""Kind of the layer that scores experts: its results are float32, whatever the compute dtype."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayerSite:
     """A place in the model that has weights. Sizes are those of this rank.
 
     Attributes:
-        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `experts`, or another that a model plugin gave it
-            (`LayerBuilder.weights`). A format reads weights of a kind that it does not know as those of a linear layer.
+        kind: Role of the layer: `linear`, `embedding`, `lm_head`, `router`, `experts`, or another that a model plugin
+            gave it (`LayerBuilder.weights`). A format reads weights of a kind that it does not know as those of a
+            linear layer.
         prefix: Its module path; of a head that is tied to an embedding, the embedding's.
         in_features: Columns of the weight.
         parts: `(name, rows)` of every matrix stacked into the weight, in order; a plain layer has one part with an
             empty name.
         bias: Whether the layer has a bias of `sum(rows)` elements.
-        experts: Experts that have such a weight each; 0: it is not one of experts.
+        experts: Of how many experts it is the weight; 0: it is not one of experts. Its parts are those of the first
+            expert, then those of the second, and so on, all alike.
         fused: Name of the one module whose stored tensors hold all parts; None: each part has tensors of its own.
         split: How a fused tensor holds its parts: one after another (`halves`), or by turns (`interleaved`).
     """

@@ -11,11 +11,12 @@ import torch
 from core.api.attention import AttentionSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.products import ProductPlace
-from core.api.quantization import LayerSite
+from core.api.quantization import ROUTER, LayerSite
 from core.api.ranks import Ranks
 from core.layers.attention import AttentionModule, EncoderModule, shared_attention, sinks_group
-from core.layers.cuts import Cut
+from core.layers.cuts import Cut, Cuts
 from core.layers.embedding import ScaledEmbedding
+from core.layers.experts import Experts, Router
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
 from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from core.api import models as api
     from core.api.attention import AttentionBackend
+    from core.api.experts import Routing
     from core.api.quantization import Format
     from core.api.rotary import RopeConfig
     from core.layers.linear import AllReduce
@@ -251,6 +253,7 @@ class Builder:
         shard: Literal["out"] | None = None,
         unit: int | None = None,
         read: Callable[[Tensor], Tensor] | None = None,
+        dtype: Literal["compute", "float32"] = "compute",
     ) -> Parameter:
         """Return a tensor of the checkpoint, or several that are stacked. Raises `CheckpointError` CORE-M184."""
         names = [name] if isinstance(name, str) else list(name)
@@ -258,9 +261,58 @@ class Builder:
         share = Cut.all(rows) if shard is None else self._roles.share(rows, f"entries of '{names[0]}'", unit)
         layer = Parameter()
         stacked = not isinstance(name, str)
-        group = parameter_group(layer, names, tuple(shape), share, self._context.dtype, stacked=stacked, read=read)
+        kept = self._context.dtype if dtype == "compute" else torch.float32
+        group = parameter_group(layer, names, tuple(shape), share, kept, stacked=stacked, read=read)
         self.groups.append(group)
         return layer
+
+    def router(
+        self, hidden_size: int, experts: int, routing: Routing, prefix: str, *, bias: bool = False, correction: str = ""
+    ) -> Router:
+        """Return what chooses the experts of a token. Its logits are float32."""
+        if bool(correction) is not routing.correction:
+            raise ValueError(
+                f"router {prefix}: routing.correction is {routing.correction}, and {correction!r} its tensor"
+            )
+        site = LayerSite(ROUTER, prefix, hidden_size, [("", experts)], bias)
+        logits = Linear(site, self._store(Placed(site, whole(site))), self._context)
+        choice = self.parameter(correction, (experts,), dtype="float32") if correction else None
+        return Router(logits, choice, routing, self.operation("route", experts=experts, top_k=routing.top_k))
+
+    def experts(
+        self,
+        experts: int,
+        hidden_size: int,
+        size: int,
+        prefix: str,
+        activation: api.Activation,
+        *,
+        parts: Sequence[str] = ("gate_proj", "up_proj"),
+        down: str = "down_proj",
+        fused: Literal["halves", "interleaved"] | None = None,
+        bias: bool = False,
+    ) -> Experts:
+        """Return the MLPs of all experts. Raises `CheckpointError` CORE-M184, ranks cannot divide their size."""
+        inner, own = self._roles.experts(prefix, size, fused)
+        widen = self._of_experts(
+            "experts_in", prefix, experts, parts, hidden_size, Cuts((own,), Cut.all(hidden_size)), bias
+        )
+        first = self._roles.ranks.rank == 0
+        if bias and not first:
+            self.left_out.update(f"{prefix}.{expert}.{down}.bias" for expert in range(experts))
+        whole_rows = Cuts((Cut.all(hidden_size),), inner)
+        narrow = self._of_experts("experts_out", prefix, experts, (down,), inner.size, whole_rows, bias and first)
+        return Experts(widen, activation, narrow, None if inner.complete else self._all_reduce)
+
+    def _of_experts(
+        self, op: str, prefix: str, experts: int, parts: Sequence[str], inputs: int, cuts: Cuts, bias: bool
+    ) -> WeightsLayer:
+        """Return one product with the weights of all experts; `cuts` has the outputs of each part."""
+        (own,), count = cuts.outputs, experts * len(parts)
+        names = [(f"{expert}.{part}", own.size) for expert in range(experts) for part in parts]
+        site = LayerSite("experts", prefix, inputs, names, bias, experts=experts)
+        placed = Placed(site, Cuts((own,) * count, cuts.inputs))
+        return WeightsLayer(site, self._store(placed, op=op, dims={"experts": experts}), self._context)
 
     def by_position(self, size: int, rows: Callable[[int], Tensor]) -> PositionTable:
         """Return rows of a table that are looked up by position."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core.api.errors import PluginError
-from core.api.kernels import PRODUCTS, KernelRequest
+from core.api.kernels import PRODUCTS, ROW_PRODUCTS, KernelRequest
 from core.ops.registry import REGISTRY, Op
 from core.plugins.contracts import OWN_PRODUCT, PRODUCT, Contract
 from core.plugins.handed import Handed
@@ -127,7 +127,7 @@ class KernelTable:
 
     def contract(self, op: str) -> Contract:
         """Return what products of an operation have to be."""
-        return PRODUCT if op in PRODUCTS else OWN_PRODUCT
+        return PRODUCT if op in ROW_PRODUCTS else OWN_PRODUCT
 
     def owner(self, *forms: Op) -> str:
         """Return whose these forms of operations are, for errors."""

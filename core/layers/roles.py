@@ -114,6 +114,18 @@ class Roles:
         cut = Cut(rows, ranks.rank * most, min(most, rows - ranks.rank * most))
         return Placed(LayerSite(kind, prefix, hidden, [("", cut.size)], bias), Cuts((cut,), Cut.all(hidden)))
 
+    def experts(self, prefix: str, size: int, fused: Literal["halves", "interleaved"] | None) -> tuple[Cut, Cut]:
+        """Return what this rank has of the inner size of experts, and of the outputs of a module that reads hidden
+        states: one part, or gate and up one after the other, or by turns. Raises `CheckpointError` CORE-M184."""
+        inner = self.share(size, f"numbers inside the experts of '{prefix}'")
+        if fused is None:
+            return inner, inner
+        if inner.complete:
+            return inner, Cut.all(2 * size)
+        if fused == "interleaved":
+            return inner, Cut(2 * size, 2 * inner.start, 2 * inner.count)
+        return inner, Cut(2 * size, inner.start, inner.count, size, 2)
+
     def share(self, size: int, what: str, unit: int | None = None) -> Cut:
         """Return this rank's share of `size` outputs or inputs.
 

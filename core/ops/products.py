@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from core.api.forms import Part
 from core.api.products import Product
+from core.api.quantization import ROUTER
 from core.ops.rounding import FIXABLE, rounded
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class ReferenceProduct(Product):
         """Return `rounded(x) @ weight.T + bias`."""
         forms: tuple[WeightForm, ...] = self.place.forms
         kinds, scales = {form.activations for form in forms}, params.get("input_scales")
+        if self.place.site.kind == ROUTER:
+            x, params = x.float(), {name: one.float() for name, one in params.items()}
         if len(kinds) == 1 and scales is None:
             return functional.linear(rounded(x, kinds.pop()), params["weight"], params.get("bias"))
         weights = torch.split(params["weight"], [rows for _, rows in self.place.site.parts])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
+from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut, route
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.products import ReferenceProduct
 from core.ops.rotary import rotary, rotary_interleaved
@@ -42,10 +43,13 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "gelu_tanh_and_mul": OpSpec(gelu_tanh_and_mul),
         "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
         "rotary_interleaved": OpSpec(rotary_interleaved, ("head_dim", "rotary_dim")),
+        "route": OpSpec(route, ("experts", "top_k")),
         "argmax": OpSpec(argmax),
         "draw": OpSpec(draw),
         "linear": OpSpec(ReferenceProduct, ("inputs", "outputs")),
         "lookup": OpSpec(ReferenceProduct, ("inputs", "outputs")),
+        "experts_in": OpSpec(ReferenceExpertsIn, ("inputs", "outputs", "experts")),
+        "experts_out": OpSpec(ReferenceExpertsOut, ("inputs", "outputs", "experts")),
     }
 )
 """Operation -> specification; the same names as `core.api.OPS`."""

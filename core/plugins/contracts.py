@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from core.api.descriptors import Descriptor, KernelSpec
 from core.api.errors import PluginError
-from core.api.kernels import OPS
+from core.api.kernels import ROW_PRODUCTS
 from core.plugins.catalog import Entry
 from core.plugins.kinds import kind_of
 
@@ -82,7 +82,7 @@ IMPLEMENTATIONS = MappingProxyType(
 
 PRODUCT = Contract("products:Product", closed=True)
 OWN_PRODUCT = PRODUCT._replace(free=frozenset({"apply"}))
-"""A product of an operation of a plugin, which says what its `apply` is given."""
+"""A product of an operation whose reference form says what its `apply` is given."""
 
 _KV_MANAGER = Contract("kvspecs:KVManager")
 _FURTHER_HALVES = MappingProxyType(
@@ -208,7 +208,7 @@ def check_form(entry: Entry, what: str, spec: KernelSpec, form: object) -> None:
         wrong += _against("", wanted, _signature(form)) if callable(form) and wanted is not None else ()
         _refuse(entry, what, f"operation {spec.op}", wrong)
         return
-    own = spec.op not in OPS
+    own = spec.op not in ROW_PRODUCTS
     check_object(entry, what, form, OWN_PRODUCT if own else PRODUCT)
     if own and isinstance(form, type):
         wanted, found = (_without_self(inspect.signature(one.apply)) for one in (reference, form))  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from core.api.errors import CheckpointError
 from core.layers.params import targets_of
 from core.trim import trim
+from core.worker.loading.experts import each_expert
 from core.worker.loading.transpose import Transposed
 
 if TYPE_CHECKING:
@@ -78,23 +79,32 @@ class WeightFiller:
         unexpected: list[str] = []
         count = copied = 0
         for tensor in tensors:
-            name = self._names(tensor.name)
-            if name is None:
-                continue
-            target = missing.pop(name, None)
-            if target is not None:
-                source: WeightTensor = Transposed(tensor) if self._names.transposes(tensor.name) else tensor
-                copied += fillings[target.group].take(target.key, source)
-                count += math.prod(tensor.shape)
-                if copied >= TRIM_BYTES:
-                    copied = 0
-                    trim()
-            elif name in self._targets:
-                raise CheckpointError("CORE-M124", f"the checkpoint holds the tensor '{tensor.name}' twice.")
-            else:
-                unexpected.append(tensor.name)
+            for name, source in self._named(tensor):
+                target = missing.pop(name, None)
+                if target is not None:
+                    copied += fillings[target.group].take(target.key, source)
+                    count += math.prod(source.shape)
+                    if copied >= TRIM_BYTES:
+                        copied = 0
+                        trim()
+                elif name in self._targets:
+                    raise CheckpointError("CORE-M124", f"the checkpoint holds the tensor '{source.name}' twice.")
+                else:
+                    unexpected.append(source.name)
         _check_complete(unexpected, [name for name, target in missing.items() if not target.optional])
         return count
+
+    def _named(self, tensor: WeightTensor) -> Iterator[tuple[str, WeightTensor]]:
+        """Yield what a checkpoint tensor holds, with the names of the parameters; nothing if it is left out."""
+        name = self._names(tensor.name)
+        if name is None:
+            return
+        each = self._names.of_experts(name)
+        if each is None:
+            yield name, Transposed(tensor) if self._names.transposes(tensor.name) else tensor
+            return
+        for one in each_expert(tensor, each):
+            yield one.name, Transposed(one) if self._names.transposes(one.name) else one
 
 
 def _check_complete(unexpected: list[str], missing: list[str]) -> None:

@@ -40,6 +40,14 @@ class NameMap:
                 break
         return None if name in self._left_out else self._aliases.get(name, name)
 
+    def of_experts(self, name: str) -> str | None:
+        """Return what the parameters are called that a tensor with this name after renaming holds one of for each
+        expert, `{}` for the number; None if it is no such tensor."""
+        for ending, each in self._rules.experts:
+            if name.endswith(ending):
+                return name.removesuffix(ending) + each
+        return None
+
     def transposes(self, name: str) -> bool:
         """Say whether the checkpoint tensor `name` is stored the other way round."""
         return any(fnmatchcase(name, pattern) for pattern in self._rules.transpose)

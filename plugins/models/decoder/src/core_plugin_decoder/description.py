@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from core.api import RopeConfig
+from core.api import RopeConfig, Routing
 
 if TYPE_CHECKING:
     from core.api import LayerBuilder, PoolingShape
@@ -140,8 +140,48 @@ class MLP:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """A mixture of experts: the weighted sum of what the experts of a token make of it.
+
+    Attributes:
+        experts: How many there are.
+        size: Inner size of an expert.
+        name: Its module in a layer; empty: its parts are modules of the layer.
+        router, module: Modules of the router, and of the experts, below which each has its number.
+        router_bias: Whether the router's logits have a bias.
+        correction: Parameter of the choice's biases, a path below `name`; None: there is none.
+        parts: Modules of an expert that read the hidden state; one, if it holds both gate and up.
+        down: Module of an expert that gives its result.
+        fused: How one module holds gate and up: one after the other, or by turns, row by row.
+        bias: Whether the experts' linears have one.
+        shared: An MLP whose result is added for every token; its name is a path below `name`.
+        shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: it is added as it is.
+    """
+
+    experts: int
+    size: int
+    routing: Routing
+    activation: str | MakeActivation = "silu"
+    name: str = "mlp"
+    router: str = "gate"
+    module: str = "experts"
+    router_bias: bool = False
+    correction: str | None = None
+    parts: tuple[str, ...] = ("gate_proj", "up_proj")
+    down: str = "down_proj"
+    fused: Literal["halves", "interleaved"] | None = None
+    bias: bool = False
+    shared: MLP | None = None
+    shared_gate: str | None = None
+
+    def path(self, layer: str, name: str) -> str:
+        """Return the path of a part of it in a layer."""
+        return ".".join(one for one in (layer, self.name, name) if one)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """Attention and MLP, each of which adds to the residual.
+    """Attention and MLP (or a mixture of experts), each of which adds to the residual.
 
     Attributes:
         before_attention, after_attention, before_mlp, after_mlp: Norms of what comes in, and of what is added.
@@ -151,7 +191,7 @@ class Layer:
     """
 
     attention: Attention
-    mlp: MLP
+    mlp: MLP | Mixture
     before_attention: Norm | None = None
     after_attention: Norm | None = None
     before_mlp: Norm | None = None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core_plugin_decoder.attention import SelfAttention
+from core_plugin_decoder.description import MLP
+from core_plugin_decoder.mixture import MixtureOfExperts
 from core_plugin_decoder.mlp import FeedForward
 from core_plugin_decoder.norms import norm
 
@@ -18,10 +20,11 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder, StepInputs
     from core.api.models import Embedding, Norm
-    from core_plugin_decoder.description import Decoder, Layer
+    from core_plugin_decoder.description import Decoder, Layer, Mixture
 
     Pending = Tensor | None
     Sublayer = Callable[[Pending, Tensor, StepInputs], tuple[Pending, Tensor]]
+    MLPLike = FeedForward | MixtureOfExperts
     Body = Callable[[Tensor, StepInputs], Tensor]
 
 
@@ -33,15 +36,21 @@ def sublayers(
     given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
     attention = SelfAttention(decoder, layer.attention, build, index, growth)
-    mlp = FeedForward(layer.mlp, build, decoder.hidden_size, path)
+    mlp = _feed_forward(layer.mlp, build, decoder.hidden_size, path)
 
     def feed(hidden: Tensor, step: StepInputs) -> Tensor:
         return mlp(hidden)
 
     if layer.parallel:
         return [_Parallel(norms[0], norms[2], attention, mlp, layer.scale)]
-    kind = _Closing if layer.closing else _Adding
-    return [kind(norms[0], attention, norms[1], layer.scale), kind(norms[2], feed, norms[3], layer.scale)]
+    adds = _Closing if layer.closing else _Adding
+    return [adds(norms[0], attention, norms[1], layer.scale), adds(norms[2], feed, norms[3], layer.scale)]
+
+
+def _feed_forward(given: MLP | Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> MLPLike:
+    if isinstance(given, MLP):
+        return FeedForward(given, build, hidden_size, layer)
+    return MixtureOfExperts(given, build, hidden_size, layer)
 
 
 class _Adding:
@@ -79,7 +88,7 @@ class _Parallel:
         before: Norm | None,
         before_mlp: Norm | None,
         attention: SelfAttention,
-        mlp: FeedForward,
+        mlp: MLPLike,
         scale: float,
     ) -> None:
         self.before, self.before_mlp, self.attention, self.mlp, self.scale = before, before_mlp, attention, mlp, scale

@@ -8,7 +8,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder
-    from core_plugin_decoder.description import MLP
+    from core.api.models import Activation
+    from core_plugin_decoder.description import MLP, MakeActivation
+
+
+def activation_of(given: str | MakeActivation, build: LayerBuilder, path: str, *, gated: bool) -> Activation:
+    """Return an activation by its name, or as a family makes it for the module at `path`."""
+    if not isinstance(given, str):
+        return given(build, path)
+    return build.gated_activation(given) if gated else build.activation(given)
 
 
 class FeedForward:
@@ -21,12 +29,7 @@ class FeedForward:
         else:
             parts = {given.gate: given.size, given.up: given.size}
             self.widen = build.merged_linear(hidden_size, parts, path, bias=given.bias, shard="out", fused=given.fused)
-        if not isinstance(given.activation, str):
-            self.activation = given.activation(build, path)
-        elif given.gate is None:
-            self.activation = build.activation(given.activation)
-        else:
-            self.activation = build.gated_activation(given.activation)
+        self.activation = activation_of(given.activation, build, path, gated=given.gate is not None)
         self.down = build.linear(given.size, hidden_size, f"{path}.{given.down}", bias=given.down_bias, shard="in")
 
     def __call__(self, x: Tensor) -> Tensor:

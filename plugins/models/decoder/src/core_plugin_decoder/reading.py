@@ -76,6 +76,15 @@ class Fields:
         """Return a name; `default` where the key is missing or null."""
         return str(self.config.get(self.key(name)) or default)
 
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return a list of whole numbers; empty where the key is missing or null."""
+        value = self.config.get(self.key(name))
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple) or not all(type(one) is int for one in value):
+            raise CheckpointError("CORE-M126", f"'{self.key(name)}' is {value!r:.60}, not a list of whole numbers.")
+        return tuple(value)
+
     def refuse(self, *names: str) -> None:
         """Raise an error for each key that is set: what it asks for is not supported."""
         for name in names:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.api import ModelShape, RopeConfig, WeightShape
-from core_plugin_decoder.description import Attention, Decoder, HeadNorm, Layer, Norm
+from core_plugin_decoder.description import MLP, Attention, Decoder, HeadNorm, Layer, Mixture, Norm
 
 Dim = tuple[str, int]
 
@@ -89,7 +89,19 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
     norms = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     found: dict[str, tuple[Dim, ...]] = {norm.name: (hidden,) for norm in norms if norm is not None and norm.weight}
     found |= {f"{layer.attention.name}.{name}": dims for name, dims in _of_attention(layer.attention, hidden).items()}
+    if isinstance(layer.mlp, Mixture):
+        return found | _of_mixture(layer.mlp, hidden)
     mlp, inner = layer.mlp, ("intermediate_size", layer.mlp.size)
+    return found | _of_mlp(mlp, inner, hidden)
+
+
+def _of_mixture(given: Mixture, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+    """Return the router alone: how the weights of experts are stored differs among checkpoints."""
+    return {given.path("", given.router): (("experts", given.experts), hidden)}
+
+
+def _of_mlp(mlp: MLP, inner: Dim, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+    found: dict[str, tuple[Dim, ...]] = {}
     below = f"{mlp.name}." if mlp.name else ""
     if mlp.fused is not None:
         found[f"{below}{mlp.fused}"] = (("2 * intermediate_size", 2 * mlp.size), hidden)

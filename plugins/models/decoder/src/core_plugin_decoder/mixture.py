@@ -1,0 +1,55 @@
+"""Mixtures of experts as a description says. Shapes: T tokens of a step; D hidden size; k experts of a token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from core_plugin_decoder.mlp import FeedForward, activation_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api import LayerBuilder
+    from core_plugin_decoder.description import Mixture
+
+
+class MixtureOfExperts:
+    """What a token's experts make of it, weighed by the router, and what a shared MLP does."""
+
+    def __init__(self, given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> None:
+        self.router = build.router(
+            hidden_size,
+            given.experts,
+            given.routing,
+            given.path(layer, given.router),
+            bias=given.router_bias,
+            correction=given.path(layer, given.correction) if given.correction else "",
+        )
+        prefix = given.path(layer, given.module)
+        self.experts = build.experts(
+            given.experts,
+            hidden_size,
+            given.size,
+            prefix,
+            activation_of(given.activation, build, prefix, gated=given.fused is not None or len(given.parts) > 1),
+            parts=given.parts,
+            down=given.down,
+            fused=given.fused,
+            bias=given.bias,
+        )
+        self.shared = self.gate = None
+        if given.shared is not None:
+            shared = replace(given.shared, name=given.path("", given.shared.name))
+            self.shared = FeedForward(shared, build, hidden_size, layer)
+        if given.shared_gate is not None:
+            self.gate = build.linear(hidden_size, 1, given.path(layer, given.shared_gate))
+            self.sigmoid = build.activation("sigmoid")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`(T, D) -> (T, D)`."""
+        out = self.experts(x, *self.router(x))
+        if self.shared is None:
+            return out
+        shared = self.shared(x)
+        return out + (shared if self.gate is None else self.sigmoid(self.gate(x)) * shared)
