@@ -155,7 +155,7 @@ class Mixture:
         fused: How one module holds gate and up: one after the other, or by turns, row by row.
         bias: Whether the experts' linears have one.
         shared: An MLP whose result is added for every token; its name is a path below `name`.
-        shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: it is added as it is.
+        shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: there is no factor.
     """
 
     experts: int
