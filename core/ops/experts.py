@@ -27,18 +27,29 @@ def route(logits: Tensor, correction: Tensor | None, routing: Routing) -> tuple[
     Args:
         correction: `(E,)` float32, where `routing` has one.
     """
-    logits = logits.float()
-    scores = logits if routing.chosen_only else _scores(logits, routing)
-    choice = scores if correction is None else scores + correction.float()
+    ids = preference(logits, correction, routing).topk(routing.top_k, dim=-1).indices
+    return weights_of(logits, ids, routing), ids.int()
+
+
+def preference(logits: Tensor, correction: Tensor | None, routing: Routing) -> Tensor:
+    """Return by what experts are chosen, `(T, E)` float32: those with the largest values are."""
+    choice = logits.float() if routing.chosen_only else _scores(logits.float(), routing)
+    if correction is not None:
+        choice = choice + correction.float()
     if routing.groups > routing.top_groups:
         choice = choice.masked_fill(~_of_best_groups(choice, routing), -torch.inf)
-    ids = choice.topk(routing.top_k, dim=-1).indices
-    weights = scores.gather(-1, ids)
+    return choice
+
+
+def weights_of(logits: Tensor, ids: Tensor, routing: Routing) -> Tensor:
+    """Return the weights of chosen experts, `ids (T, k)` int64 -> `(T, k)` float32."""
     if routing.chosen_only:
-        weights = _scores(weights, routing)
+        weights = _scores(logits.float().gather(-1, ids), routing)
+    else:
+        weights = _scores(logits.float(), routing).gather(-1, ids)
     if routing.renormalize:
         weights = weights / (weights.sum(-1, keepdim=True) + routing.eps)
-    return weights * routing.factor, ids.int()
+    return weights * routing.factor
 
 
 def _scores(logits: Tensor, routing: Routing) -> Tensor:

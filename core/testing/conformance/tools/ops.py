@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from core.api.experts import Routing
 from core.api.rotary import RopeConfig
+from core.ops.experts import preference, weights_of
 from core.ops.rotary import rotary_table
 from core.ops.sampling import MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM
 from core.ops.truncation import cutoffs
@@ -195,6 +197,55 @@ def _part_of_draw(arguments: Sequence[Any], begin: int, end: int) -> list[Any]:
     return [logits, rows[begin:end].clone(), numbers[:, begin:end].contiguous(), named]
 
 
+_ROUTINGS = (
+    Routing(top_k=2),
+    Routing(top_k=2, renormalize=True, factor=2.5),
+    Routing(top_k=2, chosen_only=True),
+    Routing(top_k=2, score="sigmoid", correction=True, renormalize=True, eps=1e-20, factor=2.5),
+    Routing(top_k=2, score="sigmoid", correction=True, groups=2, top_groups=1, group_by="top2"),
+    Routing(top_k=2, groups=4, top_groups=2),
+)
+_TIE = 1e-5
+"""Difference of two experts' scores that computing them otherwise may make."""
+
+
+def _route(make: Maker, sizes: Sizes) -> tuple[Any, ...]:
+    routing = _ROUTINGS[sizes["rule"]].replace(top_k=sizes["top_k"])
+    logits = make.values(torch.randn(sizes["rows"], sizes["experts"], generator=make.rng) * 2)
+    correction = torch.randn(sizes["experts"], generator=make.rng) * 0.2 if routing.correction else None
+    return logits, correction, routing
+
+
+def _routable(sizes: Sizes) -> bool:
+    """Whether the experts are whole groups, of which those that are chosen have enough, and at least two each."""
+    routing, experts = _ROUTINGS[sizes["rule"]], sizes["experts"]
+    each = experts // routing.groups
+    return experts % routing.groups == 0 and sizes["top_k"] <= each * routing.top_groups and each >= 2
+
+
+def _settle_route(arguments: Sequence[Any], found: list[Tensor], due: list[Tensor]) -> list[Tensor]:
+    """Let experts come in any order, and one stand for another whose score is equal."""
+    logits, correction, routing = arguments
+    weights, ids = found
+    if ids.shape != due[1].shape or ids.numel() == 0 or bool(((ids < 0) | (ids >= logits.shape[1])).any()):
+        return found
+    chosen = preference(logits, correction, routing)
+    worst, least = chosen.gather(1, ids.long()).amin(-1), chosen.gather(1, due[1].long()).amin(-1)
+    distinct = (ids.sort(-1).values.diff(dim=-1) > 0).all(-1)
+    right = (weights - weights_of(logits, ids.long(), routing)).abs().amax(-1) < _TIE * routing.factor
+    good = (distinct & right & (worst >= least - _TIE)) | ~logits.isfinite().all(-1)
+    return [torch.where(good[:, None], one, other) for one, other in zip(due, found)]
+
+
+_ROUTE = OpShape(
+    {"experts": (4, 5, 8, 60, 64, 128), "top_k": (1, 2, 3, 8), "rule": tuple(range(len(_ROUTINGS)))},
+    _route,
+    (0,),
+    {"rows": 512, "experts": 128, "top_k": 8, "rule": 0},
+    fits=_routable,
+    settle=_settle_route,
+)
+
 _NORM = OpShape({"size": _WIDTHS, "heads": (0, 1, 3, 8)}, _rms_norm, (0,), {"rows": 512, "size": 2048, "heads": 0})
 _ADD_NORM = OpShape({"size": _WIDTHS}, _add_rms_norm, (0, 1), {"rows": 512, "size": 2048})
 _LAYER_NORM = OpShape({"size": _WIDTHS, "biased": (0, 1)}, _layer_norm, (0,), {"rows": 512, "size": 2048, "biased": 1})
@@ -236,6 +287,7 @@ SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
         "gelu_tanh_and_mul": _GATED,
         "rotary": _ROTARY,
         "rotary_interleaved": _ROTARY,
+        "route": _ROUTE,
         "argmax": _ARGMAX,
         "draw": _DRAW,
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,8 @@ from core.api.forms import PLAIN, Part, WeightForm
 from core.api.kernels import KernelRequest
 from core.api.products import Product, ProductPlace
 from core.api.quantization import LayerSite
-from core.ops.products import ReferenceProduct, opened
+from core.ops.products import opened
+from core.ops.registry import REGISTRY
 from core.testing.conformance.outcome import NotApplicable, Unavailable, require
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.devices import device_of, dtype_of, probe_of
@@ -25,6 +27,11 @@ INPUTS = 256
 PARTS = (("q_proj", 48), ("k_proj", 16), ("v_proj", 24))
 VOCABULARY = (("", 50),)
 """Outputs that are no multiple of what kernels take together."""
+
+EXPERTS = 5
+EXPERT_PARTS: Mapping[str, tuple[tuple[str, int], ...]] = types.MappingProxyType(
+    {"experts_in": (("gate_proj", 48), ("up_proj", 48)), "experts_out": (("down_proj", 80),)}
+)
 
 TOLERANCE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
 """Relative error of a result's 2-norm; of short types also where activations are rounded to 8 bits in blocks."""
@@ -59,12 +66,13 @@ class ProductBench:
 
     def __init__(self, subject: Subject, forms: Sequence[WeightForm], dtype: str, *, bias: bool = True) -> None:
         spec = subject.spec(KernelSpec)
-        device, looks_up = device_of(subject, spec.needs), spec.op == "lookup"
-        parts = VOCABULARY if looks_up else PARTS[: len(forms)]
-        site = LayerSite("embedding" if looks_up else "linear", "layer", INPUTS, parts, bias and not looks_up)
-        self.place = ProductPlace(site, tuple(forms[: len(parts)]), device, dtype_of(dtype))
+        self.op, device = spec.op, device_of(subject, spec.needs)
+        site = site_of(self.op, len(forms), bias=bias)
+        # Experts are all alike.
+        own = tuple(forms[: len(site.parts)]) if not site.experts else (forms[0],) * len(site.parts)
+        self.place = ProductPlace(site, own, device, dtype_of(dtype))
         self.product: Product = subject.impl()(self.place, options=some_options(subject))
-        self.where = f"{spec.op} of {' and '.join(one.key for one in self.place.forms)} in {dtype}"
+        self.where = f"{self.op} of {' and '.join(dict.fromkeys(one.key for one in self.place.forms))} in {dtype}"
         self.tolerance = TOLERANCE[dtype]
 
     def parts(self, seed: int = 0) -> list[Part]:
@@ -84,15 +92,31 @@ class ProductBench:
         """Return the final parameters."""
         return self.product.finish(self.pack(parts))
 
-    def inputs(self, tokens: int, seed: int = 0) -> Tensor:
-        """Return random activations `(tokens, inputs)`."""
-        x = torch.randn(tokens, self.place.site.in_features, generator=torch.Generator().manual_seed(seed))
+    def inputs(self, tokens: int, seed: int = 0) -> tuple[Tensor, ...]:
+        """Return what `apply` takes for so many tokens: random activations first, then experts, where it has some."""
+        rng, site = torch.Generator().manual_seed(seed), self.place.site
+        if not site.experts:
+            return (self._activations(tokens, rng),)
+        weights, ids = (one.to(self.place.device) for one in _routed(site.experts, tokens, rng))
+        if self.op == "experts_in":
+            return self._activations(tokens, rng), ids
+        return self._activations(ids.numel(), rng), weights, ids
+
+    def _activations(self, rows: int, rng: torch.Generator) -> Tensor:
+        x = torch.randn(rows, self.place.site.in_features, generator=rng)
         return x.to(self.place.device, self.place.dtype)
 
-    def due(self, x: Tensor, parts: Sequence[Part]) -> Tensor:
+    def due(self, inputs: Sequence[Tensor], parts: Sequence[Part]) -> Tensor:
         """Return what the reference product gives in float32."""
-        reference = ReferenceProduct(replace(self.place, dtype=torch.float32), {})
-        return reference.apply(x.float(), reference.finish(self._packed(reference, parts)))
+        reference: Product = REGISTRY[self.op].reference(replace(self.place, dtype=torch.float32), {})
+        x, *others = inputs
+        apply: Callable[..., Tensor] = reference.apply
+        return apply(x.float(), *others, reference.finish(self._packed(reference, parts)))
+
+    def apply(self, inputs: Sequence[Tensor], params: Mapping[str, Tensor]) -> Tensor:
+        """Return the product's result."""
+        apply: Callable[..., Tensor] = self.product.apply
+        return apply(*inputs, params)
 
     def require_close(self, found: Tensor, due: Tensor, note: str) -> None:
         """Require a result to be within the tolerance of the dtype."""
@@ -120,6 +144,23 @@ class ProductBench:
         return placed
 
 
+def site_of(op: str, parts: int, *, bias: bool) -> LayerSite:
+    """Return the place of a layer for an operation."""
+    if op == "lookup":
+        return LayerSite("embedding", "layer", INPUTS, VOCABULARY)
+    if op in EXPERT_PARTS:
+        names = [(f"{expert}.{name}", rows) for expert in range(EXPERTS) for name, rows in EXPERT_PARTS[op]]
+        return LayerSite("experts", "layer", INPUTS, names, bias, experts=EXPERTS)
+    return LayerSite("linear", "layer", INPUTS, PARTS[:parts], bias)
+
+
+def _routed(experts: int, tokens: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return weights and ids of two different experts for each token; a token in four has only one."""
+    ids = torch.rand(tokens, experts, generator=rng).argsort(-1)[:, :2].int()
+    ids[::4, 1] = -1
+    return torch.rand(tokens, 2, generator=rng), ids
+
+
 def forms_of(subject: Subject, dtype: str) -> Iterator[WeightForm]:
     """Yield every form of the kit that the product takes in this dtype.
 
@@ -138,14 +179,15 @@ def forms_of(subject: Subject, dtype: str) -> Iterator[WeightForm]:
 
 def _takes(subject: Subject, form: WeightForm, dtype: str) -> bool:
     spec = subject.spec(KernelSpec)
-    outputs = sum(rows for _, rows in (VOCABULARY if spec.op == "lookup" else PARTS))
+    site = site_of(spec.op, len(PARTS), bias=False)
+    dims = {"inputs": INPUTS, "outputs": site.rows} | ({"experts": site.experts} if site.experts else {})
     request = KernelRequest(
         op=spec.op,
         device=subject.device,
         dtype=dtype,
-        dims={"inputs": INPUTS, "outputs": outputs},
+        dims=dims,
         form=form.key,
-        facts={"kind": "embedding" if spec.op == "lookup" else "linear", "method": "none"},
+        facts={"kind": site.kind, "method": "none"},
     )
     if not spec.check(request).ok:
         return False
