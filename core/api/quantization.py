@@ -80,6 +80,12 @@ class LayerSite:
     split: Literal["halves", "interleaved"] = "halves"
 
     @property
+    def inner(self) -> bool:
+        """Whether it multiplies hidden states inside the model, as most quantized layers do: no embedding, no output
+        projection, no router."""
+        return self.kind not in ("embedding", "lm_head", ROUTER)
+
+    @property
     def rows(self) -> int:
         """Outputs of all parts."""
         return sum(rows for _, rows in self.parts)

@@ -14,12 +14,13 @@ from safetensors.torch import load_file, save_file
 
 from core import LLM, SamplingParams
 from core.cli.main import main
+from core.testing.families import TinyFamily
 from core.testing.tinymodels import tiny_llama
 
 sys.path.insert(0, str(Path(__file__).parent))
 from checkpoints import write
 
-REFERENCE = ["linear=reference", "lookup=reference"]
+REFERENCE = [f"{op}=reference" for op in ("linear", "lookup", "experts_in", "experts_out")]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
 PROMPT = {"prompt_token_ids": [3 + (i * 29) % 90 for i in range(21)]}
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -132,9 +133,24 @@ FORMATS = {
 }
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return tiny_llama(tmp_path_factory.mktemp("plain") / "llama", num_hidden_layers=2)
+MIXTURE = TinyFamily(
+    "mixture",
+    "Qwen3MoeForCausalLM",
+    {
+        "model_type": "qwen3_moe",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_experts": 5,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+    },
+)
+
+
+@pytest.fixture(scope="module", params=["llama", "mixture"])
+def plain(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain") / request.param
+    return tiny_llama(folder, num_hidden_layers=2) if request.param == "llama" else MIXTURE.write(folder)
 
 
 def made(plain, folder, tensors, settings=None):

@@ -54,7 +54,7 @@ class AWQConfig:
 
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized."""
-        return site.kind == "linear" and not any(name in site.module(part) for name in self.plain)
+        return site.inner and not any(name in site.module(part) for name in self.plain)
 
 
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:

@@ -76,7 +76,7 @@ class CompressedConfig:
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized: every linear module is that is not ignored."""
         module = site.module(part)
-        return site.kind in ("linear", "lm_head") and not any(_matches(name, module) for name in self.ignored)
+        return (site.inner or site.kind == "lm_head") and not any(_matches(name, module) for name in self.ignored)
 
     def contradicted(self, how: str) -> CheckpointError:
         """Return the error of tensors that are not what the settings say: CORE-M160."""

@@ -74,7 +74,7 @@ class GPTQConfig:
 
     def quantizes(self, site: LayerSite, part: str) -> bool:
         """Whether this part of a layer is quantized."""
-        known = site.kind == "linear" or (self.head and site.kind == "lm_head")
+        known = site.inner or (self.head and site.kind == "lm_head")
         return known and not any(name in site.module(part) for name in self.plain)
 
 

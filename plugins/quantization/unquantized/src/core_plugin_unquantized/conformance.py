@@ -19,8 +19,8 @@ def samples() -> Iterator[RoundingSample]:
 
 
 def rounded(site: LayerSite, weight: Tensor) -> Tensor:
-    """Return a linear layer's weight with 8 bits and one scale per row; embeddings and heads are left as they are."""
-    if site.kind != "linear":
+    """Return an inner layer's weight with 8 bits and one scale per row; embeddings and heads are left as they are."""
+    if not site.inner:
         return weight
     scale = weight.abs().amax(1, keepdim=True).clamp_min(1e-12) / 127
     return (weight / scale).round() * scale

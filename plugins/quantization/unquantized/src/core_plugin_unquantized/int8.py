@@ -23,7 +23,7 @@ CHUNK = 1 << 16
 
 
 class Int8(Plain):
-    """The format `int8`: linear layers are rounded, embeddings and output projections stay plain."""
+    """The format `int8`: linear layers and experts are rounded; embeddings, output projections and routers stay plain."""
 
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
@@ -32,11 +32,11 @@ class Int8(Plain):
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return 8 bits with a scale for each output, or the plain form."""
-        return self._form if site.kind == "linear" else super().form(site, part)
+        return self._form if site.inner else super().form(site, part)
 
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
-        """Return the rounded codes of a linear layer. Encoded tensors are decoded first."""
-        if site.kind != "linear":
+        """Return the rounded codes of an inner layer. Encoded tensors are decoded first."""
+        if not site.inner:
             return super().read(site, part, tensors)
         tensor = tensors["weight"]
         codes, scales = round_rows(tensor.raw() if tensor.encoding == "plain" else tensor.dense(torch.float32))
