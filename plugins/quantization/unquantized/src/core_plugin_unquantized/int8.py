@@ -23,7 +23,7 @@ CHUNK = 1 << 16
 
 
 class Int8(Plain):
-    """The format `int8`: linear layers and experts are rounded; embeddings, output projections and routers stay plain."""
+    """The format `int8`: linear layers and experts are rounded; embeddings, heads and routers stay plain."""
 
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
