@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,18 +16,22 @@ class FeedForward:
 
     def __init__(self, given: MLP, build: LayerBuilder, hidden_size: int, layer: str) -> None:
         path = f"{layer}.{given.name}" if given.name else layer
+        outputs: Literal["out"] | None = "out" if given.divided else None
+        inputs: Literal["in"] | None = "in" if given.divided else None
         if given.gate is None:
-            self.widen = build.linear(hidden_size, given.size, f"{path}.{given.up}", bias=given.bias, shard="out")
+            self.widen = build.linear(hidden_size, given.size, f"{path}.{given.up}", bias=given.bias, shard=outputs)
         else:
             parts = {given.gate: given.size, given.up: given.size}
-            self.widen = build.merged_linear(hidden_size, parts, path, bias=given.bias, shard="out", fused=given.fused)
+            self.widen = build.merged_linear(
+                hidden_size, parts, path, bias=given.bias, shard=outputs, fused=given.fused
+            )
         if not isinstance(given.activation, str):
             self.activation = given.activation(build, path)
         elif given.gate is None:
             self.activation = build.activation(given.activation)
         else:
             self.activation = build.gated_activation(given.activation)
-        self.down = build.linear(given.size, hidden_size, f"{path}.{given.down}", bias=given.down_bias, shard="in")
+        self.down = build.linear(given.size, hidden_size, f"{path}.{given.down}", bias=given.down_bias, shard=inputs)
 
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, D) -> (T, D)`."""
