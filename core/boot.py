@@ -62,6 +62,7 @@ from core.plugins.scope import open_scope
 from core.plugins.select import Selector, reasons_of
 from core.plugins.stores import access_of
 from core.plugins.tasks import ChosenTask, choose_task
+from core.plugins.token_classes import with_token_ids
 from core.plugins.tool_servers import choose_tool_client
 from core.plugins.views import facts_view, options_view
 from core.plugins.waivers import settle
@@ -169,7 +170,7 @@ class Resolver:
         )
         loader, reader = find_reader(self.selector, select.load_format, files)
         stored = inspect(self.selector, loader, reader, files)
-        checkpoint = overridden(stored, model)
+        checkpoint = with_token_ids(overridden(stored, model))
         implementation, shape = find_model(self.selector, select.model_impl, checkpoint)
         self.reports[-1].notes += described(model)
         self._warn(*doubts(stored, shape, model), code="CORE-C201")

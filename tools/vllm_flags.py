@@ -15,6 +15,9 @@ from core.config.fields import ALIASES, fields_by_path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "vllm-flags.md"
 
+OURS = frozenset({"config-override", "weight-loader"})
+"""Names of options that vLLM does not have."""
+
 HEAD = """# vLLM's flags
 
 Written by `tools/vllm_flags.py` from `core/config/compat_table.py`; do not edit.
@@ -35,7 +38,8 @@ def render() -> str:
     lines += ["| vLLM | here |", "|---|---|"]
     for path, names in ALIASES.items():
         if path in fields_by_path():
-            lines += [f"| `--{name}` | `{fields_by_path()[path].flag}` |" for name in names]
+            theirs = [name for name in names if name not in OURS]
+            lines += [f"| `--{name}` | `{fields_by_path()[path].flag}` |" for name in theirs]
     lines += ["", "## Values", "", *_values()]
     for title, rows in SECTIONS.items():
         lines += ["", f"## {title}", "", "| flag | accepted | otherwise |", "|---|---|---|", *map(_row, rows)]

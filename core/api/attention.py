@@ -54,6 +54,7 @@ class AttentionSite:
         value_dim: Size of a head of the values; None: `head_dim`.
         slopes: ALiBi: factor of each head for the distance that is added to its scores, as in
             `LayerBuilder.attention`; None for none.
+        rooted: The distance counts by its square root.
     """
 
     layer: int
@@ -68,6 +69,7 @@ class AttentionSite:
     chunk: int | None = None
     value_dim: int | None = None
     slopes: tuple[float, ...] | None = None
+    rooted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class WeightShape(BaseModel):
 
     Attributes:
         name: How the tensor's name ends, from the beginning of a module's name on, with `{}` for a layer's number
-            (`layers.{}.mlp.up_proj.weight`).
+            (`layers.{}.mlp.up_proj.weight`), or with the number of a layer that has sizes of its own.
         dims: Key of the configuration (or how it follows from several) and size, for each dimension as the checkpoint
             stores it.
     """
@@ -95,11 +95,11 @@ class ModelShape(BaseModel):
     Attributes:
         vocab_size: Rows of the output projection.
         max_positions: Longest context that the model can be started with, in tokens: that of its rotary scaling.
-        num_layers: Layers with attention.
+        num_layers: Layers, with attention or without.
         hidden_size: Size of a hidden state.
         num_heads, num_kv_heads, head_dim: Attention geometry.
         head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
-        features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `sinks`, `chunked`,
+        features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`,
             `value_dim`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
@@ -552,6 +552,7 @@ class LayerBuilder(Protocol):
         chunk: int | None = None,
         value_dim: int | None = None,
         slopes: Sequence[float] | None = None,
+        rooted: bool = False,
         shared: bool = False,
     ) -> Attention:
         """Return the attention of KV layer `layer`.
@@ -563,6 +564,8 @@ class LayerBuilder(Protocol):
             window: Sliding window in tokens: a query at position p sees positions > p - window.
             slopes: One number for each of this rank's heads (ALiBi): `slope * (key position - query position)` is added
                 to the scores, behind scale and soft cap. The shape's features then name `alibi`.
+            rooted: What is added is `-slope * sqrt(query position - key position)`. The shape's features then name
+                `alibi_root` instead.
             sinks: Name of the checkpoint's parameter `(num_heads,)` of sinks: each is the score of a key without a
                 value, which takes part in the softmax of every query of its head.
             chunk: Chunk in tokens: a query sees the positions of its own chunk, from p // chunk * chunk on.

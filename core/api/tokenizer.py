@@ -187,7 +187,10 @@ def fast_tokenizer(
 
 
 def tokenizer_from_directory(path: str | Path) -> Tokenizer:
-    """Return the tokenizer of a directory in Hugging Face's layout (`tokenizer.json` and its companions).
+    """Return the tokenizer of a directory in Hugging Face's layout.
+
+    That is `tokenizer.json` and its companions, or a vocabulary of a known class that is converted: `tokenizer.model`
+    (SentencePiece), `tekken.json`, `*.tiktoken`, `vocab.json` and `merges.txt`, `vocab.txt`.
 
     Raises:
         CheckpointError: A file is missing or cannot be read.
@@ -201,7 +204,9 @@ def missing_tokenizer(path: str | Path) -> str:
     """Return what `tokenizer_from_directory` would miss, for `CheckpointInfo.tokenizer_fault`; empty: nothing."""
     from pathlib import Path
 
-    return "" if (Path(path) / "tokenizer.json").is_file() else f"there is no tokenizer.json in {path}"
+    from core.tokenizer.vocabularies import fault  # core.api stays cheap to import
+
+    return fault(Path(path))
 
 
 def token_bytes(tokenizer: Tokenizer, token_id: int) -> bytes | None:

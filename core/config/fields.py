@@ -17,6 +17,7 @@ Kind = Literal["bool", "int", "float", "str", "choice", "list", "mapping"]
 
 ALIASES: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
+        "model.hf_overrides": ("config-override",),
         "kv.memory_fraction": ("gpu-memory-utilization",),
         "kv.kv_memory": ("kv-cache-memory-bytes",),
         "kv.num_blocks": ("num-gpu-blocks-override",),
@@ -113,12 +114,19 @@ class OptionField:
         return self.section == "select" and kind_chosen_by(self.name) is not None
 
     @property
+    def pairs(self) -> bool:
+        """Whether the value is a mapping whose entries can be written one by one, as `KEY=VALUE`."""
+        return self.kind == "mapping" and not self.nested
+
+    @property
     def placeholder(self) -> str:
         """What stands for a value in help; empty for a switch."""
         if self.choices:
             return "{" + ",".join(self.choices) + "}"
         if self.chooses or self.kind == "list":
             return "NAME[,NAME]"
+        if self.pairs:
+            return "KEY=VALUE|JSON"
         return {"bool": "", "int": "N", "float": "X", "mapping": "JSON"}.get(self.kind, "TEXT")
 
     @property
@@ -138,7 +146,7 @@ class OptionField:
             "str": "a text",
             "choice": "one of " + ", ".join(self.choices),
             "list": "names separated by commas",
-            "mapping": "a mapping name -> key -> value" if self.nested else "a JSON object",
+            "mapping": "a mapping name -> key -> value" if self.nested else "a JSON object, or KEY=VALUE",
         }
         return " ".join([nouns[self.kind], " and ".join(self.limits)]).strip()
 

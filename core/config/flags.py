@@ -33,6 +33,12 @@ class _Extend(argparse.Action):
         setattr(namespace, self.dest, Given(option_string or self.dest, items))
 
 
+class _Gather(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before: Given | None = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, Given(option_string or self.dest, [*(before.value if before else []), values]))
+
+
 class _Switch(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         flag = option_string or self.dest
@@ -110,6 +116,8 @@ def _add(group: argparse._ArgumentGroup, field: OptionField) -> None:
         group.add_argument(*names, action=_Switch, nargs=0, **keywords)
     elif field.kind == "list":
         group.add_argument(*names, action=_Extend, metavar=field.placeholder, **keywords)
+    elif field.pairs:
+        group.add_argument(*names, action=_Gather, metavar=field.placeholder, **keywords)
     elif field.bare is not None:
         group.add_argument(*names, action=_Store, nargs="?", const=field.bare, metavar=field.placeholder, **keywords)
     else:

@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -119,6 +119,8 @@ def _from_plugin_flags(texts: list[str]) -> Iterator[tuple[Key, Setting]]:
 
 def _from_text(field: OptionField, raw: Any, label: str) -> Any:
     """Return what a raw text means; pydantic turns scalars into their types later."""
+    if field.pairs and isinstance(raw, list):
+        return _entries([_from_text(field, text, label) for text in raw])
     if not isinstance(raw, str):
         return raw
     # An empty key is a variable that somebody forgot to set: the server must not be open because of it.
@@ -127,11 +129,20 @@ def _from_text(field: OptionField, raw: Any, label: str) -> Any:
     if field.kind == "list":
         return split_list(raw)
     if field.kind == "mapping":
+        key, equals, value = raw.partition("=")
+        if field.pairs and equals and key.strip().isidentifier():
+            return {key.strip(): _json_or_text(value)}
         try:
             return _json(raw)
         except ValueError as error:
             raise _refusal([f"{label}: {raw!r} is not JSON ({error})"]) from None
     return raw
+
+
+def _entries(parts: Sequence[Any]) -> Any:
+    """Return one mapping of several, of which later ones win; the first part that is none, for it to be refused."""
+    wrong = [part for part in parts if part is not None and not isinstance(part, Mapping)]
+    return wrong[0] if wrong else {key: value for part in parts for key, value in (part or {}).items()}
 
 
 def _json_or_text(raw: str) -> Any:

@@ -37,7 +37,9 @@ class ModelOptions(_Section):
         "default: the model's own, in `LLM` and `core run` auto.",
     )
     hf_overrides: dict[str, Any] = Field(
-        {}, description="Values that replace those of the model's configuration (config.json); null takes one out."
+        {},
+        description="Values that replace those of the model's configuration (config.json); null takes one out. "
+        "Repeatable.",
     )
     rope_scaling: dict[str, Any] = Field(
         {}, description="Rotary scaling in place of the model's own: `rope_type` and its parameters, as in config.json."

@@ -33,7 +33,8 @@ _NO_PARAMS = SamplingParams(max_tokens=1)
 MAX_REQUEST_TEMPLATE = 2**16
 """Characters of a template that a request may bring: to compile one takes its time."""
 
-_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+SAMPLING_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+"""Keys of `generation_config.json` that requests are answered with."""
 
 
 class Resolved(Protocol):
@@ -248,7 +249,7 @@ def _check_defaults(given: Mapping[str, Any]) -> None:
 
 def default_params(checkpoint: CheckpointInfo) -> SamplingParams:
     """Return the sampling defaults that the model's makers give, as far as they name any and they are in range."""
-    given = {name: checkpoint.generation_config.get(name) for name in _DEFAULTS}
+    given = {name: checkpoint.generation_config.get(name) for name in SAMPLING_DEFAULTS}
     try:
         return SamplingParams(**{name: value for name, value in given.items() if value is not None})
     except RequestError:

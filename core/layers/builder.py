@@ -381,6 +381,7 @@ class Builder:
         chunk: int | None = None,
         value_dim: int | None = None,
         slopes: Sequence[float] | None = None,
+        rooted: bool = False,
         shared: bool = False,
     ) -> AttentionModule:
         """Return the attention of KV layer `layer`.
@@ -403,6 +404,7 @@ class Builder:
             chunk=chunk,
             value_dim=value_dim,
             slopes=given,
+            rooted=rooted,
         )
         if shared:
             return shared_attention(self.attentions, site)

@@ -23,7 +23,10 @@ _ELSEWHERE: Mapping[str, str] = types.MappingProxyType(
 """Keys that core reads elsewhere, so that an override would change nothing, and what to use instead."""
 
 _ROTARY = ("rope_parameters", "rope_scaling", "rope_theta")
-_ADDED = (*_ROTARY, "original_max_position_embeddings", "architectures", "num_labels", "is_causal", "layer_types")
+_ADDED = (
+    *(*_ROTARY, "original_max_position_embeddings", "architectures", "num_labels", "is_causal", "layer_types"),
+    *("classifier_from_token", "is_original_qwen3_reranker", "method"),
+)
 """Keys that people add to configurations that lack them."""
 
 _FULL = "full_attention"

@@ -46,12 +46,14 @@ def require_fitting(checkpoint: CheckpointInfo, shape: ModelShape) -> None:
 
 def _known(known: Mapping[str, WeightShape], name: str) -> WeightShape | None:
     """Return what is known of a tensor, in whatever modules it is nested."""
-    name = _LAYER.sub("{}", name, count=1)
-    while name not in known:
-        _, dot, name = name.partition(".")
-        if not dot:
-            return None
-    return known[name]
+    for ending in (_LAYER.sub("{}", name, count=1), name):
+        while ending not in known:
+            _, dot, ending = ending.partition(".")
+            if not dot:
+                break
+        else:
+            return known[ending]
+    return None
 
 
 def _is_plain(checkpoint: CheckpointInfo, name: str, dtype: str) -> bool:

@@ -30,6 +30,7 @@ class Reference:
         divisors: Of the frequencies, one for each pair of dimensions.
         stretch: Factor of the rotated queries and keys.
         slopes: ALiBi, one for each head.
+        windows: For each layer, how many tokens a query sees; None: all.
         embed_scale, layer_scale, logit_scale: Factors of the embedding, of what layers add, of the logits.
         unit_rows: The rows of the output projection have length 1.
         final: Size of a linear layer behind the last norm, instead of the output projection.
@@ -54,6 +55,7 @@ class Reference:
     divisors: Sequence[float] | None = None
     stretch: float = 1.0
     slopes: Sequence[float] | None = None
+    windows: Sequence[int | None] | None = None
     causal: bool = True
     embed_scale: float = 1.0
     layer_scale: float = 1.0
@@ -83,9 +85,9 @@ class _Attention(nn.Module):
     v_proj: nn.Linear
     kv_proj: nn.Linear
 
-    def __init__(self, given: Reference) -> None:
+    def __init__(self, given: Reference, window: int | None) -> None:
         super().__init__()
-        self.given = given
+        self.given, self.window = given, window
         queries, keys, bias = given.heads * given.head_dim, given.kv_heads * given.head_dim, given.qkv_bias
         if given.qkv in ("joined", "turns"):
             self.qkv_proj = nn.Linear(given.hidden, queries + 2 * keys, bias=bias)
@@ -138,6 +140,8 @@ class _Attention(nn.Module):
             scores = scores + torch.tensor(given.slopes)[:, None, None] * distance
         if given.causal:
             scores = scores.masked_fill(distance > 0, -torch.inf)
+        if self.window is not None:
+            scores = scores.masked_fill(distance <= -self.window, -torch.inf)
         out: Tensor = self.o_proj(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).flatten(1))
         return out
 
@@ -155,10 +159,10 @@ class _MLP(nn.Module):
 
 
 class _Layer(nn.Module):
-    def __init__(self, given: Reference) -> None:
+    def __init__(self, given: Reference, window: int | None = None) -> None:
         super().__init__()
         self.scale = given.layer_scale
-        self.self_attn, self.mlp = _Attention(given), _MLP(given)
+        self.self_attn, self.mlp = _Attention(given, window), _MLP(given)
         self.input_layernorm = _norm(given, given.hidden)
         self.post_attention_layernorm = _norm(given, given.hidden)
 
@@ -173,7 +177,8 @@ class _Body(nn.Module):
         super().__init__()
         self.scale = given.embed_scale
         self.embed_tokens = nn.Embedding(given.vocab, given.hidden)
-        self.layers = nn.ModuleList(_Layer(given) for _ in range(given.layers))
+        windows = given.windows or (None,) * given.layers
+        self.layers = nn.ModuleList(_Layer(given, window) for window in windows)
         self.norm = _norm(given, given.hidden)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ ENCODERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "MPNet": ("mpnet", _COMMON),
     "ModernBert": ("modernbert", _MODERN),
     "NomicBert": ("nomic_bert", _COMMON),
+    "Gte": ("gte", {**_COMMON, "type_vocab_size": 2}),
 }
 """Family -> transformers' model type and a small configuration."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.api.errors import CheckpointError, RequestError
 from core.api.tokenizer import Tokenizer, TokenizerExtras, TokenStream
+from core.tokenizer.vocabularies import remedy
 from core.trim import trim
 
 if TYPE_CHECKING:
@@ -66,19 +67,10 @@ def _refusal() -> RequestError:
     return RequestError(READS_NO_TEXT)
 
 
-def no_tokenizer(fault: str) -> CheckpointError:
-    """Return the error for a checkpoint without a tokenizer; `fault` says what is missing."""
-    return CheckpointError(
-        _MISSING,
-        f"{fault}.",
-        hint="Download it with the model, or convert a sentencepiece model with transformers' save_pretrained.",
-    )
-
-
 def require_tokenizer(checkpoint: CheckpointInfo) -> None:
     """Refuse a model that has no tokenizer, before anything is loaded. Raises `CheckpointError`."""
     if checkpoint.tokenizer_fault:
-        raise no_tokenizer(checkpoint.tokenizer_fault)
+        raise CheckpointError(_MISSING, f"{checkpoint.tokenizer_fault}.", hint=remedy(Path(checkpoint.path)))
 
 
 def tokenizer_of(reader: CheckpointReader, config: EngineConfig) -> Tokenizer:

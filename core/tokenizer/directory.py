@@ -12,8 +12,7 @@ import tokenizers
 from tokenizers import AddedToken
 
 from core.api.errors import CheckpointError
-from core.api.tokenizer import missing_tokenizer
-from core.tokenizer.absent import no_tokenizer
+from core.tokenizer.conversion import Converted, convert
 
 _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
@@ -31,15 +30,22 @@ class TokenizerFiles:
 
 
 def read_directory(path: Path) -> TokenizerFiles:
-    """Read `tokenizer.json` and, where present, its companions.
+    """Read `tokenizer.json`, or convert the vocabulary that is there in its place, and the companions of both.
 
     Raises:
-        CheckpointError: CORE-M110 `tokenizer.json` is missing, CORE-M111 a file cannot be read.
+        CheckpointError: CORE-M110 there is no `tokenizer.json` and nothing that can be converted, CORE-M111 a file
+            cannot be read.
     """
-    backend = _backend(path)
     config = _json(path / "tokenizer_config.json")
-    _add_tokens(backend, config)
-    special = _special(_json(path / "special_tokens_map.json")) | _special(config)
+    made = _made(path)
+    backend = made.backend
+    special = {**made.special} | _special(_json(path / "special_tokens_map.json")) | _special(config)
+    entries = {int(key): value for key, value in (config.get("added_tokens_decoder") or {}).items()}
+    if (path / "tokenizer.json").is_file():
+        _add_tokens(backend, entries)
+    else:
+        _add_tokens(backend, _older_tokens(path, special) | entries, again=True)
+        _mark_special(backend, special)
     described = config.get("response_template")
     templates = _templates(path, config)
     return TokenizerFiles(
@@ -52,12 +58,12 @@ def read_directory(path: Path) -> TokenizerFiles:
     )
 
 
-def _backend(path: Path) -> tokenizers.Tokenizer:
-    if fault := missing_tokenizer(path):
-        raise no_tokenizer(fault)
+def _made(path: Path) -> Converted:
     file = path / "tokenizer.json"
+    if not file.is_file():
+        return convert(path)
     try:
-        return tokenizers.Tokenizer.from_file(str(file))
+        return Converted(tokenizers.Tokenizer.from_file(str(file)))
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError("CORE-M111", f"{file} is not a tokenizer: {error}.", hint="Download it again.") from error
 
@@ -74,14 +80,36 @@ def _json(file: Path) -> dict[str, Any]:
     return found
 
 
-def _add_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
-    """Add the tokens that only the configuration knows, where their ids come out as it says."""
-    entries = config.get("added_tokens_decoder") or {}
-    for token_id, entry in sorted((int(key), value) for key, value in entries.items()):
-        if backend.id_to_token(token_id) is None and token_id == backend.get_vocab_size(with_added_tokens=True):
+def _add_tokens(backend: tokenizers.Tokenizer, entries: Mapping[int, Any], *, again: bool = False) -> None:
+    """Add the tokens that only the configuration knows, where their ids come out as it says.
+
+    Args:
+        again: Whether those of the vocabulary are added too, so that they are read as a whole.
+    """
+    for token_id, entry in sorted(entries.items()):
+        there = backend.id_to_token(token_id)
+        new = there is None and token_id == backend.get_vocab_size(with_added_tokens=True)
+        if new or (again and there is not None and there == _text(entry)):
             flags = {name: bool(entry.get(name)) for name in _TOKEN_FLAGS}
             token = AddedToken(_text(entry), **flags)
             (backend.add_special_tokens if flags["special"] else backend.add_tokens)([token])
+
+
+def _older_tokens(path: Path, special: Mapping[str, str | list[str]]) -> dict[int, dict[str, Any]]:
+    """Return the tokens of `added_tokens.json` by id, in which older checkpoints name them."""
+    named = _texts(special)
+    found = {number: text for text, number in _json(path / "added_tokens.json").items() if isinstance(number, int)}
+    return {number: {"content": text, "special": text in named} for number, text in found.items()}
+
+
+def _mark_special(backend: tokenizers.Tokenizer, special: Mapping[str, str | list[str]]) -> None:
+    """Have the tokens that a role or the list of further ones names read as a whole, where the vocabulary has them."""
+    known = [text for text in sorted(_texts(special)) if backend.token_to_id(text) is not None]
+    backend.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in known])
+
+
+def _texts(special: Mapping[str, str | list[str]]) -> set[str]:
+    return {text for value in special.values() for text in ([value] if isinstance(value, str) else value)}
 
 
 def _special(config: Mapping[str, Any]) -> dict[str, str | list[str]]:

@@ -91,7 +91,7 @@ def piece_bytes(text: str, replaced: Sequence[tuple[str, str]]) -> bytes:
 
 def byte_level_bytes(text: str) -> bytes:
     """Return the bytes behind a byte-level token text; a text outside that alphabet stands for itself."""
-    alphabet = _byte_of_char()
+    alphabet = byte_of_char()
     try:
         return bytes(alphabet[char] for char in text)
     except KeyError:
@@ -99,7 +99,7 @@ def byte_level_bytes(text: str) -> bytes:
 
 
 @cache
-def _byte_of_char() -> dict[str, int]:
+def byte_of_char() -> dict[str, int]:
     """Return the alphabet of byte-level BPE: printable Latin-1 as it is, the other bytes from U+0100 on, in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [byte for byte in range(256) if byte not in set(printable)]

@@ -70,9 +70,9 @@ void check_attention(int64_t kv_dtype, double allowed) {
                            kKvHeads * kDim, kKvHeads * kDim, kBlockSize, stride, CORE_F32, kv_dtype, 1, 1.0, 1.0};
   core_cpu_store_kv(&store);
   const int32_t starts[2] = {0, kQueries}, lengths[1] = {kLength};
-  core_attention_args args{q.data(),   cache.get(), out.data(), starts, lengths, table.data(), nullptr,
+  core_attention_args args{q.data(),   cache.get(), out.data(), starts, lengths, table.data(), nullptr, nullptr, nullptr,
                            1,          kHeads,      kKvHeads,   kDim,   kBlockSize, stride,
-                           kHeads * kDim, kHeads * kDim, blocks, 0, CORE_F32, kv_dtype, 1, 0.25, 0.0, 1.0};
+                           kHeads * kDim, kHeads * kDim, blocks, 0, CORE_F32, kv_dtype, 1, 0.25, 0.0, 1.0, 0.0};
   Memory scratch(core_cpu_attention_scratch(&args));
   args.scratch = scratch.get();
   core_cpu_attention(&args);

@@ -69,6 +69,7 @@ CASES = {
     "sliding_window_matches_reference": {"condition": "site.window == 7"},
     "softcap_matches_reference": {"condition": "site.softcap == 1.5 and site.slopes is None"},
     "alibi_matches_reference": {"condition": "site.slopes is not None"},
+    "alibi_by_root_matches_reference": {"condition": "site.rooted", "features": ("alibi_root",)},
     "chunks_match_reference": {"condition": "site.chunk == 7", "features": ("chunked",)},
     "sinks_match_reference": {"condition": "site.sinks", "features": ("sinks",)},
     "scattered_blocks_match_reference": {
@@ -144,7 +145,7 @@ def test_what_is_not_declared_is_not_asked(backend):
     report = made.report("attention")
     skipped = {one.check for one in report.outcomes if one.status == "skipped"}
     features = ("sliding_window", "softcap", "alibi")
-    absent = {"chunks_match_reference", "sinks_match_reference"}
+    absent = {"chunks_match_reference", "sinks_match_reference", "alibi_by_root_matches_reference"}
     absent |= {"scales_are_applied", *(f"{feature}_matches_reference" for feature in features)}
     assert (report.failures, skipped) == ([], absent)
 
@@ -152,7 +153,7 @@ def test_what_is_not_declared_is_not_asked(backend):
 def test_a_backend_for_an_absent_device_stays_at_l0(backend):
     from core.testing.conformance import Level
 
-    features = ("sliding_window", "softcap", "alibi", "chunked", "sinks")
+    features = ("sliding_window", "softcap", "alibi", "alibi_root", "chunked", "sinks")
     report = backend(devices=("xpu",), features=features).report("manifest", "attention")
     assert {one.status for one in report.outcomes if one.level == Level.L1} == {"unavailable"}
     assert report.level == Level.L0

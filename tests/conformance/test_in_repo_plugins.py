@@ -14,7 +14,7 @@ UNAVAILABLE = {"a_declared_accelerator_is_here"}
 
 
 BELOW_L1 = dict.fromkeys(
-    ("scripted", "llama-pooling", "colbert"), "there is no tiny configuration for any of its architectures"
+    ("scripted", "llama-pooling", "colbert", "gte-new"), "there is no tiny configuration for any of its architectures"
 )
 """What stays at L0, and why: transformers has no such model, or the kit none so small; `tests/engine/pooling` compares
 what pools."""

@@ -102,7 +102,35 @@ def test_files_that_are_missing_or_no_json(serve, broken):
 
 def test_weights_that_could_run_code_are_refused(serve, broken):
     weights_of(broken).rename(broken / "pytorch_model.bin")
-    assert_failed(serve(broken), "CORE-M133", "pytorch_model.bin", "safetensors")
+    assert_failed(serve(broken), "CORE-M133", "pytorch_model.bin", "safetensors", "python -c", "weights_only=True")
+
+
+def test_a_tokenizer_in_code_of_the_checkpoint_is_refused(serve, broken):
+    (broken / "tokenizer.json").rename(broken / "own.model")
+    settings = {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": ["own.OwnTokenizer", None]}}
+    (broken / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert_failed(serve(broken), "CORE-M110", "own.model", "OwnTokenizer", "never run")
+    (broken / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer"}))
+    assert_failed(serve(broken), "CORE-M110", "T5Tokenizer", "save_pretrained")
+
+
+def test_a_vocabulary_without_tokenizer_json_is_served(launch, tiny_server, broken):
+    from tokenizers import Tokenizer
+
+    Tokenizer.from_file(str(broken / "tokenizer.json")).model.save(str(broken))
+    (broken / "tokenizer.json").unlink()
+    settings = json.loads((broken / "tokenizer_config.json").read_text())
+    (broken / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": "GPT2Tokenizer"}))
+    words = ("--threads", "1", "--dtype", "float32", "--num-blocks", "400", "--served-model-name", "tiny")
+    server = launch(str(broken), *words).wait_ready()
+    talk = {"model": "tiny", "messages": [{"role": "user", "content": "the engine reads"}]}
+    answers = []
+    for one in (server, tiny_server):
+        with one.http() as http:
+            body = {**talk, "temperature": 0, "max_tokens": 8}
+            answers.append(http.post("/v1/chat/completions", json=body).json())
+    assert answers[0]["choices"] == answers[1]["choices"]
+    assert answers[0]["usage"]["prompt_tokens"] == answers[1]["usage"]["prompt_tokens"]
 
 
 def test_references_to_nothing(serve, tmp_path):

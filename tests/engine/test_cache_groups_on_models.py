@@ -106,9 +106,10 @@ def test_prompts_in_chunks_of_seven_give_the_same(model, expected, backend, bloc
         assert answers(engine) == expected
 
 
+@pytest.mark.parametrize("backend", ["torch_sdpa", "cpu_native"])
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_preempted_requests_give_the_same(model, expected, depth):
-    with opened(model, SCARCE, depth=depth, chunk=32) as engine:
+def test_preempted_requests_give_the_same(model, expected, backend, depth):
+    with opened(model, SCARCE, depth=depth, chunk=32, backend=backend) as engine:
         assert engine._core.scheduler.rows.groups == 3
         assert answers(engine) == expected
         assert engine._core.scheduler.preemptions > 0

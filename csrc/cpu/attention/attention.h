@@ -27,7 +27,8 @@ extern "C" {
 // - `value_scale` times what the cache holds are the values; a scale of the keys is a part of `scale`.
 // - `softcap` 0: none; else scores become softcap * tanh(score / softcap).
 // - `slopes` of the query heads: slope * (key position - query position) is added to a score, behind scale and cap; null:
-//   nothing is. `sinks` of the query heads: each is the score of a key without a value; null: there is none.
+//   nothing is. `rooted` 1: -slope * sqrt(query position - key position) is added instead.
+// - `sinks` of the query heads: each is the score of a key without a value; null: there is none.
 // - `dtype` of `q` and `out`: float32 or bfloat16. `kv_dtype` of the cache: any but uint8.
 // - `scratch` holds core_cpu_attention_scratch(args) bytes, aligned to 64.
 struct core_attention_args {
@@ -40,7 +41,7 @@ struct core_attention_args {
   int64_t rows, heads, kv_heads, head_dim, block_size, block_stride;
   int64_t q_stride, out_stride, table_stride, window;
   int64_t dtype, kv_dtype, threads;
-  double scale, softcap, value_scale;
+  double scale, softcap, value_scale, rooted;
 };
 
 void core_cpu_attention(const core_attention_args* args);

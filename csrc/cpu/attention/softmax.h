@@ -18,13 +18,21 @@ inline void bend(float* s, int64_t count, float scale, float cap) {
   }
 }
 
-// Applies `scale` to `count` scores and adds `slope` times the distance of each key, which is `distance` for the first.
-inline void tilt(float* s, int64_t count, float scale, float slope, int64_t distance) {
+// Minus the square root of a distance of the past, which is negative; 0 of one of the future, which nobody sees.
+CORE_INLINE vf rooted(vf away) {
+  vf back = vec_max(vf{}, -away);
+  for (int lane = 0; lane < kLanes; ++lane) back[lane] = -__builtin_sqrtf(back[lane]);
+  return back;
+}
+
+// Applies `scale` to `count` scores and adds `slope` times the distance of each key, which is `distance` for the first,
+// or its root.
+inline void tilt(float* s, int64_t count, float scale, float slope, int64_t distance, bool root) {
   vf lane = {};
   for (int i = 0; i < kLanes; ++i) lane[i] = static_cast<float>(i);
   for (int64_t k = 0; k < count; k += kLanes) {
     vf away = lane + static_cast<float>(distance + k);
-    store(s + k, load(s + k) * scale + away * slope);
+    store(s + k, load(s + k) * scale + (root ? rooted(away) : away) * slope);
   }
 }
 
@@ -50,7 +58,7 @@ CORE_INLINE float finish_scores(const Tile<P>& t, int64_t r, int64_t from, int64
   if (cap != 0.0f) bend(s + from, to - from, scale, cap);
   float factor = cap == 0.0f ? scale : 1.0f;
   if (t.a.slopes != nullptr) {
-    tilt(s + from, to - from, factor, t.a.slopes[t.query_head(r)], distance + from);
+    tilt(s + from, to - from, factor, t.a.slopes[t.query_head(r)], distance + from, t.a.rooted != 0.0);
     factor = 1.0f;
   }
   constexpr float never = -__builtin_inff();

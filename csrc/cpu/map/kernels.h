@@ -1,4 +1,4 @@
-// Operations element by element for the instruction set of the including file, in namespace core::CORE_VARIANT.
+// Operations element by element, and reductions of rows, for the instruction set of the including file, in namespace core::CORE_VARIANT.
 #include "common/parallel.h"
 #include "common/vec.h"
 #include "map/map.h"
@@ -42,6 +42,24 @@ CORE_INLINE vf passing(vf found, vf x, vf y) {
   return y == y ? found : y;
 }
 
+// log(1 + u) of 0 <= u <= 1, to 1e-7 relative: 2 atanh(s) with s = u / (2 + u), which is at most 1/3.
+CORE_INLINE vf log_1p(vf u) {
+  vf s = u / (u + 2.0f), square = s * s;
+  vf p = square * 0.07692307692307693f + 0.09090909090909091f;
+  p = p * square + 0.1111111111111111f;
+  p = p * square + 0.14285714285714285f;
+  p = p * square + 0.2f;
+  p = p * square + 0.3333333333333333f;
+  return (s + s * square * p) * 2.0f;
+}
+
+// max(z, 0) + log(1 + e^-|z|) of z = y x, which neither overflows nor loses small results.
+CORE_INLINE vf softplus(vf x, vf y) {
+  vf z = x * y, size = as_float(as_bits(z) & 0x7fffffffu);
+  vf out = (vec_max(vf{}, z) + log_1p(exp(-size))) / y;
+  return z == z ? out : z;
+}
+
 // The operation on a tile: `size` elements and up to one vector more are read and written.
 template <typename F>
 CORE_INLINE void each(const float* x, const float* y, float* out, int64_t size, const F& f) {
@@ -76,7 +94,8 @@ void tile_of_two(int64_t operation, const float* x, const float* y, float* out, 
     case CORE_MAP_MULTIPLY: return each(x, y, out, size, [](vf a, vf b) { return a * b; });
     case CORE_MAP_DIVIDE: return each(x, y, out, size, [](vf a, vf b) { return a / b; });
     case CORE_MAP_MAXIMUM: return each(x, y, out, size, [](vf a, vf b) { return passing(vec_max(a, b), a, b); });
-    default: return each(x, y, out, size, [](vf a, vf b) { return passing(vec_min(a, b), a, b); });
+    case CORE_MAP_MINIMUM: return each(x, y, out, size, [](vf a, vf b) { return passing(vec_min(a, b), a, b); });
+    default: return each(x, y, out, size, [](vf a, vf b) { return softplus(a, b); });
   }
 }
 
@@ -142,7 +161,59 @@ inline const void* moved(const void* data, int64_t elements, int64_t dtype) {
   return static_cast<const char*>(data) + elements * (dtype == CORE_BF16 ? 2 : 4);
 }
 
+// What a row begins with, and what two parts of it become.
+CORE_INLINE float neutral(int64_t operation) {
+  if (operation == CORE_REDUCE_GREATEST) return -__builtin_inff();
+  return operation == CORE_REDUCE_LEAST ? __builtin_inff() : 0.0f;
+}
+
+CORE_INLINE vf joined(int64_t operation, vf a, vf b) {
+  if (operation == CORE_REDUCE_GREATEST) return passing(vec_max(a, b), a, b);
+  return operation == CORE_REDUCE_LEAST ? passing(vec_min(a, b), a, b) : a + b;
+}
+
+CORE_INLINE float joined(int64_t operation, float a, float b) {
+  if (operation < CORE_REDUCE_GREATEST) return a + b;
+  if (a != a || b != b) return a != a ? a : b;
+  return (operation == CORE_REDUCE_GREATEST) == (a > b) ? a : b;
+}
+
+float reduce_tile(int64_t operation, const float* held, int64_t size) {
+  vf found = load(held);
+  for (int64_t i = kLanes; i < size; i += kLanes) found = joined(operation, found, load(held + i));
+  if (operation < CORE_REDUCE_GREATEST) return sum(found);
+  float out = found[0];
+  for (int lane = 1; lane < kLanes; ++lane) out = joined(operation, out, found[lane]);
+  return out;
+}
+
+float reduce_row(int64_t operation, const Row& x, int64_t size) {
+  alignas(64) float held[kTile];
+  float out = neutral(operation);
+  for (int64_t from = 0; from < size; from += kTile) {
+    int64_t part = size - from < kTile ? size - from : kTile;
+    x.read(from, part, held);
+    for (int64_t i = part; i % kLanes != 0; ++i) held[i] = neutral(operation);
+    out = joined(operation, out, reduce_tile(operation, held, part));
+  }
+  return operation == CORE_REDUCE_MEAN ? out / static_cast<float>(size) : out;
+}
+
 }  // namespace
+
+void reduce(const core_reduce_args* args) {
+  const core_reduce_args& a = *args;
+  parallel_for(a.outer * a.inner, a.threads, ceil_div(kTeamElements, a.size > 0 ? a.size : 1),
+               [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      int64_t i = row / a.inner, j = row % a.inner;
+      Row x{moved(a.x, i * a.x_outer + j * a.x_inner, a.x_dtype), a.x_step, a.x_dtype};
+      const float found[kLanes] = {reduce_row(a.operation, x, a.size)};
+      auto out = const_cast<void*>(moved(a.out, i * a.out_outer + j * a.out_inner, a.out_dtype));
+      a.out_dtype == CORE_BF16 ? write(static_cast<bf16*>(out), found, 1) : write(static_cast<float*>(out), found, 1);
+    }
+  });
+}
 
 void map(const core_map_args* args) {
   core_map_args a = *args;

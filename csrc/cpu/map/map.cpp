@@ -1,4 +1,4 @@
-// Entries of this folder: choice of the variant, and copies.
+// Entries of this folder: choice of the variants, and copies.
 #include "map/map.h"
 
 #include "common/cpu.h"
@@ -6,13 +6,17 @@
 
 namespace core {
 
-namespace base { void map(const core_map_args*); }
-namespace avx2 { void map(const core_map_args*); }
-namespace avx512 { void map(const core_map_args*); }
-namespace avx512_bf16 { void map(const core_map_args*); }
+namespace base { void map(const core_map_args*); void reduce(const core_reduce_args*); }
+namespace avx2 { void map(const core_map_args*); void reduce(const core_reduce_args*); }
+namespace avx512 { void map(const core_map_args*); void reduce(const core_reduce_args*); }
+namespace avx512_bf16 { void map(const core_map_args*); void reduce(const core_reduce_args*); }
 
 static const Variants<void(const core_map_args*)> kMap = {
     {base::map, CORE_AVX2(avx2::map), CORE_AVX512(avx512::map), nullptr, CORE_AVX512_BF16(avx512_bf16::map), nullptr}};
+
+static const Variants<void(const core_reduce_args*)> kReduce = {
+    {base::reduce, CORE_AVX2(avx2::reduce), CORE_AVX512(avx512::reduce), nullptr, CORE_AVX512_BF16(avx512_bf16::reduce),
+     nullptr}};
 
 namespace {
 
@@ -45,6 +49,8 @@ void copy(const core_copy_args& a) {
 }  // namespace core
 
 CORE_API void core_cpu_map(const core_map_args* args) { core::kMap.pick()(args); }
+
+CORE_API void core_cpu_reduce(const core_reduce_args* args) { core::kReduce.pick()(args); }
 
 CORE_API void core_cpu_copy(const core_copy_args* args) {
   if (args->item == 1) return core::copy<uint8_t>(*args);

@@ -1,4 +1,4 @@
-// Entries of this folder: operations element by element, and copies of strided tensors.
+// Entries of this folder: operations element by element, copies of strided tensors, and reductions of rows.
 #pragma once
 
 #include "common/types.h"
@@ -28,6 +28,7 @@ enum core_map_operation : int64_t {
   CORE_MAP_DIVIDE,
   CORE_MAP_MAXIMUM,  // these two: a NaN of either passes on
   CORE_MAP_MINIMUM,
+  CORE_MAP_SOFTPLUS,  // log(1 + e^(y x)) / y
 };
 
 // out[i, j, k] = operation(x[i, j, k], y[i, j, k]). Strides count elements; 0 repeats what is there. The elements of
@@ -56,7 +57,28 @@ struct core_copy_args {
   int64_t item, threads;
 };
 
+// What becomes of a row. Computed in float32, by tiles whose results are joined, and rounded once.
+enum core_reduce_operation : int64_t {
+  CORE_REDUCE_SUM = 0,
+  CORE_REDUCE_MEAN,
+  CORE_REDUCE_GREATEST,  // these two: a NaN passes on
+  CORE_REDUCE_LEAST,
+};
+
+// out[i, j] = operation(x[i, j, 0], ..., x[i, j, size - 1]). Strides count elements.
+struct core_reduce_args {
+  const void* x;
+  void* out;
+  int64_t outer, inner, size;
+  int64_t x_outer, x_inner, x_step;
+  int64_t out_outer, out_inner;
+  int64_t operation;  // enum core_reduce_operation
+  int64_t x_dtype, out_dtype;
+  int64_t threads;
+};
+
 void core_cpu_map(const core_map_args* args);
+void core_cpu_reduce(const core_reduce_args* args);
 void core_cpu_copy(const core_copy_args* args);
 
 }  // extern "C"

@@ -32,7 +32,8 @@ def rows(table):
 
 ROWS, POOLED = rows("ROWS"), rows("POOLED")
 GGUF = load("gguf_forms", Path(__file__).with_name("gguf_forms.py"))
-STORED = {row.name: row for row in [*GGUF.FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
+FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40)]
+STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
 
 
 def pytest_generate_tests(metafunc):
@@ -67,3 +68,9 @@ class Made:
 @pytest.fixture(scope="module")
 def made(row, tmp_path_factory):
     return Made(row, tmp_path_factory.mktemp("families") / row.name)
+
+
+@pytest.fixture(scope="session")
+def families():
+    """The rows of models that generate, by name."""
+    return ROWS

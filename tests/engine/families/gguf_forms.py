@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,13 +110,84 @@ def gemma(writer, config, prefix):
         writer.add_uint32(f"{prefix}.attention.sliding_window_pattern", 2)
 
 
+def gemma4(writer, config, prefix):
+    own, slides = config.own, [kind == "sliding_attention" for kind in config("layer_types")]
+    shared, full = config.given.get("num_kv_shared_layers", 0), config.given.get("num_global_key_value_heads")
+    writer.add_sliding_window(config("sliding_window"))
+    writer.add_array(f"{prefix}.attention.sliding_window_pattern", slides)
+    writer.add_uint32(f"{prefix}.attention.shared_kv_layers", shared)
+    writer.add_uint32(f"{prefix}.embedding_length_per_layer_input", config("hidden_size_per_layer_input", default=0))
+    for which, size in (("", config.given["global_head_dim"]), ("_swa", config.given["head_dim"])):
+        writer.add_uint32(f"{prefix}.attention.key_length{which}", size)
+        writer.add_uint32(f"{prefix}.rope.dimension_count{which}", size)
+    if config.given.get("use_double_wide_mlp"):
+        first = config.layers - shared
+        inner = [config.given["intermediate_size"] * (1 if layer < first else 2) for layer in range(config.layers)]
+        writer.add_feed_forward_length(inner)
+    if full is not None:
+        writer.add_head_count_kv([config.given["num_key_value_heads"] if one else full for one in slides])
+    if config("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(config("final_logit_softcapping"))
+    writer.add_float32(f"{prefix}.rope.freq_base_swa", own.rope_parameters["sliding_attention"]["rope_theta"])
+    half = config.given["global_head_dim"] // 2
+    turning = int(half * own.rope_parameters["full_attention"]["partial_rotary_factor"])
+    divisors = np.array([1.0] * turning + [1e30] * (half - turning), dtype=np.float32)
+    writer.add_tensor("rope_freqs.weight", divisors)
+
+
+def alibi(writer, config, prefix):
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_max_alibi_bias(8.0)
+
+
+def qwen1(writer, config, prefix):
+    writer.add_layer_norm_rms_eps(config("layer_norm_epsilon"))
+
+
+def orion(writer, config, prefix):
+    writer.add_layer_norm_eps(config("rms_norm_eps"))
+
+
+def plamo3(writer, config, prefix):
+    writer.add_sliding_window(config("window_size"))
+    writer.add_sliding_window_pattern(config("sliding_window_pattern"))
+    writer.add_float32(f"{prefix}.rope.freq_base_swa", config("rope_local_theta"))
+
+
+def shifted(name, value, config):
+    """Norms with what their model adds."""
+    usual = {"post_mixer_norm.weight": 1 / 5, "post_mlp_norm.weight": 5**-1.5}
+    if not name.endswith("norm.weight"):
+        return [(name, value)]
+    return [(name, value + usual.get(name.rpartition("layers.")[2].partition(".")[2], 1))]
+
+
 def raised(name, value, config):
     """Norms with 1 added."""
     return [(name, value + 1 if name.endswith("norm.weight") else value)]
 
 
+def suffixed(name, value, config):
+    return [(f"{name}.weight" if name.endswith("layer_scalar") else name, value)]
+
+
 def turned(name, value, config):
     return [(name, value.T if re.search(r"(c_attn|c_proj|c_fc)\.weight$", name) else value)]
+
+
+def jais(name, value, config):
+    """The factors of muP are in the weights."""
+    rows = turned(name.replace("c_fc2", "c_fc"), value, config)[0][1]
+    if name != "transformer.wte.weight":
+        return [(name, rows)]
+    return [(name, rows * config("embeddings_scale")), ("lm_head.weight", rows * config("width_scale"))]
+
+
+def baichuan(name, value, config):
+    if "W_pack" not in name:
+        return [(name, value)]
+    parts = zip(("q_proj", "k_proj", "v_proj"), np.split(value, 3), strict=True)
+    return [(name.replace("W_pack", part), one) for part, one in parts]
 
 
 def by_turns(name, value, config):
@@ -158,6 +230,11 @@ def falcon_turns(name, value, config):
     if "query_key_value" not in name:
         return [(name, value)]
     return [(name, unfused_turns(value, config.heads, falcon_heads(config)))]
+
+
+def whole(row, **changes):
+    """Return a row with changes that files tell a model by."""
+    return replace(row, name=f"{row.name}_whole", config={**row.config, **changes})
 
 
 def bloom(name, value, config):
@@ -221,6 +298,7 @@ FORMS = {
     "Glm4ForCausalLM": Form(ARCH.GLM4, add_rotary_dimensions),
     "GlmForCausalLM": Form(ARCH.CHATGLM, add_rotary_dimensions),
     "SmolLM3ForCausalLM": Form(ARCH.SMOLLM3),
+    "Plamo3ForCausalLM": Form(ARCH.PLAMO3, plamo3, shifted),
     "Starcoder2ForCausalLM": Form(ARCH.STARCODER2, windows),
     "GPTBigCodeForCausalLM": Form(ARCH.STARCODER, bigcode),
     "Ernie4_5ForCausalLM": Form(ARCH.ERNIE4_5),
@@ -239,12 +317,22 @@ FORMS = {
     "MPTForCausalLM": Form(ARCH.MPT, mpt),
     "GPTJForCausalLM": Form(ARCH.GPTJ, gptj),
     "MiniCPMForCausalLM": Form(ARCH.MINICPM, minicpm),
+    "Gemma4ForCausalLM": Form(ARCH.GEMMA4, gemma4, suffixed),
+    "Jais2ForCausalLM": Form(ARCH.JAIS2, add_rotary_dimensions),
+    "JAISLMHeadModel": Form(ARCH.JAIS, alibi, jais),
+    "QWenLMHeadModel": Form(ARCH.QWEN, qwen1),
+    "OrionForCausalLM": Form(ARCH.ORION, orion),
+    "BaiChuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
+    "BaichuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "InternLM2ForCausalLM": Form(ARCH.INTERNLM2, change=internlm),
 }
 """Architecture of a row -> its form."""
 
 NOT_IN_FILES = {
     "gpt2_by_layer": "scores scaled by the number of the layer, another activation",
+    "baichuan_13b": "ALiBi with other than 40 layers",
+    "jais_family": "another activation, scores scaled by the number of the layer",
+    "jais2_variants": "another activation",
     "gpt2_bare": "scores without a scale",
     "gpt_bigcode_heads": "several heads of keys",
     "gpt_neox_serial": "another activation",

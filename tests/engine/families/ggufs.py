@@ -29,7 +29,10 @@ class Config:
     """A configuration, asked by any of several names for the same thing."""
 
     def __init__(self, row: TinyFamily, model: Any) -> None:
-        self.own = getattr(model, "config", None) or SimpleNamespace(**row.values())
+        self.given = row.values()
+        own = getattr(model, "config", None) or self.given
+        self.own = SimpleNamespace(**own) if isinstance(own, dict) else own
+        self.own.allow_global_per_layer_attribute_access = True
 
     def __call__(self, *names: str, default: Any = None) -> Any:
         found = (getattr(self.own, name, None) for name in names)
@@ -80,6 +83,17 @@ def _all(writer: gguf.GGUFWriter, tensors: dict[str, Array]) -> dict[str, Array]
     return tensors
 
 
+def _bytes_and_words(writer: gguf.GGUFWriter, size: int) -> None:
+    """Bytes, and as many further tokens as there must be."""
+    tokens = ["<unk>", "<bos>", "<eos>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    tokens += [f"word{number}" for number in range(size - len(tokens))]
+    kinds = [gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.BYTE] * 256 + [gguf.TokenType.NORMAL] * (size - 259)
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * size)
+    writer.add_token_types(kinds)
+
+
 @dataclass(frozen=True)
 class Form:
     """How models of an architecture become a file.
@@ -88,12 +102,14 @@ class Form:
         further: Writes what only this architecture has: `(writer, config, key prefix)`.
         change: `(name, array, config) -> [(name, array), ...]`, before names are translated.
         gather: What is made of all of them: `(writer, {name: array}) -> {name: array}`.
+        vocabulary: Writes one of a size.
     """
 
     arch: gguf.MODEL_ARCH
     further: Callable[[gguf.GGUFWriter, Config, str], None] = _nothing
     change: Callable[[str, Array, Config], list[tuple[str, Array]]] = _as_it_is
     gather: Callable[[gguf.GGUFWriter, dict[str, Array]], dict[str, Array]] = _all
+    vocabulary: Callable[[gguf.GGUFWriter, int], None] = _bytes_and_words
 
 
 def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
@@ -103,7 +119,7 @@ def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
     _add_sizes(writer, config)
     _add_rope(writer, config, prefix)
     form.further(writer, config, prefix)
-    _add_vocabulary(writer, config("vocab_size"))
+    form.vocabulary(writer, config("vocab_size"))
     names = gguf.get_tensor_name_map(form.arch, config.layers)
     tied = config("tie_word_embeddings", default=False)
     tensors: dict[str, Array] = {}
@@ -209,14 +225,3 @@ def unfused_turns(array: Array, heads: int, kv_heads: int) -> Array:
     turns = array.reshape(kv_heads, heads // kv_heads + 2, -1, *array.shape[1:])
     parts = (turns[:, :-2], turns[:, -2], turns[:, -1])
     return np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])
-
-
-def _add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
-    """Bytes, and as many further tokens as there must be."""
-    tokens = ["<unk>", "<bos>", "<eos>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    tokens += [f"word{number}" for number in range(size - len(tokens))]
-    kinds = [gguf.TokenType.CONTROL] * 3 + [gguf.TokenType.BYTE] * 256 + [gguf.TokenType.NORMAL] * (size - 259)
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(tokens)
-    writer.add_token_scores([0.0] * size)
-    writer.add_token_types(kinds)

@@ -29,6 +29,14 @@ def plan(directory, impl=None, **select):
     return resolve(options)
 
 
+def answer(resolution):
+    """Return three greedy tokens, as bytes."""
+    with closing(open_sync(resolution.config)) as engine:
+        params = SamplingParams(max_tokens=3, temperature=0.0)
+        engine.send(Add(handle=0, prompt=np.array([5, 6, 7], "<i4").tobytes(), params=params))
+        return b"".join(outputs.tokens for found in iter(engine.step, []) for outputs in found)
+
+
 @pytest.mark.covers("MODEL-01")
 def test_a_configuration_says_the_sizes_of_the_weights(made):
     """Each size that the shape states is that of a tensor of the checkpoint, and there are some."""
@@ -51,12 +59,7 @@ def test_a_configuration_says_the_sizes_of_the_weights(made):
 def test_a_configuration_alone_runs_with_made_up_weights(made, tmp_path):
     directory = tmp_path / "bare"
     shutil.copytree(made.directory, directory, ignore=shutil.ignore_patterns("*.safetensors"))
-    answers = []
-    for _ in "ab":
-        with closing(open_sync(plan(directory, made.row.model_impl, load_format="dummy").config)) as engine:
-            params = SamplingParams(max_tokens=3, temperature=0.0)
-            engine.send(Add(handle=0, prompt=np.array([5, 6, 7], "<i4").tobytes(), params=params))
-            answers.append(b"".join(outputs.tokens for found in iter(engine.step, []) for outputs in found))
+    answers = [answer(plan(directory, made.row.model_impl, load_format="dummy")) for _ in "ab"]
     assert answers[0] == answers[1] and len(answers[0]) == 3 * 4
 
 
@@ -85,6 +88,27 @@ def test_wrong_tensors_are_named_in_one_line(made, fault, tmp_path):
     with pytest.raises(CoreError) as caught:
         open_sync(plan(directory, made.row.model_impl).config).close()
     assert name.removesuffix(".weight") in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.covers("MODEL-02")
+@pytest.mark.exhaustive
+def test_several_shards_are_one_model(made, tmp_path):
+    """The tokens of a checkpoint in three files, whose index is as the hub's have it."""
+    directory = tmp_path / "sharded"
+    shutil.copytree(made.directory, directory)
+    whole = directory / "model.safetensors"
+    tensors = load_file(whole)
+    whole.unlink()
+    places = {}
+    for number in range(3):
+        name = f"model-{number + 1:05}-of-00003.safetensors"
+        part = {key: tensors[key] for key in sorted(tensors)[number::3]}
+        save_file(part, directory / name, metadata={"format": "pt"})
+        places |= dict.fromkeys(part, name)
+    index = {"metadata": {}, "weight_map": places}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = [answer(plan(one, made.row.model_impl)) for one in (directory, made.directory)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.covers("MODEL-01")

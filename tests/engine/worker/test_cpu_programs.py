@@ -30,7 +30,15 @@ GROUPS = {"qwen2_window": 3, "qwen3_window": 3, "gemma2": 2, "gemma2_untied": 2,
 OTHER_ATTENTION = {"llama3": {"head_dim": 32}, "MPNet": None}
 """What a family is made with, because the native attention has no heads of 24; None: nor biases by position."""
 
-ENCODER_CALLS = {"Bert": 34, "Roberta": 35, "XLMRoberta": 35, "DistilBert": 31, "ModernBert": 32, "NomicBert": 32}
+ENCODER_CALLS = {
+    "Bert": 34,
+    "Roberta": 35,
+    "XLMRoberta": 35,
+    "DistilBert": 31,
+    "ModernBert": 32,
+    "NomicBert": 32,
+    "Gte": 38,
+}
 
 
 def program(directory, **options):

@@ -186,6 +186,22 @@ def test_changes_of_the_models_configuration_are_json_everywhere(file):
     )
 
 
+def test_a_key_of_the_models_configuration_is_changed_on_its_own(file):
+    words = ("--config-override", "rope_theta=1e6", "--hf-overrides", '{"a": 1, "sliding_window": 9}')
+    model = load(*words, "--config-override=sliding_window=null", "--config-override", "act=gelu=new").options.model
+    assert model.hf_overrides == {"rope_theta": 1e6, "a": 1, "sliding_window": None, "act": "gelu=new"}
+    assert load(CORE_CONFIG_OVERRIDE="rope_theta=5").options.model.hf_overrides == {"rope_theta": 5}
+    # Flags go before the file key by key.
+    model = load("--config", file("config_override: {a: 1, b: 2}"), "--config-override", "b=[3]").options.model
+    assert model.hf_overrides == {"a": 1, "b": [3]}
+
+
+@pytest.mark.parametrize("value", ["[1]", "rope_theta", "=5", "a b=5"])
+def test_a_change_that_is_no_pair_is_refused(value):
+    with pytest.raises(ConfigError, match=r"CORE-C101 .*--config-override: "):
+        load("--config-override", "a=1", "--config-override", value)
+
+
 @pytest.mark.parametrize("value", ["[1]", "4", '"yarn"', "yarn"])
 def test_a_scaling_that_is_no_object_is_refused(value):
     with pytest.raises(ConfigError, match=r"CORE-C101 .*--rope-scaling: .*JSON"):

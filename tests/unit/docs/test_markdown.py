@@ -51,6 +51,7 @@ FOREIGN = {  # flags of pip, pytest, cmake, node and of this repository's tools;
 }
 CLASS = re.compile(r"[A-Z][a-z]+[A-Z]\w*")
 FOREIGN_CLASSES = {"LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model", "Qwen3ForSequenceClassification"}
+FOREIGN_CLASSES |= {"NewModel"}  # of checkpoints, made of parts in a manifest
 FOREIGN_CLASSES |= {"AnthropicModel", "NativeOutput", "ToolOutput", "Output"}  # of clients
 
 

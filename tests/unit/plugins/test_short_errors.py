@@ -75,7 +75,7 @@ def test_an_architecture_that_nobody_implements(folder, architecture, near, advi
     [
         ("llama4", "'Llama4ForCausalLM' is planned as core-plugin-moe-decoders"),
         ("mamba", "No installed plugin implements MambaForCausalLM from files of another format either."),
-        ("bert", "bert (core-plugin-bert 0.1.0) implements BertModel: give its safetensors files."),
+        ("nomic-bert", "nomicbert (core-plugin-bert 0.1.0) implements NomicBertModel: give its safetensors files."),
         ("frob", "Give another model"),
     ],
 )

@@ -97,6 +97,13 @@ def test_names_are_found_in_whatever_module_they_are():
             fitting({f"{prefix}layers.0.up.weight": ((6, 5), "gguf:Q4_0")}, UP)
 
 
+def test_a_layer_may_have_sizes_of_its_own():
+    own = WeightShape(name="layers.1.up.weight", dims=(("inner", 10), ("hidden", 4)))
+    fitting({"model.layers.1.up.weight": ((10, 4), "float32"), "model.layers.0.up.weight": ((6, 4), "float32")}, own)
+    with pytest.raises(CheckpointError, match=r"with 'inner' 10 the tensor 'model\.layers\.1\.up\.weight'"):
+        fitting({"model.layers.1.up.weight": ((6, 4), "float32")}, own)
+
+
 def test_every_layer_has_tensors():
     held = {"layers.0.up.weight": ((6, 4), "float32")}
     with pytest.raises(CheckpointError, match="CORE-M200 w: 'n_layer' is 2, but w has no tensors for layer 1"):

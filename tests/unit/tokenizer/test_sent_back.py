@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-import core_plugin_llama
+import core_plugin_decoder
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from core.testing import tinymodels
 from core.tokenizer.chat_template import ChatTemplate
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
-FOLDERS = (Path(core_plugin_llama.__file__).parent / "templates", Path(__file__).with_name("templates"))
+FOLDERS = (Path(core_plugin_decoder.__file__).parent / "templates", Path(__file__).with_name("templates"))
 FILES = {f"{file.parts[-3]}/{file.stem}": file for folder in FOLDERS for file in sorted(folder.glob("*.jinja"))}
 DEMO, TINY = "demo", "tiny"
 USER = {"role": "user", "content": "How warm is it?"}

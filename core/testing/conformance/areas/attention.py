@@ -149,11 +149,21 @@ def softcap_matches_reference(subject: Subject) -> None:
 def alibi_matches_reference(subject: Subject) -> None:
     """Scores that fall with the distance, by a slope for each head: heads that share keys, and what else it has."""
     _need(subject, "alibi")
-    base, features = replace(base_geometry(subject), alibi=True), subject.spec(AttentionSpec).features
+    _every(subject, _sloped(subject, replace(base_geometry(subject), alibi=True)))
+
+
+def alibi_by_root_matches_reference(subject: Subject) -> None:
+    """The same, where the distance counts by its square root."""
+    _need(subject, "alibi_root")
+    _every(subject, _sloped(subject, replace(base_geometry(subject), alibi=True, rooted=True)))
+
+
+def _sloped(subject: Subject, base: Geometry) -> list[Geometry]:
+    features = subject.spec(AttentionSpec).features
     found = [base, *(replace(base, heads=heads, kv_heads=kv) for heads, kv in ((4, 4), (6, 2), (4, 1)))]
     found += [replace(base, windows=(9,))] if "sliding_window" in features else []
     found += [replace(base, softcaps=(1.5,))] if "softcap" in features else []
-    _every(subject, found)
+    return found
 
 
 def scattered_blocks_match_reference(subject: Subject) -> None:
@@ -408,6 +418,7 @@ CHECKS = (
         sliding_window_matches_reference,
         softcap_matches_reference,
         alibi_matches_reference,
+        alibi_by_root_matches_reference,
         chunks_match_reference,
         sinks_match_reference,
         scattered_blocks_match_reference,

@@ -17,6 +17,7 @@ KNOWN = frozenset(
         "sliding_window",
         "softcap",
         "alibi",
+        "alibi_root",
         "sinks",
         "chunked",
         "head_scales",

@@ -157,7 +157,7 @@ def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
     }
     used = {"sliding_window" for site in sites if site.window is not None}
     used |= {"softcap" for site in sites if site.softcap is not None}
-    used |= {"alibi" for site in sites if site.slopes is not None}
+    used |= {"alibi_root" if site.rooted else "alibi" for site in sites if site.slopes is not None}
     require_shape(shape_of(subject, case), due, used, decoder.ropes)
 
 

@@ -37,6 +37,7 @@ class Geometry:
     windows: tuple[int | None, ...] = (None,)
     softcaps: tuple[float | None, ...] = (None,)
     alibi: bool = False
+    rooted: bool = False
     chunk: int | None = None
     sinks: bool = False
 
@@ -51,6 +52,7 @@ class Geometry:
                 chunk=self.chunk,
                 sinks=self.sinks,
                 slopes=slopes,
+                rooted=self.rooted,
             )
             for index, (window, softcap) in enumerate(pairs)
         ]
@@ -264,7 +266,9 @@ def dense(row: Row, layer: int, site: AttentionSite, start: int, count: int) -> 
         scores = site.softcap * torch.tanh(scores / site.softcap)
     query, key = torch.arange(start, length)[:, None], torch.arange(length)[None, :]
     if site.slopes is not None:
-        scores = scores + torch.tensor(site.slopes).view(-1, 1, 1) * (key - query)
+        away = (key - query).float()
+        away = -(-away).clamp(min=0).sqrt() if site.rooted else away
+        scores = scores + torch.tensor(site.slopes).view(-1, 1, 1) * away
     hidden = key > query
     if site.window is not None:
         hidden |= key <= query - site.window

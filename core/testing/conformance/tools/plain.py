@@ -76,7 +76,9 @@ class PlainAttentionLayer:
         query = torch.arange(length - len(q), length, device=q.device)[:, None]
         key = torch.arange(length, device=q.device)[None, :]
         if site.slopes is not None:
-            scores = scores + torch.tensor(site.slopes, device=q.device).view(-1, 1, 1) * (key - query)
+            away = (key - query).float()
+            away = -(-away).clamp(min=0).sqrt() if site.rooted else away
+            scores = scores + torch.tensor(site.slopes, device=q.device).view(-1, 1, 1) * away
         hidden = key > query
         if site.window is not None:
             hidden |= key <= query - site.window

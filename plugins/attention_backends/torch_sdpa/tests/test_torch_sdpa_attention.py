@@ -89,14 +89,16 @@ def site_of(kv_heads=2, ratio=3, head_dim=8, **extra):
     steep=st.sampled_from([None, 0.5, 2.0]),
     chunk=st.sampled_from([None, None, 1, 6, 16, 1000]),
     sinks=st.booleans(),
+    rooted=st.booleans(),
     spare_columns=st.integers(0, 3),
     seed=st.integers(0, 99),
 )
 def test_any_batch_equals_the_specification(
-    rows, block_size, kv_heads, ratio, window, softcap, steep, chunk, sinks, spare_columns, seed
+    rows, block_size, kv_heads, ratio, window, softcap, steep, chunk, sinks, rooted, spare_columns, seed
 ):
     slopes = None if steep is None else tuple(steep ** (head + 1) for head in range(kv_heads * ratio))
-    site = site_of(kv_heads, ratio, window=window, softcap=softcap, slopes=slopes, chunk=chunk, sinks=sinks)
+    terms = {"slopes": slopes, "rooted": rooted, "sinks": sinks}
+    site = site_of(kv_heads, ratio, window=window, softcap=softcap, chunk=chunk, **terms)
     check(rows, site, block_size, seed=seed, spare_columns=spare_columns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import torch
 from core_plugin_huggingface.files import INDEX, natural_key, open_shards
 from core_plugin_huggingface.reader import SafetensorsReader
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from core.api import CheckpointError
 from core.testing.tinymodels import tiny_llama
@@ -287,3 +288,29 @@ def test_inspection_loads_no_torch(whole):
         "sys.exit(bool({'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code, str(whole)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("which", ["whole", "sharded"])
+def test_the_command_that_converts_pickled_weights_works(copy, which):
+    directory = copy(which)
+    expected = {tensor.name: tensor.dense(torch.float32) for tensor in READER.tensors(directory, lambda size: None)}
+    for path in [*directory.glob("*.safetensors")]:
+        torch.save(
+            load_file(path), directory / path.name.replace("model", "pytorch_model").replace("safetensors", "bin")
+        )
+        path.unlink()
+    (directory / INDEX).unlink(missing_ok=True)
+    torch.save({"lr": 1}, directory / "training_args.bin")
+    with pytest.raises(CheckpointError) as caught:
+        READER.inspect(directory)
+    words = shlex.split(caught.value.hint.split("`")[1])
+    subprocess.run([sys.executable, *words[1:]], check=True, timeout=120)
+    found = {tensor.name: tensor.dense(torch.float32) for tensor in READER.tensors(directory, lambda size: None)}
+    assert found.keys() == expected.keys() == READER.inspect(directory).tensors.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in found)
+
+
+def test_weights_of_a_maker_s_own_layout_are_refused(copy):
+    directory = copy("whole")
+    (directory / "model.safetensors").rename(directory / "consolidated.00.pth")
+    fails("CORE-M133", "consolidated.00.pth", "Hugging Face's layout", path=directory)

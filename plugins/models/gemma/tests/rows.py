@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from core.testing.families import TinyFamily
 
 _HEADS = {"head_dim": 20, "query_pre_attn_scalar": 24}
@@ -20,6 +22,34 @@ _ROPES = {
     },
 }
 
+_RNJ1 = {
+    "model_type": "gemma3_text",
+    **_HEADS,
+    **_UNTIED,
+    "sliding_window": 6,
+    "layer_types": ["full_attention"] * 3,
+    "final_logit_softcapping": 10.0,
+    "rope_parameters": {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        "beta_fast": 64.0,
+    },
+}
+
+
+def rnj1(config):
+    """Return Gemma 3 with one rotation for all layers, of which none has a window."""
+    import transformers
+
+    ropes = dict.fromkeys(("full_attention", "sliding_attention"), config["rope_parameters"])
+    given = {key: value for key, value in config.items() if key != "architectures"} | {"rope_parameters": ropes}
+    made = transformers.Gemma3TextConfig(**json.loads(json.dumps(given)))
+    made._attn_implementation = "eager"
+    return transformers.Gemma3ForCausalLM(made)
+
+
 _GEMMA4 = {
     "model_type": "gemma4_text",
     "head_dim": 20,
@@ -32,6 +62,22 @@ _GEMMA4 = {
     "tie_word_embeddings": False,
 }
 _NATIVE4 = {"head_dim": 32, "global_head_dim": 48}
+
+_GEMMA3N = {
+    "model_type": "gemma3n_text",
+    "head_dim": 20,
+    "sliding_window": 6,
+    "num_hidden_layers": 6,
+    "layer_types": [*("sliding_attention", "sliding_attention", "full_attention") * 2],
+    "num_kv_shared_layers": 3,
+    # Fewer rows than token ids, as published checkpoints have it.
+    "vocab_size_per_layer_input": 280,
+    "hidden_size_per_layer_input": 12,
+    "altup_num_inputs": 3,
+    "laurel_rank": 10,
+    "activation_sparsity_pattern": [0.8, 0.0, 0.6, 0.0, 0.3, 0.0],
+    "tie_word_embeddings": False,
+}
 
 ROWS = [
     TinyFamily("gemma", "GemmaForCausalLM", {"model_type": "gemma", "head_dim": 24, **_UNTIED}),
@@ -69,6 +115,7 @@ ROWS = [
         },
         spread=0.2,
     ),
+    TinyFamily("rnj1", "Rnj1ForCausalLM", _RNJ1, reference=rnj1),
     TinyFamily(
         "vaultgemma",
         "VaultGemmaForCausalLM",
@@ -92,5 +139,21 @@ ROWS = [
             "attention_bias": True,
         },
         native=_NATIVE4,
+    ),
+    TinyFamily("gemma3n", "Gemma3nForCausalLM", _GEMMA3N),
+    TinyFamily(
+        "gemma3n_plain",
+        "Gemma3nForCausalLM",
+        {
+            **_GEMMA3N,
+            "num_kv_shared_layers": 0,
+            "intermediate_size": [88, 72, 88, 96, 88, 80],
+            "activation_sparsity_pattern": None,
+            "altup_active_idx": 1,
+            "altup_num_inputs": 2,
+            "altup_correct_scale": False,
+            "final_logit_softcapping": 12.0,
+            "attention_bias": True,
+        },
     ),
 ]

@@ -129,3 +129,11 @@ def test_manifest_and_shape_load_no_torch():
     code = "import json, sys, core_plugin_gemma.family as c, core_plugin_gemma.chat; c.shape(json.loads(sys.argv[1]))"
     code += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, json.dumps(config())], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kinds", [None, [FULL] * 5 + ["chunked_attention"], [SLIDING] * 6])
+def test_layers_of_rnj_1_see_the_whole_context(kinds):
+    given = {**SMALL, "architectures": ["Rnj1ForCausalLM"], "layer_types": [FULL] * 6}
+    assert windows(describe(given)) == (None,) * 6
+    with pytest.raises(CheckpointError, match=r"CORE-M126 .*'layer_types' is .*alone are supported"):
+        describe({**given, "layer_types": kinds})

@@ -28,6 +28,28 @@ def drafting(name, tensor):
     return [(name, tensor)]
 
 
+_FAIRSEQ2 = renamed(
+    ("input_layernorm", "self_attn_layer_norm"),
+    ("post_attention_layernorm", "ffn_layer_norm"),
+    ("o_proj", "output_proj"),
+    ("mlp.up_proj", "ffn.inner_proj"),
+    ("mlp.down_proj", "ffn.output_proj"),
+    ("mlp.", "ffn."),
+    ("model.embed_tokens", "decoder_frontend.embed"),
+    ("model.norm", "decoder.layer_norm"),
+    ("model.", "decoder."),
+    ("lm_head", "final_proj"),
+)
+
+
+def fairseq2(name, tensor):
+    """Return a tensor with fairseq2's name; dimensions of queries and keys that rotate together are neighbours."""
+    if name.endswith(("q_proj.weight", "k_proj.weight")):
+        heads = 4 if name.endswith("q_proj.weight") else 2
+        tensor = tensor.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    return _FAIRSEQ2(name, tensor)
+
+
 # In one layer: a tensor that is missing is called by its name in the model, and the suite takes one out of layer 1.
 _OLD_YI = (("0.input_layernorm", "0.ln1"), ("0.post_attention_layernorm", "0.ln2"))
 _WINDOWS = {"sliding_window": 6, "head_dim": 24, "model_type": "cwm", "bos_token_id": 1}
@@ -48,6 +70,7 @@ ROWS = [
     spelled("IQuestCoderForCausalLM", head_dim=24, rms_norm_eps=1e-5),
     spelled("PanguEmbeddedForCausalLM", pangu, bias=True, rope_theta=16e6),
     spelled("MiMoForCausalLM", mimo, drafting, attention_bias=True, head_dim=24),
+    spelled("Fairseq2LlamaForCausalLM", save=fairseq2, rope_theta=500000.0, rms_norm_eps=1e-5, head_dim=20),
     TinyFamily("cwm", "CwmForCausalLM", {**_WINDOWS, "num_hidden_layers": 2}, save=renamed()),
     TinyFamily(
         "cwm_layers",

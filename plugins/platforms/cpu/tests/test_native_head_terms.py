@@ -27,7 +27,8 @@ def reference(q, k, v, site, sinks):
         scores = site.softcap * torch.tanh(scores / site.softcap)
     away = positions[None, :] - queries[:, None]
     if site.slopes is not None:
-        scores = scores + torch.tensor(site.slopes, dtype=torch.float64)[:, None, None] * away
+        moved = -(-away).clamp(min=0).double().sqrt() if site.rooted else away
+        scores = scores + torch.tensor(site.slopes, dtype=torch.float64)[:, None, None] * moved
     seen = away <= 0
     if site.window is not None:
         seen &= away > -site.window
@@ -76,6 +77,8 @@ SLOPES = tuple(2.0 ** -(i + 1) for i in range(6))
 SINKS = torch.tensor([0.5, -2.0, 3.0, 30.0, -40.0, 1.5])
 CASES = {
     "alibi": {"slopes": SLOPES},
+    "alibi by the root": {"slopes": SLOPES, "rooted": True},
+    "by the root in a window": {"slopes": SLOPES, "rooted": True, "window": 20, "softcap": 5.0},
     "sinks": {"sinks": True},
     "both in a window": {"slopes": SLOPES, "sinks": True, "window": 20},
     "sinks behind a soft cap": {"sinks": True, "softcap": 5.0},

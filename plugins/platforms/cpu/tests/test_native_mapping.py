@@ -1,8 +1,8 @@
-"""Operations element by element and copies, beside torch, at every instruction set of this machine."""
+"""Operations element by element, copies and reductions, beside torch, at every instruction set of this machine."""
 
 import pytest
 import torch
-from core_plugin_cpu.native.mapping import compute, copy
+from core_plugin_cpu.native.mapping import compute, copy, reduce
 from core_plugin_cpu.native.rewrite import rewritten
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -99,6 +99,44 @@ def test_numbers_are_rounded_as_torch_does(isa, func, dtype):
         same(rewritten(func, (x, number), {}, lambda: torch.empty_like(x), rows=True), func(x, number))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("beta", [1.0, 0.6931471805599453, 3.0, -0.5])
+def test_softplus_is_within_one_rounding(isa, beta, dtype):
+    x = torch.cat([torch.linspace(-60, 60, 40001), torch.linspace(-1e-3, 1e-3, 999)]).to(dtype).unsqueeze(0)
+    exact = torch.nn.functional.softplus(x.double(), beta=beta, threshold=1e9)
+    tolerance = {"rtol": 2**-8, "atol": 1e-6} if dtype == torch.bfloat16 else {"rtol": 2e-6, "atol": 3e-7}
+    torch.testing.assert_close(mapped("softplus", x, x, beta).double(), exact, **tolerance)
+    special = torch.tensor([[float("inf"), float("-inf"), float("nan"), 3e38, -3e38]]).to(dtype)
+    same(mapped("softplus", special, special, 1.0), torch.nn.functional.softplus(special))
+
+
+REDUCED = {"sum": torch.sum, "mean": torch.mean, "greatest": torch.amax, "least": torch.amin}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("operation", REDUCED)
+def test_rows_become_one_number_each(isa, operation, dtype):
+    for size in (1, 7, 16, 17, 255, 256, 257, 5000):
+        x = torch.randn(6, 4, size).to(dtype)
+        for source in (x, x[:, 1], x[:, :, ::3], x.transpose(0, 1), x.flatten(1)):
+            out = torch.full(source.shape[:-1], 7.0, dtype=dtype)
+            assert reduce(operation, out, source)
+            wanted = REDUCED[operation](source.double(), dim=-1)
+            rtol = {torch.float32: 2e-6, torch.bfloat16: 2**-8}[dtype]
+            torch.testing.assert_close(out.double(), wanted, rtol=rtol, atol=2e-4 if operation == "sum" else 1e-6)
+
+
+@pytest.mark.parametrize("operation", REDUCED)
+def test_what_is_no_number_passes_on(isa, operation):
+    x = torch.randn(3, 300)
+    x[0, 299], x[1, 3], x[2, 17] = float("nan"), float("inf"), float("-inf")
+    out = torch.zeros(3)
+    assert reduce(operation, out, x)
+    torch.testing.assert_close(out, REDUCED[operation](x, dim=-1), equal_nan=True)
+    rounded = torch.zeros(3, dtype=torch.bfloat16)
+    assert reduce(operation, rounded, x[:, 5:9]) and not reduce(operation, torch.zeros(3), x.double())
+
+
 def test_dtypes_meet_in_the_wider_one(isa):
     x, y = torch.randn(5, 70).bfloat16(), torch.randn(5, 70)
     same(mapped("multiply", y, x, y), x * y)
@@ -146,7 +184,13 @@ CALLS = {
     "mul_": (ATEN.mul_.Tensor, lambda x: (x.clone(), x)),
     "copy_": (ATEN.copy_.default, lambda x: (torch.zeros(6, 20, dtype=torch.bfloat16), x)),
     "silu": (ATEN.silu.default, lambda x: (x,)),
+    "softplus": (ATEN.softplus.default, lambda x: (x, 0.5)),
+    "sum": (ATEN.sum.dim_IntList, lambda x: (x.view(6, 4, 5), [-1])),
+    "mean": (ATEN.mean.dim, lambda x: (x, [1], True)),
+    "amax": (ATEN.amax.default, lambda x: (x.view(6, 4, 5), [2], True)),
+    "amin": (ATEN.amin.default, lambda x: (x, [-1])),
 }
+ROUNDED = ("silu", "softplus", "sum", "mean")
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -157,7 +201,7 @@ def test_the_table_makes_what_torch_makes(isa, name):
     wanted = func(*arguments(x))
     got = rewritten(func, arguments(x), {}, lambda: torch.empty(wanted.shape, dtype=wanted.dtype), rows=True)
     assert got is not None and got.dtype is wanted.dtype
-    torch.testing.assert_close(got, wanted, rtol=1e-6 if name == "silu" else 0, atol=0)
+    torch.testing.assert_close(got, wanted, rtol=2e-6 if name in ROUNDED else 0, atol=1e-6 if name in ROUNDED else 0)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +213,9 @@ def test_the_table_makes_what_torch_makes(isa, name):
         (ATEN.pow.Tensor_Scalar, (torch.ones(2, 3), 3)),
         (ATEN.repeat.default, (torch.ones(2, 3, 2), [1, 2, 2])),
         (ATEN.cumsum.default, (torch.ones(2, 3), 1)),
+        (ATEN.sum.dim_IntList, (torch.ones(2, 3), [0])),
+        (ATEN.mean.dim, (torch.ones(2, 3, 4), [1, 2])),
+        (ATEN.softplus.default, (torch.ones(2, 3), 1.0, 5.0)),
     ],
 )
 def test_the_table_leaves_the_rest_to_torch(func, args):

@@ -19,6 +19,8 @@ def test_names_are_those_of_the_converter(arch):
     table, names = ARCHITECTURES[arch], gguf.get_tensor_name_map(KINDS[arch], 1)
     known = {gguf.TENSOR_NAMES[one].format(bid=0) for one in gguf.MODEL_TENSORS[KINDS[arch]]}
     listed = {f"blk.0.{module}": f"{table.layer.format(0)}.{path}" for module, path in table.blocks.items()}
+    # The converter's table has these with the suffix that they lose.
+    listed |= {f"blk.0.{module}": listed[f"blk.0.{module}"] + ".weight" for module in table.unsuffixed}
     listed |= table.modules
     for stored, path in listed.items():
         if stored in known:

@@ -291,7 +291,8 @@ def test_an_absurdly_long_piece_takes_no_time(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model": "bert", "tokens": ["a"]}, "'bert'"),
+        ({"model": "t5", "tokens": ["a"]}, "'t5'"),
+        ({"model": "bert", "tokens": ["a"]}, "no tokens that begin and end a text"),
         ({"model": "gpt2", "tokens": ["a"], "pre": "martian", "merges": ["a a"]}, "'martian'"),
         ({"model": "gpt2", "tokens": ["a"]}, "no merges"),
         ({"model": "gpt2", "tokens": ["a", "b"], "merges": ["a b"]}, "'a b'"),

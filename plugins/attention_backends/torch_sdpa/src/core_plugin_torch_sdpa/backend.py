@@ -165,6 +165,8 @@ class TorchSdpaLayer:
         if self._slopes is not None and distance is not None:
             # The heads that share a kv head are a dimension of their own here; of single tokens, that of the queries.
             slopes = self._slopes.view(site.num_kv_heads, split.shape[2], -1, 1)
+            if site.rooted:
+                distance = -(-distance).clamp(min=0).sqrt()
             scores += slopes * (distance if distance.dim() == 2 else distance[:, :, None])
         if mask is not None:
             scores += mask if mask.dim() == 2 else mask[:, :, None]

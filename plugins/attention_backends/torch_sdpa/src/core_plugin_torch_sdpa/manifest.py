@@ -21,6 +21,7 @@ TORCH_SDPA = AttentionSpec(
             "sliding_window",
             "softcap",
             "alibi",
+            "alibi_root",
             "sinks",
             "chunked",
             "head_scales",

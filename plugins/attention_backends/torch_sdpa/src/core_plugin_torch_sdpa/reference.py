@@ -37,7 +37,8 @@ def reference_attention(
                 if site.softcap is not None:
                     scores = site.softcap * torch.tanh(scores / site.softcap)
                 if site.slopes is not None:
-                    scores = scores + site.slopes[head] * (torch.arange(first, position + 1) - position)
+                    back = position - torch.arange(first, position + 1)
+                    scores = scores - site.slopes[head] * (back.sqrt() if site.rooted else back)
                 if sinks is not None:
                     scores = torch.cat([scores, sinks[head : head + 1]])
                 out[token, head] = torch.softmax(scores, 0)[: len(v)] @ v

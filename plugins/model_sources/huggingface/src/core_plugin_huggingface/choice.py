@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from core_plugin_huggingface.faults import no_gguf, pickled_only, several_ggufs, weightless
+from core_plugin_huggingface.faults import PICKLED, no_gguf, pickled_only, several_ggufs, weightless
 from core_plugin_huggingface.files import INDEX
 from core_plugin_huggingface.reference import HubReference
 
@@ -17,7 +17,6 @@ PREFERRED = "Q4_K_M"
 _BESIDE = ("*.json", "*.jinja", "tokenizer*", "*.model", "*.tiktoken", "merges.txt", "vocab.txt", "README.md")
 _MODULE = re.compile(r"\d+_\w+/(config\.json|model\.safetensors)")  # what sentence-transformers keeps beside a model
 _USELESS = ("pytorch_model*", "tf_model*", "flax_model*", "trainer_state.json", "consolidated*")
-_PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _CODE = (".py", ".so")
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _QUANTIZED = re.compile(
@@ -49,12 +48,12 @@ def choose(names: Collection[str], wanted: HubReference) -> Choice:
         return Choice((*parts, *(name for name in names if name == "README.md")), parts[0])
     if wanted.pick is not None:
         raise no_gguf(wanted)
-    raise pickled_only(wanted) if any(name.endswith(_PICKLED) for name in names) else weightless(wanted)
+    raise pickled_only(wanted) if any(name.endswith(PICKLED) for name in names) else weightless(wanted)
 
 
 def has_weights(names: Collection[str]) -> bool:
     """Say whether there is any file that may hold weights, in whatever format."""
-    return any(name.endswith((".safetensors", ".gguf", *_PICKLED)) for name in names)
+    return any(name.endswith((".safetensors", ".gguf", *PICKLED)) for name in names)
 
 
 def ggufs(names: Collection[str]) -> dict[str, list[str]]:
@@ -104,7 +103,7 @@ def _safetensors(names: Collection[str]) -> list[str]:
 def _beside(name: str) -> bool:
     if _MODULE.fullmatch(name):
         return True
-    plain = "/" not in name and not _useless(name) and not name.endswith((*_PICKLED, *_CODE, ".safetensors"))
+    plain = "/" not in name and not _useless(name) and not name.endswith((*PICKLED, *_CODE, ".safetensors"))
     return plain and any(fnmatchcase(name, pattern) for pattern in _BESIDE)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from core.api import CheckpointError
 from core_plugin_huggingface.reference import HubReference
+
+PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+"""Endings of weight files that run code when they are loaded."""
 
 
 def damaged(path: Path, why: str) -> CheckpointError:
@@ -38,15 +42,32 @@ def missing_shard(index: Path, shard: str, tensor: str) -> CheckpointError:
     )
 
 
+_CONVERT = (
+    "import pathlib, sys, torch; from safetensors.torch import save_file; "
+    "[save_file({name: tensor.contiguous().clone() for name, tensor in "
+    'torch.load(file, "cpu", weights_only=True).items()}, file.with_suffix(".safetensors")) '
+    "for file in pathlib.Path(sys.argv[1]).glob(sys.argv[2])]"
+)
+"""Program that writes weights of one file into another beside it; `weights_only` runs no code of theirs."""
+
+
 def no_weights(directory: Path) -> CheckpointError:
     """A directory without safetensors files."""
-    pickled = sorted(path.name for path in directory.glob("*") if path.suffix in (".bin", ".pt", ".pth"))
+    pickled = sorted(path.name for path in directory.glob("*") if path.suffix in PICKLED)
+    if pickled and pickled[0].startswith("consolidated"):
+        return CheckpointError(
+            "CORE-M133",
+            f"{directory} holds its weights in {pickled[0]}, pickled and under its maker's own names of tensors.",
+            hint="Take the version of the model in Hugging Face's layout, with .safetensors files.",
+        )
     if pickled:
+        pattern = ("pytorch_model*" if pickled[0].startswith("pytorch_model") else "*") + Path(pickled[0]).suffix
+        command = shlex.join(["python", "-c", _CONVERT, str(directory), pattern])
         return CheckpointError(
             "CORE-M133",
             f"{directory} holds its weights in pickled files ({pickled[0]}), which are refused because loading them "
             "runs code that they contain.",
-            hint="Convert the model to safetensors, or take a version that has them.",
+            hint=f"Take a version with .safetensors files, or convert it: `{command}`.",
         )
     return CheckpointError("CORE-M134", f"{directory} holds no .safetensors files.", hint="Fetch the weights as well.")
 
@@ -57,7 +78,8 @@ def pickled_only(wanted: HubReference) -> CheckpointError:
         "CORE-M133",
         f"the model '{wanted.repo}' has its weights in pickled files only, which are refused because loading them runs "
         "code that they contain.",
-        hint="Take a version with .safetensors files, or convert it.",
+        hint=f"Take a version with .safetensors files, or `hf download {wanted.repo} --local-dir FOLDER` and serve "
+        "FOLDER: the answer to that is the command that converts it.",
     )
 
 

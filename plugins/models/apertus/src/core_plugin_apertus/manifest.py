@@ -11,4 +11,5 @@ APERTUS = ModelSpec(
     summary="Apertus decoders",
     architectures=("ApertusForCausalLM",),
     shape="core_plugin_apertus.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

@@ -11,6 +11,7 @@ ARCEE = ModelSpec(
     summary="Arcee AFM decoders",
     architectures=("ArceeForCausalLM",),
     shape="core_plugin_arcee.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -29,7 +29,8 @@ def read(config: Mapping[str, Any]) -> Decoder:
             kv_heads=given.heads(),
             head_dim=given.head_dim(),
             scale=given.head_dim() ** -0.5,
-            fused="W_pack",
+            # Files of other layouts have the parts.
+            fused="W_pack" if given.flag("qkv_fused", default=True) else None,
             rope=rope,
             slopes=slopes(given.heads()) if alibi else None,
         ),

@@ -11,4 +11,5 @@ BAICHUAN = ModelSpec(
     summary="Baichuan decoders of the first generation",
     architectures=("BaichuanForCausalLM", "BaiChuanForCausalLM"),
     shape="core_plugin_baichuan.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

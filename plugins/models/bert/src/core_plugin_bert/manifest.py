@@ -37,6 +37,26 @@ MODERNBERT = ModelSpec(
     tasks=frozenset({"embed", "classify"}),
 )
 
+GTE = ModelSpec(
+    name="gte",
+    impl="core_plugin_bert.gte:GteEncoder",
+    api=2,
+    summary="GTE encoders: rotary positions, gated MLPs",
+    architectures=tuple(f"Gte{kind}" for kind in _KINDS),
+    shape="core_plugin_bert.gte_config:shape",
+    tasks=frozenset({"embed", "classify"}),
+)
+
+GTE_NEW = ModelSpec(
+    name="gte-new",
+    impl="core_plugin_bert.gte:GteEncoder",
+    api=2,
+    summary="GTE encoders by the names that their makers' own code has",
+    architectures=tuple(f"{family}{kind}" for family in ("New", "GteNew") for kind in _KINDS),
+    shape="core_plugin_bert.gte_config:shape",
+    tasks=frozenset({"embed", "classify"}),
+)
+
 NOMICBERT = ModelSpec(
     name="nomicbert",
     impl="core_plugin_bert.nomic:NomicEncoder",

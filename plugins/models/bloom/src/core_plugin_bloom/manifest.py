@@ -11,6 +11,7 @@ BLOOM = ModelSpec(
     summary="BLOOM and BLOOMZ",
     architectures=("BloomForCausalLM",),
     shape="core_plugin_bloom.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

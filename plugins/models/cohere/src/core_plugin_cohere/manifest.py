@@ -11,4 +11,5 @@ COHERE = ModelSpec(
     summary="Command R, Command A and Aya decoders",
     architectures=("CohereForCausalLM", "Cohere2ForCausalLM"),
     shape="core_plugin_cohere.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

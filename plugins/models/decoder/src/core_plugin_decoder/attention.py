@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
+from core_plugin_decoder.gating import MixedAttention, Mixer, OutputGate
 from core_plugin_decoder.norms import head_norm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
+    from core.api.models import Attention as Attend
     from core.api.models import Embedding
     from core_plugin_decoder.description import Attention, Decoder
 
@@ -30,20 +35,31 @@ class SelfAttention:
         share = build.heads(given.heads, given.kv_heads)
         # Keys and values are of equal size: another order of the parts only changes which of them is which.
         self.places = [given.order.index(name) for name in "qkv"] if given.parts == 3 else [0, 1, 1]
-        self.heads = [share.heads, share.kv_heads, share.kv_heads][: given.parts]
-        self.view = (-1, sum(self.heads), given.head_dim)
+        heads = [share.heads, share.kv_heads, share.kv_heads][: given.parts]
+        self.head_dim = given.head_dim
         sizes = (given.heads * given.head_dim, given.kv_heads * given.head_dim, given.kv_heads * given.head_dim)
         parts = dict(zip(given.projections, sizes[: given.parts]))
-        self.qkv = build.merged_linear(
-            decoder.hidden_size,
-            parts,
-            path,
-            bias=given.bias,
-            shard="out",
-            units={name: size // given.turns if given.turns else given.head_dim for name, size in parts.items()},
-            fused=given.fused,
-            split=given.split,
-        )
+        stored = [(parts, given.fused, heads)]
+        if given.fused_kv is not None:
+            queries, *others = parts.items()
+            stored = [(dict([queries]), None, heads[:1]), (dict(others), given.fused_kv, heads[1:])]
+        # Each with the heads of its parts.
+        self.linears = [
+            (
+                build.merged_linear(
+                    decoder.hidden_size,
+                    some,
+                    path,
+                    bias=given.bias,
+                    shard="out",
+                    units={name: size // given.turns if given.turns else given.head_dim for name, size in some.items()},
+                    fused=fused,
+                    split=given.split,
+                ),
+                counts,
+            )
+            for some, fused, counts in stored
+        ]
         self.output = build.linear(
             sizes[0], decoder.hidden_size, f"{path}.{given.output}", bias=given.output_bias, shard="in"
         )
@@ -55,39 +71,47 @@ class SelfAttention:
         ]
         self.clip, self.growth, self.rotates_first = given.clip, growth, given.rotates_first
         self.rope = None if given.rope is None else build.rope(given.rope)
+        self.layer, self.causal = index if given.shares is None else given.shares, decoder.causal
+        self.site: dict[str, Any] = {
+            "num_heads": share.heads,
+            "num_kv_heads": share.kv_heads,
+            "head_dim": given.head_dim,
+            "scale": given.scale,
+            "window": given.window,
+        }
         if decoder.causal:
-            self.attend = build.attention(
-                index if given.shares is None else given.shares,
-                num_heads=share.heads,
-                num_kv_heads=share.kv_heads,
-                head_dim=given.head_dim,
-                scale=given.scale,
-                window=given.window,
-                softcap=given.softcap,
-                sinks=None if given.sinks is None else f"{path}.{given.sinks}",
-                chunk=given.chunk,
-                slopes=None if given.slopes is None else share.of(given.slopes),
-                shared=given.shares is not None,
-            )
+            self.site |= {
+                "softcap": given.softcap,
+                "sinks": None if given.sinks is None else f"{path}.{given.sinks}",
+                "chunk": given.chunk,
+                "slopes": None if given.slopes is None else share.of(given.slopes),
+                "rooted": given.rooted,
+                "shared": given.shares is not None,
+            }
+        self.attend = self._attend(build, self.layer)
+        self.gate = None if given.gate is None else OutputGate(given, build, decoder.hidden_size, path)
+        self.mix, self.mixer = given.mix, None
+        if given.mix is not None and decoder.passes > 1:
+            self.mixer = Mixer(given.mix, given, build, decoder, index)
+
+    def again(self, build: LayerBuilder, later: int) -> SelfAttention:
+        """Return the same projections with keys and values of their own, those of the layer `later` layers behind."""
+        other = copy(self)
+        if self.mix is not None and self.mixer is not None:
+            other.site = {**self.site, "window": self.mix.window}
+            other.attend = MixedAttention(self.mixer, self.attend, other._attend(build, self.layer + later))
         else:
-            self.attend = build.encoder_attention(
-                index,
-                num_heads=share.heads,
-                num_kv_heads=share.kv_heads,
-                head_dim=given.head_dim,
-                scale=given.scale,
-                window=given.window,
-            )
+            other.attend = self._attend(build, self.layer + later)
+        return other
+
+    def _attend(self, build: LayerBuilder, layer: int) -> Attend:
+        return build.attention(layer, **self.site) if self.causal else build.encoder_attention(layer, **self.site)
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
-        joined = self.qkv(hidden)
-        if self.clip is not None:
-            joined = joined.clamp(-self.clip, self.clip)
-        # (T, heads, head_dim), twice (T, kv_heads, head_dim)
-        split = joined.view(self.view).split_with_sizes(self.heads, dim=1)
+        split = self._projected(hidden)
         if len(split) == 1:
-            return self.output(self.attend(self._query(split[0], step), None, None, step))
+            return self._given_out(self.attend(self._query(split[0], step), None, None, step), hidden)
         q, k, v = (split[place] for place in self.places)
         if self.rotates_first:
             q, k = self._rotated(q, k, step)
@@ -99,7 +123,21 @@ class SelfAttention:
             v = self.norms[2](v)
         if self.growth is not None:
             q = q * self.growth(step.positions).unsqueeze(1)
-        return self.output(self.attend(q, k, v, step))
+        return self._given_out(self.attend(q, k, v, step), hidden)
+
+    def _given_out(self, attended: Tensor, hidden: Tensor) -> Tensor:
+        """Project what attention gives; `hidden` is what the layer's queries are made of."""
+        return self.output(attended if self.gate is None else attended * self.gate(hidden))
+
+    def _projected(self, hidden: Tensor) -> Sequence[Tensor]:
+        """Return what is projected, part by part: `(T, heads, head_dim)`, twice `(T, kv_heads, head_dim)`."""
+        found: list[Tensor] = []
+        for linear, heads in self.linears:
+            joined = linear(hidden)
+            if self.clip is not None:
+                joined = joined.clamp(-self.clip, self.clip)
+            found += joined.view(-1, sum(heads), self.head_dim).split_with_sizes(heads, dim=1)
+        return found
 
     def _query(self, q: Tensor, step: StepInputs) -> Tensor:
         """Return the queries of a layer that has no keys."""

@@ -28,6 +28,7 @@ class Norm:
         kind: `rms` or `layer`.
         weight, bias: Whether it has them.
         offset: Added to the weight.
+        groups: Equal parts of the numbers, each of which is normalised by itself; of norms of hidden states.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Norm:
     weight: bool = True
     bias: bool = False
     offset: float = 0.0
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +49,28 @@ class HeadNorm:
         over: What is normalised: each `head`, with one weight for all of them; each head, with a weight of its own
             (`own`); or `all` heads of a token together.
         stacked: Of `own`: name of the parameter of each head, `{}` for its number; None: one parameter has them all.
+        flat: Of `own`: that parameter has the heads in one row.
     """
 
     norm: Norm
     over: Literal["head", "own", "all"] = "head"
     stacked: str | None = None
+    flat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """How the later passes of a decoder attend: to the keys and values of the first pass, and to their own.
+
+    What a head gives is `own + gate * (first - own)`, where its gate is the sigmoid of a product with its query.
+
+    Attributes:
+        gate: Module of the weight `(heads, head_dim)` and the bias of the gates, below the root, `{}` for the layer.
+        window: A query sees so many tokens of its own pass.
+    """
+
+    gate: str
+    window: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +82,7 @@ class Attention:
         projections: Modules of queries, keys, values; or the parts of `fused`, in the order in which it has them.
         output: Module of the output projection.
         fused: The one module that holds queries, keys and values; None: each has its own.
+        fused_kv: The one module that holds keys and values, beside that of the queries.
         split: How a fused tensor holds them: `halves`, one after another; `interleaved`, by turns of the heads.
         turns: Turns of an interleaved tensor; None: as many as there are heads of keys and values.
         order: In which order `projections` come: `q`, `k`, `v`, by their first letters.
@@ -73,11 +93,15 @@ class Attention:
         window, chunk: A query sees so many tokens, or its own chunk of so many; None: all.
         softcap: Soft cap of the scores.
         slopes: ALiBi, one for each head.
+        rooted: Their factor is the square root of the distance.
         sinks: Name of the parameter of the sinks below the attention.
         clip: Queries, keys and values are held between minus this and this.
         keys_are_values: There is no projection of values: they are the keys before norm and rotation.
         shares: Layer whose keys and values it reads, which has the same geometry; it has none of its own.
         grows: Queries are multiplied by `1 + grows[0] * log(1 + position // grows[1])`.
+        gate: Module of a projection of what the layer reads, as wide as all heads; behind `gate_activation` it is
+            multiplied by what attention gives. None: there is none.
+        mix: How passes behind the first attend; None: each to its own keys and values.
     """
 
     heads: int
@@ -88,6 +112,7 @@ class Attention:
     projections: tuple[str, str, str] = ("q_proj", "k_proj", "v_proj")
     output: str = "o_proj"
     fused: str | None = None
+    fused_kv: str | None = None
     split: Literal["halves", "interleaved"] = "halves"
     turns: int | None = None
     order: Literal["qkv", "qvk"] = "qkv"
@@ -102,11 +127,15 @@ class Attention:
     chunk: int | None = None
     softcap: float | None = None
     slopes: tuple[float, ...] | None = None
+    rooted: bool = False
     sinks: str | None = None
     clip: float | None = None
     keys_are_values: bool = False
     shares: int | None = None
     grows: tuple[float, int] | None = None
+    gate: str | None = None
+    gate_activation: str | MakeActivation = "sigmoid"
+    mix: Mix | None = None
 
     @property
     def parts(self) -> int:
@@ -126,6 +155,7 @@ class MLP:
         gate: Module of the gate; None: there is none.
         fused: The one module that holds gate and up, in this order; None: each has its own.
         bias, down_bias: Whether `gate` and `up`, and `down`, have one.
+        divided: Whether ranks divide it; not where the activation looks at more than one number of a row.
     """
 
     size: int
@@ -137,6 +167,20 @@ class MLP:
     fused: str | None = None
     bias: bool = False
     down_bias: bool = False
+    divided: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """A linear layer from hidden states to hidden states, in the place of attention or MLP.
+
+    Attributes:
+        name: Its module in a layer.
+        bias: Whether it has one.
+    """
+
+    name: str
+    bias: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,14 +228,18 @@ class Layer:
     """Attention and MLP (or a mixture of experts), each of which adds to the residual.
 
     Attributes:
+        attention, mlp: None: the layer has none, and no norms of it.
         before_attention, after_attention, before_mlp, after_mlp: Norms of what comes in, and of what is added.
         parallel: Both read what came into the layer, and their sum is added. `before_mlp` None: behind one norm.
         closing: The norms behind (`after_*`) are of the sum with the residual, and their result is the new residual.
         scale: Factor of what is added.
+        keeps: Places in which the hidden states that come in are kept for later layers.
+        blends: `(place, share)`, one after another and behind `keeps`: the hidden states that come in become `share` of
+            those that are kept there, and of themselves the rest.
     """
 
-    attention: Attention
-    mlp: MLP | Mixture
+    attention: Attention | Linear | None
+    mlp: MLP | Mixture | Linear | None
     before_attention: Norm | None = None
     after_attention: Norm | None = None
     before_mlp: Norm | None = None
@@ -199,6 +247,8 @@ class Layer:
     parallel: bool = False
     closing: bool = False
     scale: float = 1.0
+    keeps: tuple[int, ...] = ()
+    blends: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +267,27 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How classes follow from a pooled hidden state.
+
+    Attributes:
+        name: Module of a linear layer with a number for each label.
+        bias: Whether it has one.
+        inner: Module of another one before it, as wide as hidden states, with a bias and a ReLU behind it.
+        scale: Factor of the numbers.
+        tokens: Instead of these layers: the ids of tokens, whose logits the numbers are.
+        difference: There are two tokens, and one number: by how much the second's logit exceeds the first's.
+    """
+
+    name: str = "score"
+    bias: bool = False
+    inner: str | None = None
+    scale: float = 1.0
+    tokens: tuple[int, ...] = ()
+    difference: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
     """A decoder and its head.
 
@@ -232,8 +303,12 @@ class Decoder:
             `fairseq`; the number is the row of position 0.
         logit_scale, softcap: Factor, then soft cap, of the logits.
         dtype: The checkpoint's own.
+        passes: How often the layers run, each time on what the time before gave, and with keys and values of their own.
+        norm_between: The last norm is behind each of these, not only behind the last.
         causal: Whether a token sees only those before it.
-        pooling: What it gives instead of tokens; with labels, by the linear layer `score`.
+        pooling: What it gives instead of tokens; with labels, by `score`, and with a size of its own, by the linear
+            layer `linear` on every token.
+        score: See `Score`.
         renames, skips, transposes: Further rules of checkpoint names, as those of `WeightRules`.
         layers_key: Key of the configuration that counts the layers.
     """
@@ -257,14 +332,22 @@ class Decoder:
     tied: bool = False
     logit_scale: float = 1.0
     softcap: float | None = None
+    passes: int = 1
+    norm_between: bool = False
     causal: bool = True
     pooling: PoolingShape | None = None
+    score: Score = Score()
     renames: tuple[tuple[str, str], ...] = ()
     skips: tuple[str, ...] = ()
     transposes: tuple[str, ...] = ()
     layers_key: str = "num_hidden_layers"
     project_in: str = "project_in"
     project_out: str = "project_out"
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The attention of each layer that has one."""
+        return tuple(layer.attention for layer in self.layers if isinstance(layer.attention, Attention))
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

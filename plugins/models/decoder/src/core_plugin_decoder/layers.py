@@ -5,10 +5,11 @@ A layer hands on what it adds (`pending`) apart from the residual: the norm of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, TypeAlias
 
 from core_plugin_decoder.attention import SelfAttention
-from core_plugin_decoder.description import MLP
+from core_plugin_decoder.description import Linear, Mixture
 from core_plugin_decoder.mixture import MixtureOfExperts
 from core_plugin_decoder.mlp import FeedForward
 from core_plugin_decoder.norms import norm
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder, StepInputs
     from core.api.models import Embedding, Norm
-    from core_plugin_decoder.description import Decoder, Layer, Mixture
+    from core_plugin_decoder.description import Decoder, Layer
 
     Pending = Tensor | None
-    Sublayer = Callable[[Pending, Tensor, StepInputs], tuple[Pending, Tensor]]
-    MLPLike = FeedForward | MixtureOfExperts
+    Sublayer: TypeAlias = "_Adding | _Parallel"
     Body = Callable[[Tensor, StepInputs], Tensor]
 
 
@@ -35,22 +35,69 @@ def sublayers(
     path = decoder.layer_path(index)
     given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
-    attention = SelfAttention(decoder, layer.attention, build, index, growth)
-    mlp = _feed_forward(layer.mlp, build, decoder.hidden_size, path)
-
-    def feed(hidden: Tensor, step: StepInputs) -> Tensor:
-        return mlp(hidden)
-
+    attention = _attention(decoder, layer, build, index, growth)
+    mlp = _mlp(decoder, layer, build, path)
     if layer.parallel:
+        if attention is None or mlp is None:
+            raise ValueError(f"layer {index} is parallel, and lacks attention or MLP")
         return [_Parallel(norms[0], norms[2], attention, mlp, layer.scale)]
-    adds = _Closing if layer.closing else _Adding
-    return [adds(norms[0], attention, norms[1], layer.scale), adds(norms[2], feed, norms[3], layer.scale)]
+    kind = _Closing if layer.closing else _Adding
+    found: list[Sublayer] = []
+    if attention is not None:
+        found.append(kind(norms[0], attention, norms[1], layer.scale))
+    if mlp is not None:
+        found.append(kind(norms[2], mlp, norms[3], layer.scale))
+    return found
 
 
-def _feed_forward(given: MLP | Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> MLPLike:
-    if isinstance(given, MLP):
-        return FeedForward(given, build, hidden_size, layer)
-    return MixtureOfExperts(given, build, hidden_size, layer)
+def _attention(
+    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None
+) -> Body | None:
+    if layer.attention is None:
+        return None
+    if isinstance(layer.attention, Linear):
+        return _linear(decoder, layer.attention, build, decoder.layer_path(index))
+    return SelfAttention(decoder, layer.attention, build, index, growth)
+
+
+def _mlp(decoder: Decoder, layer: Layer, build: LayerBuilder, path: str) -> Body | None:
+    if layer.mlp is None:
+        return None
+    if isinstance(layer.mlp, Linear):
+        return _linear(decoder, layer.mlp, build, path)
+    if isinstance(layer.mlp, Mixture):
+        return _by_token(MixtureOfExperts(layer.mlp, build, decoder.hidden_size, path))
+    return _by_token(FeedForward(layer.mlp, build, decoder.hidden_size, path))
+
+
+def _linear(decoder: Decoder, given: Linear, build: LayerBuilder, path: str) -> Body:
+    size = decoder.hidden_size
+    return _by_token(build.linear(size, size, f"{path}.{given.name}", bias=given.bias))
+
+
+def _by_token(body: Callable[[Tensor], Tensor]) -> Body:
+    """Return the body of a sublayer that looks at nothing but each token's own hidden state."""
+    return lambda hidden, step: body(hidden)
+
+
+class Crossing:
+    """Hidden states between two layers: kept for later ones, and blended with those that are kept.
+
+    Args:
+        layer: The one that reads them.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self.keeps, self.blends = layer.keeps, layer.blends
+
+    def __call__(self, pending: Pending, residual: Tensor, kept: dict[int, Tensor]) -> tuple[Pending, Tensor]:
+        """Return what a sublayer returns; `kept` are the hidden states of the step by place, `(T, D)`."""
+        hidden = residual if pending is None else residual + pending
+        for place in self.keeps:
+            kept[place] = hidden
+        for place, share in self.blends:
+            hidden = kept[place] * share + hidden * (1 - share)
+        return None, hidden
 
 
 class _Adding:
@@ -65,6 +112,12 @@ class _Adding:
         if self.after is not None:
             out = self.after(out)
         return out if self.scale == 1.0 else out * self.scale, residual
+
+    def again(self, build: LayerBuilder, later: int) -> _Adding:
+        """Return the same for another pass; arguments as of `SelfAttention.again`."""
+        other = copy(self)
+        other.body = _again(self.body, build, later)
+        return other
 
 
 class _Closing(_Adding):
@@ -87,8 +140,8 @@ class _Parallel:
         self,
         before: Norm | None,
         before_mlp: Norm | None,
-        attention: SelfAttention,
-        mlp: MLPLike,
+        attention: Body,
+        mlp: Body,
         scale: float,
     ) -> None:
         self.before, self.before_mlp, self.attention, self.mlp, self.scale = before, before_mlp, attention, mlp, scale
@@ -96,8 +149,18 @@ class _Parallel:
     def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
         hidden, residual = _entered(self.before, pending, residual)
         other = hidden if self.before_mlp is None else self.before_mlp(residual)
-        out = self.attention(hidden, step) + self.mlp(other)
+        out = self.attention(hidden, step) + self.mlp(other, step)
         return out if self.scale == 1.0 else out * self.scale, residual
+
+    def again(self, build: LayerBuilder, later: int) -> _Parallel:
+        """Return the same for another pass; arguments as of `SelfAttention.again`."""
+        other = copy(self)
+        other.attention = _again(self.attention, build, later)
+        return other
+
+
+def _again(body: Body, build: LayerBuilder, later: int) -> Body:
+    return body.again(build, later) if isinstance(body, SelfAttention) else body
 
 
 def _entered(before: Norm | None, pending: Pending, residual: Tensor) -> tuple[Tensor, Tensor]:

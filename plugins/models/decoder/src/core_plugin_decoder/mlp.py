@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,13 +24,17 @@ class FeedForward:
 
     def __init__(self, given: MLP, build: LayerBuilder, hidden_size: int, layer: str) -> None:
         path = f"{layer}.{given.name}" if given.name else layer
+        outputs: Literal["out"] | None = "out" if given.divided else None
+        inputs: Literal["in"] | None = "in" if given.divided else None
         if given.gate is None:
-            self.widen = build.linear(hidden_size, given.size, f"{path}.{given.up}", bias=given.bias, shard="out")
+            self.widen = build.linear(hidden_size, given.size, f"{path}.{given.up}", bias=given.bias, shard=outputs)
         else:
             parts = {given.gate: given.size, given.up: given.size}
-            self.widen = build.merged_linear(hidden_size, parts, path, bias=given.bias, shard="out", fused=given.fused)
+            self.widen = build.merged_linear(
+                hidden_size, parts, path, bias=given.bias, shard=outputs, fused=given.fused
+            )
         self.activation = activation_of(given.activation, build, path, gated=given.gate is not None)
-        self.down = build.linear(given.size, hidden_size, f"{path}.{given.down}", bias=given.down_bias, shard="in")
+        self.down = build.linear(given.size, hidden_size, f"{path}.{given.down}", bias=given.down_bias, shard=inputs)
 
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, D) -> (T, D)`."""

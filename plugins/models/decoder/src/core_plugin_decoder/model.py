@@ -9,9 +9,11 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from core.api import WeightRules
+from core_plugin_decoder.description import Attention
 from core_plugin_decoder.embedding import DecoderEmbedding
-from core_plugin_decoder.layers import sublayers
+from core_plugin_decoder.layers import Crossing, sublayers
 from core_plugin_decoder.norms import norm
+from core_plugin_decoder.scoring import LinearScores, TokenScores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Embedding
     from core_plugin_decoder.description import Decoder
+    from core_plugin_decoder.layers import Sublayer
+
+    _Layer = tuple[Crossing | None, list[Sublayer]]
 
 
 class CausalLM:
@@ -35,21 +39,29 @@ class CausalLM:
     def __init__(self, config: Mapping[str, Any], build: LayerBuilder) -> None:
         decoder = type(self).describe(config)
         self.embed = DecoderEmbedding(decoder, build)
-        growths: dict[tuple[float, int], Embedding] = {}
-        self.sublayers = []
+        growths = {
+            given: build.by_position(1, _growing(*given))
+            for given in dict.fromkeys(attention.grows for attention in decoder.attentions)
+            if given is not None
+        }
+        layers: list[_Layer] = []
         for index, layer in enumerate(decoder.layers):
-            given = layer.attention.grows
-            if given is not None and given not in growths:
-                growths[given] = build.by_position(1, _growing(*given))
-            growth = None if given is None else growths[given]
-            self.sublayers += sublayers(decoder, layer, build, index, growth)
+            grows = layer.attention.grows if isinstance(layer.attention, Attention) else None
+            growth = None if grows is None else growths[grows]
+            crossing = Crossing(layer) if layer.keeps or layer.blends else None
+            layers.append((crossing, sublayers(decoder, layer, build, index, growth)))
+        self.passes = [layers]
+        for turn in range(1, decoder.passes):
+            later = turn * len(layers)
+            self.passes.append([(crossing, [one.again(build, later) for one in bodies]) for crossing, bodies in layers])
+        self.norm_between = decoder.norm_between
         last = decoder.final_norm
         self.norm = None if last is None else norm(last, build, decoder.hidden_size, decoder.root)
         self.project_out = None
         if decoder.embed_size is not None:
             path = decoder.path(decoder.project_out)
             self.project_out = build.linear(decoder.hidden_size, decoder.embed_size, path)
-        if decoder.pooling is None:
+        if decoder.pooling is None or decoder.score.tokens:
             self.project = build.lm_head(
                 decoder.vocab_size,
                 decoder.embed_size or decoder.hidden_size,
@@ -59,9 +71,13 @@ class CausalLM:
             )
             self.scale, self.cap = decoder.logit_scale, decoder.softcap
             self.logits = self.project if self.scale == 1.0 and self.cap is None else self._scaled
-        elif decoder.pooling.labels:
+        if decoder.score.tokens:
+            self.classify: Callable[[Tensor], Tensor] = TokenScores(decoder.score, self.logits)
+        elif decoder.pooling is not None and decoder.pooling.labels:
             width = decoder.embed_size or decoder.hidden_size
-            self.classify = build.linear(width, len(decoder.pooling.labels), "score")
+            self.classify = LinearScores(decoder.score, build, width, len(decoder.pooling.labels))
+        elif decoder.pooling is not None and decoder.pooling.size:
+            self.project_out = build.linear(decoder.hidden_size, decoder.pooling.size, "linear")
 
     @classmethod
     def weight_rules(cls, config: Mapping[str, Any]) -> WeightRules:
@@ -74,12 +90,12 @@ class CausalLM:
         bare: tuple[tuple[str, str], ...] = ()
         if decoder.root:
             bare = tuple((f"{name}.", f"{decoder.root}.{name}.") for name in inside)
-        attention = decoder.layers[0].attention.name
+        attention = decoder.attentions[0].name
         return WeightRules(
             rename=(*decoder.renames, *bare),
             skip=(
                 *("*.rotary_emb.inv_freq", *decoder.skips),
-                *((f"{decoder.head}.*",) if decoder.pooling is not None else ()),
+                *((f"{decoder.head}.*",) if decoder.pooling is not None and not decoder.score.tokens else ()),
             ),
             transpose=decoder.transposes,
             kv_scales=f"{decoder.layer_path('{}')}.{attention}",
@@ -87,14 +103,23 @@ class CausalLM:
 
     def forward(self, step: StepInputs) -> Tensor:
         """Return the final hidden states, `(T, D)`."""
-        residual, pending = self.embed(step), None
-        for sublayer in self.sublayers:
-            pending, residual = sublayer(pending, residual, step)
-        if self.norm is None:
-            hidden = residual if pending is None else residual + pending
-        else:
-            hidden = self.norm(residual) if pending is None else self.norm.add(pending, residual)[0]
+        hidden = self.embed(step)
+        for turn, layers in enumerate(self.passes, start=1):
+            hidden = self._passed(layers, hidden, step, normed=self.norm_between or turn == len(self.passes))
         return hidden if self.project_out is None else self.project_out(hidden)
+
+    def _passed(self, layers: list[_Layer], residual: Tensor, step: StepInputs, *, normed: bool) -> Tensor:
+        """Run the layers, `(T, D) -> (T, D)`, and the norm behind them."""
+        pending: Tensor | None = None
+        kept: dict[int, Tensor] = {}
+        for crossing, bodies in layers:
+            if crossing is not None:
+                pending, residual = crossing(pending, residual, kept)
+            for body in bodies:
+                pending, residual = body(pending, residual, step)
+        if self.norm is None or not normed:
+            return residual if pending is None else residual + pending
+        return self.norm(residual) if pending is None else self.norm.add(pending, residual)[0]
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         """Project `(rows, D)` to `(rows, vocab)`; float32 where they are capped."""

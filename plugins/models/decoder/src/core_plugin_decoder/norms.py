@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def norm(given: NormOf, build: LayerBuilder, size: int, path: str = "") -> Norm:
     """Return a norm of the last dimension; `path` is that of the part whose module it is."""
     name = f"{path}.{given.name}" if path else given.name
+    if given.groups > 1:
+        return _Grouped(given, build, size, name)
     if given.kind == "rms":
         return build.rms_norm(size, given.eps, name, offset=given.offset, weight=given.weight)
     return build.layer_norm(size, given.eps, name, bias=given.bias, offset=given.offset, weight=given.weight)
@@ -40,6 +42,23 @@ def head_norm(given: HeadNorm, build: LayerBuilder, path: str, heads: int, head_
     return _AllHeads(given, build, path, heads, head_dim)
 
 
+class _Grouped:
+    """A norm of each of several parts of the hidden states, with one weight for all of them."""
+
+    def __init__(self, given: NormOf, build: LayerBuilder, size: int, name: str) -> None:
+        part = size // given.groups
+        kind = build.rms_norm if given.kind == "rms" else build.layer_norm
+        self._norm, self._view = kind(part, given.eps, name, weight=False), (-1, given.groups, part)
+        self._weight = build.parameter(f"{name}.weight", (size,), read=lambda stored: stored + given.offset)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._norm(x.view(self._view)).flatten(1) * self._weight()
+
+    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        total = residual + x
+        return self(total), total
+
+
 class _OwnWeights:
     """A norm of each head, with a weight of its own."""
 
@@ -47,13 +66,17 @@ class _OwnWeights:
         kind = build.rms_norm if given.norm.kind == "rms" else build.layer_norm
         name = f"{path}.{given.norm.name}"
         self._norm = kind(head_dim, given.norm.eps, name, weight=False)
+        self._size = head_dim
         stored: str | list[str] = f"{name}.weight"
         if given.stacked is not None:
             stored = [f"{path}.{given.stacked.format(head)}.weight" for head in range(heads)]
-        self._weight = build.parameter(stored, (heads, head_dim), shard="out", unit=1)
+        if given.flat:
+            self._weight = build.parameter(stored, (heads * head_dim,), shard="out", unit=head_dim)
+        else:
+            self._weight = build.parameter(stored, (heads, head_dim), shard="out", unit=1)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._norm(x) * self._weight()
+        return self._norm(x) * self._weight().view(-1, self._size)
 
 
 class _AllHeads:

@@ -20,11 +20,16 @@ from core.api import (
     config_number,
     rope_config,
 )
+from core_plugin_decoder.description import Score
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 """Kinds of layers, by transformers' names."""
 
 _BARE, _SEQUENCE, _REWARD = "Model", "ForSequenceClassification", "ForRewardModel"
+_STEPS = "ForProcessRewardModel"
+_TWO_WAYS, _EACH = "from_2_way_softmax", "no_post_processing"
+"""How tokens of a model that generates become classes."""
+
 _HEADED = "LMHeadModel"
 """How the oldest architectures that generate end."""
 
@@ -179,11 +184,14 @@ class Fields:
         """Return what the checkpoint gives instead of tokens; None if it generates.
 
         A checkpoint without an output projection, or whose attention is not causal, embeds; one with labels classifies,
-        and a reward model gives one number.
+        a reward model gives one number, and one of a process the classes of each token.
         """
         name, both_ways = self.architecture, not self.causal
+        if name.endswith(_STEPS):
+            labels = config_labels({"num_labels": 2, **self.config})
+            return PoolingShape(task="classify", method="all", normalize=False, labels=labels, activation="softmax")
         if name.endswith((_SEQUENCE, _REWARD)):
-            labels = ("reward",) if name.endswith(_REWARD) else config_labels(self.config)
+            labels = ("reward",) if name.endswith(_REWARD) else self._labels()
             return PoolingShape(
                 task="classify",
                 method="last",
@@ -195,3 +203,32 @@ class Fields:
         if both_ways or (name.endswith(_BARE) and not name.endswith(_HEADED)):
             return PoolingShape(method="mean" if both_ways else "last", bidirectional=both_ways)
         return None
+
+    def score(self) -> Score:
+        """Return how a classifier gets its numbers: from a layer, or from tokens of a model that generates.
+
+        `classifier_from_token` names the tokens, of which core has found the ids, and `method` how they are read:
+        `from_2_way_softmax` as one number, which `is_original_qwen3_reranker` says too, or `no_post_processing`.
+        """
+        tokens = self.config.get("classifier_token_ids")
+        if tokens is None or not self.architecture.endswith(_SEQUENCE):
+            return Score()
+        self.expect("method", _TWO_WAYS, _EACH)
+        difference = self.flag("is_original_qwen3_reranker") or self.config.get("method") == _TWO_WAYS
+        if not difference and self.config.get("method") is None:
+            text = f"'classifier_from_token' needs 'method' beside it: '{_TWO_WAYS}' or '{_EACH}'."
+            raise CheckpointError("CORE-M126", text)
+        if difference and len(tokens) != 2:
+            raise CheckpointError("CORE-M126", f"'classifier_from_token' names {len(tokens)} tokens, not no and yes.")
+        size = self.integer("vocab_size")
+        if not all(0 <= one < size for one in tokens):
+            raise CheckpointError("CORE-M126", f"'classifier_from_token' has ids beyond 'vocab_size' {size}.")
+        return Score(tokens=tuple(tokens), difference=difference)
+
+    def _labels(self) -> tuple[str, ...]:
+        """Return the names of the classes."""
+        score = self.score()
+        if not score.tokens:
+            return config_labels(self.config)
+        names = tuple(map(str, self.config.get("classifier_from_token") or score.tokens))
+        return names[1:] if score.difference else names

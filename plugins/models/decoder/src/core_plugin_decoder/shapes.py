@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.api import ModelShape, RopeConfig, WeightShape
-from core_plugin_decoder.description import MLP, Attention, Decoder, HeadNorm, Layer, Mixture, Norm
+from core_plugin_decoder.description import MLP, Attention, Decoder, HeadNorm, Layer, Linear, Mixture, Norm
 
 Dim = tuple[str, int]
 
@@ -23,7 +23,7 @@ def shape_of(read: Callable[[Mapping[str, Any]], Decoder]) -> Callable[[dict[str
 
 def described(decoder: Decoder) -> ModelShape:
     """Return the shape of a decoder."""
-    attentions = [layer.attention for layer in decoder.layers]
+    attentions = decoder.attentions
     first = attentions[0]
     ropes: list[RopeConfig] = []
     for attention in attentions:
@@ -32,7 +32,7 @@ def described(decoder: Decoder) -> ModelShape:
     return ModelShape(
         vocab_size=decoder.vocab_size,
         max_positions=decoder.max_positions,
-        num_layers=len(attentions),
+        num_layers=len(decoder.layers),
         hidden_size=decoder.hidden_size,
         num_heads=first.heads,
         num_kv_heads=first.kv_heads,
@@ -49,21 +49,23 @@ def described(decoder: Decoder) -> ModelShape:
 
 def _features(decoder: Decoder) -> Iterator[str]:
     """Yield the attention features that the layers need."""
-    for layer in decoder.layers:
+    for attention in decoder.attentions:
         wanted = {
-            "sliding_window": layer.attention.window,
-            "chunked": layer.attention.chunk,
-            "softcap": layer.attention.softcap,
-            "alibi": layer.attention.slopes,
-            "sinks": layer.attention.sinks,
+            "sliding_window": attention.window,
+            "chunked": attention.chunk,
+            "softcap": attention.softcap,
+            "alibi_root" if attention.rooted else "alibi": attention.slopes,
+            "sinks": attention.sinks,
         }
+        if attention.mix is not None and decoder.passes > 1:
+            wanted["sliding_window"] = attention.mix.window
         yield from (name for name, value in wanted.items() if value is not None)
     if not decoder.causal:
         yield "bidirectional"
 
 
 def _weights(decoder: Decoder) -> Iterator[WeightShape]:
-    """Yield the sizes of what all checkpoints of this description have, and all their layers."""
+    """Yield the sizes of what all checkpoints of this description have: of all layers together, or layer by layer."""
     hidden, turned = ("hidden_size", decoder.hidden_size), decoder.transposes
 
     def matrix(path: str, dims: tuple[Dim, ...]) -> WeightShape:
@@ -71,14 +73,17 @@ def _weights(decoder: Decoder) -> Iterator[WeightShape]:
         swapped = any(name.endswith(glob.removeprefix("*")) for glob in turned)
         return WeightShape(name=name, dims=dims[::-1] if swapped else dims)
 
-    first, *others = [_of_layer(layer, hidden) for layer in decoder.layers]
-    for name, dims in first.items():
-        if all(other.get(name) == dims for other in others):
-            yield matrix(f"{decoder.layer}.{name}", dims)
+    layers = [_of_layer(layer, hidden) for layer in decoder.layers]
+    common = {name for name, dims in layers[0].items() if all(layer.get(name) == dims for layer in layers)}
+    yield from (matrix(f"{decoder.layer}.{name}", layers[0][name]) for name in layers[0] if name in common)
+    for index, layer in enumerate(layers):
+        yield from (
+            matrix(f"{decoder.layer.format(index)}.{name}", layer[name]) for name in layer if name not in common
+        )
     vocabulary = ("vocab_size", decoder.vocab_size)
     width = hidden if decoder.embed_size is None else ("word_embed_proj_dim", decoder.embed_size)
     yield matrix(decoder.path(decoder.embed), (vocabulary, width))
-    if decoder.pooling is None:
+    if decoder.pooling is None or decoder.score.tokens:
         yield matrix(decoder.head, (vocabulary, width))
     if decoder.final_norm is not None and decoder.final_norm.weight:
         yield matrix(decoder.path(decoder.final_norm.name), (hidden,))
@@ -88,20 +93,22 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
     """Return module -> dimensions of its weight."""
     norms = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     found: dict[str, tuple[Dim, ...]] = {norm.name: (hidden,) for norm in norms if norm is not None and norm.weight}
-    found |= {f"{layer.attention.name}.{name}": dims for name, dims in _of_attention(layer.attention, hidden).items()}
-    if isinstance(layer.mlp, Mixture):
-        return found | _of_mixture(layer.mlp, hidden)
-    mlp, inner = layer.mlp, ("intermediate_size", layer.mlp.size)
-    return found | _of_mlp(mlp, inner, hidden)
+    attention = layer.attention
+    if isinstance(attention, Attention):
+        found |= {f"{attention.name}.{name}": dims for name, dims in _of_attention(attention, hidden).items()}
+    if isinstance(layer.mlp, MLP):
+        found |= _of_mlp(layer.mlp, hidden)
+    elif isinstance(layer.mlp, Mixture):
+        # The router alone: how the weights of experts are stored differs among checkpoints.
+        found[layer.mlp.path("", layer.mlp.router)] = (("experts", layer.mlp.experts), hidden)
+    found |= {one.name: (hidden, hidden) for one in (attention, layer.mlp) if isinstance(one, Linear)}
+    return found
 
 
-def _of_mixture(given: Mixture, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
-    """Return the router alone: how the weights of experts are stored differs among checkpoints."""
-    return {given.path("", given.router): (("experts", given.experts), hidden)}
-
-
-def _of_mlp(mlp: MLP, inner: Dim, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+def _of_mlp(mlp: MLP, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+    """Return module -> dimensions of its weight, below the layer."""
     found: dict[str, tuple[Dim, ...]] = {}
+    inner = ("intermediate_size", mlp.size)
     below = f"{mlp.name}." if mlp.name else ""
     if mlp.fused is not None:
         found[f"{below}{mlp.fused}"] = (("2 * intermediate_size", 2 * mlp.size), hidden)
@@ -121,9 +128,13 @@ def _of_attention(attention: Attention, hidden: Dim) -> dict[str, tuple[Dim, ...
         text = "(num_attention_heads + 2 * num_key_value_heads) * head_dim"
         found = {attention.fused: ((text, queries[1] + 2 * keys[1]), hidden)}
     else:
-        rows = (queries, keys, keys)[: attention.parts]
+        rows = (queries, keys, keys)[: 1 if attention.fused_kv is not None else attention.parts]
         found = {name: (given, hidden) for name, given in zip(attention.projections, rows)}
+    if attention.fused_kv is not None:
+        found[attention.fused_kv] = (("2 * num_key_value_heads * head_dim", 2 * keys[1]), hidden)
     found[attention.output] = (hidden, queries)
+    if attention.gate is not None:
+        found[attention.gate] = (queries, hidden)
     key_norm = attention.k_norm if attention.shares is None else None
     for head_norm, heads in ((attention.q_norm, queries), (key_norm, keys)):
         found |= _of_head_norm(head_norm, size, heads)
@@ -134,6 +145,6 @@ def _of_head_norm(given: HeadNorm | None, size: int, heads: Dim) -> dict[str, tu
     norm: Norm | None = None if given is None else given.norm
     if given is None or norm is None or not norm.weight or given.stacked is not None:
         return {}
-    if given.over == "own":
+    if given.over == "own" and not given.flat:
         return {norm.name: (("heads", heads[1] // size), ("head_dim", size))}
     return {norm.name: (("head_dim", size),) if given.over == "head" else (heads,)}

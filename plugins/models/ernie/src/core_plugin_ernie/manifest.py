@@ -11,4 +11,5 @@ ERNIE = ModelSpec(
     summary="ERNIE 4.5 dense decoders",
     architectures=("Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"),
     shape="core_plugin_ernie.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

@@ -11,6 +11,7 @@ EXAONE = ModelSpec(
     summary="EXAONE 3, 3.5 and Deep",
     architectures=("ExaoneForCausalLM",),
     shape="core_plugin_exaone.exaone3:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 EXAONE4 = ModelSpec(
@@ -20,6 +21,7 @@ EXAONE4 = ModelSpec(
     summary="EXAONE 4 dense decoders",
     architectures=("Exaone4ForCausalLM",),
     shape="core_plugin_exaone.exaone4:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 EXAONE4_POOLING = ModelSpec(

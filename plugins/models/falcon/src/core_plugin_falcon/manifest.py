@@ -11,6 +11,7 @@ FALCON = ModelSpec(
     summary="Falcon 1 and 2",
     architectures=("FalconForCausalLM", "RWForCausalLM"),
     shape="core_plugin_falcon.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

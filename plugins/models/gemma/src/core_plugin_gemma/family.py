@@ -1,4 +1,4 @@
-"""Gemma 1, 2 and 3, and VaultGemma: what they do differently, as data. Torch-free, but for the model class."""
+"""Gemma 1, 2 and 3, VaultGemma and Rnj-1: what they do differently, as data. Torch-free, but for the model class."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Values of keys that a configuration lacks, as transformers has them, by model type."""
 
-_TYPES = {"Gemma": "gemma", "Gemma2": "gemma2", "Gemma3": "gemma3_text", "VaultGemma": "vaultgemma"}
+_TYPES = {
+    "Gemma": "gemma",
+    "Gemma2": "gemma2",
+    "Gemma3": "gemma3_text",
+    "VaultGemma": "vaultgemma",
+    "Rnj1": "gemma3_text",
+}
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
@@ -66,6 +72,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
         softcap=given.maybe("final_logit_softcapping"),
         causal=given.causal,
         pooling=given.pooling(),
+        score=given.score(),
     )
 
 
@@ -86,6 +93,9 @@ def _fields(config: Mapping[str, Any]) -> tuple[str, Fields]:
     if version not in DEFAULTS:
         raise CheckpointError("CORE-M126", f"the architecture is {name!r:.60}, not one of {', '.join(_TYPES)}.")
     given = Fields({**DEFAULTS[version], **config}, name)
+    if family == "Rnj1" and set(config.get("layer_types") or ()) != {FULL}:
+        text = f"'layer_types' is {config.get('layer_types')!r:.60}; of Rnj-1, layers of '{FULL}' alone are supported."
+        raise CheckpointError("CORE-M126", text)
     if not given.causal and (version != "gemma3_text" or config.get("is_causal") is False):
         # How far a window reaches both ways is known of Gemma 3 alone, for which this is a key of its own.
         given.refuse("use_bidirectional_attention")

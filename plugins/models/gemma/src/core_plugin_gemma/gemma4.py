@@ -13,6 +13,7 @@ from core_plugin_decoder import FULL, MLP, SLIDING, Attention, Decoder, Fields, 
 from core_plugin_decoder.model import CausalLM
 
 from core.api import CheckpointError, RopeConfig, config_object, rope_config
+from core_plugin_gemma.per_layer import LayerInput, LayerInputs, activation, norm_eps
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -101,45 +102,13 @@ class Gemma4(CausalLM):
         hidden = self.embed(step)
         inputs = None if self.inputs is None else self.inputs(hidden, step)
         for index, scalar in enumerate(self.scalars):
-            attention, mlp = self.sublayers[2 * index : 2 * index + 2]
+            _, (attention, mlp) = self.passes[0][index]
             pending, residual = mlp(*attention(None, hidden, step), step)
             hidden = residual if pending is None else residual + pending
             if inputs is not None:
                 hidden = hidden + self.added[index](hidden, inputs[:, index])
             hidden = hidden * scalar()
         return hidden if self.norm is None else self.norm(hidden)
-
-
-class LayerInputs:
-    """What each layer gets beside hidden states: from a table by token, and from the embedding."""
-
-    def __init__(self, given: Fields, build: LayerBuilder, count: int, size: int) -> None:
-        hidden, rows = given.integer("hidden_size"), given.integer("vocab_size_per_layer_input")
-        name = "model.embed_tokens_per_layer"
-        self.tokens = build.embedding(rows, count * size, name, scale=size**0.5, shard=None)
-        self.project = build.linear(hidden, count * size, "model.per_layer_model_projection")
-        self.norm = build.rms_norm(size, _eps(given), "model.per_layer_projection_norm")
-        self.scale, self.view = hidden**-0.5, (-1, count, size)
-
-    def __call__(self, embedded: Tensor, step: StepInputs) -> Tensor:
-        """Return `(T, N, P)` from embeddings `(T, D)`."""
-        projected = self.norm((self.project(embedded) * self.scale).view(self.view))
-        return (projected + self.tokens(step.token_ids).view(self.view)) * 2**-0.5
-
-
-class LayerInput:
-    """`norm(up(act(gate(x)) * input))`: what a layer adds of its own input."""
-
-    def __init__(self, given: Fields, build: LayerBuilder, path: str, size: int) -> None:
-        hidden = given.integer("hidden_size")
-        self.gate = build.linear(hidden, size, f"{path}.per_layer_input_gate")
-        self.activation = build.activation(_activation(given))
-        self.project = build.linear(size, hidden, f"{path}.per_layer_projection")
-        self.norm = build.rms_norm(hidden, _eps(given), f"{path}.post_per_layer_input_norm")
-
-    def __call__(self, hidden: Tensor, given: Tensor) -> Tensor:
-        """`(T, D)`, `(T, P)` -> `(T, D)`."""
-        return self.norm(self.project(self.activation(self.gate(hidden)) * given))
 
 
 def _layer(given: Fields, index: int, kind: str, shares: int | None) -> Layer:
@@ -155,7 +124,7 @@ def _layer(given: Fields, index: int, kind: str, shares: int | None) -> Layer:
         rope=_rope(given, kind, head_dim),
         q_norm=HeadNorm(norm=_norm(given, "q_norm")),
         k_norm=HeadNorm(norm=_norm(given, "k_norm")),
-        v_norm=HeadNorm(norm=Norm(name="v_norm", eps=_eps(given), weight=False)),
+        v_norm=HeadNorm(norm=Norm(name="v_norm", eps=norm_eps(given), weight=False)),
         window=given.window() if kind == SLIDING else None,
         keys_are_values=given.flag("attention_k_eq_v") and kind == FULL,
         shares=shares,
@@ -163,7 +132,7 @@ def _layer(given: Fields, index: int, kind: str, shares: int | None) -> Layer:
     wide = 2 if shares is not None and given.flag("use_double_wide_mlp") else 1
     return Layer(
         attention=attention,
-        mlp=MLP(size=wide * given.integer("intermediate_size"), activation=_activation(given)),
+        mlp=MLP(size=wide * given.integer("intermediate_size"), activation=activation(given)),
         before_attention=_norm(given, "input_layernorm"),
         after_attention=_norm(given, "post_attention_layernorm"),
         before_mlp=_norm(given, "pre_feedforward_layernorm"),
@@ -192,17 +161,9 @@ def _rope(given: Fields, kind: str, head_dim: int) -> RopeConfig:
 
 
 def _norm(given: Fields, name: str) -> Norm:
-    return Norm(name=name, eps=_eps(given))
+    return Norm(name=name, eps=norm_eps(given))
 
 
 def _count(given: Fields, name: str, **bounds: int) -> int:
     """Return a whole number, which may be 0, as it is where the key is missing or null."""
     return given.integer(name, **bounds) if given.config.get(name) else 0
-
-
-def _eps(given: Fields) -> float:
-    return given.number("rms_norm_eps", 1e-6, least=0.0)
-
-
-def _activation(given: Fields) -> str:
-    return given.text("hidden_activation", "gelu_pytorch_tanh")

@@ -8,9 +8,22 @@ GEMMA = ModelSpec(
     name="gemma",
     impl="core_plugin_gemma.family:Gemma",
     api=2,
-    summary="Gemma 1, 2 and 3 and VaultGemma text decoders",
-    architectures=("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "VaultGemmaForCausalLM"),
+    summary="Gemma 1, 2 and 3, VaultGemma and Rnj-1 text decoders",
+    architectures=(
+        *("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "VaultGemmaForCausalLM"),
+        "Rnj1ForCausalLM",
+    ),
     shape="core_plugin_gemma.family:shape",
+    chat_templates="core_plugin_gemma.chat:Templates",
+)
+
+GEMMA3N = ModelSpec(
+    name="gemma3n",
+    impl="core_plugin_gemma.gemma3n:Gemma3n",
+    api=2,
+    summary="Gemma 3n text decoders",
+    architectures=("Gemma3nForCausalLM",),
+    shape="core_plugin_gemma.gemma3n:shape",
     chat_templates="core_plugin_gemma.chat:Templates",
 )
 

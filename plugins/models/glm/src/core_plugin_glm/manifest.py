@@ -11,6 +11,7 @@ GLM = ModelSpec(
     summary="GLM-4 dense decoders, of 2024 and of 2025",
     architectures=("GlmForCausalLM", "Glm4ForCausalLM"),
     shape="core_plugin_glm.glm:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 GLM_POOLING = ModelSpec(
@@ -30,4 +31,5 @@ CHATGLM = ModelSpec(
     summary="ChatGLM2 and 3, and GLM-4-9B in its makers' form",
     architectures=("ChatGLMModel", "ChatGLMForConditionalGeneration"),
     shape="core_plugin_glm.chatglm:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

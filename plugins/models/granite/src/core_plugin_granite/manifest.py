@@ -11,6 +11,7 @@ GRANITE = ModelSpec(
     summary="Granite dense decoders",
     architectures=("GraniteForCausalLM",),
     shape="core_plugin_granite.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 WINDOWED = ModelSpec(
@@ -20,4 +21,5 @@ WINDOWED = ModelSpec(
     summary="Granite dense decoders with windows and attention sinks",
     architectures=("GraniteSWAForCausalLM",),
     shape="core_plugin_granite.windowed:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

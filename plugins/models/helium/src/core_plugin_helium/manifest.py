@@ -11,6 +11,7 @@ HELIUM = ModelSpec(
     summary="Helium decoders",
     architectures=("HeliumForCausalLM",),
     shape="core_plugin_helium.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

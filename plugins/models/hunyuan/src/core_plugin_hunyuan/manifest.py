@@ -11,6 +11,7 @@ HUNYUAN = ModelSpec(
     summary="HunYuan dense decoders",
     architectures=("HunYuanDenseV1ForCausalLM",),
     shape="core_plugin_hunyuan.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -11,4 +11,5 @@ HYPERCLOVAX = ModelSpec(
     summary="HyperCLOVA X decoders",
     architectures=("HyperCLOVAXForCausalLM",),
     shape="core_plugin_hyperclovax.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

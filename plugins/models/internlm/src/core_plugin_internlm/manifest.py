@@ -13,6 +13,7 @@ INTERNLM = ModelSpec(
     summary="InternLM decoders of the first generation",
     architectures=("InternLMForCausalLM",),
     shape=f"{_FAMILY}:first_shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 INTERNLM2 = ModelSpec(
@@ -22,6 +23,7 @@ INTERNLM2 = ModelSpec(
     summary="InternLM decoders of the second generation",
     architectures=("InternLM2ForCausalLM",),
     shape=f"{_FAMILY}:second_shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 INTERNLM2_POOLING = ModelSpec(
@@ -41,4 +43,5 @@ INTERNLM3 = ModelSpec(
     summary="InternLM decoders of the third generation",
     architectures=("InternLM3ForCausalLM",),
     shape=f"{_FAMILY}:third_shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

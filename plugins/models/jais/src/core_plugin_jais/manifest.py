@@ -11,4 +11,5 @@ JAIS = ModelSpec(
     summary="Jais 2 decoders",
     architectures=("Jais2ForCausalLM",),
     shape="core_plugin_jais.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

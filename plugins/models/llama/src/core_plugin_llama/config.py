@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
-from core_plugin_decoder import MLP, Attention, Decoder, Fields, HeadNorm, Layer, Norm, shape_of
+from core_plugin_decoder import MLP, Attention, Decoder, Fields, HeadNorm, Layer, Norm, Score, shape_of
 
-from core.api import CheckpointError, config_architecture
+from core.api import CheckpointError, PoolingShape, config_architecture
 from core_plugin_llama.kin import BY_TYPE, KIN, Kin, Windows
 
 _ENDINGS = ("ForCausalLM", "ForSequenceClassification", "ForRewardModel", "ForProcessRewardModel", "Model")
+_METHODS: Mapping[str, Literal["mean", "cls", "last"]] = {"avg": "mean", "cls": "cls", "last": "last"}
+"""`pooling` of models that see both ways -> the method."""
+
 _GENERATE = {"AquilaModel": "AquilaForCausalLM"}
 """Architectures that are named as if they had no output projection."""
 
@@ -28,7 +32,8 @@ def read(config: Mapping[str, Any]) -> Decoder:
     missing = {key: value for key, value in kin.defaults.items() if key not in config}
     if "rope_scaling" in config:  # what transformers 4 calls it
         missing.pop("rope_parameters", None)
-    return _described(Fields({**config, **missing, "architectures": [name]}), kin)
+    fixed = {"architectures": [name], **({"is_causal": False} if kin.both_ways else {})}
+    return _described(Fields({**config, **missing, **fixed}), kin)
 
 
 shape = shape_of(read)
@@ -38,7 +43,7 @@ def _described(given: Fields, kin: Kin) -> Decoder:
     rope, eps = given.rope(), given.number("rms_norm_eps", 1e-6, least=0.0, most=1.0)
     windows = _windows(given, kin)
     layers = {window: _layer(given, kin, window, eps) for window in set(windows)}
-    return Decoder(
+    decoder = Decoder(
         vocab_size=given.integer("vocab_size"),
         hidden_size=given.integer("hidden_size"),
         layers=tuple(layers[window] for window in windows),
@@ -46,11 +51,13 @@ def _described(given: Fields, kin: Kin) -> Decoder:
         max_positions=rope.context,
         dtype=given.dtype(),
         tied=given.flag("tie_word_embeddings"),
-        pooling=given.pooling(),
+        pooling=_pooling(given, kin),
+        score=_score(given, kin),
         causal=given.causal,
         renames=kin.renames,
         skips=kin.skips,
     )
+    return decoder if kin.named is None else kin.named(decoder)
 
 
 def _layer(given: Fields, kin: Kin, window: int | None, eps: float) -> Layer:
@@ -64,7 +71,7 @@ def _layer(given: Fields, kin: Kin, window: int | None, eps: float) -> Layer:
             scale=head_dim**-0.5,
             bias=bias or kin.qkv_bias,
             output_bias=bias,
-            rope=given.rope(),
+            rope=given.rope(interleaved=kin.interleaved),
             q_norm=HeadNorm(norm=Norm(name="q_norm", eps=eps)) if kin.head_norm else None,
             k_norm=HeadNorm(norm=Norm(name="k_norm", eps=eps)) if kin.head_norm else None,
             window=window,
@@ -78,6 +85,25 @@ def _layer(given: Fields, kin: Kin, window: int | None, eps: float) -> Layer:
         before_attention=Norm(name="input_layernorm", eps=eps),
         before_mlp=Norm(name="post_attention_layernorm", eps=eps),
     )
+
+
+def _pooling(given: Fields, kin: Kin) -> PoolingShape | None:
+    """Return what the checkpoint gives instead of tokens; None if it generates."""
+    pooling = given.pooling()
+    if pooling is None or not kin.both_ways:
+        return pooling
+    given.expect("pooling", *_METHODS)
+    changes: dict[str, Any] = {"method": _METHODS[given.text("pooling", "avg")]}
+    if kin.projects:
+        changes["size"] = given.integer("num_labels")
+    return pooling.model_copy(update=changes)
+
+
+def _score(given: Fields, kin: Kin) -> Score:
+    if given.architecture.endswith(("ForRewardModel", "ForProcessRewardModel")):
+        return Score(name="score.2", bias=True, inner="score.0")
+    score = given.score()
+    return replace(score, scale=1 / given.number("temperature", 1.0, least=1e-6)) if kin.both_ways else score
 
 
 def _windows(given: Fields, kin: Kin) -> Windows:

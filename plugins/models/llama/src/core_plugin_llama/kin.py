@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core_plugin_decoder import FULL, SLIDING, Fields
+from core_plugin_decoder import FULL, SLIDING, Decoder, Fields
 
 from core.api import MOST_LAYERS
 
@@ -39,6 +39,26 @@ def _by_kind(given: Fields, window: int | None, default: Callable[[int], str]) -
     return tuple(window if kind == SLIDING else None for kind in given.kinds(default))
 
 
+def _fairseq2(decoder: Decoder) -> Decoder:
+    layer = decoder.layers[0]
+    own = replace(
+        layer,
+        attention=replace(layer.attention, output="output_proj"),
+        mlp=replace(layer.mlp, name="ffn", up="inner_proj", down="output_proj"),
+        before_attention=replace(layer.before_attention, name="self_attn_layer_norm"),
+        before_mlp=replace(layer.before_mlp, name="ffn_layer_norm"),
+    )
+    return replace(
+        decoder,
+        layers=(own,) * len(decoder.layers),
+        final_norm=replace(decoder.final_norm, name="decoder.layer_norm"),
+        root="",
+        layer="decoder.layers.{}",
+        embed="decoder_frontend.embed",
+        head="final_proj",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Kin:
     """An architecture.
@@ -50,6 +70,10 @@ class Kin:
         head_norm: Whether queries and keys are normalised head by head.
         windows: Returns the sliding window of each layer.
         defaults: Of keys that the configuration lacks.
+        interleaved: Whether neighbouring dimensions of a head rotate together.
+        named: Returns the decoder with the names that its checkpoints have, where they are not Llama's.
+        both_ways: Whether every token sees every other, whatever the configuration says.
+        projects: Whether a linear layer brings hidden states to the size of embeddings, which is `num_labels`.
         renames, skips: Further rules of checkpoint names.
     """
 
@@ -59,6 +83,10 @@ class Kin:
     head_norm: bool = False
     windows: Callable[[Fields], Windows] = _none
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    interleaved: bool = False
+    named: Callable[[Decoder], Decoder] | None = None
+    both_ways: bool = False
+    projects: bool = False
     renames: tuple[tuple[str, str], ...] = ()
     skips: tuple[str, ...] = ()
 
@@ -91,11 +119,16 @@ KIN: Mapping[str, Kin] = types.MappingProxyType(
             windows=_cwm,
             defaults={"head_dim": 128, "rms_norm_eps": 1e-5, "sliding_window": 8192, "rope_parameters": _CWM_ROPE},
         ),
+        "Fairseq2Llama": Kin(interleaved=True, named=_fairseq2),
         "PanguEmbedded": Kin(biases=("attention_bias", "bias")),
         "Mistral": Kin(biases=(), mlp_bias=False, windows=_every),
         "Qwen2": _QWEN2,
         "MiMo": Kin(qkv_bias=True, biases=(), mlp_bias=False, windows=_qwen, skips=("model.mtp_layers.*",)),
         "Qwen3": Kin(mlp_bias=False, head_norm=True, windows=_qwen, defaults={"head_dim": 128}),
+        "LlamaBidirectional": Kin(both_ways=True),
+        "VoyageQwen3BidirectionalEmbed": Kin(
+            mlp_bias=False, head_norm=True, windows=_qwen, defaults={"head_dim": 128}, both_ways=True, projects=True
+        ),
     }
 )
 """Beginning of an architecture's name -> what is particular about it."""

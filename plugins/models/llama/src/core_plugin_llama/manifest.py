@@ -5,7 +5,7 @@ from __future__ import annotations
 from core.api.descriptors import ModelSpec
 
 _FAMILIES = ("Llama", "Mistral", "Qwen2", "Qwen3")
-_SPELLINGS = ("LLaMA", "Aquila", "Xverse", "Yi", "IQuestCoder", "Cwm", "PanguEmbedded", "MiMo")
+_SPELLINGS = ("LLaMA", "Aquila", "Xverse", "Yi", "IQuestCoder", "Cwm", "PanguEmbedded", "MiMo", "Fairseq2Llama")
 
 LLAMA = ModelSpec(
     name="llama",
@@ -14,7 +14,7 @@ LLAMA = ModelSpec(
     summary="Llama 2/3, SmolLM2, Mistral, Qwen2, Qwen3 dense decoders, and others of their kind",
     architectures=(*(f"{family}ForCausalLM" for family in (*_FAMILIES, *_SPELLINGS)), "AquilaModel"),
     shape="core_plugin_llama.config:shape",
-    chat_templates="core_plugin_llama.chat:Templates",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(
@@ -22,7 +22,11 @@ POOLING = ModelSpec(
     impl="core_plugin_llama.model:CausalLM",
     api=2,
     summary="Embedding models and classifiers made of the same decoders",
-    architectures=tuple(family + kind for family in _FAMILIES for kind in ("Model", "ForSequenceClassification")),
+    architectures=(
+        *(family + kind for family in _FAMILIES for kind in ("Model", "ForSequenceClassification")),
+        *("LlamaBidirectionalModel", "LlamaBidirectionalForSequenceClassification"),
+        *("VoyageQwen3BidirectionalEmbedModel", "Qwen2ForRewardModel", "Qwen2ForProcessRewardModel"),
+    ),
     shape="core_plugin_llama.config:shape",
     tasks=frozenset({"embed", "classify"}),
 )

@@ -11,6 +11,7 @@ MINICPM = ModelSpec(
     summary="MiniCPM dense decoders: MiniCPM 1, 2 and 4",
     architectures=("MiniCPMForCausalLM",),
     shape="core_plugin_minicpm.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -13,6 +13,7 @@ MINISTRAL = ModelSpec(
     summary="Ministral and Ministral 3 decoders",
     architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
     shape="core_plugin_ministral.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -11,6 +11,7 @@ MPT = ModelSpec(
     summary="MPT",
     architectures=("MptForCausalLM", "MPTForCausalLM"),
     shape="core_plugin_mpt.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -11,6 +11,7 @@ NEMOTRON = ModelSpec(
     summary="Nemotron dense decoders",
     architectures=("NemotronForCausalLM",),
     shape="core_plugin_nemotron.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

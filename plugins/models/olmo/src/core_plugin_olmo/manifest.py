@@ -13,6 +13,7 @@ OLMO = ModelSpec(
     summary="OLMo 1, 2 and 3 decoders",
     architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
     shape="core_plugin_olmo.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -11,6 +11,7 @@ OPT = ModelSpec(
     summary="OPT and Galactica",
     architectures=("OPTForCausalLM",),
     shape="core_plugin_opt.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

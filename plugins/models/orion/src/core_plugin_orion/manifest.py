@@ -11,4 +11,5 @@ ORION = ModelSpec(
     summary="Orion decoders",
     architectures=("OrionForCausalLM",),
     shape="core_plugin_orion.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

@@ -11,6 +11,7 @@ PERSIMMON = ModelSpec(
     summary="Persimmon",
     architectures=("PersimmonForCausalLM",),
     shape="core_plugin_persimmon.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -13,6 +13,7 @@ PHI = ModelSpec(
     summary="Phi 1, 1.5 and 2",
     architectures=("PhiForCausalLM",),
     shape="core_plugin_phi.phi:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 PHI_POOLING = ModelSpec(
@@ -32,6 +33,7 @@ PHI3 = ModelSpec(
     summary="Phi-3, Phi-3.5 and Phi-4 dense decoders",
     architectures=("Phi3ForCausalLM",),
     shape="core_plugin_phi.phi3:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 PHI3_POOLING = ModelSpec(

@@ -11,4 +11,5 @@ QWEN1 = ModelSpec(
     summary="Qwen decoders of the first generation",
     architectures=("QWenLMHeadModel",),
     shape="core_plugin_qwen1.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )

@@ -11,6 +11,7 @@ SEED = ModelSpec(
     summary="Seed-OSS decoders",
     architectures=("SeedOssForCausalLM",),
     shape="core_plugin_seed.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

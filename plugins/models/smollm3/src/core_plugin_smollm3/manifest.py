@@ -11,6 +11,7 @@ SMOLLM3 = ModelSpec(
     summary="SmolLM3 decoders",
     architectures=("SmolLM3ForCausalLM",),
     shape="core_plugin_smollm3.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -11,6 +11,7 @@ STABLELM = ModelSpec(
     summary="StableLM decoders",
     architectures=("StableLmForCausalLM", "StableLMEpochForCausalLM"),
     shape="core_plugin_stablelm.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -11,6 +11,7 @@ STARCODER2 = ModelSpec(
     summary="Starcoder2 decoders",
     architectures=("Starcoder2ForCausalLM",),
     shape="core_plugin_starcoder2.family:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
 )
 
 POOLING = ModelSpec(

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from core_plugin_gguf.header import Header, TensorInfo
 
+ROPE_FREQUENCIES = "rope_freqs.weight"
+"""Tensor of frequency divisors: Llama 3's, and Gemma 4's, which say what rotates."""
+ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
+"""Those of long contexts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -62,6 +67,11 @@ class Architecture:
         stacked: Module with a row for each head -> path of the module of a head, `{}` for its number.
         turned: Modules whose weight Hugging Face stores as `(in, out)`.
         norm_offset: What was added to the weights of norms.
+        norm_offsets: The same of norms in a block, where it is something else.
+        unsuffixed: Norms in a block that files name without `.weight`.
+        bare: Modules that Hugging Face stores as a tensor of their own name, without `.weight`.
+        head: Key of the size of a head, in the first layer.
+        both: Whether the size of the MLP counts gate and up together.
     """
 
     model: str
@@ -83,3 +93,8 @@ class Architecture:
     stacked: Mapping[str, str] = field(default_factory=dict)
     turned: frozenset[str] = frozenset()
     norm_offset: float = 0.0
+    norm_offsets: Mapping[str, float] = field(default_factory=dict)
+    unsuffixed: frozenset[str] = frozenset()
+    bare: frozenset[str] = frozenset()
+    head: str = "attention.key_length"
+    both: bool = False

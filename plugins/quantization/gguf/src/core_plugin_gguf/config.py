@@ -26,6 +26,8 @@ _SAMPLING = {
     "min_p": "min_p",
     "penalty_repeat": "repetition_penalty",
 }
+_POOLING = {1: "mean", 2: "cls", 3: "last"}
+"""`gguf.PoolingType` -> the name of the way."""
 _NO_TOKEN = (-1, 2**32 - 1)
 """What converters write for a token that the model does not have."""
 _DTYPES = {GGMLQuantizationType.F32: "float32", GGMLQuantizationType.F16: "float16"}
@@ -82,6 +84,12 @@ def generation_config(header: Header, vocab_size: int) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def pooling(header: Header) -> dict[str, Any]:
+    """Return how the makers pool, where the file says it."""
+    value = header.integer(f"{architecture(header)}.pooling_type")
+    return {} if value not in _POOLING else {"method": _POOLING[value]}
+
+
 def special_ids(header: Header, vocab_size: int) -> dict[str, int]:
     """Return `bos_token_id`, `eos_token_id`, `pad_token_id`, `unk_token_id`, where named and in the vocabulary."""
     keys = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
@@ -133,28 +141,30 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
     hidden = header.positive_integer(f"{arch}.embedding_length")
     layers = header.positive_integer(f"{arch}.block_count", most=MOST_LAYERS)
     heads = header.positive_integer(f"{arch}.attention.head_count")
-    kv_heads = header.positive_integer(f"{arch}.attention.head_count_kv", heads)
-    head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // heads)
+    table = ARCHITECTURES[arch]
+    kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
+    head_dim = header.positive_integer(f"{arch}.{table.head}", hidden // heads)
     if head_dim % 2 or heads % kv_heads:
         raise damaged(header.path, f"{heads} heads of {head_dim} do not go with {kv_heads} key-value heads")
     if embedding.shape != (embedding.shape[0], hidden):
         raise damaged(header.path, f"tensor {embedding.name} has shape {embedding.shape}, not {hidden} columns")
-    first = next(iter(ARCHITECTURES[arch].blocks))
+    first = next(iter(table.blocks))
     names = (f"blk.{index}.{first}.weight" for index in range(layers))
     lost = next((name for name in names if name not in tensors), None)
     if lost is not None:
         raise damaged(header.path, f"{arch}.block_count is {layers}, but tensor {lost} is missing")
-    inner = header.positive_integer(f"{arch}.feed_forward_length")
-    fused = "mlp.gate_up_proj" in ARCHITECTURES[arch].blocks.values()
+    inner = header.first_positive_integer(f"{arch}.feed_forward_length")
+    fused = "mlp.gate_up_proj" in table.blocks.values()
     sizes = {
         "attn_q": ("attention.head_count", heads * head_dim),
         "attn_k": ("attention.head_count_kv", kv_heads * head_dim),
-        "ffn_up": ("feed_forward_length", 2 * inner if fused else inner),
+        "ffn_up": ("feed_forward_length", 2 * inner if fused else inner // 2 if table.both else inner),
     }
     for module, (key, rows) in sizes.items():
         tensor = tensors.get(f"blk.0.{module}.weight")
         if tensor is not None and tensor.shape[0] != rows:
-            what = f"with {arch}.{key} {header.integer(f'{arch}.{key}')} tensor {tensor.name} has {rows} rows"
+            number = header.first_positive_integer(f"{arch}.{key}")
+            what = f"with {arch}.{key} {number} tensor {tensor.name} has {rows} rows"
             raise damaged(header.path, f"{what}, but the file gives it {tensor.shape[0]}")
     return {
         "vocab_size": embedding.shape[0],

@@ -1,8 +1,13 @@
-"""Configuration keys that only Gemma 2 and Gemma 3 have, from GGUF metadata."""
+"""Configuration keys that only Gemma 2 to 4 have, from GGUF metadata."""
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
+
+from core_plugin_gguf.architecture import ROPE_FREQUENCIES
+from core_plugin_gguf.faults import damaged
+from core_plugin_gguf.reads import FULL, SLIDING, layer_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,3 +39,65 @@ def gemma(facts: Facts) -> Mapping[str, Any]:
         if cap is not None:
             found[key] = cap or None
     return found
+
+
+def gemma4(facts: Facts) -> Mapping[str, Any]:
+    """Return the further keys and values of Gemma 4. Raises `CheckpointError` CORE-M141: a file contradicts itself."""
+    header, key, layers = facts.header, facts.key, facts.config["num_hidden_layers"]
+    kinds = layer_types(facts, 6) or [FULL] * layers
+    shared = header.integer(key("attention.shared_kv_layers")) or 0
+    sizes = header.numbers(key("feed_forward_length")) if header.is_array(key("feed_forward_length")) else None
+    own = [layer for layer in range(layers - shared) if kinds[layer] == FULL]
+    inputs = header.integer(key("embedding_length_per_layer_input")) or 0
+    found: dict[str, Any] = {
+        "layer_types": kinds,
+        "sliding_window": header.positive_integer(key("attention.sliding_window")),
+        "global_head_dim": header.positive_integer(key("attention.key_length")),
+        "num_kv_shared_layers": shared,
+        "use_double_wide_mlp": sizes is not None and len(set(sizes)) > 1,
+        "attention_k_eq_v": any(f"blk.{layer}.attn_v.weight" not in facts.tensors for layer in own),
+        "num_global_key_value_heads": _kv_heads(facts, kinds),
+        "final_logit_softcapping": header.number(key("final_logit_softcapping")) or None,
+        "hidden_size_per_layer_input": inputs,
+        "rope_parameters": {
+            SLIDING: {"rope_type": "default", "rope_theta": _base(facts, "rope.freq_base_swa", 1e4)},
+            FULL: {
+                "rope_type": "proportional",
+                "partial_rotary_factor": _rotating(facts),
+                "rope_theta": _base(facts, "rope.freq_base", 1e6),
+            },
+        },
+    }
+    table = facts.tensors.get("per_layer_token_embd.weight")
+    return found if table is None else {**found, "vocab_size_per_layer_input": table.shape[0]}
+
+
+def _base(facts: Facts, name: str, default: float) -> float:
+    return facts.header.positive_number(facts.key(name), default, least=1.0, most=1e12)
+
+
+def _kv_heads(facts: Facts, kinds: list[str]) -> int | None:
+    """Return the heads of keys in layers that see the whole context, where the file counts them layer by layer."""
+    name = facts.key("attention.head_count_kv")
+    if not facts.header.is_array(name):
+        return None
+    counts = facts.header.numbers(name) or []
+    found = {int(count) for count, kind in zip(counts, kinds, strict=False) if kind == FULL}
+    if len(counts) != len(kinds) or len(found) != 1:
+        raise damaged(facts.header.path, f"{name} does not go with the kinds of the {len(kinds)} layers")
+    return found.pop()
+
+
+def _rotating(facts: Facts) -> float:
+    """Return the share of a head that rotates: the others' frequencies are divided by what makes them nothing."""
+    tensor = facts.tensors.get(ROPE_FREQUENCIES)
+    if tensor is None:
+        return 1.0
+    divisors: tuple[float, ...] = struct.unpack_from(f"<{tensor.num_bytes // 4}f", facts.header.data, tensor.offset)
+    count = sum(divisor == 1 for divisor in divisors)
+    if not count or any(divisor < _NEVER for divisor in divisors[count:]):
+        raise damaged(facts.header.path, f"{tensor.name} holds divisors that are neither 1 nor without end")
+    return count / len(divisors)
+
+
+_NEVER = 1e20

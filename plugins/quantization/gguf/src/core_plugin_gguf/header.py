@@ -134,6 +134,15 @@ class Header:
         """Return a whole number from 1 to `most`; without a default the file must have it."""
         return self._within(key, self.integer(key), default, 1, most)
 
+    def first_positive_integer(self, key: str, default: int | None = None) -> int:
+        """Return what `positive_integer` does, of an array its first entry: that of the first layer."""
+        if not self.is_array(key):
+            return self.positive_integer(key, default)
+        value = next(iter(self.numbers(key) or ()), None)
+        if not isinstance(value, int):
+            raise damaged(self.path, f"{key} has no whole number for the first layer")
+        return self._within(key, value, None, 1, MOST_SIZE)
+
     def positive_number(
         self, key: str, default: float | None = None, *, least: float = 0.0, most: float = math.inf
     ) -> float:

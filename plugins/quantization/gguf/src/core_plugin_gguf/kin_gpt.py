@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core_plugin_gguf.architecture import Architecture
-from core_plugin_gguf.reads import falcon, flag, mpt, present
+from core_plugin_gguf.reads import falcon, flag, jais, mpt, present, qwen1
 
 _GPT2 = {
     "attn_norm": "ln_1",
@@ -50,6 +50,31 @@ GPT_KIN: Mapping[str, Architecture] = {
         values={"activation_function": "gelu_new"},
         rotates=False,
         turned=frozenset({"attn_qkv", "attn_output", "ffn_up", "ffn_down"}),
+    ),
+    "jais": Architecture(
+        model="JAISLMHeadModel",
+        model_type="jais",
+        blocks={**_GPT2, "ffn_gate": "mlp.c_fc2"},
+        modules=_TRANSFORMER,
+        layer="transformer.h.{}",
+        layer_norm=True,
+        eps="layer_norm_epsilon",
+        keys=_SIZES,
+        values={"activation_function": "swiglu", "position_embedding_type": "alibi"},
+        reads=(jais,),
+        rotates=False,
+        turned=frozenset({"attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"}),
+    ),
+    "qwen": Architecture(
+        model="QWenLMHeadModel",
+        model_type="qwen",
+        blocks={**_GPT2, "ffn_gate": "mlp.w2", "ffn_up": "mlp.w1"},
+        modules=_TRANSFORMER,
+        layer="transformer.h.{}",
+        eps="layer_norm_epsilon",
+        keys={"rope_theta": "rotary_emb_base", "head_dim": "kv_channels"},
+        reads=(qwen1,),
+        both=True,
     ),
     "starcoder": Architecture(
         model="GPTBigCodeForCausalLM",

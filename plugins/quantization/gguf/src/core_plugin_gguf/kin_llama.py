@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core_plugin_gguf.architecture import Architecture
-from core_plugin_gguf.gemma import gemma
+from core_plugin_gguf.gemma import gemma, gemma4
 from core_plugin_gguf.reads import (
     baichuan,
     granite,
@@ -107,6 +107,28 @@ LLAMA_KIN: Mapping[str, Architecture] = {
     "gemma": _llama("GemmaForCausalLM", "gemma", values=_TANH, norm_offset=1.0),
     "gemma2": _llama(
         "Gemma2ForCausalLM", "gemma2", blocks=_GEMMA, values=_TANH, reads=(*_BIASES, gemma), norm_offset=1.0
+    ),
+    "gemma4": _llama(
+        "Gemma4ForCausalLM",
+        "gemma4_text",
+        blocks={
+            **_GEMMA,
+            "inp_gate": "per_layer_input_gate",
+            "proj": "per_layer_projection",
+            "post_norm": "post_per_layer_input_norm",
+            "layer_output_scale": "layer_scalar",
+        },
+        modules={
+            **MODEL,
+            "per_layer_token_embd": "model.embed_tokens_per_layer",
+            "per_layer_model_proj": "model.per_layer_model_projection",
+            "per_layer_proj_norm": "model.per_layer_projection_norm",
+        },
+        values=_TANH,
+        rotates=False,
+        bare=frozenset({"layer_output_scale"}),
+        head="attention.key_length_swa",
+        reads=(*_BIASES, gemma4),
     ),
     "gemma3": _llama(
         "Gemma3ForCausalLM", "gemma3_text", blocks=_GEMMA, values=_TANH, reads=(*_BIASES, gemma), norm_offset=1.0

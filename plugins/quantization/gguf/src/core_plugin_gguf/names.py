@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from core_plugin_gguf.architecture import Architecture
     from core_plugin_gguf.header import Header, TensorInfo
 
-ROPE_FREQUENCIES = "rope_freqs.weight"
-"""Llama 3's frequency divisors."""
-ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
-"""Those of long contexts."""
-
 _FACTS = re.compile(r"rope_(freqs|factors_(short|long))\.weight|blk\.\d+\.attn_rot_embd\.weight")
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
@@ -69,7 +64,7 @@ class Conventions:
             if f"blk.0.{module}.weight" in names:
                 blocks |= further
         heads = header.positive_integer(f"{arch}.attention.head_count")
-        kv_heads = header.positive_integer(f"{arch}.attention.head_count_kv", heads)
+        kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
         return Conventions(header, table, blocks, heads, kv_heads)
 
     def places(self, info: TensorInfo) -> Iterator[Place]:
@@ -82,13 +77,14 @@ class Conventions:
         """
         if _FACTS.fullmatch(info.name):
             return
-        module, _, kind = info.name.rpartition(".")
+        module, _, kind = self._suffixed(info.name).rpartition(".")
         offset = self.table.norm_offset if info.name.endswith("norm.weight") else 0.0
         if module in self.table.modules:
             yield Place(f"{self.table.modules[module]}.{kind}", info.shape, offset=offset)
             return
         match = _BLOCK.fullmatch(module)
         layer, module = (self.table.layer.format(match[1]), match[2]) if match else ("", "")
+        offset = self.table.norm_offsets.get(module, offset)
         if module in self.table.stacked:
             yield from _stacked(info, f"{layer}.{self.table.stacked[module]}.{kind}")
         elif module in self.table.split:
@@ -96,9 +92,14 @@ class Conventions:
         elif module in self.blocks:
             turned = module in self.table.turned and len(info.shape) == 2
             shape = info.shape[::-1] if turned else info.shape
-            yield Place(f"{layer}.{self.blocks[module]}.{kind}", shape, 0, self._order(info, module), offset, turned)
+            ending = "" if module in self.table.bare else f".{kind}"
+            yield Place(f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module), offset, turned)
         else:
             yield Place(info.name, info.shape)
+
+    def _suffixed(self, name: str) -> str:
+        match = _BLOCK.fullmatch(name)
+        return f"{name}.weight" if match is not None and match[2] in self.table.unsuffixed else name
 
     def _order(self, info: TensorInfo, module: str) -> Pairs | Turns | None:
         rows = info.shape[0]

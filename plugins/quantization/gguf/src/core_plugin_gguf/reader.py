@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from core.api.errors import CheckpointError
 from core.api.weights import CheckpointInfo
-from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, special_ids
+from core_plugin_gguf.config import architecture, eos_ids, generation_config, model_config, pooling, special_ids
 from core_plugin_gguf.files import is_gguf, open_parts
 from core_plugin_gguf.formats import DECODABLE, FLOATS, stored_as
 from core_plugin_gguf.names import Conventions
@@ -62,6 +62,7 @@ class GGUFReader:
             tensors={place.name: (place.shape, _stored(place, kind)) for place, kind in places}
             | {scalar.name: (scalar.shape, "float32") for scalar in scalars(header, conventions)},
             license=_license(header),
+            pooling=pooling(header),
             tokenizer_fault="" if _TOKENS in header else f"{path} has no vocabulary ({_TOKENS})",
         )
 

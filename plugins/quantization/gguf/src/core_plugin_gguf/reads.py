@@ -149,11 +149,28 @@ def temperature(facts: Facts) -> Mapping[str, Any]:
 
 
 def baichuan(facts: Facts) -> Mapping[str, Any]:
-    """Refuse the larger model, whose files do not say that its positions are ALiBi: ggml's runtime knows its layers."""
-    if facts.config["num_hidden_layers"] == _ALIBI_LAYERS:
-        what = f"a Baichuan model of {_ALIBI_LAYERS} layers has positions by ALiBi, which is not read from GGUF"
-        raise unsupported(facts.header.path, what, "Serve the model from a safetensors checkpoint instead.")
-    return {}
+    """The larger model has ALiBi, which its files do not say: ggml's runtime knows it by its layers too."""
+    if facts.config["num_hidden_layers"] != _ALIBI_LAYERS:
+        return {}
+    return {"architectures": ["BaichuanForCausalLM"], "model_type": "baichuan", "position_embedding": "ALIBI", **_APART}
 
 
 _ALIBI_LAYERS = 40
+_APART = {"qkv_fused": False}
+
+
+def qwen1(facts: Facts) -> Mapping[str, Any]:
+    """Qwen 1 has a bias for queries, keys and values always, for the other projections by its file."""
+    return {"no_bias": not facts.has("attn_output.bias")}
+
+
+def jais(facts: Facts) -> Mapping[str, Any]:
+    """Refuse Jais with slopes other than usual; the factors of embedding and head are in their weights."""
+    bias = facts.header.number(facts.key("attention.max_alibi_bias")) or _ALIBI_BIAS
+    if bias != _ALIBI_BIAS:
+        what = f"{facts.key('attention.max_alibi_bias')} is {bias:g}, and only {_ALIBI_BIAS:g} is supported"
+        raise unsupported(facts.header.path, what, "Serve the model from a safetensors checkpoint instead.")
+    return {"mup_scale_qk_dot_prod": True}
+
+
+_ALIBI_BIAS = 8.0

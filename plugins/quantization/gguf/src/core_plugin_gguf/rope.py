@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gguf.constants import GGMLQuantizationType
 
+from core_plugin_gguf.architecture import ROPE_FACTORS, ROPE_FREQUENCIES
 from core_plugin_gguf.faults import damaged, unsupported
-from core_plugin_gguf.names import ROPE_FACTORS, ROPE_FREQUENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core_plugin_gguf.architecture import Architecture
+from core_plugin_gguf.kin_encoders import ENCODERS
 from core_plugin_gguf.kin_gpt import GPT_KIN
 from core_plugin_gguf.kin_llama import LLAMA_KIN
 from core_plugin_gguf.kin_norms import NORMS_KIN
 
-ARCHITECTURES: Mapping[str, Architecture] = {**LLAMA_KIN, **NORMS_KIN, **GPT_KIN}
+ARCHITECTURES: Mapping[str, Architecture] = {**LLAMA_KIN, **NORMS_KIN, **GPT_KIN, **ENCODERS}
 """By GGUF's name."""
 
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "arctic": "ArcticForCausalLM",
-    "bert": "BertModel",
     "bitnet": "BitNetForCausalLM",
     "codeshell": "CodeShellForCausalLM",
     "dbrx": "DbrxForCausalLM",
@@ -26,13 +26,11 @@ KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "falcon-h1": "FalconH1ForCausalLM",
     "gemma-embedding": "Gemma3TextModel",
     "gemma3n": "Gemma3nForCausalLM",
-    "gemma4": "Gemma4ForCausalLM",
     "glm4moe": "Glm4MoeForCausalLM",
     "gpt-oss": "GptOssForCausalLM",
     "granitehybrid": "GraniteMoeHybridForCausalLM",
     "granitemoe": "GraniteMoeForCausalLM",
     "hunyuan-moe": "HunYuanMoEV1ForCausalLM",
-    "jais": "JAISLMHeadModel",
     "jamba": "JambaForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
     "lfm2moe": "Lfm2MoeForCausalLM",
@@ -49,7 +47,6 @@ KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "phimoe": "PhimoeForCausalLM",
     "plamo": "PlamoForCausalLM",
     "plm": "PLMForCausalLM",
-    "qwen": "QWenLMHeadModel",
     "qwen2moe": "Qwen2MoeForCausalLM",
     "qwen2vl": "Qwen2VLForConditionalGeneration",
     "qwen3moe": "Qwen3MoeForCausalLM",

@@ -1,4 +1,4 @@
-"""A tokenizer from a GGUF file's vocabulary: byte-level BPE ("gpt2") or SentencePiece BPE ("llama")."""
+"""A tokenizer from a GGUF file's vocabulary: byte-level BPE ("gpt2"), SentencePiece BPE ("llama"), words ("bert")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gguf.constants import TokenType
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from core_plugin_gguf.config import special_ids
 from core_plugin_gguf.faults import bad_tokenizer
@@ -17,7 +17,9 @@ from core_plugin_gguf.pretokenizers import NAMES, WHOLE_WORDS, normalizer, split
 if TYPE_CHECKING:
     from core_plugin_gguf.header import Header
 
-_KINDS = ("gpt2", "llama")
+_KINDS = ("gpt2", "llama", "bert")
+_AS = {"gemma4": "llama"}
+"""Kinds that are another one here: Gemma 4's has merges in place of scores."""
 _SPACE = "\u2581"
 _LONGEST_PIECE = 1024
 """Characters of the longest token that merges are sought for: the search is quadratic, real pieces are far shorter."""
@@ -28,11 +30,11 @@ class Vocabulary:
     """What a file says about its tokenizer.
 
     Attributes:
-        kind: `gpt2` or `llama`.
+        kind: `gpt2`, `llama` or `bert`.
         pre: Name of the pre-tokenizer of a `gpt2` vocabulary.
         types: `gguf.TokenType` of every token; empty if the file does not say.
         scores: Of a `llama` vocabulary: the higher, the earlier two pieces are merged into the token.
-        bos, eos: Ids put before and after a text, or None.
+        bos, eos: Ids put before and after a text, or None; of `bert` those of [CLS] and [SEP].
         named: Ids that the file gives a role (`bos_token_id`, ...).
     """
 
@@ -52,11 +54,14 @@ class Vocabulary:
     def of(header: Header) -> Vocabulary:
         """Read the vocabulary of a file. Raises `CheckpointError` `CORE-M143` if it is not complete."""
         kind = header.text("tokenizer.ggml.model")
+        kind = _AS.get(kind, kind)
         tokens = header.strings("tokenizer.ggml.tokens") or []
         if not tokens or kind not in _KINDS:
             what = f"the vocabulary kind is {kind!r}; supported: {', '.join(_KINDS)}" if tokens else "it has no tokens"
             raise bad_tokenizer(header.path, what)
         named = special_ids(header, len(tokens))
+        if kind == "bert":
+            return Vocabulary._of_words(header, tokens, named)
         pre = header.text("tokenizer.ggml.pre", "default")
         # Files without the flag follow what the converters of their time assumed.
         add_bos = header.flag("tokenizer.ggml.add_bos_token")
@@ -74,6 +79,16 @@ class Vocabulary:
             add_space=header.flag("tokenizer.ggml.add_space_prefix") is not False,
             named=named,
         )
+        vocabulary.check()
+        return vocabulary
+
+    @staticmethod
+    def _of_words(header: Header, tokens: Sequence[str], named: dict[str, int]) -> Vocabulary:
+        bos, eos = (_first_id(header, names, len(tokens)) for names in (("cls", "bos"), ("seperator", "eos")))
+        if bos is None or eos is None or "unk_token_id" not in named:
+            raise bad_tokenizer(header.path, "it names no tokens that begin and end a text, or none for unknown words")
+        types = [int(number) for number in header.numbers("tokenizer.ggml.token_type") or ()]
+        vocabulary = Vocabulary(header.path, "bert", "", tokens, types, (), (), bos, eos, False, named)
         vocabulary.check()
         return vocabulary
 
@@ -97,10 +112,17 @@ class Vocabulary:
         return [number for number, kind in enumerate(self.types) if kind in kinds]
 
 
+def _first_id(header: Header, names: Sequence[str], size: int) -> int | None:
+    """Return the first of these tokens that the file names: older converters have other names for them."""
+    found = (header.integer(f"tokenizer.ggml.{name}_token_id") for name in names)
+    return next((one for one in found if one is not None and 0 <= one < size), None)
+
+
 def build_backend(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer of the `tokenizers` library that encodes as the vocabulary's makers meant it."""
     ids = {token: number for number, token in enumerate(vocabulary.tokens)}
-    tokenizer = _byte_level(vocabulary, ids) if vocabulary.kind == "gpt2" else _sentencepiece(vocabulary, ids)
+    makers = {"gpt2": _byte_level, "llama": _sentencepiece, "bert": _wordpiece}
+    tokenizer = makers[vocabulary.kind](vocabulary, ids)
     _add_tokens(tokenizer, vocabulary)
     _add_ends(tokenizer, vocabulary)
     return tokenizer
@@ -151,6 +173,21 @@ def _sentencepiece(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
     return tokenizer
 
 
+def _wordpiece(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
+    """Converters mark the beginning of a word, where BERT's own list marks what goes on with one."""
+    special = set(vocabulary.of_type(TokenType.CONTROL, TokenType.UNKNOWN))
+    words = {}
+    for token, number in ids.items():
+        starts = number in special or token.startswith(_SPACE)
+        words[token.removeprefix(_SPACE) if starts else f"##{token}"] = number
+    unknown = vocabulary.tokens[vocabulary.named["unk_token_id"]]
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token=unknown, max_input_chars_per_word=100))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)  # as ggml's runtime does always
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    return tokenizer
+
+
 def _merges_from_scores(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
     """Return merges that do what SentencePiece does: join the neighbours whose union has the highest score."""
     normal = set(vocabulary.of_type(TokenType.NORMAL)) if vocabulary.types else set(ids.values())
@@ -184,7 +221,8 @@ def _add_ends(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
     if not ends:
         return
     single = [*(["bos"] if "bos" in ends else []), "$A", *(["eos"] if "eos" in ends else [])]
-    second = [part.replace("$A", "$B") + ":1" for part in single]
+    start = single[1:] if vocabulary.kind == "bert" else single  # BERT has one token between the texts of a pair
+    second = [part.replace("$A", "$B") + ":1" for part in start]
     tokens = [{"id": name, "ids": [number], "tokens": [vocabulary.tokens[number]]} for name, number in ends.items()]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=single, pair=[*single, *second], special_tokens=tokens

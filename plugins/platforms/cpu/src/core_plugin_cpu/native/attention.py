@@ -20,7 +20,7 @@ ATTENTION = Entry(
     pointers="q cache out query_starts seq_lens table scratch slopes sinks",
     sizes="rows heads kv_heads head_dim block_size block_stride q_stride out_stride table_stride window dtype kv_dtype "
     "threads",
-    numbers="scale softcap value_scale",
+    numbers="scale softcap value_scale rooted",
     slots={name: name for name in ("query_starts", "seq_lens", "table", "table_stride", "rows")},
 )
 STORE_KV = Entry(
@@ -60,7 +60,7 @@ def scratch_for(site: AttentionSite, dtype: torch.dtype, block_size: int, thread
     function = library().core_cpu_attention_scratch
     function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int64
     sizes = (1, site.num_heads, site.num_kv_heads, site.head_dim, block_size, 0, 0, 0, 0, 0, CODES[dtype], 0, threads)
-    size = function(ATTENTION.pack(*(0,) * 9, *sizes, site.scale, 0.0, 1.0))
+    size = function(ATTENTION.pack(*(0,) * 9, *sizes, site.scale, 0.0, 1.0, 0.0))
     return aligned(size)
 
 
@@ -213,6 +213,6 @@ def attend(q: Tensor, kv: Tensor, batch: Batch, site: AttentionSite, cache: Cach
     strides = (q.stride(0), heads * head_dim, batch.table_stride, site.window or 0)
     kind = (CODES[q.dtype], CACHE_CODES[cache.kv_dtype], torch.get_num_threads())
     key_scale, value_scale = cache.scales
-    numbers = (site.scale * key_scale, site.softcap or 0.0, value_scale)
+    numbers = (site.scale * key_scale, site.softcap or 0.0, value_scale, float(site.rooted))
     ATTENTION(*pointers, cache.scratch.data_ptr(), *terms.pointers, *shape, *strides, *kind, *numbers)
     return out

@@ -1,4 +1,4 @@
-"""Operations element by element and copies of strided tensors by native kernels, as torch makes them.
+"""Operations by elements, copies of strided tensors and reductions of rows by native kernels, as torch makes them.
 
 Tensors of up to three dimensions that do not fold into each other are taken as they lie; the first may be the tokens of
 a step, which a recorded program then changes (`rows`). Sums, differences, products, quotients, extremes and copies are
@@ -21,11 +21,14 @@ OPERATIONS = {
         (
             "same", "negate", "absolute", "relu", "square", "root", "reciprocal_root", "reciprocal", "exponential",
             "tanh", "sigmoid", "silu", "gelu", "gelu_tanh",
-            "add", "subtract", "subtract_from", "multiply", "divide", "maximum", "minimum",
+            "add", "subtract", "subtract_from", "multiply", "divide", "maximum", "minimum", "softplus",
         )
     )
 }  # fmt: skip
-"""Numbers of `enum core_map_operation`; those from `add` on take two operands."""
+"""Numbers of `enum core_map_operation`; those from `add` on take two operands. That of `softplus` is its `beta`."""
+
+REDUCTIONS = {name: number for number, name in enumerate(("sum", "mean", "greatest", "least"))}
+"""Numbers of `enum core_reduce_operation`."""
 
 MAP = Entry(
     "map",
@@ -39,6 +42,13 @@ COPY = Entry(
     "copy",
     pointers="x out",
     sizes="outer inner size x_outer x_inner x_step out_outer out_inner out_step item threads",
+    slots={"outer": "tokens"},
+)
+
+REDUCE = Entry(
+    "reduce",
+    pointers="x out",
+    sizes="outer inner size x_outer x_inner x_step out_outer out_inner operation x_dtype out_dtype threads",
     slots={"outer": "tokens"},
 )
 
@@ -79,6 +89,24 @@ def copy(out: Tensor, x: Tensor, *, rows: bool = True) -> bool:
         return False
     sizes, (out_strides, x_strides) = laid
     COPY(x.data_ptr(), out.data_ptr(), *sizes, *x_strides, *out_strides, x.element_size(), torch.get_num_threads())
+    return True
+
+
+def reduce(operation: str, out: Tensor, x: Tensor, *, rows: bool = True) -> bool:
+    """Make one number of each row of `x (..., size)`, into `out (...)`; otherwise as `compute`.
+
+    Args:
+        operation: A key of `REDUCTIONS`.
+    """
+    if any(one.dtype not in CODES or not one.is_cpu for one in (x, out)) or out.shape != x.shape[:-1] or not x.dim():
+        return False
+    laid = _folded(out.shape, [out.stride(), x.stride()[:-1]], rows)
+    if laid is None or laid[0][1] != 1:
+        return False
+    (outer, _, inner), (out_strides, x_strides) = laid
+    sizes = (outer, inner, x.shape[-1], x_strides[0], x_strides[2], x.stride(-1), out_strides[0], out_strides[2])
+    kinds = (REDUCTIONS[operation], CODES[x.dtype], CODES[out.dtype], torch.get_num_threads())
+    REDUCE(x.data_ptr(), out.data_ptr(), *sizes, *kinds)
     return True
 
 

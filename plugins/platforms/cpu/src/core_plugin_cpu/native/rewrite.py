@@ -1,4 +1,4 @@
-"""Torch operations that a program makes by native calls: a table of what is computed element by element, or copied."""
+"""Torch operations that a program makes by native calls: what is computed by elements or by rows, or copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core_plugin_cpu.native.elementwise import gather, shift
-from core_plugin_cpu.native.mapping import compute, copy
+from core_plugin_cpu.native.mapping import compute, copy, reduce
 
 _ATEN = torch.ops.aten
 
@@ -102,6 +102,29 @@ def _clamp(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bo
 _BOUNDS = ((1, "min"), (2, "max"))
 
 
+def _softplus(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bool) -> bool:
+    beta = args[1] if len(args) > 1 else kwargs.get("beta", 1.0)
+    # Beyond torch's usual threshold, where it gives the number itself, float32 knows no difference; below it does.
+    usual = (args[2] if len(args) > 2 else kwargs.get("threshold", 20.0)) >= _THRESHOLD
+    return usual and type(beta) in (int, float) and bool(beta) and compute("softplus", out, args[0], beta, rows=rows)
+
+
+_THRESHOLD = 20.0
+
+
+def _reduced(operation: str) -> Rule:
+    """A reduction of the last dimension."""
+
+    def rule(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bool) -> bool:
+        x, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
+        dims = [dims] if isinstance(dims, int) else list(dims or ())
+        if x.dim() < 1 + rows or [dim % x.dim() for dim in dims] != [x.dim() - 1] or not x.shape[-1]:
+            return False
+        return reduce(operation, out.squeeze(-1) if out.dim() == x.dim() else out, x, rows=rows)
+
+    return rule
+
+
 def _converted(out: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], rows: bool) -> bool:
     """Another dtype, or another place."""
     x = args[0]
@@ -168,6 +191,9 @@ _ONE = {
     "sigmoid": "sigmoid", "silu": "silu",
 }  # fmt: skip
 _TWO = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
+_REDUCTIONS = {
+    _ATEN.sum.dim_IntList: "sum", _ATEN.mean.dim: "mean", _ATEN.amax.default: "greatest", _ATEN.amin.default: "least",
+}  # fmt: skip
 _EXTREMES = {_ATEN.maximum.default: "maximum", _ATEN.minimum.default: "minimum"}
 
 _RULES: Mapping[Any, Rule] = {
@@ -176,6 +202,8 @@ _RULES: Mapping[Any, Rule] = {
     **{getattr(_ATEN, name).Tensor: _two(operation) for name, operation in _TWO.items()},
     **{getattr(_ATEN, f"{name}_").Tensor: _two(operation) for name, operation in _TWO.items()},
     **{func: _two(operation) for func, operation in _EXTREMES.items()},
+    **{func: _reduced(operation) for func, operation in _REDUCTIONS.items()},
+    _ATEN.softplus.default: _softplus,
     _ATEN.rsub.Scalar: _two("subtract_from"),
     _ATEN.pow.Tensor_Scalar: _square,
     _ATEN.gelu.default: _gelu,

@@ -1,4 +1,4 @@
-"""Chat templates for checkpoints that come without one: formats that decoders of this kind are trained with.
+"""Chat templates for checkpoints that come without one: formats that decoders are trained with, for every family.
 
 Each is a file in `templates`. Torch-free.
 """
@@ -10,16 +10,23 @@ from importlib.resources import files
 
 NAMES = (
     "alpaca",
+    "chatglm3",
+    "chatglm4",
     "chatml",
     "command-r",
     "deepseek",
     "deepseek-llm",
+    "exaone",
+    "falcon",
     "gemma",
+    "granite",
     "llama2",
     "llama3",
     "mistral",
     "openchat",
+    "orion",
     "phi3",
+    "seed",
     "vicuna",
     "zephyr",
 )
@@ -28,6 +35,10 @@ _BY_TOKENS: tuple[tuple[str, frozenset[str]], ...] = (
     ("chatml", frozenset({"<|im_start|>", "<|im_end|>"})),
     ("llama3", frozenset({"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"})),
     ("gemma", frozenset({"<start_of_turn>", "<end_of_turn>"})),
+    ("chatglm3", frozenset({"[gMASK]", "sop"})),
+    ("chatglm4", frozenset({"[gMASK]", "<sop>"})),
+    ("granite", frozenset({"<|start_of_role|>", "<|end_of_role|>"})),
+    ("seed", frozenset({"<seed:bos>", "<seed:eos>"})),
     ("command-r", frozenset({"<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"})),
     ("deepseek", frozenset({"<｜User｜>", "<｜Assistant｜>"})),
     ("openchat", frozenset({"<|end_of_turn|>"})),
@@ -37,11 +48,11 @@ _BY_TOKENS: tuple[tuple[str, frozenset[str]], ...] = (
 )
 """Tokens of the vocabulary that were put there for a format, the most telling first."""
 
-_BY_TYPE = {"mistral": "mistral", "qwen2": "chatml", "qwen3": "chatml"}
+_BY_TYPE = {"mistral": "mistral", "qwen": "chatml", "qwen2": "chatml", "qwen3": "chatml", "exaone": "exaone"}
 
 
 class Templates:
-    """`core.api.ChatTemplates` of this family."""
+    """`core.api.ChatTemplates` of a family of decoders."""
 
     names = NAMES
 

@@ -1,12 +1,11 @@
-"""The chat templates that come with the family: every format as its models were trained to read it."""
+"""The chat templates that come with families of decoders: every format as its models were trained to read it."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from core_plugin_llama.chat import NAMES, Templates
-from core_plugin_llama.manifest import LLAMA
+from core_plugin_decoder.chat import NAMES, Templates
 
 from core.tokenizer.chat_template import ChatTemplate
 
@@ -19,6 +18,7 @@ TALK = [
     {"role": "assistant", "content": "Yes?"},
     {"role": "user", "content": "Bye"},
 ]
+SAID = [(message["role"], message["content"]) for message in TALK]
 BOTH = "A chat between a curious user and an artificial intelligence assistant. "
 BOTH += "The assistant gives helpful, detailed, and polite answers to the user's questions. "
 BELOW = "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
@@ -29,11 +29,22 @@ def heads(role):
     return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
 
 
+def role(name):
+    return f"<|start_of_role|>{name}<|end_of_role|>"
+
+
 FORMATS = {
     "alpaca": "<s>Be kind.\n\n### Instruction:\nHi\n\n### Response:\nYes?</s>\n\n"
     "### Instruction:\nBye\n\n### Response:\n",
     "chatml": "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?"
     "<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n",
+    "chatglm3": "[gMASK]sop<|system|>\n Be kind.<|user|>\n Hi<|assistant|>\n Yes?<|user|>\n Bye<|assistant|>",
+    "chatglm4": "[gMASK]<sop><|system|>\nBe kind.<|user|>\nHi<|assistant|>\nYes?<|user|>\nBye<|assistant|>",
+    "exaone": "[|system|]Be kind.[|endofturn|]\n[|user|]Hi\n[|assistant|]Yes?[|endofturn|]\n[|user|]Bye\n[|assistant|]",
+    "falcon": "System: Be kind.\nUser: Hi\nFalcon: Yes?\nUser: Bye\nFalcon:",
+    "granite": "".join(f"{role(name)}{text}</s>\n" for name, text in SAID) + role("assistant"),
+    "orion": "<s>Human: Be kind.\n\nHi\n\nAssistant: </s>Yes?</s>Human: Bye\n\nAssistant: </s>",
+    "seed": "".join(f"<seed:bos>{name}\n{text}<seed:eos>" for name, text in SAID) + "<seed:bos>assistant\n",
     "command-r": f"<s>{TURN}<|SYSTEM_TOKEN|>Be kind.{END}{TURN}<|USER_TOKEN|>Hi{END}{TURN}<|CHATBOT_TOKEN|>Yes?{END}"
     f"{TURN}<|USER_TOKEN|>Bye{END}{TURN}<|CHATBOT_TOKEN|>",
     "deepseek": "<s>Be kind.<｜User｜>Hi<｜Assistant｜>Yes?</s><｜User｜>Bye<｜Assistant｜>",
@@ -64,7 +75,7 @@ def reference():
 
 
 def test_every_format_is_known():
-    assert set(NAMES) == set(FORMATS) and LLAMA.chat_templates == "core_plugin_llama.chat:Templates"
+    assert set(NAMES) == set(FORMATS)
 
 
 @pytest.mark.covers("REND-07")
@@ -106,6 +117,13 @@ def test_formats_with_words_of_their_own_without_a_system_message():
         ("mistral", set(), "mistral"),
         ("qwen2", set(), "chatml"),
         ("qwen3", set(), "chatml"),
+        ("chatglm", {"[MASK]", "[gMASK]", "sop", "eop", "<|user|>", "<|assistant|>"}, "chatglm3"),
+        ("glm", {"[gMASK]", "<sop>", "<|user|>", "<|assistant|>"}, "chatglm4"),
+        ("granite", {"<|start_of_role|>", "<|end_of_role|>"}, "granite"),
+        ("seed_oss", {"<seed:bos>", "<seed:eos>"}, "seed"),
+        ("exaone", set(), "exaone"),
+        ("qwen", set(), "chatml"),
+        ("falcon", set(), None),
         (None, {"<|im_start|>"}, None),
     ],
 )

@@ -1,0 +1,1 @@
+"""Nemotron-NAS and DeciLM decoders."""

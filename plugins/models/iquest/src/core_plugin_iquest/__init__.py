@@ -1,0 +1,1 @@
+"""IQuest looped decoders."""

@@ -1,0 +1,164 @@
+"""Embedders, rerankers and reward models of Llama's kind against transformers' decoders with their heads."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import numpy as np
+import pytest
+import torch
+from core_plugin_llama.config import read
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from core import LLM, PoolingParams
+from core.api import CheckpointError
+from core.testing.tinymodels import reference_model, tiny_model
+
+IDS = [5 + 3 * index % 300 for index in range(40)]
+RAW = PoolingParams(normalize=False, use_activation=False)
+CLOSE = 1e-4
+
+
+def checkpoint(directory, family, architecture, head=None, **config):
+    """Write a tiny decoder with another architecture's name, configuration and head; return its reference."""
+    tiny_model(directory, family)
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "architectures": [architecture], **config}))
+    if head is not None:
+        stored = load_file(directory / "model.safetensors")
+        kept = {name: tensor for name, tensor in stored.items() if not name.startswith("lm_head.")}
+        save_file({**kept, **head}, directory / "model.safetensors", metadata={"format": "pt"})
+    return reference_model(family)
+
+
+def layer(*shape, seed=3):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return torch.randn(shape)
+
+
+def states(reference, *, both_ways):
+    """Return the last hidden states, `(tokens, hidden)`; a mask of zeros hides nothing."""
+    mask = {"attention_mask": torch.zeros(1, 1, len(IDS), len(IDS))} if both_ways else {}
+    with torch.no_grad():
+        return reference.model(torch.tensor([IDS]), **mask)[0][0]
+
+
+def opened(directory, **options):
+    return closing(LLM(str(directory), dtype="float32", threads=1, **options))
+
+
+def near(found, due):
+    np.testing.assert_allclose(found, due, atol=CLOSE * max(1.0, float(np.abs(due).max())))
+
+
+@pytest.mark.covers("POOL-02")
+@pytest.mark.parametrize(("pooling", "method"), [(None, "mean"), ("avg", "mean"), ("cls", "cls"), ("last", "last")])
+def test_a_bidirectional_llama_embeds(pooling, method, tmp_path):
+    named = {} if pooling is None else {"pooling": pooling}
+    reference = checkpoint(tmp_path, "llama", "LlamaBidirectionalModel", {}, **named)
+    hidden = states(reference, both_ways=True)
+    due = {"mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[method]
+    with opened(tmp_path) as llm:
+        near(llm.embed([IDS], RAW)[0].outputs.array, due.numpy())
+
+
+@pytest.mark.covers("POOL-02")
+def test_a_bidirectional_llama_scores_with_a_temperature(tmp_path):
+    extra = {"pooling": "avg", "temperature": 0.5, "num_labels": 1}
+    head = layer(1, reference_model("llama").config.hidden_size)
+    architecture = "LlamaBidirectionalForSequenceClassification"
+    reference = checkpoint(tmp_path, "llama", architecture, {"score.weight": head}, **extra)
+    due = states(reference, both_ways=True).mean(0) @ head.T / 0.5
+    with opened(tmp_path) as llm:
+        near(llm.classify([IDS], RAW)[0].outputs.probs, due.numpy())
+
+
+@pytest.mark.covers("POOL-02")
+def test_voyage_embeds_behind_a_linear_layer(tmp_path):
+    hidden = reference_model("qwen3").config.hidden_size
+    head = layer(24, hidden)
+    reference = checkpoint(
+        tmp_path, "qwen3", "VoyageQwen3BidirectionalEmbedModel", {"linear.weight": head}, num_labels=24
+    )
+    due = states(reference, both_ways=True).mean(0) @ head.T
+    with opened(tmp_path) as llm:
+        found = llm.embed([IDS], RAW)[0].outputs.array
+        assert found.shape == (24,)
+        near(found, due.numpy())
+
+
+@pytest.mark.covers("POOL-02")
+@pytest.mark.parametrize(("architecture", "count"), [("Qwen2ForRewardModel", 1), ("Qwen2ForProcessRewardModel", 2)])
+def test_reward_models_have_two_layers(architecture, count, tmp_path):
+    hidden = reference_model("qwen2").config.hidden_size
+    first, second = layer(hidden, hidden) / 8, layer(count, hidden, seed=4)
+    head = {"score.0.weight": first, "score.0.bias": layer(hidden, seed=5)}
+    head |= {"score.2.weight": second, "score.2.bias": layer(count, seed=6)}
+    reference = checkpoint(tmp_path, "qwen2", architecture, head)
+    found = states(reference, both_ways=False)
+    due = nn.functional.linear(nn.functional.linear(found, first, head["score.0.bias"]).relu(), second)
+    due = due + head["score.2.bias"]
+    with opened(tmp_path) as llm:
+        if count == 1:
+            near(llm.classify([IDS], RAW)[0].outputs.probs, due[-1].numpy())
+        else:
+            steps = llm.encode([IDS], pooling_task="token_classify")[0].outputs.data
+            near(steps, due.softmax(-1).numpy())
+
+
+RERANKER = {"architectures": ["Qwen3ForSequenceClassification"], "is_original_qwen3_reranker": True}
+
+
+@pytest.mark.covers("POOL-02")
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("named", ["texts", "ids"])
+def test_a_generating_model_scores_by_two_of_its_tokens(tied, named, tmp_path):
+    tiny_model(tmp_path, "qwen3", tie_word_embeddings=tied)
+    reference = reference_model("qwen3", tie_word_embeddings=tied)
+    vocabulary = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
+    texts = ["a", "e"]
+    ids = [vocabulary[one] for one in texts]
+    with torch.no_grad():
+        logits = reference(torch.tensor([IDS])).logits[0, -1]
+    changes = {**RERANKER, "classifier_from_token": texts if named == "texts" else ids}
+    with opened(tmp_path, hf_overrides=changes) as llm:
+        due = logits[ids[1]] - logits[ids[0]]
+        near(llm.classify([IDS], RAW)[0].outputs.probs, due[None].numpy())
+        near(llm.classify([IDS])[0].outputs.probs, due[None].sigmoid().numpy())
+
+
+@pytest.mark.covers("POOL-02")
+def test_each_token_may_be_a_class(tmp_path):
+    tiny_model(tmp_path, "qwen3")
+    with torch.no_grad():
+        logits = reference_model("qwen3")(torch.tensor([IDS])).logits[0, -1]
+    changes = {"architectures": ["Qwen3ForSequenceClassification"], "method": "no_post_processing"}
+    with opened(tmp_path, hf_overrides={**changes, "classifier_from_token": [7, 9, 11]}) as llm:
+        near(llm.classify([IDS], RAW)[0].outputs.probs, logits[[7, 9, 11]].numpy())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"classifier_from_token": ["no such token", "a"]}, "no token 'no such token'"),
+        ({"classifier_from_token": "yes"}, "must be a list"),
+        ({"classifier_from_token": [1, 2, 3]}, "3 tokens"),
+        ({"classifier_from_token": [1, 10**6]}, "beyond 'vocab_size'"),
+        ({"classifier_from_token": [1, 2], "is_original_qwen3_reranker": False}, "needs 'method'"),
+        ({"classifier_from_token": [1, 2], "method": "mean"}, "'method' is 'mean'"),
+    ],
+)
+def test_tokens_that_make_no_classes_are_refused(changes, said, tmp_path):
+    tiny_model(tmp_path, "qwen3")
+    with pytest.raises(CheckpointError, match=said) as refused:
+        LLM(str(tmp_path), hf_overrides={**RERANKER, **changes})
+    assert refused.value.code == "CORE-M126"
+
+
+def test_a_pooling_that_nobody_knows_is_refused():
+    small = {"vocab_size": 10, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    with pytest.raises(CheckpointError, match="'pooling' is 'max'"):
+        read({**small, "num_attention_heads": 2, "architectures": ["LlamaBidirectionalModel"], "pooling": "max"})

@@ -1,0 +1,1 @@
+"""Muse Glimmer text decoders."""

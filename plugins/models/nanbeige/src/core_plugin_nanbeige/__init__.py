@@ -1,0 +1,1 @@
+"""Nanbeige looped decoders."""

@@ -1,0 +1,1 @@
+"""Ouro looped decoders."""

@@ -1,0 +1,15 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+PLAMO3 = ModelSpec(
+    name="plamo3",
+    impl="core_plugin_plamo.plamo3:Plamo3",
+    api=2,
+    summary="PLaMo 3 dense decoders",
+    architectures=("Plamo3ForCausalLM",),
+    shape="core_plugin_plamo.plamo3:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
+)

@@ -1,0 +1,1 @@
+"""TeleChat and Tele-FLM dense decoders."""
