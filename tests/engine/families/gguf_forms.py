@@ -226,6 +226,27 @@ def internlm(name, value, config):
     ]
 
 
+def moe(writer, config, prefix):
+    """Numbers and sizes of experts."""
+    writer.add_expert_count(config("num_experts", "num_local_experts"))
+    writer.add_expert_used_count(config("num_experts_per_tok"))
+    if (size := config("moe_intermediate_size")) is not None:
+        writer.add_expert_feed_forward_length(size)
+    if (size := config("shared_expert_intermediate_size")) is not None:
+        writer.add_expert_shared_feed_forward_length(size)
+
+
+def of_experts(name, value, config):
+    """Gate and up apart; a row of one output has lost that dimension."""
+    if name.endswith(".experts.gate_up_proj"):
+        gate, up = np.split(value, 2, axis=1)
+        base = name.removesuffix("gate_up_proj")
+        return [(f"{base}gate_proj.weight", gate), (f"{base}up_proj.weight", up)]
+    if name.endswith(".experts.down_proj"):
+        return [(f"{name}.weight", value)]
+    return [(name, value.reshape(-1) if name.endswith("shared_expert_gate.weight") else value)]
+
+
 def falcon_turns(name, value, config):
     if "query_key_value" not in name:
         return [(name, value)]
@@ -280,6 +301,9 @@ FORMS = {
     "XverseForCausalLM": Form(ARCH.XVERSE),
     "PanguEmbeddedForCausalLM": Form(ARCH.PANGU_EMBED),
     "ExaoneForCausalLM": Form(ARCH.EXAONE),
+    "MixtralForCausalLM": Form(ARCH.LLAMA, moe, of_experts),
+    "Qwen2MoeForCausalLM": Form(ARCH.QWEN2MOE, moe, of_experts),
+    "Qwen3MoeForCausalLM": Form(ARCH.QWEN3MOE, moe, of_experts),
     "MistralForCausalLM": Form(ARCH.LLAMA, windows),
     "Qwen2ForCausalLM": Form(ARCH.QWEN2),
     "Qwen3ForCausalLM": Form(ARCH.QWEN3),
@@ -329,6 +353,9 @@ FORMS = {
 """Architecture of a row -> its form."""
 
 NOT_IN_FILES = {
+    "mixtral_window": "windows",
+    "qwen2_moe_window": "windows, weights that are divided by their sum",
+    "qwen3_moe_mixed": "layers without experts",
     "gpt2_by_layer": "scores scaled by the number of the layer, another activation",
     "baichuan_13b": "ALiBi with other than 40 layers",
     "jais_family": "another activation, scores scaled by the number of the layer",

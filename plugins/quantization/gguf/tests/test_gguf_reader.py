@@ -181,9 +181,18 @@ def test_other_architectures_are_named(tmp_path, arch, architecture):
     assert (caught.value.code, caught.value.architecture) == ("CORE-M140", architecture)
 
 
-def test_experts_are_refused(tiny):
-    with pytest.raises(CheckpointError, match="llama with experts"):
-        READER.inspect(tiny(extend=lambda writer: writer.add_expert_count(8)).path)
+def test_experts_of_an_architecture_without_are_refused(tmp_path, tiny):
+    with pytest.raises(CheckpointError, match="qwen2 with experts"):
+        READER.inspect(tiny("qwen2", extend=lambda writer: writer.add_expert_count(8)).path)
+
+
+def test_a_llama_with_experts_is_a_mixtral(tiny):
+    def extend(writer):
+        writer.add_expert_count(8)
+        writer.add_expert_used_count(2)
+
+    info = READER.inspect(tiny(extend=extend).path)
+    assert (info.architecture, info.config["num_local_experts"]) == ("MixtralForCausalLM", 8)
 
 
 def test_a_llama_with_a_window_is_a_mistral(tiny):

@@ -64,10 +64,13 @@ class Architecture:
         paired: Projections whose rows are stored in the order of interleaved rotary embedding.
         by_turns: Fused projection that Hugging Face stores head by head; files have queries, keys, values.
         split: Fused projections that Hugging Face stores apart -> the modules of queries, keys and values.
-        stacked: Module with a row for each head -> path of the module of a head, `{}` for its number.
+        stacked: Module with an entry for each head, or expert, along its first dimension -> path of the module of one,
+            `{}` for its number.
+        experts: Whether files with experts are this architecture's; its `stacked` then has their modules.
         turned: Modules whose weight Hugging Face stores as `(in, out)`.
         norm_offset: What was added to the weights of norms.
         norm_offsets: The same of norms in a block, where it is something else.
+        rows: Modules of one output, whose weight is a row that files hold without the dimension of the outputs.
         unsuffixed: Norms in a block that files name without `.weight`.
         bare: Modules that Hugging Face stores as a tensor of their own name, without `.weight`.
         head: Key of the size of a head, in the first layer.
@@ -91,9 +94,11 @@ class Architecture:
     by_turns: str | None = None
     split: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     stacked: Mapping[str, str] = field(default_factory=dict)
+    experts: bool = False
     turned: frozenset[str] = frozenset()
     norm_offset: float = 0.0
     norm_offsets: Mapping[str, float] = field(default_factory=dict)
+    rows: frozenset[str] = frozenset()
     unsuffixed: frozenset[str] = frozenset()
     bare: frozenset[str] = frozenset()
     head: str = "attention.key_length"

@@ -38,7 +38,8 @@ def architecture(header: Header) -> str:
     name = header.text("general.architecture")
     if not name:
         raise damaged(header.path, "the key general.architecture is missing")
-    if name in ARCHITECTURES and not header.integer(f"{name}.expert_count"):
+    known = ARCHITECTURES.get(name)
+    if known is not None and (known.experts or not header.integer(f"{name}.expert_count")):
         return name
     what = f"{name} with experts" if name in ARCHITECTURES else name
     model = KNOWN_ARCHITECTURES.get(name, "")

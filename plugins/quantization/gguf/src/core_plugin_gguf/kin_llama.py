@@ -10,6 +10,7 @@ from core_plugin_gguf.reads import (
     baichuan,
     granite,
     mistral,
+    mixtral,
     no_rope_layers,
     number,
     olmo3,
@@ -54,8 +55,19 @@ _FACTORS = (
     number("logit_scale", "logits_scaling", 1.0),
 )
 
+_MIXTRAL = {
+    f"ffn_{part}_exps": f"block_sparse_moe.experts.{{}}.{name}"
+    for part, name in (("gate", "w1"), ("down", "w2"), ("up", "w3"))
+}
+
 LLAMA_KIN: Mapping[str, Architecture] = {
-    "llama": _llama(paired=PAIRED, reads=(*_BIASES, mistral)),
+    "llama": _llama(
+        paired=PAIRED,
+        blocks={**BLOCKS, "ffn_gate_inp": "block_sparse_moe.gate"},
+        stacked=_MIXTRAL,
+        experts=True,
+        reads=(*_BIASES, mistral, mixtral),
+    ),
     "mistral3": _llama("Ministral3ForCausalLM", "ministral3", paired=PAIRED, reads=(*_BIASES, temperature)),
     "llama-embed": _llama("LlamaModel", paired=PAIRED, values={"hidden_act": "silu", "is_causal": False}),
     "qwen2": _llama("Qwen2ForCausalLM", "qwen2"),

@@ -26,7 +26,8 @@ class Place:
     Attributes:
         name: Hugging Face's.
         shape: That it has there.
-        first: Row of the file's tensor with which it begins.
+        first: Row of the file's tensor with which it begins; of one with three dimensions, the entry of the first that
+            it is.
         order: Order of its rows in the file; None for Hugging Face's.
         offset: What the converter added to the values, to be taken off again.
         turned: Hugging Face has rows and columns exchanged.
@@ -92,6 +93,8 @@ class Conventions:
         elif module in self.blocks:
             turned = module in self.table.turned and len(info.shape) == 2
             shape = info.shape[::-1] if turned else info.shape
+            if module in self.table.rows and len(shape) == 1:
+                shape = (1, *shape)
             ending = "" if module in self.table.bare else f".{kind}"
             yield Place(f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module), offset, turned)
         else:

@@ -72,6 +72,31 @@ def layer_types(facts: Facts, pattern: int = 1) -> list[str] | None:
     return None if every == 1 else [SLIDING if (layer + 1) % every else FULL for layer in range(layers)]
 
 
+def experts(count: str = "num_experts", used: str = "num_experts_per_tok", **sizes: str) -> tuple[Read, ...]:
+    """Return what reads how many experts there are, and how many of them a token has.
+
+    Args:
+        count, used: Keys of the configuration.
+        sizes: Further keys of the file -> those of the configuration.
+    """
+    keys = {"expert_count": count, "expert_used_count": used, **sizes}
+    return tuple(_integer(key, name) for key, name in keys.items())
+
+
+def _integer(key: str, name: str) -> Read:
+    return lambda facts: {name: facts.header.positive_integer(facts.key(key))}
+
+
+def mixtral(facts: Facts) -> Mapping[str, Any]:
+    """Llama with experts is Mixtral."""
+    if not facts.header.integer(facts.key("expert_count")):
+        return {}
+    found: dict[str, Any] = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
+    for read in experts("num_local_experts"):
+        found |= read(facts)
+    return found
+
+
 def mistral(facts: Facts) -> Mapping[str, Any]:
     """Llama with a window is Mistral."""
     size = facts.header.integer(facts.key("attention.sliding_window"))

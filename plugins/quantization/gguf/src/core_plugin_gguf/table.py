@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.kin_encoders import ENCODERS
+from core_plugin_gguf.kin_experts import EXPERTS_KIN
 from core_plugin_gguf.kin_gpt import GPT_KIN
 from core_plugin_gguf.kin_llama import LLAMA_KIN
 from core_plugin_gguf.kin_norms import NORMS_KIN
 
-ARCHITECTURES: Mapping[str, Architecture] = {**LLAMA_KIN, **NORMS_KIN, **GPT_KIN, **ENCODERS}
+ARCHITECTURES: Mapping[str, Architecture] = {**LLAMA_KIN, **NORMS_KIN, **GPT_KIN, **EXPERTS_KIN, **ENCODERS}
 """By GGUF's name."""
 
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
@@ -47,9 +48,7 @@ KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "phimoe": "PhimoeForCausalLM",
     "plamo": "PlamoForCausalLM",
     "plm": "PLMForCausalLM",
-    "qwen2moe": "Qwen2MoeForCausalLM",
     "qwen2vl": "Qwen2VLForConditionalGeneration",
-    "qwen3moe": "Qwen3MoeForCausalLM",
     "qwen3next": "Qwen3NextForCausalLM",
     "qwen3vl": "Qwen3VLForConditionalGeneration",
     "refact": "GPTRefactForCausalLM",

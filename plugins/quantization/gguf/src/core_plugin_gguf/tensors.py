@@ -84,9 +84,13 @@ class GGUFTensor:
 
     def release(self) -> None:
         """Give the memory back in which the file shows; the tensor can still be read."""
-        begin = self.info.offset // mmap.PAGESIZE * mmap.PAGESIZE
-        if self.info.num_bytes and hasattr(mmap, "MADV_DONTNEED"):
-            self.header.data.madvise(mmap.MADV_DONTNEED, begin, self.info.offset + self.info.num_bytes - begin)
+        first, size = self.info.offset, self.info.num_bytes
+        if len(self.place.shape) < len(self.info.shape):  # the others of its tensor come next
+            size //= self.info.shape[0]
+            first += self.place.first * size
+        begin = first // mmap.PAGESIZE * mmap.PAGESIZE
+        if size and hasattr(mmap, "MADV_DONTNEED"):
+            self.header.data.madvise(mmap.MADV_DONTNEED, begin, first + size - begin)
 
     def _bytes(self) -> Tensor:
         """Return the stored rows as bytes; a row of an array of one dimension is a number where rows have an order."""
@@ -97,11 +101,14 @@ class GGUFTensor:
             flat = torch.frombuffer(self.header.data, dtype=torch.uint8, offset=info.offset, count=info.num_bytes)
         if place.order is not None:
             return place.order.undone(flat.view(info.shape[0], -1))
-        if place.shape == info.shape or place.turned:
+        if place.shape == info.shape or place.turned or len(place.shape) > len(info.shape):
             block, block_bytes = GGML_QUANT_SIZES[info.kind]
             return flat.view(-1, info.shape[-1] // block * block_bytes)
         rows = flat.view(info.shape[0], -1)
-        return rows[place.first : place.first + (place.shape[0] if len(place.shape) == len(info.shape) else 1)]
+        if len(place.shape) == len(info.shape):
+            return rows[place.first : place.first + place.shape[0]]
+        own = rows[place.first : place.first + 1]
+        return own.view(place.shape[0], -1) if len(place.shape) > 1 else own
 
 
 def read_tensors(
