@@ -181,7 +181,7 @@ def test_other_architectures_are_named(tmp_path, arch, architecture):
     assert (caught.value.code, caught.value.architecture) == ("CORE-M140", architecture)
 
 
-def test_experts_of_an_architecture_without_are_refused(tmp_path, tiny):
+def test_experts_of_an_architecture_without_are_refused(tiny):
     with pytest.raises(CheckpointError, match="qwen2 with experts"):
         READER.inspect(tiny("qwen2", extend=lambda writer: writer.add_expert_count(8)).path)
 
