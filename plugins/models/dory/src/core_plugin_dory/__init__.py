@@ -1,0 +1,1 @@
+"""Dory looped decoders."""
