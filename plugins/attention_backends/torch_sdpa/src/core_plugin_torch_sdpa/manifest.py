@@ -23,6 +23,7 @@ TORCH_SDPA = AttentionSpec(
             "alibi",
             "sinks",
             "chunked",
+            "latent",
             "head_scales",
             "bidirectional",
             "position_bias",
