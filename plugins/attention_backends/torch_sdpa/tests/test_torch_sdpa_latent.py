@@ -96,7 +96,9 @@ def test_every_form_is_attention_by_definition(form):
 @pytest.mark.covers("ATTN-08")
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
-    pieces=st.lists(st.lists(st.sampled_from([0, 1, 1, 3, 4, 5, 17, 66]), min_size=3, max_size=3), min_size=1, max_size=4),
+    pieces=st.lists(
+        st.lists(st.sampled_from([0, 1, 1, 3, 4, 5, 17, 66]), min_size=3, max_size=3), min_size=1, max_size=4
+    ),
     block_size=st.sampled_from([1, 4, 16]),
     seed=st.integers(0, 99),
 )

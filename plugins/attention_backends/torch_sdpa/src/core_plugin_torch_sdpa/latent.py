@@ -2,8 +2,8 @@
 
 Two forms give the same numbers. *Absorbed*: the up-projection of the keys is moved to the queries, so that each query
 meets one key of `latent_dim + rope_dim` numbers for all heads, and what it gathers is a latent. *Expanded*: keys and
-values of every head are made of the latents. Work on the context is `heads * (2 * latent_dim + rope_dim)` for each query
-and position in the first, `heads * (key_dim + rope_dim + value_dim)` in the second, which pays for the expansion.
+values of every head are made of the latents. A query and a position cost `heads * (2 * latent_dim + rope_dim)` products
+in the first and `heads * (key_dim + rope_dim + value_dim)` in the second, beside the expansion of the position.
 """
 
 from __future__ import annotations

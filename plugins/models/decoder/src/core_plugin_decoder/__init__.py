@@ -1,7 +1,17 @@
 """Decoders as data: descriptions of architectures, and the model that they describe. Torch-free to import."""
 
 from core_plugin_decoder.alibi import alibi_slopes
-from core_plugin_decoder.description import MLP, Attention, Decoder, HeadNorm, Layer, Learned, Mixture, Norm
+from core_plugin_decoder.description import (
+    MLP,
+    Attention,
+    Decoder,
+    HeadNorm,
+    LatentAttention,
+    Layer,
+    Learned,
+    Mixture,
+    Norm,
+)
 from core_plugin_decoder.model import CausalLM
 from core_plugin_decoder.reading import FULL, SLIDING, Fields
 from core_plugin_decoder.shapes import shape_of
@@ -15,6 +25,7 @@ __all__ = [
     "Decoder",
     "Fields",
     "HeadNorm",
+    "LatentAttention",
     "Layer",
     "Learned",
     "Mixture",

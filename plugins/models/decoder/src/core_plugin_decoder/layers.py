@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core_plugin_decoder.attention import SelfAttention
-from core_plugin_decoder.description import MLP
+from core_plugin_decoder.description import MLP, LatentAttention
+from core_plugin_decoder.latent import LatentSelfAttention
 from core_plugin_decoder.mixture import MixtureOfExperts
 from core_plugin_decoder.mlp import FeedForward
 from core_plugin_decoder.norms import norm
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder, StepInputs
     from core.api.models import Embedding, Norm
-    from core_plugin_decoder.description import Decoder, Layer, Mixture
+    from core_plugin_decoder.description import Attention, Decoder, Layer, Mixture
 
     Pending = Tensor | None
     Sublayer = Callable[[Pending, Tensor, StepInputs], tuple[Pending, Tensor]]
@@ -35,7 +36,7 @@ def sublayers(
     path = decoder.layer_path(index)
     given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
-    attention = SelfAttention(decoder, layer.attention, build, index, growth)
+    attention = _attention(decoder, layer.attention, build, index, growth)
     mlp = _feed_forward(layer.mlp, build, decoder.hidden_size, path)
 
     def feed(hidden: Tensor, step: StepInputs) -> Tensor:
@@ -45,6 +46,14 @@ def sublayers(
         return [_Parallel(norms[0], norms[2], attention, mlp, layer.scale)]
     adds = _Closing if layer.closing else _Adding
     return [adds(norms[0], attention, norms[1], layer.scale), adds(norms[2], feed, norms[3], layer.scale)]
+
+
+def _attention(
+    decoder: Decoder, given: Attention | LatentAttention, build: LayerBuilder, index: int, growth: Embedding | None
+) -> Body:
+    if isinstance(given, LatentAttention):
+        return LatentSelfAttention(decoder, given, build, index)
+    return SelfAttention(decoder, given, build, index, growth)
 
 
 def _feed_forward(given: MLP | Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> MLPLike:
@@ -87,7 +96,7 @@ class _Parallel:
         self,
         before: Norm | None,
         before_mlp: Norm | None,
-        attention: SelfAttention,
+        attention: Body,
         mlp: MLPLike,
         scale: float,
     ) -> None:

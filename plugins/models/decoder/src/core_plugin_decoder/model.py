@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from core.api import WeightRules
+from core_plugin_decoder.description import LatentAttention
 from core_plugin_decoder.embedding import DecoderEmbedding
 from core_plugin_decoder.layers import sublayers
 from core_plugin_decoder.norms import norm
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder, StepInputs
     from core.api.models import Embedding
-    from core_plugin_decoder.description import Decoder
+    from core_plugin_decoder.description import Attention, Decoder
 
 
 class CausalLM:
@@ -38,7 +39,7 @@ class CausalLM:
         growths: dict[tuple[float, int], Embedding] = {}
         self.sublayers = []
         for index, layer in enumerate(decoder.layers):
-            given = layer.attention.grows
+            given = _growth(layer.attention)
             if given is not None and given not in growths:
                 growths[given] = build.by_position(1, _growing(*given))
             growth = None if given is None else growths[given]
@@ -105,6 +106,10 @@ class CausalLM:
             return logits
         # In 16 bits, near the cap, neighbouring logits would become equal.
         return logits.float().div_(self.cap).tanh_().mul_(self.cap)
+
+
+def _growth(attention: Attention | LatentAttention) -> tuple[float, int] | None:
+    return None if isinstance(attention, LatentAttention) else attention.grows
 
 
 def _growing(rate: float, original: int) -> Callable[[int], Tensor]:
