@@ -19,6 +19,7 @@ KNOWN = frozenset(
         "alibi",
         "sinks",
         "chunked",
+        "latent",
         "head_scales",
         "bidirectional",
         "position_bias",

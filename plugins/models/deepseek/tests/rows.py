@@ -42,5 +42,21 @@ ROWS = [
     _row("deepseek_v3_yarn", "V3", n_group=1, topk_group=1, rope_scaling=_YARN, n_shared_experts=1),
     _row("deepseek_v3_halves", "V3", n_group=3, topk_group=1, rope_interleave=False, attention_bias=True),
     _row("deepseek_v2", "V2", topk_method="group_limited_greedy", n_group=4, topk_group=2, rope_scaling=_YARN),
+    TinyFamily(
+        "glm4_moe_lite",
+        "Glm4MoeLiteForCausalLM",
+        {
+            "model_type": "glm4_moe_lite",
+            **_LATENT,
+            **_EXPERTS,
+            "n_group": 2,
+            "topk_group": 1,
+            "mlp_layer_types": ["dense", "sparse", "sparse"],
+            "rope_scaling": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 1.0},
+        },
+        native={},
+        programs=False,
+        lacks="latent",
+    ),
     _row("deepseek_v2_lite", "V2", q_lora_rank=None, topk_method="greedy", num_hidden_layers=4),
 ]
