@@ -12,7 +12,6 @@ from core.api.products import Product
 from core.layers.attention import CachedAttention
 from core.layers.guard import MISSING, Operand, rows_of
 from core.layers.params import Parameterised
-from core.ops.products import opened, opens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,8 +110,8 @@ class UpProjection(Product):
 
     def pack(self, part: Part, index: int, out: Mapping[str, Tensor]) -> None:
         """Open all rows and divide them by heads."""
-        dtype, site = self.place.dtype, self._site
-        weight = opened(part, dtype) if opens(part.form) else part.dense(dtype)
+        site = self._site
+        weight = part.dense(self.place.dtype)
         heads = weight.view(site.num_heads, site.key_dim + site.value_dim, site.latent_dim)
         out["key"].copy_(heads[:, : site.key_dim])
         out["value"].copy_(heads[:, site.key_dim :].transpose(1, 2))

@@ -37,8 +37,8 @@ class LatentGeometry(Geometry):
 class LatentBench(PagedBench):
     """Sequences of random queries and latents, some tokens of each per step.
 
-    A row's `q` are queries with the rotated part behind, `(length, heads, key_dim + rope_dim)`; its `k` are latents with
-    the rotated key behind, `(length, 1, latent_dim + rope_dim)`; it has no `v`.
+    A row's `q` are queries with the rotated part behind, `(length, heads, key_dim + rope_dim)`; its `k` are latents
+    with the rotated key behind, `(length, 1, latent_dim + rope_dim)`; it has no `v`.
     """
 
     geometry: LatentGeometry
