@@ -111,7 +111,7 @@ def test_arguments_of_another_size_are_refused_by_name(place):
 def test_another_dtype_and_another_result_are_refused():
     build = builder()
     module = made(build)
-    with pytest.raises(PluginError, match="CORE-P170 .*the query is"):
+    with pytest.raises(PluginError, match=r"CORE-P170 .*the query is"):
         module(*inputs(5, torch.bfloat16), step(5))
     module._forward = lambda *_: torch.zeros(5, 11)
     with pytest.raises(PluginError, match=r"CORE-P171 .*its result is \(5, 11\)"):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.api.attention import AttentionContext, BatchView, LatentSite
+from core.api.facets import StepShape
 
 CPU = torch.device("cpu")
 SITE = LatentSite(0, num_heads=3, latent_dim=12, rope_dim=4, key_dim=6, value_dim=5, scale=0.3)
@@ -40,8 +41,12 @@ class Bench:
             self.kv.normal_(std=50, generator=rng)  # what no token owns is never seen
         self.done = [0] * len(lengths)
 
-    def step(self, counts):
-        """Run further tokens of each row; return each row's result, `(tokens, heads * value_dim)`."""
+    def step(self, counts, fixed=None):
+        """Run further tokens of each row; return each row's result, `(tokens, heads * value_dim)`.
+
+        Args:
+            fixed: A plan to refresh for the step.
+        """
         work = [(row, self.done[row], count) for row, count in enumerate(counts) if count]
         slots = []
         for row, start, count in work:
@@ -61,7 +66,9 @@ class Bench:
         q, q_rope, latent, rope_key = (
             torch.cat([self.rows[row][part][start : start + count] for row, start, count in work]) for part in range(4)
         )
-        plan = self.backend.plan(batch)
+        if fixed is not None:
+            self.backend.refresh(fixed, batch)
+        plan = fixed or self.backend.plan(batch)
         self.layer.write(latent, rope_key, self.kv, plan)
         return self.layer.forward(q, q_rope, self.kv, plan).split(new)
 
@@ -136,6 +143,17 @@ def test_blocks_of_another_row_are_a_prefix():
     bench.tables[1, :2] = bench.tables[0, :2]
     bench.done[1] = 8
     torch.testing.assert_close(bench.step((0, 4))[0], bench.due(1)[8:], rtol=1e-10, atol=1e-10)
+
+
+def test_plans_that_stay_are_refreshed_for_latent_layers():
+    bench = Bench((40, 9, 23))
+    bench.step((35, 2, 20))
+    plan = bench.backend.fixed_plan(StepShape(3, 3, 1, 40))
+    for _ in range(3):
+        for row, found in enumerate(bench.step((1, 1, 1), plan)):
+            due = bench.due(row)[bench.done[row] - 1 : bench.done[row]]
+            torch.testing.assert_close(found, due, rtol=1e-10, atol=1e-10)
+    assert bench.done == [38, 5, 23]
 
 
 def test_other_weights_are_used_at_once():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from core.testing.families import TinyFamily
 
 _LATENT = {
@@ -31,6 +34,29 @@ _YARN = {
 }
 
 
+def _first(config: Mapping[str, Any]) -> Any:
+    """Return Llama's decoder with the experts of the second version, which are those of the first without a factor."""
+    import transformers
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Moe
+
+    values = {key: value for key, value in config.items() if key not in ("architectures", "model_type")}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**values, attn_implementation="eager"))
+    for layer in model.model.layers[config["first_k_dense_replace"] :]:
+        layer.mlp = DeepseekV2Moe(transformers.DeepseekV2Config(**values))
+    return model
+
+
+def _apart(name: str, tensor: Any) -> list[tuple[str, Any]]:
+    """Return the tensors of each expert as checkpoints have them."""
+    if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+        return [(name, tensor)]
+    path, _, module = name.rpartition(".")
+    parts = {"down_proj": tensor}
+    if module == "gate_up_proj":
+        parts = dict(zip(("gate_proj", "up_proj"), tensor.chunk(2, dim=1), strict=True))
+    return [(f"{path}.{i}.{part}.weight", one) for part, every in parts.items() for i, one in enumerate(every)]
+
+
 def _row(name: str, version: str, **config: object) -> TinyFamily:
     model_type = {"V2": "deepseek_v2", "V3": "deepseek_v3"}[version]
     values = {"model_type": model_type, **_LATENT, **_EXPERTS, **config}
@@ -57,6 +83,13 @@ ROWS = [
         native={},
         programs=False,
         lacks="latent",
+    ),
+    TinyFamily(
+        "deepseek_moe",
+        "DeepseekForCausalLM",
+        {"model_type": "deepseek", **_EXPERTS, "routed_scaling_factor": 1.0},
+        reference=_first,
+        save=_apart,
     ),
     _row("deepseek_v2_lite", "V2", q_lora_rank=None, topk_method="greedy", num_hidden_layers=4),
 ]

@@ -1,1 +1,1 @@
-"""Decoders of DeepSeek V2 and V3, and GLM-4-MoE-Lite."""
+"""Decoders of DeepSeek-MoE, V2 and V3, and GLM-4-MoE-Lite."""

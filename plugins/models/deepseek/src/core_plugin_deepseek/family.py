@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core_plugin_decoder import MLP, CausalLM, Decoder, Fields, Layer, Mixture, Norm, shape_of
+from core_plugin_decoder import CausalLM, Decoder, Fields, shape_of
 
-from core.api import MOST_LAYERS, CheckpointError, Routing, config_names
+from core.api import MOST_LAYERS, Routing
+from core_plugin_deepseek.parts import decoder_of, mixture
 
 _SECOND: Mapping[str, Any] = {
     "kv_lora_rank": 512,
@@ -63,29 +64,8 @@ def read(config: Mapping[str, Any]) -> Decoder:
     # The second version rotates neighbours, whatever its configuration says.
     interleaved = second or given.flag("rope_interleave", default=True)
     attention = given.latent(usual, interleaved=interleaved)
-    eps = given.number("rms_norm_eps", 1e-6, least=0.0)
-    dense = _mlp(given, given.integer("intermediate_size"), "mlp")
-    mixture = _mixture(given, _routing_by_softmax(given) if second else _routing_by_sigmoid(given))
-    layers = tuple(
-        Layer(
-            attention=attention,
-            mlp=mixture if sparse else dense,
-            before_attention=Norm(name="input_layernorm", eps=eps),
-            before_mlp=Norm(name="post_attention_layernorm", eps=eps),
-        )
-        for sparse in _sparse(given)
-    )
-    return Decoder(
-        vocab_size=given.integer("vocab_size"),
-        hidden_size=given.integer("hidden_size"),
-        layers=layers,
-        final_norm=Norm(name="norm", eps=eps),
-        max_positions=attention.rope.context,
-        dtype=given.dtype(),
-        tied=given.flag("tie_word_embeddings"),
-        pooling=given.pooling(),
-        skips=_further_tokens(given),
-    )
+    experts = mixture(given, _routing_by_softmax(given) if second else _routing_by_sigmoid(given))
+    return decoder_of(given, attention, experts, attention.rope.context, skips=_further_tokens(given))
 
 
 shape = shape_of(read)
@@ -95,35 +75,6 @@ class DeepSeek(CausalLM):
     """The architectures."""
 
     describe = staticmethod(read)
-
-
-def _sparse(given: Fields) -> tuple[bool, ...]:
-    """Return which layers have experts: those that are named, or every so many-th behind the first dense ones."""
-    named, count = config_names(given.config, "mlp_layer_types"), given.layers()
-    if named is not None:
-        if len(named) != count or not set(named) <= {"dense", "sparse"}:
-            raise CheckpointError("CORE-M126", f"'mlp_layer_types' must name {count} layers as dense or sparse.")
-        return tuple(one == "sparse" for one in named)
-    first = int(given.number("first_k_dense_replace", 0, least=0, most=MOST_LAYERS))
-    every = given.integer("moe_layer_freq", 1)
-    return tuple(index >= first and index % every == 0 for index in range(count))
-
-
-def _mlp(given: Fields, size: int, name: str) -> MLP:
-    bias = given.flag("mlp_bias")
-    return MLP(size=size, activation=given.text("hidden_act", "silu"), name=name, bias=bias, down_bias=bias)
-
-
-def _mixture(given: Fields, routing: Routing) -> Mixture:
-    size, shared = given.integer("moe_intermediate_size"), given.number("n_shared_experts", 0, least=0, most=1024)
-    return Mixture(
-        experts=given.integer("n_routed_experts"),
-        size=size,
-        routing=routing,
-        activation=given.text("hidden_act", "silu"),
-        correction="gate.e_score_correction_bias" if routing.correction else None,
-        shared=_mlp(given, int(shared) * size, "shared_experts") if shared else None,
-    )
 
 
 def _routing_by_softmax(given: Fields) -> Routing:

@@ -27,3 +27,12 @@ POOLING = ModelSpec(
     shape="core_plugin_deepseek.family:shape",
     tasks=frozenset({"embed", "classify"}),
 )
+
+MOE = ModelSpec(
+    name="deepseek-moe",
+    impl="core_plugin_deepseek.first:DeepSeekMoE",
+    api=2,
+    summary="The first DeepSeek-MoE decoders",
+    architectures=("DeepseekForCausalLM",),
+    shape="core_plugin_deepseek.first:shape",
+)
