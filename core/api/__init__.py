@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         EncoderLayer,
         Encodes,
         KVLayout,
+        Latent,
+        LatentLayer,
+        LatentSite,
         Replayable,
         ReportsKV,
         TakesScales,
@@ -172,7 +175,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout Replayable ReportsKV TakesScales TakesSinks"
+            "EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite Replayable ReportsKV TakesScales TakesSinks"
         ),
         "commands": "Command",
         "configs": (
@@ -339,6 +342,9 @@ __all__ = [
     "KernelRequest",
     "KernelSpec",
     "KnowsThinking",
+    "Latent",
+    "LatentLayer",
+    "LatentSite",
     "LayerBuilder",
     "LayerSite",
     "LoadsGrammars",

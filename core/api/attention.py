@@ -73,6 +73,34 @@ class AttentionSite:
 
 
 @dataclass(frozen=True, slots=True)
+class LatentSite:
+    """One layer of multi-head latent attention: its KV layer index and geometry.
+
+    A token keeps one latent and one rotated key, which all heads share. The key of a head is `up_key @ latent` with the
+    rotated key behind it, its value `latent @ up_value`.
+
+    Attributes:
+        layer: Index of its KV cache, from 0.
+        num_heads: Heads of the queries; of this rank.
+        latent_dim: Size of the latent.
+        rope_dim: Size of the rotated key, and of the rotated part of a query.
+        key_dim: Size of the part of a query, and of a head's key, that is not rotated.
+        value_dim: Size of a head of the values.
+        scale: Factor of the scores.
+        picks: Most positions that a query sees, chosen by an index; None: it sees all.
+    """
+
+    layer: int
+    num_heads: int
+    latent_dim: int
+    rope_dim: int
+    key_dim: int
+    value_dim: int
+    scale: float
+    picks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KVLayout:
     """The cache tensor of one layer.
 
@@ -171,6 +199,45 @@ class Encodes(Protocol):
         ...
 
 
+class LatentLayer(Protocol):
+    """Latent attention of one layer. Core has compared its arguments with the site, the step and the compute dtype."""
+
+    def use_up(self, key: Tensor, value: Tensor) -> None:
+        """Use these up-projections from now on; called whenever weights were loaded.
+
+        Args:
+            key: `(heads, key_dim, latent_dim)` in the compute dtype.
+            value: `(heads, latent_dim, value_dim)` in the compute dtype.
+        """
+        ...
+
+    def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the plan's slots of the cache."""
+        ...
+
+    def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor:
+        """Attend causally.
+
+        Shapes: `q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)` -> `(tokens, heads * value_dim)`.
+        """
+        ...
+
+
+class Latent(Protocol):
+    """Optional part of an attention backend whose descriptor has the feature `latent`.
+
+    One plan of `plan` serves its layers beside those of `layer`.
+    """
+
+    def latent_layout(self, site: LatentSite) -> KVLayout:
+        """Return the shape and dtype of one layer's cache, which holds `latent_dim + rope_dim` numbers a token."""
+        ...
+
+    def latent(self, site: LatentSite) -> LatentLayer:
+        """Return the latent attention of one layer; asked once per layer while the model is built."""
+        ...
+
+
 class AfterLoad(Protocol):
     """Optional part of an attention layer (or a model): a step after weights are in place."""
 
@@ -246,7 +313,7 @@ class Replayable(Protocol):
 class AttentionBackend(Protocol):
     """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`.
 
-    With the feature `bidirectional` it is an `Encodes`, with `replayable` a `Replayable`.
+    With the feature `bidirectional` it is an `Encodes`, with `latent` a `Latent`, with `replayable` a `Replayable`.
     """
 
     def __init__(self, ctx: AttentionContext) -> None: ...

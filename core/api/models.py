@@ -100,7 +100,7 @@ class ModelShape(BaseModel):
         num_heads, num_kv_heads, head_dim: Attention geometry.
         head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
         features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`,
-            `value_dim`, `bidirectional`, `position_bias`).
+            `value_dim`, `latent`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
         ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
@@ -175,6 +175,16 @@ class Attention(Protocol):
     """
 
     def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor: ...
+
+
+class LatentAttention(Protocol):
+    """Writes latents and rotated keys to the paged cache and attends.
+
+    Shapes: `q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)`, `latent (tokens, latent_dim)`, `rope_key
+    (tokens, rope_dim)` -> `(tokens, heads * value_dim)`.
+    """
+
+    def __call__(self, q: Tensor, q_rope: Tensor, latent: Tensor, rope_key: Tensor, step: StepInputs) -> Tensor: ...
 
 
 class Embedding(Protocol):
@@ -573,6 +583,31 @@ class LayerBuilder(Protocol):
 
         Each of these needs an attention feature of the model's shape: `sliding_window`, `softcap`, `sinks`, `chunked`,
         `value_dim`.
+        """
+        ...
+
+    def latent_attention(
+        self,
+        layer: int,
+        *,
+        num_heads: int,
+        latent_dim: int,
+        rope_dim: int,
+        key_dim: int,
+        value_dim: int,
+        scale: float,
+        up: str,
+    ) -> LatentAttention:
+        """Return the multi-head latent attention of KV layer `layer`. The shape's features then name `latent`.
+
+        Args:
+            num_heads: Of this rank (`heads`). The latents are whole on every rank.
+            latent_dim, rope_dim: Sizes of what a token keeps: its latent, and its rotated key.
+            key_dim, value_dim: Sizes of a head's key without the rotated part, and of its value.
+            scale: Factor of the scores.
+            up: Module that makes keys and values of a latent: `<up>.weight (all heads * (key_dim + value_dim),
+                latent_dim)`, the key of each head followed by its value. It is read as any linear layer, in any form
+                of weights, and opened to the compute dtype once: nothing is multiplied with its stored form.
         """
         ...
 

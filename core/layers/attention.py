@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from core.api.errors import PluginError
+from core.api.kvspecs import KVSpec
 from core.layers.guard import MISSING, Operand, rows_of
 from core.layers.params import Parameterised, ParamGroup
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from core.api.attention import AttentionLayer, AttentionSite, EncoderLayer
+    from core.api.attention import (
+        AttentionBackend,
+        AttentionLayer,
+        AttentionSite,
+        EncoderLayer,
+        KVLayout,
+        LatentSite,
+    )
     from core.api.models import StepInputs
     from core.layers.guard import LayerContext
     from core.layers.params import Params
@@ -57,40 +65,73 @@ class _Heads:
         self._place.fail("forward()", operands, result, cause)
 
 
-class AttentionModule(Parameterised):
-    """Writes keys and values to the cache, then attends.
+class CachedAttention(Parameterised):
+    """A layer that keeps something of every token in a cache.
 
-    Its parameters are the scales of its cache, which the backend's layer gets if it is a `TakesScales`.
+    Its parameters are the scales of that cache.
 
     Attributes:
         site: Which layer this is, and its geometry.
+        kv_heads: Heads of what it keeps.
         takes_scales: Whether scales other than 1 can be used.
         kv: The layer's cache; bound once by the worker, before the first call.
         group: Its cache group, whose plan it reads; bound with `kv`.
     """
 
+    site: AttentionSite | LatentSite
+    kv_heads: int
+    takes_scales: bool
     kv: Tensor
     group: int = 0
 
+    def __init__(self, layer: object) -> None:
+        self._after_load: Callable[[], None] | None = getattr(layer, "after_load", None)
+
+    def after_load(self) -> None:
+        """Let the backend's layer act once weights are in place, if it wants to."""
+        if self._after_load is not None:
+            self._after_load()
+
+    def spec(self, backend: AttentionBackend) -> KVSpec:
+        """Return what the layer keeps of the past, in a cache of `backend`."""
+        raise NotImplementedError
+
+    def layout(self, backend: AttentionBackend) -> KVLayout:
+        """Return the cache that `backend` wants for the layer."""
+        raise NotImplementedError
+
+
+class AttentionModule(CachedAttention):
+    """Writes keys and values to the cache, then attends.
+
+    The backend's layer gets the scales of its cache if it is a `TakesScales`.
+    """
+
+    site: AttentionSite
+
     def __init__(self, site: AttentionSite, layer: AttentionLayer, context: LayerContext) -> None:
-        self.site = site
+        super().__init__(layer)
+        self.site, self.kv_heads = site, site.num_kv_heads
         self._heads = _Heads(site, context)
         self._write = layer.write_kv
         self._forward = layer.forward
-        self._after_load: Callable[[], None] | None = getattr(layer, "after_load", None)
         self._use_scales: Callable[[Tensor, Tensor], None] | None = getattr(layer, "use_scales", None)
         self.takes_scales = self._use_scales is not None
+
+    def spec(self, backend: AttentionBackend) -> KVSpec:
+        """Return what the backend says that the layer keeps, or what follows from its site."""
+        report: Callable[[AttentionSite], KVSpec] | None = getattr(backend, "kv_spec", None)
+        return _default_spec(self.site) if report is None else report(self.site)
+
+    def layout(self, backend: AttentionBackend) -> KVLayout:
+        """Return the cache of the layer's keys and values."""
+        return backend.kv_layout(self.site)
 
     def bind(self, params: Params) -> None:
         """Use these scales from now on."""
         super().bind(params)
         if self._use_scales is not None:
             self._use_scales(params["k_scale"], params["v_scale"])
-
-    def after_load(self) -> None:
-        """Let the backend's layer act once weights are in place, if it wants to."""
-        if self._after_load is not None:
-            self._after_load()
 
     def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor:
         """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`.
@@ -115,14 +156,21 @@ class AttentionModule(Parameterised):
         return self._heads.fail((q, k, v), step, out, cause)
 
 
-def shared_attention(made: Iterable[AttentionModule], site: AttentionSite) -> AttentionModule:
+def _default_spec(site: AttentionSite) -> KVSpec:
+    """Return what the layer of a backend that says nothing keeps."""
+    if site.chunk is not None:
+        return KVSpec("chunked", site.chunk)
+    return KVSpec() if site.window is None else KVSpec("sliding", site.window)
+
+
+def shared_attention(made: Iterable[CachedAttention], site: AttentionSite) -> AttentionModule:
     """Return the one of `made` whose cache is that of `site`.
 
     Raises:
         ValueError: There is none of this geometry.
     """
     for module in made:
-        if module.site == site:
+        if isinstance(module, AttentionModule) and module.site == site:
             return module
     raise ValueError(f"no attention of this geometry keeps the keys and values of layer {site.layer}, to be shared")
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
-from core.api.attention import AttentionSite
+from core.api.attention import AttentionSite, LatentSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.products import ProductPlace
 from core.api.quantization import ROUTER, LayerSite
 from core.api.ranks import Ranks
-from core.layers.attention import AttentionModule, EncoderModule, shared_attention, sinks_group
+from core.layers.attention import AttentionModule, CachedAttention, EncoderModule, shared_attention, sinks_group
 from core.layers.cuts import Cut, Cuts
 from core.layers.embedding import ScaledEmbedding
 from core.layers.experts import Experts, Router
 from core.layers.guard import LayerContext, Owners, blamed
 from core.layers.kernels import KernelTable
+from core.layers.latent import LatentModule, UpProjection, UpReader, require_latent
 from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer, ReducedLinear
 from core.layers.norm import DividedRMSNorm, LayerNorm, Norm, RMSNorm, norm_group
 from core.layers.operations import Operation, WeightsLayer
@@ -28,7 +29,7 @@ from core.layers.rope import RotaryEmbedding
 from core.layers.weights import WeightGroup
 from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
 from core.ops.activation import Gated
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, Handed
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, LATENT_LAYER, Handed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from core.plugins.contracts import Contract
 
 T = TypeVar("T")
-S = TypeVar("S", LayerSite, AttentionSite)
+S = TypeVar("S", LayerSite, AttentionSite, LatentSite)
 N = TypeVar("N", bound=Norm)
 
 _HOOKS = "hook plugins"
@@ -109,7 +110,7 @@ class Builder:
         all_reduce: AllReduce | None = None,
     ) -> None:
         self.options = options or {}
-        self.attentions: list[AttentionModule] = []
+        self.attentions: list[CachedAttention] = []
         self.groups: list[Group] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
         self.position_tables: list[PositionTable] = []
@@ -415,6 +416,32 @@ class Builder:
         self.attentions.append(module)
         return module
 
+    def latent_attention(
+        self,
+        layer: int,
+        *,
+        num_heads: int,
+        latent_dim: int,
+        rope_dim: int,
+        key_dim: int,
+        value_dim: int,
+        scale: float,
+        up: str,
+    ) -> LatentModule:
+        """Return the multi-head latent attention of KV layer `layer`.
+
+        Raises:
+            PluginError: CORE-P110, the attention backend has none, although it was chosen for such a model.
+        """
+        owner = self._context.owners.attention
+        backend = require_latent(self._backend, owner)
+        site = LatentSite(layer, num_heads, latent_dim, rope_dim, key_dim, value_dim, scale)
+        backed = self._ask(owner, "latent()", LATENT_LAYER, backend.latent, site)
+        self._store_up(site, up, backed.use_up)
+        module = LatentModule(site, backed, self._context)
+        self.attentions.append(module)
+        return module
+
     def encoder_attention(
         self,
         layer: int,
@@ -454,6 +481,19 @@ class Builder:
         self.groups.append(group)
         return group
 
+    def _store_up(self, site: LatentSite, prefix: str, use_up: Callable[[Tensor, Tensor], None]) -> None:
+        """Record the up-projection of a latent layer: this rank's heads, opened once and handed to the backend."""
+        method, head = self._context.owners.quantization, site.key_dim + site.value_dim
+        rows = self._roles.share(site.num_heads * self._roles.ranks.size * head, f"outputs of '{prefix}'", head)
+        stored = LayerSite("linear", prefix, site.latent_dim, [("", rows.size)], False)
+        with blamed(method, f"form() of '{prefix}'"):
+            form = self._form.form(stored, "")
+        place = ProductPlace(stored, (form,), self._context.device, self._context.dtype, self._method)
+        cuts = Cuts((rows,), Cut.all(site.latent_dim))
+        group = WeightGroup(stored, self._form, UpProjection(place, site), (method, "core's latent attention"), cuts)
+        group.layers.append(UpReader(use_up))
+        self.groups.append(group)
+
     def _norm(
         self,
         kind: type[N],
@@ -485,7 +525,7 @@ class Builder:
         """Return what a plugin hands out for a place, or what hooks make of it; both fit the contract."""
         return self._wrapped(site, self._handed[owner].ask(what, contract, function, site), contract)
 
-    def _wrapped(self, site: LayerSite | AttentionSite, layer: T, contract: Contract) -> T:
+    def _wrapped(self, site: LayerSite | AttentionSite | LatentSite, layer: T, contract: Contract) -> T:
         """Return what hooks make of a layer."""
         if self._wrap is None:
             return layer

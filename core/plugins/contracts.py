@@ -49,7 +49,8 @@ IMPLEMENTATIONS = MappingProxyType(
     {
         "core.platforms": Contract("platform:Platform", closed=True),
         "core.attention_backends": Contract(
-            "attention:AttentionBackend", ("attention:Encodes", "attention:ReportsKV", "attention:Replayable")
+            "attention:AttentionBackend",
+            ("attention:Encodes", "attention:Latent", "attention:ReportsKV", "attention:Replayable"),
         ),
         "core.quantization": Contract("quantization:Format"),
         # A model that only pools has no logits.

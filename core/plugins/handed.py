@@ -18,6 +18,7 @@ ATTENTION_LAYER = Contract(
     "attention:AttentionLayer", ("attention:AfterLoad", "attention:TakesScales", "attention:TakesSinks")
 )
 ENCODER_LAYER = Contract("attention:EncoderLayer")
+LATENT_LAYER = Contract("attention:LatentLayer", ("attention:AfterLoad",))
 COMPILED_GRAMMAR = Contract("structured:CompiledGrammar")
 GRAMMAR_MATCHER = Contract("structured:GrammarMatcher")
 OUTPUT_PARSER = Contract("parsers:OutputParser")

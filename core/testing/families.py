@@ -40,6 +40,8 @@ class TinyFamily:
         spread: Standard deviation of the random weights.
         model_impl: The model implementation to ask for; None: the one that core chooses.
         programs: Whether its decode steps are programs without torch on a CPU.
+        lacks: The attention feature that it needs and the native attention of a CPU does not have; empty for none.
+            Another backend is then chosen for it.
     """
 
     name: str
@@ -51,6 +53,7 @@ class TinyFamily:
     spread: float = 0.3
     model_impl: str | None = None
     programs: bool = True
+    lacks: str = ""
 
     def values(self, **overrides: Any) -> dict[str, Any]:
         """Return the whole configuration."""
@@ -65,7 +68,7 @@ class TinyFamily:
             torch.manual_seed(0)
             model = self._made(self.values(**overrides)).to(torch.float32).train(False)
             with torch.no_grad():
-                for parameter in model.parameters():
+                for parameter in _stored(model):
                     # What is 1 at first stays near it: the factors of norms.
                     centre = 1.0 if parameter.ndim == 1 and bool((parameter == 1).all()) else 0.0
                     parameter.normal_(centre, self.spread)
@@ -101,6 +104,14 @@ class TinyFamily:
         config = transformers.AutoConfig.for_model(**given)
         config._attn_implementation = "eager"
         return getattr(transformers, self.architecture)(config)
+
+
+def _stored(model: Any) -> list[Any]:
+    """Return what checkpoints of a model hold: its parameters, and the buffers that are stored."""
+    parameters = list(model.parameters())
+    known = {one.data_ptr() for one in parameters}
+    stored = model.state_dict(keep_vars=True).values()
+    return parameters + [one for one in stored if one.is_floating_point() and one.data_ptr() not in known]
 
 
 def logits_of(model: Any, tokens: list[int]) -> Any:

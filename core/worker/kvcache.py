@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from core.api.platform import MemorySnapshot
     from core.config.resolved import EngineConfig
-    from core.layers.attention import AttentionModule
+    from core.layers.attention import CachedAttention
     from core.plugins.boot import ActivePlugins
     from core.worker.loader import LoadedModel
 
@@ -34,7 +34,7 @@ class CachePlan:
         attentions: Its attention layers, by layer; `groups` names them by their places here.
     """
 
-    attentions: Sequence[AttentionModule]
+    attentions: Sequence[CachedAttention]
     groups: CacheGroups
     budget: KVBudget
 

@@ -12,7 +12,6 @@ import torch
 
 from core.api.attention import AttentionContext, KVLayout
 from core.api.errors import CheckpointError, ConfigError
-from core.api.kvspecs import KVSpec
 from core.api.quantization import QuantContext
 from core.layers.builder import Builder
 from core.layers.guard import Owners, blamed
@@ -26,14 +25,15 @@ from core.worker.loading.scales import aliases, scale_groups
 from core.worker.memory import gib
 
 if TYPE_CHECKING:
-    from core.api.attention import AttentionBackend, AttentionSite, Replayable
+    from core.api.attention import AttentionBackend, Replayable
     from core.api.descriptors import AttentionSpec, KernelSpec, ModelSpec, WeightLoaderSpec
     from core.api.kernels import KernelRequest
+    from core.api.kvspecs import KVSpec
     from core.api.models import Model
     from core.api.verdict import ProbeResult, Verdict
     from core.api.weights import CheckpointReader, WeightTensor
     from core.config.resolved import EngineConfig
-    from core.layers.attention import AttentionModule
+    from core.layers.attention import CachedAttention
     from core.layers.parameter import PositionTable
     from core.layers.rope import RotaryEmbedding
     from core.plugins.boot import ActivePlugins
@@ -72,7 +72,7 @@ class LoadedModel:
     def __init__(
         self,
         model: Model,
-        attentions: list[AttentionModule],
+        attentions: list[CachedAttention],
         backend: AttentionBackend,
         filler: WeightFiller,
         kernels: KernelTable,
@@ -123,14 +123,13 @@ class LoadedModel:
             table.prepare(max_model_len)
 
 
-def kv_layouts(loaded: LoadedModel) -> list[tuple[AttentionModule, KVSpec, KVLayout]]:
+def kv_layouts(loaded: LoadedModel) -> list[tuple[CachedAttention, KVSpec, KVLayout]]:
     """Return the attention layers, by layer, each with what it keeps of the past and the layout of its KV blocks."""
     attentions = sorted(loaded.attentions, key=lambda attention: attention.site.layer)
-    report = getattr(loaded.backend, "kv_spec", _default_spec)
     with blamed(loaded.owners.attention, "kv_spec()"):
-        specs = [report(attention.site) for attention in attentions]
+        specs = [attention.spec(loaded.backend) for attention in attentions]
     with blamed(loaded.owners.attention, "kv_layout()"):
-        layouts = [_layout(loaded.backend.kv_layout(attention.site)) for attention in attentions]
+        layouts = [_layout(attention.layout(loaded.backend)) for attention in attentions]
     return list(zip(attentions, specs, layouts, strict=True))
 
 
@@ -301,13 +300,6 @@ def _owners(plan: PluginPlan) -> Owners:
 def _owner(plan: PluginPlan, group: str) -> str:
     label, planned = kind_of(group).label, plan.one(group)
     return f"the {label}" if planned is None else f"{label} {planned.owner}"
-
-
-def _default_spec(site: AttentionSite) -> KVSpec:
-    """Return what the layer of a backend that says nothing keeps."""
-    if site.chunk is not None:
-        return KVSpec("chunked", site.chunk)
-    return KVSpec() if site.window is None else KVSpec("sliding", site.window)
 
 
 def torch_dtype(name: str) -> torch.dtype:

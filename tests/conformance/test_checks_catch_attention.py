@@ -234,3 +234,94 @@ def test_a_backend_that_only_says_that_its_plans_stay_is_refused():
 
     with pytest.raises(PluginError, match=r"CORE-P160 .*does not fit Replayable: it lacks fixed_plan\(shape\)"):
         Handed("attention backend 'acme'").fit("the feature `replayable`", object(), REPLAYABLE)
+
+
+LATENT = """
+from types import SimpleNamespace
+from core_plugin_torch_sdpa.backend import TorchSdpaBackend
+import numpy as np
+import torch
+
+def wrong(batch, site, ctx):
+    counts = np.diff(batch.query_starts)
+    lens = batch.seq_lens
+    return {condition}
+
+class Layer:
+    def __init__(self, inner, site, ctx):
+        self.inner, self.site, self.ctx = inner, site, ctx
+        self.known, self.uses = set(), 0
+
+    def use_up(self, key, value):
+        {use_up}
+
+    def write(self, latent, rope_key, kv, plan):
+        self.inner.write(latent, rope_key, kv, plan.inner)
+        {write}
+
+    def forward(self, q, q_rope, kv, plan):
+        out = self.inner.forward(q, q_rope, kv, plan.inner)
+        {forward}
+        return out + 0.5 if wrong(plan.batch, self.site, self.ctx) else out
+
+class Backend(TorchSdpaBackend):
+    def plan(self, batch):
+        return SimpleNamespace(inner=super().plan(batch), batch=batch)
+
+    def latent(self, site):
+        return Layer(super().latent(site), site, self._ctx)
+    {more}
+"""
+
+LATENT_CASES = {
+    "latent_layers_match_reference": {"condition": "len(lens) == 4 and counts.max() == 100 and site.layer == 1"},
+    "latent_sizes_match_reference": {"condition": "site.latent_dim == 512"},
+    "latent_dtypes_match_reference": {"condition": "ctx.dtype == torch.bfloat16 and ctx.kv_dtype == torch.float16"},
+    "latent_pieces_equal_the_whole": {"condition": "lens.tolist() == [150] and counts.tolist() == [42]"},
+    "latent_blocks_can_be_copied": {
+        "write": "self.known |= set((plan.batch.slots // self.ctx.block_size).tolist())",
+        "forward": KNOWN.strip(),
+    },
+    "latent_layers_take_other_weights": {
+        "use_up": "self.uses += 1; self.uses > 1 or self.inner.use_up(key, value)",
+    },
+    "latent_layout_holds_a_token": {
+        "more": """
+    def latent_layout(self, site):
+        from core.api import KVLayout
+        inner = super().latent_layout(site)
+        class Small(KVLayout):
+            bytes_per_block = 1
+        return Small(inner.block_shape, inner.dtype)
+"""
+    },
+}
+
+
+@pytest.fixture
+def latent(make_plugin):
+    def make(**parts):
+        usual = {"condition": "False", "write": "pass", "forward": "pass", "more": ""}
+        source = LATENT
+        for key, value in {**usual, "use_up": "self.inner.use_up(key, value)", **parts}.items():
+            source = source.replace("{" + key + "}", value)
+        dtypes = {"float32", "bfloat16", "float16"}
+        manifest = MANIFEST.format(devices={"cpu"}, dtypes=dtypes, features={"latent"})
+        return make_plugin("core.attention_backends", {"manifest": manifest, "backend": source})
+
+    return make
+
+
+def test_a_sound_latent_backend_passes(latent):
+    report = latent().report("latents")
+    assert (report.failures, {one.status for one in report.outcomes}) == ([], {"passed"})
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("check", LATENT_CASES)
+def test_the_check_of_latent_layers_and_no_other_fails(latent, check):
+    assert set(latent(**LATENT_CASES[check]).failing("latents")) == {check}
+
+
+def test_a_backend_without_latent_layers_is_not_asked_for_them(backend):
+    assert {one.status for one in backend().report("latents").outcomes} == {"skipped"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.weights import WeightTensor
-    from core.layers.attention import AttentionModule
+    from core.layers.attention import CachedAttention
     from core.layers.params import Parameterised, Params
 
 KEY, VALUE = "k_scale", "v_scale"
@@ -45,10 +45,10 @@ class ScaleGroup(ParamGroup):
 
     optional = True
 
-    def __init__(self, module: str, attention: AttentionModule, *, rounded: bool, by_head: bool = False) -> None:
+    def __init__(self, module: str, attention: CachedAttention, *, rounded: bool, by_head: bool = False) -> None:
         super().__init__(module, self._of_heads)
         self._attention, self._rounded = attention, rounded
-        self._heads = attention.site.num_kv_heads if by_head else 1
+        self._heads = attention.kv_heads if by_head else 1
         for name in (KEY, VALUE, _BOTH, *_UNUSED):
             self.declare(name, (self._heads,), torch.float32)
         self.read_by(attention, self._settle)
@@ -104,7 +104,7 @@ def _scale(given: Tensor, otherwise: Tensor) -> Tensor:
 
 
 def scale_groups(
-    module: str | None, attentions: Sequence[AttentionModule], *, rounded: bool, by_head: bool
+    module: str | None, attentions: Sequence[CachedAttention], *, rounded: bool, by_head: bool
 ) -> list[ScaleGroup]:
     """Return the scales of all layers; arguments as in `ScaleGroup`, `module` with `{}` for the layer's number."""
     if module is None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from core.api.errors import EngineError
+from core.api.errors import EngineError, PluginError
 from core.boot import resolve
 from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
 from core.engine.client import open_sync
@@ -127,8 +127,14 @@ def test_tokens_of_preempted_requests(made, chunk, depth):
 @pytest.mark.every_row
 def test_the_decode_step_is_a_program_without_torch(row, tmp_path):
     directory = row.write(tmp_path / "model", **row.native)
-    with opened(directory, row.model_impl, backend="cpu_native") as engine:
-        if row.programs:
+    if row.lacks:
+        with pytest.raises(PluginError, match=f"CORE-P201 .*'cpu_native'.* lacks {row.lacks}"):
+            opened(directory, row.model_impl, backend="cpu_native")
+    with opened(directory, row.model_impl, backend=None if row.lacks else "cpu_native") as engine:
+        if row.lacks:
+            assert engine.ready.facts["attention"] == "torch_sdpa"
+            assert engine.ready.facts["program"] == "none: the attention backend is not cpu_native"
+        elif row.programs:
             assert re.fullmatch(r"\d+ calls", engine.ready.facts["program"])
         else:
             assert "program" not in engine.ready.facts

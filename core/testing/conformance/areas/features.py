@@ -20,6 +20,7 @@ KNOWN = frozenset(
         "alibi_root",
         "sinks",
         "chunked",
+        "latent",
         "head_scales",
         "bidirectional",
         "position_bias",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from core.api.attention import AttentionSite, LatentSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.ranks import Ranks
@@ -151,14 +152,30 @@ def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
         "hidden_size": config.hidden_size,
         "max_positions": config.max_position_embeddings,
         "num_layers": len(sites),
-        "num_heads": sites[0].num_heads,
-        "num_kv_heads": sites[0].num_kv_heads,
-        "head_dim": sites[0].head_dim,
+        **_heads_of(sites[0]),
     }
-    used = {"sliding_window" for site in sites if site.window is not None}
-    used |= {"softcap" for site in sites if site.softcap is not None}
-    used |= {"alibi_root" if site.rooted else "alibi" for site in sites if site.slopes is not None}
+    used = {feature for site in sites for feature in _features_of(site)}
     require_shape(shape_of(subject, case), due, used, decoder.ropes)
+
+
+def _heads_of(site: AttentionSite | LatentSite) -> dict[str, int]:
+    """Return what a shape says of a layer's heads: of latent ones each has keys of its own."""
+    if isinstance(site, LatentSite):
+        return {
+            "num_heads": site.num_heads,
+            "num_kv_heads": site.num_heads,
+            "head_dim": site.key_dim + site.rope_dim,
+        }
+    return {"num_heads": site.num_heads, "num_kv_heads": site.num_kv_heads, "head_dim": site.head_dim}
+
+
+def _features_of(site: AttentionSite | LatentSite) -> set[str]:
+    """Return the attention features that a layer uses."""
+    if isinstance(site, LatentSite):
+        return {"latent"}
+    alibi = "alibi_root" if site.rooted else "alibi"
+    traits = {"sliding_window": site.window, "softcap": site.softcap, alibi: site.slopes}
+    return {name for name, value in traits.items() if value is not None}
 
 
 @_each

@@ -53,7 +53,7 @@ class Decoder(LoadedModel):
     ) -> None:
         super().__init__(subject, case, tensors, ranks=ranks, all_reduce=all_reduce)
         for attention in self.attentions:
-            layout = self.backend.kv_layout(attention.site)
+            layout = attention.layout(self.backend)
             attention.kv = torch.zeros((_BLOCKS, *layout.block_shape), dtype=layout.dtype, device=self.device)
         # Scattered, so that a model which counts on neighbouring blocks is found out.
         self._free = np.random.default_rng(0).permutation(np.arange(1, _BLOCKS)).tolist()

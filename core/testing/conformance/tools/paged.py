@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, TakesSinks
+from core.api.attention import (
+    AttentionContext,
+    AttentionPlan,
+    AttentionSite,
+    BatchView,
+    KVLayout,
+    TakesSinks,
+)
 from core.testing.conformance.device_samples import AttentionSample
 from core.testing.conformance.outcome import require
 from core.testing.conformance.subject import Subject
@@ -118,21 +125,13 @@ class PagedBench:
         self.stray = stray
         dtype, kv_dtype = dtype_of(geometry.dtype), dtype_of(geometry.kv_dtype)
         self.backend = subject.impl()(AttentionContext(self.device, dtype, kv_dtype, geometry.block_size))
-        self.sites = geometry.sites()
-        if feature is not None and feature.site is not None:
-            self.sites = [feature.site(site) for site in self.sites]
-        self.layers = [self.backend.layer(site) for site in self.sites]
-        for site, layer in zip(self.sites, self.layers) if geometry.sinks else ():
-            cast(TakesSinks, layer).use_sinks(sinks_of(site).to(self.device))
-        if feature is not None and feature.prepare is not None:
-            for layer in self.layers:
-                feature.prepare(layer)
+        self._make_layers()
         rng = torch.Generator().manual_seed(0)
         self.rows = [self._row(length, rng) for length in lengths]
         num_blocks = sum(-(-length // geometry.block_size) for length in lengths) + 9
         order = np.arange(1, num_blocks)
         self.free = (order if tidy else np.random.default_rng(0).permutation(order)).tolist()
-        self.caches = [self._cache(site, num_blocks, fill) for site in self.sites]
+        self.caches = [self._cache(layout, num_blocks, fill) for layout in self._layouts()]
 
     def step(self, counts: Sequence[int], *, check: bool = True) -> list[Tensor]:
         """Run `counts[i]` further tokens of row i; return each layer's output.
@@ -161,10 +160,8 @@ class PagedBench:
         """Plan once, then write and attend in every layer."""
         plan = self.backend.plan(step.batch)
         outputs = []
-        for index, layer in enumerate(self.layers):
-            q, k, v = (self.inputs(step, index, name) for name in "qkv")
-            layer.write_kv(k, v, self.caches[index], plan)
-            outputs.append(layer.forward(q, self.caches[index], plan))
+        for index in range(len(self.caches)):
+            outputs.append(self._attend(step, index, plan))
         return outputs
 
     def inputs(self, step: Step, layer: int, name: str) -> Tensor:
@@ -186,7 +183,31 @@ class PagedBench:
         outputs = [self._dense(self.rows[i], layer, start, count) for i, start, count in step.work]
         return torch.cat(outputs).flatten(1)
 
+    def _make_layers(self) -> None:
+        """Make the sites, and the layers that the bench compares."""
+        feature = self.feature
+        self.sites = self.geometry.sites()
+        if feature is not None and feature.site is not None:
+            self.sites = [feature.site(site) for site in self.sites]
+        self.layers = [self.backend.layer(site) for site in self.sites]
+        for site, layer in zip(self.sites, self.layers) if self.geometry.sinks else ():
+            cast(TakesSinks, layer).use_sinks(sinks_of(site).to(self.device))
+        if feature is not None and feature.prepare is not None:
+            for layer in self.layers:
+                feature.prepare(layer)
+
+    def _layouts(self) -> list[KVLayout]:
+        """Return the cache of each layer."""
+        return [self.backend.kv_layout(site) for site in self.sites]
+
+    def _attend(self, step: Step, layer: int, plan: AttentionPlan) -> Tensor:
+        """Write what a step brings to one layer, and return what it gives."""
+        q, k, v = (self.inputs(step, layer, name) for name in "qkv")
+        self.layers[layer].write_kv(k, v, self.caches[layer], plan)
+        return cast(Tensor, self.layers[layer].forward(q, self.caches[layer], plan))
+
     def _dense(self, row: Row, layer: int, start: int, count: int) -> Tensor:
+        """Return what the last tokens of a row give, `(count, heads, size of a head's values)` float32."""
         site = self.sites[layer]
         if self.feature is None:
             return dense(row, layer, site, start, count)
@@ -221,8 +242,7 @@ class PagedBench:
 
         return Row(values(g.heads, g.dtype), values(g.kv_heads, g.kv_dtype), values(g.kv_heads, g.kv_dtype))
 
-    def _cache(self, site: AttentionSite, num_blocks: int, fill: float) -> Tensor:
-        layout = self.backend.kv_layout(site)
+    def _cache(self, layout: KVLayout, num_blocks: int, fill: float) -> Tensor:
         cache = torch.zeros((num_blocks, *layout.block_shape), dtype=layout.dtype, device=self.device)
         return cache.fill_(fill) if layout.dtype.is_floating_point else cache.fill_(1 if fill else 0)
 

@@ -9,7 +9,15 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionLayer, AttentionPlan, AttentionSite, BatchView, KVLayout
+from core.api.attention import (
+    AttentionContext,
+    AttentionLayer,
+    AttentionPlan,
+    AttentionSite,
+    BatchView,
+    KVLayout,
+    LatentSite,
+)
 from core.api.forms import PLAIN, Part, Stored, WeightForm
 from core.api.quantization import LayerSite, QuantContext
 from core.api.weights import WeightTensor
@@ -37,6 +45,14 @@ class PlainAttention:
     def layer(self, site: AttentionSite) -> AttentionLayer:
         """Return the attention of one layer."""
         return PlainAttentionLayer(site, self._ctx.block_size)
+
+    def latent_layout(self, site: LatentSite) -> KVLayout:
+        """Return a latent with the rotated key behind it, for each token."""
+        return KVLayout((self._ctx.block_size, site.latent_dim + site.rope_dim), self._ctx.kv_dtype)
+
+    def latent(self, site: LatentSite) -> PlainLatent:
+        """Return the latent attention of one layer."""
+        return PlainLatent(site, self._ctx.block_size)
 
     def encoder(self, site: AttentionSite) -> PlainEncoder:
         """Return the attention of one layer within prompts."""
@@ -83,6 +99,43 @@ class PlainAttentionLayer:
         if site.window is not None:
             hidden |= key <= query - site.window
         return torch.einsum("hqk,khd->qhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
+
+
+class PlainLatent:
+    """Latent attention of one layer, by keys and values of each head."""
+
+    def __init__(self, site: LatentSite, block_size: int) -> None:
+        self._site = site
+        self._block_size = block_size
+
+    def use_up(self, key: Tensor, value: Tensor) -> None:
+        """Use these up-projections from now on."""
+        self._key, self._value = key.float(), value.float()
+
+    def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store latents and rotated keys at the batch's slots."""
+        slots = cast(BatchView, plan).slots
+        kv[slots // self._block_size, slots % self._block_size] = torch.cat((latent, rope_key), dim=-1).to(kv.dtype)
+
+    def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor:
+        """Attend causally, `(tokens, heads * value_dim)`."""
+        batch = cast(BatchView, plan)
+        queries, bounds = torch.cat((q, q_rope), dim=-1), batch.query_starts.tolist()
+        rows = zip(bounds, bounds[1:], batch.seq_lens.tolist(), batch.block_tables)
+        parts = [self._row(queries[begin:end], kv, table, length) for begin, end, length, table in rows]
+        return torch.cat(parts).flatten(1).to(q.dtype)
+
+    def _row(self, q: Tensor, kv: Tensor, table: Tensor, length: int) -> Tensor:
+        site, blocks = self._site, table[: -(-length // self._block_size)].long()
+        kept = kv[blocks].flatten(0, 1)[:length].float()
+        latent, rotated = kept.split_with_sizes((site.latent_dim, site.rope_dim), dim=-1)
+        own = torch.einsum("hkl,pl->hpk", self._key, latent)
+        keys = torch.cat((own, rotated.expand(len(own), -1, -1)), dim=-1)
+        scores = torch.einsum("qhd,hpd->hqp", q.float(), keys) * site.scale
+        query = torch.arange(length - len(q), length, device=q.device)[:, None]
+        hidden = torch.arange(length, device=q.device)[None] > query
+        values = torch.einsum("pl,hlv->hpv", latent, self._value)
+        return torch.einsum("hqp,hpv->qhv", scores.masked_fill(hidden, -torch.inf).softmax(-1), values)
 
 
 class PlainEncoder:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite
+from core.api.attention import AttentionContext, AttentionSite, LatentSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.models import ModelShape
@@ -31,6 +31,8 @@ from core.testing.conformance.tools.plain import PlainAttention, PlainWeights
 from core.testing.conformance.tools.tensors import PlainTensor
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
+
+Site = AttentionSite | LatentSite
 
 BLOCK_SIZE = 4
 LONGEST = 96
@@ -181,7 +183,7 @@ def require_shape(shape: ModelShape, due: Mapping[str, int], used: Set[str], rop
     require(not unnamed, f"the model asks for a rotary embedding that its shape's ropes do not name: {unnamed[:1]}")
 
 
-def require_divided(size: int, found: Sequence[Sequence[AttentionSite]], whole: Sequence[AttentionSite]) -> None:
+def require_divided(size: int, found: Sequence[Sequence[Site]], whole: Sequence[Site]) -> None:
     """Require that the attention of each of `size` ranks has its share of the heads."""
     for sites in found:
         heads = [site.num_heads * size for site in sites]

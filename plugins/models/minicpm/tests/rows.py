@@ -37,7 +37,37 @@ _LONG = {
     "long_factor": [2.0 + 0.2 * pair for pair in range(16)],
 }
 
+_LATENT = {
+    "kv_lora_rank": 24,
+    "q_lora_rank": 28,
+    "qk_nope_head_dim": 14,
+    "qk_rope_head_dim": 12,
+    "num_key_value_heads": 4,
+}
+_SHARED = {"native": {}, "programs": False, "lacks": "latent"}
+
 ROWS = [
+    TinyFamily("minicpm3", "MiniCPM3ForCausalLM", {"model_type": "minicpm3", **_LATENT, **_FACTORS}, **_SHARED),
+    TinyFamily(
+        "minicpm3_long",
+        "MiniCPM3ForCausalLM",
+        {
+            "model_type": "minicpm3",
+            **_LATENT,
+            **_FACTORS,
+            "v_head_dim": 10,
+            "tie_word_embeddings": False,
+            "attention_bias": True,
+            "rope_scaling": {
+                "rope_type": "longrope",
+                "factor": 2.0,
+                "original_max_position_embeddings": 128,
+                "short_factor": [1.0 + 0.1 * pair for pair in range(6)],
+                "long_factor": [2.0 + 0.2 * pair for pair in range(6)],
+            },
+        },
+        **_SHARED,
+    ),
     TinyFamily(
         "minicpm",
         "MiniCPMForCausalLM",

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
+from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
 from core.api.facets import StepShape
 from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder
 from core_plugin_torch_sdpa.fixed import FixedPlan, FixedPlanner
+from core_plugin_torch_sdpa.latent import TorchSdpaLatent, latent_layout
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
 
 
@@ -49,14 +50,27 @@ class TorchSdpaBackend:
         alibi = site.slopes is not None
         plain = site.softcap is None and not site.sinks and not alibi
         kind = LayerKind(site.window, plain, site.chunk, alibi)
-        if kind not in self._kinds:
-            self._kinds.append(kind)
-        self._layers[site.layer] = self._kinds.index(kind)
-        return TorchSdpaLayer(site, self._ctx, self._layers[site.layer])
+        return TorchSdpaLayer(site, self._ctx, self._variant(site.layer, kind))
+
+    def latent_layout(self, site: LatentSite) -> KVLayout:
+        """Return blocks of `(block_size, latent_dim + rope_dim)`; int8 with the scales behind each part."""
+        return latent_layout(site, self._ctx)
+
+    def latent(self, site: LatentSite) -> TorchSdpaLatent:
+        """Return the latent attention of one layer; later plans cover it."""
+        kind = LayerKind(window=None, fused=True, latent=True)
+        return TorchSdpaLatent(site, self._ctx, self._variant(site.layer, kind))
 
     def encoder(self, site: AttentionSite) -> TorchSdpaEncoder:
         """Return attention within the prompts of a step."""
         return TorchSdpaEncoder(site)
+
+    def _variant(self, layer: int, kind: LayerKind) -> int:
+        """Return the place of a layer's kind among the variants of later plans."""
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        self._layers[layer] = self._kinds.index(kind)
+        return self._layers[layer]
 
 
 class TorchSdpaLayer:
@@ -115,13 +129,13 @@ class TorchSdpaLayer:
     def _decode(self, q: Tensor, halves: Tensor, decode: Decode) -> Tensor:
         """`(rows, heads, head_dim)` -> the same; the heads that share a kv head take the place of query positions."""
         site, rows = self._site, decode.rows
-        k, v = self._gather(halves, decode.halves, rows)
+        k, v = self._gather(halves, decode.gathered, rows)
         grouped = q.reshape(rows, site.num_kv_heads, self._group, site.head_dim)
         return self._attend(grouped, k, v, decode.mask, decode.distance).reshape(q.shape)
 
     def _prefill(self, q: Tensor, halves: Tensor, prefill: Prefill) -> Tensor:
         """`(queries, heads, head_dim)` -> the same."""
-        k, v = self._gather(halves, prefill.halves, 1)
+        k, v = self._gather(halves, prefill.gathered, 1)
         seen = slice(prefill.skip, prefill.skip + prefill.length)
         heads_first, k, v = q.transpose(0, 1)[None], k[:, :, seen], v[:, :, seen]
         if prefill.mask is None:

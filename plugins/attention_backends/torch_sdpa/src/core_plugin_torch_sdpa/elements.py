@@ -30,7 +30,7 @@ def encode(x: Tensor, kv_dtype: torch.dtype, scale: float | Tensor = 1.0) -> Ten
         scales = x.float().abs().amax(-1, keepdim=True) / 127
         codes = torch.round(x.float() / scales.masked_fill(scales == 0, 1)).nan_to_num().clamp(-127, 127)
         return torch.cat((codes.to(torch.int8), scales.view(torch.int8)), -1)
-    if kv_dtype in (torch.float32, torch.bfloat16):
+    if kv_dtype in (torch.float64, torch.float32, torch.bfloat16):
         return x.to(kv_dtype)
     most = torch.finfo(kv_dtype).max
     if not _is_float8(kv_dtype):

@@ -40,12 +40,15 @@ class FixedPlan(SdpaPlan):
 
     Attributes:
         work: How each variant's decode group is filled.
+        blocks, halves: What latent layers, and all others, gather.
         positions: `(columns * block_size,)` int32.
         first: `(rows, 1)` int32, memory to work in.
         hidden, outside: `(rows, columns * block_size)` bool, memory to work in.
     """
 
     work: list[FixedVariant]
+    blocks: Tensor
+    halves: Tensor
     positions: Tensor
     first: Tensor
     hidden: Tensor
@@ -66,7 +69,8 @@ class FixedPlanner:
         """Return a plan for layers of each kind, which `refresh` fills."""
         rows, columns = shape.num_rows, -(-shape.max_seq_len // self._block_size)
         width = columns * self._block_size
-        slots = torch.zeros(2, rows, dtype=torch.int64, device=self._device)
+        slots = torch.zeros(3, rows, dtype=torch.int64, device=self._device)
+        blocks = torch.zeros(rows * columns, dtype=torch.int64, device=self._device)
         halves = torch.zeros(2 * rows * columns, dtype=torch.int64, device=self._device)
         positions = torch.arange(width, dtype=torch.int32, device=self._device)
         work = [self._variant(kind, positions, rows) for kind in kinds]
@@ -74,9 +78,15 @@ class FixedPlanner:
         return FixedPlan(
             key_slots=slots[0],
             value_slots=slots[1],
-            variants=[Variant([Decode(None, halves, one.mask, rows, one.distance)], []) for one in work],
+            slots=slots[2],
+            variants=[
+                Variant([Decode(None, blocks if kind.latent else halves, one.mask, rows, one.distance)], [])
+                for kind, one in zip(kinds, work, strict=True)
+            ],
             encoder=self._no_encoder(rows, slots[0]),
             work=work,
+            blocks=blocks,
+            halves=halves,
             positions=positions,
             first=torch.zeros(rows, 1, dtype=torch.int32, device=self._device),
             hidden=hidden,
@@ -89,10 +99,11 @@ class FixedPlanner:
         torch.div(batch.slots, size, rounding_mode="floor", out=plan.key_slots)
         plan.key_slots.mul_(size).add_(batch.slots)
         torch.add(plan.key_slots, size, out=plan.value_slots)
-        if plan.variants:
-            halves = plan.variants[0].decodes[0].halves.view(2, *batch.block_tables.shape)
-            halves[0].copy_(batch.block_tables).mul_(2)
-            torch.add(halves[0], 1, out=halves[1])
+        plan.slots.copy_(batch.slots)
+        plan.blocks.view(batch.block_tables.shape).copy_(batch.block_tables)
+        halves = plan.halves.view(2, *batch.block_tables.shape)
+        torch.mul(plan.blocks.view(batch.block_tables.shape), 2, out=halves[0])
+        torch.add(halves[0], 1, out=halves[1])
         lengths = batch.on_device()[1][:, None]
         for one in plan.work:
             torch.ge(plan.positions, lengths, out=plan.hidden)

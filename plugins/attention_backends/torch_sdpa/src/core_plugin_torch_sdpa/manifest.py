@@ -24,6 +24,7 @@ TORCH_SDPA = AttentionSpec(
             "alibi_root",
             "sinks",
             "chunked",
+            "latent",
             "head_scales",
             "bidirectional",
             "position_bias",

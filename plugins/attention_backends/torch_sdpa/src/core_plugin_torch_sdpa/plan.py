@@ -21,12 +21,21 @@ class LayerKind:
     Attributes:
         fused: Whether the kernel knows the plain causal square by itself, without a mask.
         alibi: Whether scores depend on the distance between query and key.
+        latent: Whether a block is gathered whole, not its keys and its values.
     """
 
     window: int | None
     fused: bool
     chunk: int | None = None
     alibi: bool = False
+    latent: bool = False
+
+    def gathered(self, blocks: Tensor) -> Tensor:
+        """Return what to gather of these blocks: all their keys, then all their values; or the blocks."""
+        if self.latent:
+            return blocks.flatten()
+        keys = (blocks * 2).flatten()
+        return torch.cat((keys, keys + 1))
 
     def first_seen(self, positions: np.ndarray) -> np.ndarray:
         """Return the first position that a query at each of `positions` sees."""
@@ -39,13 +48,14 @@ class Decode:
 
     Attributes:
         tokens: `(rows,)` places of the rows' tokens in the step; None when they are the whole step in order.
-        halves: `(2 * rows * blocks,)` half-blocks to gather: all keys, then all values.
+        gathered: `(2 * rows * blocks,)` half-blocks to gather: all keys, then all values; of latent layers `(rows *
+            blocks,)` blocks.
         mask: `(rows, 1, 1, blocks * block_size)` additive, or None when nothing is padding.
         distance: Shaped as `mask`, float32, position of the key less that of the query; None unless asked for.
     """
 
     tokens: Tensor | None
-    halves: Tensor
+    gathered: Tensor
     mask: Tensor | None
     rows: int
     distance: Tensor | None = None
@@ -56,7 +66,7 @@ class Prefill:
     """A prefill tile on the device.
 
     Attributes:
-        halves: `(2 * blocks,)` half-blocks to gather: keys, then values.
+        gathered: `(2 * blocks,)` half-blocks to gather: keys, then values; of latent layers `(blocks,)` blocks.
         skip, length: The tile's keys are `skip .. skip + length - 1` of the gathered positions.
         mask: `(queries, length)` additive, or None for the plain causal square.
         distance: `(queries, length)` float32, position of the key less that of the query; None unless asked for.
@@ -64,7 +74,7 @@ class Prefill:
 
     begin: int
     end: int
-    halves: Tensor
+    gathered: Tensor
     skip: int
     length: int
     mask: Tensor | None
@@ -85,12 +95,14 @@ class SdpaPlan:
 
     Attributes:
         key_slots, value_slots: `(tokens,)` rows of the cache seen as `(num_blocks * 2 * block_size, ...)`.
+        slots: `(tokens,)` rows of the cache of a latent layer seen as `(num_blocks * block_size, ...)`.
         variants: One per kind of layer that the backend has; None for kinds that the plan is not for.
         encoder: How encoder layers divide the step.
     """
 
     key_slots: Tensor
     value_slots: Tensor
+    slots: Tensor
     variants: list[Variant | None]
     encoder: EncoderGroups
 
@@ -119,7 +131,7 @@ class Planner:
         # Block b holds its keys at half-block 2 * b and its values right after.
         keys = batch.slots + torch.div(batch.slots, size, rounding_mode="floor") * size
         variants = [None if kind is None else self._variant(batch, kind) for kind in kinds]
-        return SdpaPlan(keys, keys + size, variants, EncoderGroups(batch, self._dtype))
+        return SdpaPlan(keys, keys + size, batch.slots, variants, EncoderGroups(batch, self._dtype))
 
     def _variant(self, batch: BatchView, kind: LayerKind) -> Variant:
         counts = np.diff(batch.query_starts)
@@ -145,13 +157,13 @@ class Planner:
         hidden = (positions >= lengths) | (positions < kind.first_seen(lengths - 1))
         mask = self._mask(hidden, device)[:, None, None] if hidden.any() else None
         distance = _distance(positions - (lengths - 1), device)[:, None, None] if kind.alibi else None
-        return Decode(tokens, _halves(picked), mask, rows, distance)
+        return Decode(tokens, kind.gathered(picked), mask, rows, distance)
 
     def _prefill(self, batch: BatchView, tile: PrefillTile, kind: LayerKind) -> Prefill:
         size, device = self._block_size, batch.block_tables.device
         begin, end = tile.tokens
         first, last = tile.keys[0] // size, -(-tile.keys[1] // size)
-        halves = _halves(batch.block_tables[tile.row, first:last].long())
+        gathered = kind.gathered(batch.block_tables[tile.row, first:last].long())
         length = tile.keys[1] - tile.keys[0]
         mask = distance = None
         if length != end - begin or not _causal_square(kind, length):
@@ -160,7 +172,7 @@ class Planner:
             hidden = (key > query) | (key < kind.first_seen(query))
             mask = self._mask(hidden, device)
             distance = _distance(key - query, device) if kind.alibi else None
-        return Prefill(begin, end, halves, tile.keys[0] - first * size, length, mask, distance)
+        return Prefill(begin, end, gathered, tile.keys[0] - first * size, length, mask, distance)
 
     def _mask(self, hidden: np.ndarray, device: torch.device) -> Tensor:
         mask = torch.zeros(hidden.shape, dtype=self._dtype, device=device)
@@ -177,11 +189,6 @@ def _tiles(batch: BatchView, row: int, kind: LayerKind) -> list[PrefillTile]:
 def _causal_square(kind: LayerKind, length: int) -> bool:
     """Whether as many queries as keys need no mask: the fused kernel then skips what is hidden."""
     return kind.fused and all(limit is None or limit >= length for limit in (kind.window, kind.chunk))
-
-
-def _halves(blocks: Tensor) -> Tensor:
-    keys = (blocks * 2).flatten()
-    return torch.cat((keys, keys + 1))
 
 
 def _distance(positions: np.ndarray, device: torch.device) -> Tensor:

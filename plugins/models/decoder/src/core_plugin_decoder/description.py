@@ -146,6 +146,56 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention: a token keeps one latent and one rotated key for all heads.
+
+    Its modules have the names that DeepSeek V2 gave them.
+
+    Attributes:
+        latent_dim: Size of the latent (`kv_a_proj_with_mqa`, `kv_a_layernorm`, `kv_b_proj`).
+        query_dim: Size of the latent of the queries (`q_a_proj`, `q_a_layernorm`, `q_b_proj`); None: they are made
+            of the hidden state at once (`q_proj`).
+        key_dim, rope_dim: Sizes of the parts of a head of queries and keys that are not rotated, and that are.
+        value_dim: Size of a head of the values.
+        scale: Factor of the scores.
+        bias: Whether the modules that make latents have one.
+        output_bias: Whether the output projection has one.
+        eps: Of the norms of the latents.
+        name: Its module in a layer.
+        output: Module of the output projection.
+    """
+
+    heads: int
+    latent_dim: int
+    query_dim: int | None
+    key_dim: int
+    rope_dim: int
+    value_dim: int
+    scale: float
+    rope: RopeConfig
+    bias: bool = False
+    output_bias: bool = False
+    eps: float = 1e-6
+    name: str = "self_attn"
+    output: str = "o_proj"
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values: each query head has its own."""
+        return self.heads
+
+    @property
+    def head_dim(self) -> int:
+        """Size of a head of queries and keys."""
+        return self.key_dim + self.rope_dim
+
+    @property
+    def kept(self) -> int:
+        """Numbers that a token keeps."""
+        return self.latent_dim + self.rope_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MLP:
     """`down(act(gate(x)) * up(x))`, or `down(act(up(x)))`.
 
@@ -238,7 +288,7 @@ class Layer:
             those that are kept there, and of themselves the rest.
     """
 
-    attention: Attention | Linear | None
+    attention: Attention | LatentAttention | Linear | None
     mlp: MLP | Mixture | Linear | None
     before_attention: Norm | None = None
     after_attention: Norm | None = None
@@ -345,9 +395,11 @@ class Decoder:
     project_out: str = "project_out"
 
     @property
-    def attentions(self) -> tuple[Attention, ...]:
+    def attentions(self) -> tuple[Attention | LatentAttention, ...]:
         """The attention of each layer that has one."""
-        return tuple(layer.attention for layer in self.layers if isinstance(layer.attention, Attention))
+        return tuple(
+            layer.attention for layer in self.layers if isinstance(layer.attention, Attention | LatentAttention)
+        )
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

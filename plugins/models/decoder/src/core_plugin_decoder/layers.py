@@ -9,7 +9,8 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeAlias
 
 from core_plugin_decoder.attention import SelfAttention
-from core_plugin_decoder.description import Linear, Mixture
+from core_plugin_decoder.description import LatentAttention, Linear, Mixture
+from core_plugin_decoder.latent import LatentSelfAttention
 from core_plugin_decoder.mixture import MixtureOfExperts
 from core_plugin_decoder.mlp import FeedForward
 from core_plugin_decoder.norms import norm
@@ -57,6 +58,8 @@ def _attention(
         return None
     if isinstance(layer.attention, Linear):
         return _linear(decoder, layer.attention, build, decoder.layer_path(index))
+    if isinstance(layer.attention, LatentAttention):
+        return LatentSelfAttention(decoder, layer.attention, build, index)
     return SelfAttention(decoder, layer.attention, build, index, growth)
 
 

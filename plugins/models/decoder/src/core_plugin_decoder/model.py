@@ -41,7 +41,7 @@ class CausalLM:
         self.embed = DecoderEmbedding(decoder, build)
         growths = {
             given: build.by_position(1, _growing(*given))
-            for given in dict.fromkeys(attention.grows for attention in decoder.attentions)
+            for given in dict.fromkeys(one.grows for one in decoder.attentions if isinstance(one, Attention))
             if given is not None
         }
         layers: list[_Layer] = []

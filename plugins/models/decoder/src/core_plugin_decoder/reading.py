@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from core.api import (
     config_number,
     rope_config,
 )
-from core_plugin_decoder.description import Score
+from core_plugin_decoder.description import LatentAttention, Score
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 """Kinds of layers, by transformers' names."""
@@ -32,6 +33,15 @@ _TWO_WAYS, _EACH = "from_2_way_softmax", "no_post_processing"
 
 _HEADED = "LMHeadModel"
 """How the oldest architectures that generate end."""
+
+
+_LATENT_SIZES = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+
+
+def _stretched(rope: RopeConfig) -> float:
+    """Return the factor of the scores in a stretched context: of `mscale_all_dim`, for queries and keys."""
+    share, factor = rope.number("mscale_all_dim", 0.0), rope.factor
+    return (0.1 * share * math.log(factor) + 1.0) ** 2 if factor > 1 else 1.0
 
 
 class Fields:
@@ -171,6 +181,31 @@ class Fields:
             partial=partial,
             interleaved=interleaved,
             kind=kind,
+        )
+
+    def latent(self, usual: Mapping[str, int | None], *, interleaved: bool) -> LatentAttention:
+        """Return multi-head latent attention, with DeepSeek's keys.
+
+        Args:
+            usual: Sizes where the configuration names none, by its keys; a `q_lora_rank` of None, there or here, is
+                queries without a latent.
+            interleaved: As in `RopeConfig`.
+        """
+        sizes = {name: self.integer(name, usual.get(name)) for name in _LATENT_SIZES}
+        query = self.config.get("q_lora_rank", usual.get("q_lora_rank"))
+        rotated, bias = sizes["qk_rope_head_dim"], self.flag("attention_bias")
+        rope = self.rope(rotated, interleaved=interleaved)
+        return LatentAttention(
+            heads=self.heads(),
+            latent_dim=sizes["kv_lora_rank"],
+            query_dim=None if query is None else self.integer("q_lora_rank", usual.get("q_lora_rank")),
+            key_dim=sizes["qk_nope_head_dim"],
+            rope_dim=rotated,
+            value_dim=sizes["v_head_dim"],
+            scale=(sizes["qk_nope_head_dim"] + rotated) ** -0.5 * _stretched(rope),
+            rope=rope,
+            bias=bias,
+            output_bias=bias,
         )
 
     # -- tasks -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from core.api import ModelShape, RopeConfig, WeightShape
-from core_plugin_decoder.description import MLP, Attention, Decoder, HeadNorm, Layer, Linear, Mixture, Norm
+from core_plugin_decoder.description import (
+    MLP,
+    Attention,
+    Decoder,
+    HeadNorm,
+    LatentAttention,
+    Layer,
+    Linear,
+    Mixture,
+    Norm,
+)
 
 Dim = tuple[str, int]
 
@@ -50,6 +60,9 @@ def described(decoder: Decoder) -> ModelShape:
 def _features(decoder: Decoder) -> Iterator[str]:
     """Yield the attention features that the layers need."""
     for attention in decoder.attentions:
+        if isinstance(attention, LatentAttention):
+            yield "latent"
+            continue
         wanted = {
             "sliding_window": attention.window,
             "chunked": attention.chunk,
@@ -96,6 +109,8 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
     attention = layer.attention
     if isinstance(attention, Attention):
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_attention(attention, hidden).items()}
+    elif isinstance(attention, LatentAttention):
+        found |= {f"{attention.name}.{name}": dims for name, dims in _of_latent(attention, hidden).items()}
     if isinstance(layer.mlp, MLP):
         found |= _of_mlp(layer.mlp, hidden)
     elif isinstance(layer.mlp, Mixture):
@@ -139,6 +154,22 @@ def _of_attention(attention: Attention, hidden: Dim) -> dict[str, tuple[Dim, ...
     for head_norm, heads in ((attention.q_norm, queries), (key_norm, keys)):
         found |= _of_head_norm(head_norm, size, heads)
     return found
+
+
+def _of_latent(attention: LatentAttention, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
+    heads = attention.heads
+    queries = ("num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)", heads * attention.head_dim)
+    latent, query = ("kv_lora_rank", attention.latent_dim), ("q_lora_rank", attention.query_dim or 0)
+    up = ("num_attention_heads * (qk_nope_head_dim + v_head_dim)", heads * (attention.key_dim + attention.value_dim))
+    found: dict[str, tuple[Dim, ...]] = {
+        "kv_a_proj_with_mqa": (("kv_lora_rank + qk_rope_head_dim", attention.kept), hidden),
+        "kv_a_layernorm": (latent,),
+        "kv_b_proj": (up, latent),
+        attention.output: (hidden, ("num_attention_heads * v_head_dim", heads * attention.value_dim)),
+    }
+    if attention.query_dim is None:
+        return found | {"q_proj": (queries, hidden)}
+    return found | {"q_a_proj": (query, hidden), "q_a_layernorm": (query,), "q_b_proj": (queries, query)}
 
 
 def _of_head_norm(given: HeadNorm | None, size: int, heads: Dim) -> dict[str, tuple[Dim, ...]]:

@@ -23,3 +23,22 @@ POOLING = ModelSpec(
     shape="core_plugin_minicpm.family:shape",
     tasks=frozenset({"embed", "classify"}),
 )
+
+MINICPM3 = ModelSpec(
+    name="minicpm3",
+    impl="core_plugin_minicpm.latent:MiniCPM3",
+    api=2,
+    summary="MiniCPM3: latent attention",
+    architectures=("MiniCPM3ForCausalLM",),
+    shape="core_plugin_minicpm.latent:shape",
+)
+
+MINICPM3_POOLING = ModelSpec(
+    name="minicpm3-pooling",
+    impl="core_plugin_minicpm.latent:MiniCPM3",
+    api=2,
+    summary="Embedding models and classifiers made of MiniCPM3",
+    architectures=("MiniCPM3Model", "MiniCPM3ForSequenceClassification"),
+    shape="core_plugin_minicpm.latent:shape",
+    tasks=frozenset({"embed", "classify"}),
+)

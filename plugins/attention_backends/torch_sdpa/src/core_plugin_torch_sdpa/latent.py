@@ -1,0 +1,121 @@
+"""Multi-head latent attention in plain torch: all heads share one latent and one rotated key for each token.
+
+Two forms give the same numbers. *Absorbed*: the up-projection of the keys is moved to the queries, so that each query
+meets one key of `latent_dim + rope_dim` numbers for all heads, and what it gathers is a latent. *Expanded*: keys and
+values of every head are made of the latents. A query and a position cost `heads * (2 * latent_dim + rope_dim)` products
+in the first and `heads * (key_dim + rope_dim + value_dim)` in the second, beside the expansion of the position.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from core.api.attention import AttentionContext, KVLayout, LatentSite
+from core_plugin_torch_sdpa import elements
+from core_plugin_torch_sdpa.plan import Decode, Prefill, SdpaPlan
+
+EXPANDED_FROM = 65
+"""New tokens of a row, or of a tile of it, from which on latents are expanded: fewer do not pay for it."""
+
+
+def latent_layout(site: LatentSite, ctx: AttentionContext) -> KVLayout:
+    """Return the blocks of a latent layer: latents, with the rotated key behind each."""
+    sizes = (elements.stored_size(size, ctx.kv_dtype) for size in (site.latent_dim, site.rope_dim))
+    return KVLayout((ctx.block_size, sum(sizes)), elements.stored_dtype(ctx.kv_dtype))
+
+
+class TorchSdpaLatent:
+    """Latent attention of one layer.
+
+    Args:
+        variant: Place of the layer's kind among the plan's variants.
+    """
+
+    def __init__(self, site: LatentSite, ctx: AttentionContext, variant: int) -> None:
+        self._site, self._variant = site, variant
+        self._dtype, self._kv_dtype = ctx.dtype, ctx.kv_dtype
+        self._stored = elements.stored_size(site.latent_dim, ctx.kv_dtype)
+        self._key = self._value = torch.empty(0)
+
+    def use_up(self, key: Tensor, value: Tensor) -> None:
+        """Use `key (heads, key_dim, latent_dim)` and `value (heads, latent_dim, value_dim)` from now on."""
+        self._key, self._value = key, value
+
+    def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: SdpaPlan) -> None:
+        """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the plan's slots."""
+        parts = [elements.encode(one, self._kv_dtype) for one in (latent, rope_key)]
+        kv.view(-1, kv.shape[2]).index_copy_(0, plan.slots, torch.cat(parts, dim=-1))
+
+    def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
+        """`q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)` -> `(tokens, heads * value_dim)`."""
+        variant = plan.of(self._variant)
+        out = q.new_empty(len(q), self._site.num_heads, self._site.value_dim)
+        for decode in variant.decodes:
+            if decode.tokens is None:
+                out.copy_(self._decode(q, q_rope, kv, decode))
+            else:
+                rows = self._decode(q[decode.tokens], q_rope[decode.tokens], kv, decode)
+                out.index_copy_(0, decode.tokens, rows)
+        for prefill in variant.prefills:
+            tile = slice(prefill.begin, prefill.end)
+            form = self._absorbed if prefill.end - prefill.begin < EXPANDED_FROM else self._expanded
+            out[tile] = form(q[tile], q_rope[tile], self._tile(kv, prefill), prefill.mask)
+        return out.flatten(1)
+
+    def _decode(self, q: Tensor, q_rope: Tensor, kv: Tensor, decode: Decode) -> Tensor:
+        """Attend with one query of each row, `(rows, heads, value_dim)`; heads take the place of query positions."""
+        keys = self._gather(kv, decode.gathered).view(decode.rows, 1, -1, self._width)
+        found = self._attend(self._absorb(q, q_rope)[:, None], keys, keys[..., : self._site.latent_dim], decode.mask)
+        return self._values(found[:, 0].transpose(0, 1)).transpose(0, 1)
+
+    def _absorbed(self, q: Tensor, q_rope: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """`(queries, heads, ...)`, `keys (positions, latent_dim + rope_dim)` -> `(queries, heads, value_dim)`."""
+        count, heads = len(q), self._site.num_heads
+        # All heads read the same keys: queries and heads are one dimension, and nothing is copied for each head.
+        hidden = _causal(q, len(keys)) if mask is None else mask
+        hidden = hidden[:, None].expand(count, heads, len(keys)).reshape(count * heads, len(keys))
+        queries = self._absorb(q, q_rope).reshape(count * heads, -1)
+        found = self._attend(queries, keys, keys[:, : self._site.latent_dim], hidden)
+        return self._values(found.view(count, heads, -1).transpose(0, 1)).transpose(0, 1)
+
+    def _expanded(self, q: Tensor, q_rope: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """The same by keys and values of each head; shapes as of `_absorbed`."""
+        latents, rotated = keys.split_with_sizes((self._site.latent_dim, self._site.rope_dim), dim=1)
+        own = latents @ self._key.transpose(1, 2)  # (heads, positions, key_dim)
+        k = torch.cat((own, rotated.expand(len(own), *rotated.shape)), dim=-1)
+        queries = torch.cat((q, q_rope), dim=-1).transpose(0, 1)
+        return self._attend(queries, k, latents @ self._value, mask, causal=mask is None).transpose(0, 1)
+
+    def _absorb(self, q: Tensor, q_rope: Tensor) -> Tensor:
+        """Return queries that meet latents and rotated keys, `(queries, heads, latent_dim + rope_dim)`."""
+        return torch.cat((torch.bmm(q.transpose(0, 1), self._key).transpose(0, 1), q_rope), dim=-1)
+
+    def _values(self, found: Tensor) -> Tensor:
+        """`(heads, queries, latent_dim) -> (heads, queries, value_dim)`."""
+        return torch.bmm(found, self._value)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=self._site.scale)
+
+    def _tile(self, kv: Tensor, prefill: Prefill) -> Tensor:
+        """Return the latents and rotated keys that a tile sees, `(positions, latent_dim + rope_dim)`."""
+        return self._gather(kv, prefill.gathered)[prefill.skip : prefill.skip + prefill.length]
+
+    def _gather(self, kv: Tensor, blocks: Tensor) -> Tensor:
+        """Return what blocks hold, `(positions, latent_dim + rope_dim)` in the compute dtype."""
+        stored = kv.index_select(0, blocks).flatten(0, 1)
+        if stored.dtype == self._dtype:
+            return stored
+        parts = (stored[:, : self._stored], stored[:, self._stored :])
+        return torch.cat([elements.decode(one, self._kv_dtype, self._dtype) for one in parts], dim=-1)
+
+    @property
+    def _width(self) -> int:
+        return self._site.latent_dim + self._site.rope_dim
+
+
+def _causal(like: Tensor, length: int) -> Tensor:
+    """Return the additive mask of the plain causal square, `(length, length)`."""
+    return torch.full((length, length), float("-inf"), dtype=like.dtype, device=like.device).triu_(1)

@@ -1,0 +1,59 @@
+"""Multi-head latent attention as a description says. Shapes: T tokens of a step; D hidden size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api import LayerBuilder, StepInputs
+    from core_plugin_decoder.description import Decoder, LatentAttention
+
+
+class LatentSelfAttention:
+    """Latents of queries, and of keys and values; the latter are kept, and opened by the attention backend."""
+
+    def __init__(self, decoder: Decoder, given: LatentAttention, build: LayerBuilder, index: int) -> None:
+        path, hidden = f"{decoder.layer_path(index)}.{given.name}", decoder.hidden_size
+        share = build.heads(given.heads, given.heads)
+        self.view, self.split = (-1, share.heads, given.head_dim), (given.key_dim, given.rope_dim)
+        # Latents are not divided among ranks: every head reads all of them.
+        self.kept = [given.latent_dim, given.rope_dim]
+        self.query_norm = None
+        if given.query_dim is None:
+            self.down = build.linear(hidden, given.kept, f"{path}.kv_a_proj_with_mqa", bias=given.bias)
+        else:
+            parts = {"q_a_proj": given.query_dim, "kv_a_proj_with_mqa": given.kept}
+            self.down = build.merged_linear(hidden, parts, path, bias=given.bias)
+            self.query_norm = build.rms_norm(given.query_dim, given.eps, f"{path}.q_a_layernorm")
+            self.kept = [given.query_dim, *self.kept]
+        module = "q_proj" if given.query_dim is None else "q_b_proj"
+        self.query = build.linear(
+            given.query_dim or hidden, given.heads * given.head_dim, f"{path}.{module}", shard="out"
+        )
+        self.norm = build.rms_norm(given.latent_dim, given.eps, f"{path}.kv_a_layernorm")
+        self.rope = build.rope(given.rope)
+        self.attend = build.latent_attention(
+            index,
+            num_heads=share.heads,
+            latent_dim=given.latent_dim,
+            rope_dim=given.rope_dim,
+            key_dim=given.key_dim,
+            value_dim=given.value_dim,
+            scale=given.scale,
+            up=f"{path}.kv_b_proj",
+        )
+        width = given.heads * given.value_dim
+        self.output = build.linear(width, hidden, f"{path}.{given.output}", bias=given.output_bias, shard="in")
+
+    def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
+        """`(T, D) -> (T, D)`."""
+        *queries, latent, rope_key = self.down(hidden).split_with_sizes(self.kept, dim=1)
+        if self.query_norm is not None:
+            hidden = self.query_norm(queries[0].contiguous())
+        # (T, heads, key_dim), (T, heads, rope_dim)
+        q, q_rope = self.query(hidden).view(self.view).split_with_sizes(self.split, dim=2)
+        q_rope, rotated = self.rope(step.positions, q_rope, rope_key.unsqueeze(1))
+        latent = self.norm(latent.contiguous())
+        return self.output(self.attend(q, q_rope, latent, rotated.squeeze(1), step))

@@ -1,0 +1,38 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+_FAMILIES = ("DeepseekV2", "DeepseekV3", "Glm4MoeLite")
+
+DEEPSEEK = ModelSpec(
+    name="deepseek",
+    impl="core_plugin_deepseek.family:DeepSeek",
+    api=2,
+    summary="DeepSeek V2, V3 and R1, Kimi K2, GLM-4-MoE-Lite: latent attention and experts",
+    architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
+    shape="core_plugin_deepseek.family:shape",
+)
+
+POOLING = ModelSpec(
+    name="deepseek-pooling",
+    impl="core_plugin_deepseek.family:DeepSeek",
+    api=2,
+    summary="Embedding models and classifiers made of them",
+    architectures=(
+        *(f"{family}Model" for family in _FAMILIES),
+        *(f"DeepseekV{version}ForSequenceClassification" for version in (2, 3)),
+    ),
+    shape="core_plugin_deepseek.family:shape",
+    tasks=frozenset({"embed", "classify"}),
+)
+
+MOE = ModelSpec(
+    name="deepseek-moe",
+    impl="core_plugin_deepseek.first:DeepSeekMoE",
+    api=2,
+    summary="The first DeepSeek-MoE decoders",
+    architectures=("DeepseekForCausalLM",),
+    shape="core_plugin_deepseek.first:shape",
+)
