@@ -67,3 +67,9 @@ class Made:
 @pytest.fixture(scope="module")
 def made(row, tmp_path_factory):
     return Made(row, tmp_path_factory.mktemp("families") / row.name)
+
+
+@pytest.fixture
+def families():
+    """All rows of models that generate, by name."""
+    return ROWS

@@ -1,6 +1,7 @@
 """Decoders as data: descriptions of architectures, and the model that they describe. Torch-free to import."""
 
 from core_plugin_decoder.alibi import alibi_slopes
+from core_plugin_decoder.deepseek import beyond, grouped_mixture, grouped_routing
 from core_plugin_decoder.description import MLP, Attention, Decoder, HeadNorm, Layer, Learned, Mixture, Norm
 from core_plugin_decoder.model import CausalLM
 from core_plugin_decoder.reading import FULL, SLIDING, Fields
@@ -20,5 +21,8 @@ __all__ = [
     "Mixture",
     "Norm",
     "alibi_slopes",
+    "beyond",
+    "grouped_mixture",
+    "grouped_routing",
     "shape_of",
 ]

@@ -43,6 +43,10 @@ def sublayers(
 
     if layer.parallel:
         return [_Parallel(norms[0], norms[2], attention, mlp, layer.scale)]
+    if layer.beside is not None:
+        before = None if layer.before_beside is None else norm(layer.before_beside, build, decoder.hidden_size, path)
+        beside = FeedForward(layer.beside, build, decoder.hidden_size, path)
+        return [_Around(norms[0], attention, norms[2], mlp, before, beside)]
     adds = _Closing if layer.closing else _Adding
     return [adds(norms[0], attention, norms[1], layer.scale), adds(norms[2], feed, norms[3], layer.scale)]
 
@@ -98,6 +102,31 @@ class _Parallel:
         other = hidden if self.before_mlp is None else self.before_mlp(residual)
         out = self.attention(hidden, step) + self.mlp(other)
         return out if self.scale == 1.0 else out * self.scale, residual
+
+
+class _Around:
+    """`inner + beside(before_beside(inner)) + mlp(before_mlp(residual))`.
+
+    `inner` is `residual + body(before(residual))`.
+    """
+
+    def __init__(
+        self,
+        before: Norm | None,
+        body: Body,
+        before_mlp: Norm | None,
+        mlp: MLPLike,
+        before_beside: Norm | None,
+        beside: FeedForward,
+    ) -> None:
+        self.before, self.body, self.before_mlp, self.mlp = before, body, before_mlp, mlp
+        self.before_beside, self.beside = before_beside, beside
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, residual = _entered(self.before, pending, residual)
+        out = self.mlp(residual if self.before_mlp is None else self.before_mlp(residual))
+        other, residual = _entered(self.before_beside, self.body(hidden, step), residual)
+        return out + self.beside(other), residual
 
 
 def _entered(before: Norm | None, pending: Pending, residual: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,3 +12,12 @@ ERNIE = ModelSpec(
     architectures=("Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"),
     shape="core_plugin_ernie.family:shape",
 )
+
+MOE = ModelSpec(
+    name="ernie-moe",
+    impl="core_plugin_ernie.moe:ErnieMoE",
+    api=2,
+    summary="ERNIE 4.5 decoders with experts",
+    architectures=("Ernie4_5_MoeForCausalLM",),
+    shape="core_plugin_ernie.moe:shape",
+)

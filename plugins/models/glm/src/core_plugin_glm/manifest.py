@@ -31,3 +31,12 @@ CHATGLM = ModelSpec(
     architectures=("ChatGLMModel", "ChatGLMForConditionalGeneration"),
     shape="core_plugin_glm.chatglm:shape",
 )
+
+GLM_MOE = ModelSpec(
+    name="glm-moe",
+    impl="core_plugin_glm.moe:GlmMoE",
+    api=2,
+    summary="GLM-4.5 to GLM-4.7, decoders with experts",
+    architectures=("Glm4MoeForCausalLM",),
+    shape="core_plugin_glm.moe:shape",
+)

@@ -21,3 +21,12 @@ WINDOWED = ModelSpec(
     architectures=("GraniteSWAForCausalLM",),
     shape="core_plugin_granite.windowed:shape",
 )
+
+MOE = ModelSpec(
+    name="granite-moe",
+    impl="core_plugin_granite.moe:GraniteMoE",
+    api=2,
+    summary="Granite decoders with experts",
+    architectures=("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GraniteMoeSWAForCausalLM"),
+    shape="core_plugin_granite.moe:shape",
+)
