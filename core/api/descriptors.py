@@ -90,7 +90,7 @@ class AttentionSpec(Descriptor):
             `int8` (with scales that the backend keeps inside its blocks).
         head_dims: Allowed head dimensions; None means any.
         block_multiple: The KV block size must be a multiple of this many tokens.
-        features: Of `sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`, `value_dim`, `latent`, ... ;
+        features: Of `sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`, `value_dim`, `latent`, ...;
             a model that needs another is refused. With `sinks` each of its layers is a `TakesSinks`. A backend with
             `latent` is a `Latent`, one with `bidirectional` an `Encodes`, with `position_bias` its layers add
             `AttentionSite.bias`, and with `replayable` it is a `Replayable`: steps run by the graphs of platforms whose

@@ -58,7 +58,7 @@ def _scores(logits: Tensor, routing: Routing) -> Tensor:
 
 def _of_best_groups(choice: Tensor, routing: Routing) -> Tensor:
     """Return which experts `(T, E)` are of the groups that are chosen."""
-    groups = choice.view(len(choice), routing.groups, -1)
+    groups = choice.view(len(choice), routing.groups, choice.shape[-1] // routing.groups)
     best = groups.amax(-1) if routing.group_by == "max" else groups.topk(2, dim=-1).values.sum(-1)
     chosen = torch.zeros_like(best, dtype=torch.bool).scatter_(1, best.topk(routing.top_groups, dim=-1).indices, True)
     return chosen.unsqueeze(-1).expand_as(groups).flatten(1)

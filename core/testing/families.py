@@ -72,6 +72,11 @@ class TinyFamily:
                     # What is 1 at first stays near it: the factors of norms.
                     centre = 1.0 if parameter.ndim == 1 and bool((parameter == 1).all()) else 0.0
                     parameter.normal_(centre, self.spread)
+                stored = model.state_dict().keys()
+                for name, buffer in model.named_buffers():
+                    # Zeros that checkpoints store are what training moves without gradients: biases of choices.
+                    if name in stored and buffer.is_floating_point() and not buffer.any():
+                        buffer.normal_(0.0, self.spread)
         return model
 
     def write(self, directory: Path, model: Any = None, **overrides: Any) -> Path:

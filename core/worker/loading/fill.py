@@ -104,7 +104,10 @@ class WeightFiller:
             yield name, Transposed(tensor) if self._names.transposes(tensor.name) else tensor
             return
         for one in each_expert(tensor, each):
-            yield one.name, Transposed(one) if self._names.transposes(one.name) else one
+            if self._names.leaves_out(one.name):
+                one.release()
+            else:
+                yield one.name, Transposed(one) if self._names.transposes(one.name) else one
 
 
 def _check_complete(unexpected: list[str], missing: list[str]) -> None:

@@ -48,6 +48,10 @@ class NameMap:
                 return name.removesuffix(ending) + each
         return None
 
+    def leaves_out(self, name: str) -> bool:
+        """Say whether no layer needs the parameter `name`."""
+        return name in self._left_out
+
     def transposes(self, name: str) -> bool:
         """Say whether the checkpoint tensor `name` is stored the other way round."""
         return any(fnmatchcase(name, pattern) for pattern in self._rules.transpose)

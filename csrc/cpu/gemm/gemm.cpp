@@ -4,8 +4,7 @@
 #include "common/cpu.h"
 #include "common/parallel.h"
 #include "elementwise/elementwise.h"
-#include "gemm/finish.h"
-#include "gemm/kernel.h"
+#include "gemm/walk.h"
 
 namespace core {
 namespace gemm {
@@ -13,11 +12,8 @@ namespace {
 
 constexpr int64_t kThreadWork = 1 << 17;     // multiply-adds below which another thread costs more than it brings
 constexpr int64_t kSharedPrepare = 1 << 12;  // activations from which threads share their preparation
-constexpr int64_t kRowsInCache = 768 << 10;  // bytes of prepared activations that are reused from the L2 cache
 constexpr int64_t kGatedRows = 17;           // rows from which results go through their gate without being stored
 constexpr int64_t kOwnTiles = 4;             // row tiles for each thread from which rows are divided, not channels
-
-int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Few activations are prepared by every thread for itself, which costs less than to wait for each other.
 bool prepared_apart(const core_gemm_args& args) { return args.m <= 1 || args.m * args.k < kSharedPrepare; }
@@ -64,40 +60,16 @@ Grid grid_of(int64_t threads, int64_t row_tiles, int64_t column_tiles, bool by_r
   return best;
 }
 
-struct Plan {
-  const Kernel* kernel;
-  Finish* finish;
+struct Plan : Walk {
   core_gemm_args args;
-  Call call;
   Workspace space;
   Grid grid;
-  int64_t tile_rows, row_tiles, column_tiles, chunk;  // chunk: row tiles whose activations stay in the cache
-  bool direct;                                        // the caller's activations are used as they are
-  bool own;                                           // each thread prepares the rows that it multiplies
-  const Gating* gating;                               // what becomes of the results, or null
+  int64_t row_tiles, column_tiles;
+  bool direct;           // the caller's activations are used as they are
+  bool own;              // each thread prepares the rows that it multiplies
+  const Gating* gating;  // what becomes of the results, or null
   Best* best;
 };
-
-// Asks for the lines of y that a tile of many rows is about to write: they are as many as its rows.
-void expect_results(const Plan& plan, const Tile& tile) {
-  const core_gemm_args& args = plan.args;
-  if (args.y == nullptr || tile.rows < kPanel) return;
-  int64_t element = args.y_dtype == CORE_F32 ? 4 : 2;
-  char* y = static_cast<char*>(args.y) + (tile.row * args.y_stride + tile.panel * kPanel) * element;
-  for (int64_t row = 0; row < tile.rows; ++row, y += args.y_stride * element) {
-    for (int64_t at = 0; at < tile.panels * kPanel * element; at += 64) __builtin_prefetch(y + at, 1);
-  }
-}
-
-void run_rows(const Plan& plan, Tile tile, int64_t row_end, const char* scratch, Best* best) {
-  alignas(64) float out[kMostRows * kMostPanels * kPanel];
-  for (; tile.row < row_end; tile.row += plan.tile_rows) {
-    tile.rows = smaller(plan.tile_rows, row_end - tile.row);
-    expect_results(plan, tile);
-    plan.kernel->tile(plan.call, tile, scratch, out);
-    plan.finish(plan.call, tile, out, plan.kernel->panels * kPanel, best);
-  }
-}
 
 void start_best(Best* best, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) best[row] = {-__builtin_inff(), 0};
@@ -153,7 +125,7 @@ void run_part(const Plan& plan, int64_t part) {
   int64_t row_first = plan.row_tiles * part_row / plan.grid.rows;
   int64_t row_last = plan.row_tiles * (part_row + 1) / plan.grid.rows;
   // Panels, not tiles, are divided: the last tile of a share may be narrower, but shares are even.
-  int64_t panels = ceil_div(plan.gating == nullptr ? args.n : args.n / 2, kPanel), wide = plan.kernel->panels;
+  int64_t panels = ceil_div(plan.gating == nullptr ? args.n : args.n / 2, kPanel);
   int64_t first = panels * part_column / plan.grid.columns, last = panels * (part_column + 1) / plan.grid.columns;
   Best* best = plan.best == nullptr ? nullptr : plan.best + part_column * args.m;
   if (best != nullptr) start_best(best, row_first * plan.tile_rows, smaller(row_last * plan.tile_rows, args.m));
@@ -166,19 +138,7 @@ void run_part(const Plan& plan, int64_t part) {
       plan.kernel->gated(plan.call, {chunk * plan.tile_rows, 0, first, last - first}, row_end, *plan.gating);
       continue;
     }
-    bool striped = best == nullptr && plan.kernel->stripe != nullptr;
-    for (int64_t panel = first; panel < last;) {
-      // A stripe takes all panels at once, unless they are widened few at a time.
-      int64_t most = scratch == nullptr && striped ? last - panel : wide;
-      Tile tile{chunk * plan.tile_rows, 0, panel, smaller(most, last - panel)};
-      if (scratch != nullptr) plan.kernel->expand(plan.call, tile, scratch);
-      int64_t done = striped ? plan.kernel->stripe(plan.call, tile, row_end, scratch) : 0;
-      if (done == 0) {
-        tile.panels = smaller(wide, last - panel);
-        run_rows(plan, tile, row_end, scratch, best);
-      }
-      panel += done > 0 ? done : tile.panels;
-    }
+    walk_panels(plan, chunk * plan.tile_rows, row_end, first, last, scratch, best);
   }
 }
 
@@ -202,21 +162,14 @@ int64_t threads_for(const core_gemm_args& args) {
 
 Plan plan_of(const core_gemm_args& args, const Kernel& kernel, int64_t threads) {
   Plan plan{};
-  plan.kernel = &kernel;
-  plan.finish = finish();
+  static_cast<Walk&>(plan) = walk_of(args, kernel);
   plan.args = args;
   plan.space = workspace_of(args, kernel);
-  plan.call = {nullptr, nullptr, kernel.row_bytes(args), padded_inputs(args), panel_bytes(args.format, args.k)};
-  // Rows are divided evenly: 8 rows are 4 + 4, not 6 + 2.
-  plan.row_tiles = ceil_div(args.m, kernel.rows);
-  plan.tile_rows = kernel.rows >= kPanel ? kernel.rows : ceil_div(args.m, plan.row_tiles);
   plan.row_tiles = ceil_div(args.m, plan.tile_rows);
   plan.column_tiles = ceil_div(args.n, kernel.panels * kPanel);
   // Panels that are widened first would be so once for each row part.
   bool by_rows = kernel.rows >= kPanel && kernel.expand == nullptr;
   plan.grid = grid_of(threads, plan.row_tiles, plan.column_tiles, by_rows);
-  int64_t tile_bytes = plan.call.row_bytes * plan.tile_rows;
-  plan.chunk = tile_bytes > 0 && tile_bytes < kRowsInCache ? kRowsInCache / tile_bytes : 1;
   plan.direct = args.order == nullptr && kernel.direct != nullptr && kernel.direct(args);
   plan.own = !plan.direct && !prepared_apart(args) && plan.grid.columns == 1;
   if (args.best != nullptr) plan.best = reinterpret_cast<Best*>(static_cast<char*>(args.workspace) + plan.space.best);

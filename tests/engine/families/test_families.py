@@ -136,6 +136,8 @@ def test_the_decode_step_is_a_program_without_torch(row, tmp_path):
             assert engine.ready.facts["program"] == "none: the attention backend is not cpu_native"
         elif row.programs:
             assert re.fullmatch(r"\d+ calls", engine.ready.facts["program"])
+        elif row.model_impl is None:
+            assert "torch: " in engine.ready.facts["program"]
         else:
             assert "program" not in engine.ready.facts
             assert engine.ready.facts["graphs"].startswith("none: ")

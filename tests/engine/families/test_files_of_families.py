@@ -76,7 +76,9 @@ def test_wrong_tensors_are_named_in_one_line(made, fault, tmp_path):
     directory = tmp_path / "broken"
     shutil.copytree(made.directory, directory)
     tensors = load_file(directory / "model.safetensors")
-    name = sorted(name for name in tensors if ".1." in name and name.endswith("weight"))[0]
+    # A tensor that holds the weights of all experts is named by its parts.
+    names = [name for name in tensors if ".1." in name and name.endswith("weight") and tensors[name].ndim < 3]
+    name = sorted(names)[0]
     if fault == "missing":
         del tensors[name]
     elif fault == "surplus":

@@ -233,8 +233,19 @@ def _settle_route(arguments: Sequence[Any], found: list[Tensor], due: list[Tenso
     worst, least = chosen.gather(1, ids.long()).amin(-1), chosen.gather(1, due[1].long()).amin(-1)
     distinct = (ids.sort(-1).values.diff(dim=-1) > 0).all(-1)
     right = (weights - weights_of(logits, ids.long(), routing)).abs().amax(-1) < _TIE * routing.factor
-    good = (distinct & right & (worst >= least - _TIE)) | ~logits.isfinite().all(-1)
+    # Of groups with equal scores each may be chosen: their experts then have no value in `chosen`.
+    tied = routing.groups > routing.top_groups and _groups_tie(logits, correction, routing)
+    good = (distinct & right & ((worst >= least - _TIE) | tied)) | ~logits.isfinite().all(-1)
     return [torch.where(good[:, None], one, other) for one, other in zip(due, found)]
+
+
+def _groups_tie(logits: Tensor, correction: Tensor | None, routing: Routing) -> Tensor:
+    """Return for each token whether the last group that is chosen and the first that is not have equal scores."""
+    all_groups = routing.replace(groups=1, top_groups=1)
+    groups = preference(logits, correction, all_groups).unflatten(-1, (routing.groups, -1))
+    worth = groups.amax(-1) if routing.group_by == "max" else groups.topk(2, dim=-1).values.sum(-1)
+    best = worth.sort(-1, descending=True).values
+    return best[:, routing.top_groups - 1] - best[:, routing.top_groups] < 2 * _TIE
 
 
 _ROUTE = OpShape(

@@ -14,6 +14,14 @@ def _older(values):
     return model
 
 
+_MOE = {
+    "model_type": "ernie4_5_moe",
+    "moe_num_experts": 7,
+    "moe_k": 3,
+    "moe_intermediate_size": 36,
+    "moe_num_shared_experts": 2,
+}
+
 ROWS = [
     TinyFamily("ernie", "Ernie4_5ForCausalLM", {"model_type": "ernie4_5", "head_dim": 24}),
     TinyFamily(
@@ -28,5 +36,21 @@ ROWS = [
             "rope_theta": 10000.0,
         },
         reference=_older,
+    ),
+    TinyFamily("ernie_moe", "Ernie4_5_MoeForCausalLM", _MOE | {"moe_layer_end_index": 2, "num_hidden_layers": 4}),
+    TinyFamily(
+        "ernie_moe_bias",
+        "Ernie4_5_MoeForCausalLM",
+        _MOE
+        | {
+            "use_bias": True,
+            "moe_layer_start_index": 0,
+            "moe_layer_interval": 2,
+            "moe_num_shared_experts": 0,
+            "moe_k": 1,
+            "num_hidden_layers": 4,
+            "tie_word_embeddings": False,
+            "head_dim": 24,
+        },
     ),
 ]

@@ -54,6 +54,14 @@ def _chatglm_row(name, architecture="ChatGLMModel", spread=0.3, **changes):
 
 _GLM = {"model_type": "glm", "eos_token_id": 2, "head_dim": 24}
 
+_MOE = {
+    "model_type": "glm4_moe",
+    "n_routed_experts": 9,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 36,
+    "head_dim": 24,
+}
+
 ROWS = [
     TinyFamily("glm", "GlmForCausalLM", _GLM),
     TinyFamily(
@@ -65,6 +73,21 @@ ROWS = [
     _chatglm_row("chatglm"),
     _chatglm_row("chatglm_long", rope_ratio=500, seq_length=512),
     _chatglm_row("chatglm_variants", "ChatGLMForConditionalGeneration", spread=0.1, **_OTHERS),
+    TinyFamily("glm4_moe", "Glm4MoeForCausalLM", _MOE | {"n_group": 3, "topk_group": 2, "use_qk_norm": True}),
+    TinyFamily(
+        "glm4_moe_plain",
+        "Glm4MoeForCausalLM",
+        _MOE
+        | {
+            "first_k_dense_replace": 2,
+            "n_shared_experts": 3,
+            "num_experts_per_tok": 1,
+            "norm_topk_prob": False,
+            "routed_scaling_factor": 1.5,
+            "attention_bias": True,
+            "head_dim": 28,
+        },
+    ),
 ]
 
 POOLED = [

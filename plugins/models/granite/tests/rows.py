@@ -30,4 +30,44 @@ ROWS = [
             "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
         },
     ),
+    TinyFamily(
+        "granite_moe",
+        "GraniteMoeForCausalLM",
+        {"model_type": "granitemoe", **_FACTORS, "num_local_experts": 7, "num_experts_per_tok": 3},
+    ),
+    TinyFamily(
+        "granite_moe_bias",
+        "GraniteMoeForCausalLM",
+        {
+            "model_type": "granitemoe",
+            "num_local_experts": 5,
+            "num_experts_per_tok": 1,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+            "attention_multiplier": 0.2,
+        },
+    ),
+    TinyFamily(
+        "granite_moe_shared",
+        "GraniteMoeSharedForCausalLM",
+        {"model_type": "granitemoeshared", **_FACTORS, "num_local_experts": 6, "shared_intermediate_size": 44},
+    ),
+    TinyFamily(
+        "granite_moe_unshared",
+        "GraniteMoeSharedForCausalLM",
+        {"model_type": "granitemoeshared", "num_local_experts": 3, "attention_multiplier": 0.2},
+    ),
+    TinyFamily(
+        "granite_moe_windowed",
+        "GraniteMoeSWAForCausalLM",
+        {
+            "model_type": "granitemoe_swa",
+            **_FACTORS,
+            "num_local_experts": 5,
+            "num_hidden_layers": 4,
+            "shared_intermediate_size": 52,
+            "sliding_window": 6,
+            "layer_rope_theta": [10000.0, 0, 500.0, 10000.0],
+        },
+    ),
 ]

@@ -55,6 +55,39 @@ ROWS = [
         },
         native=_HEADS_OF_32,
     ),
+    TinyFamily(
+        "olmoe",
+        "OlmoeForCausalLM",
+        {"model_type": "olmoe", "num_experts": 7, "num_experts_per_tok": 3},
+        native=_HEADS_OF_32,
+    ),
+    TinyFamily(
+        "olmoe_clipped",
+        "OlmoeForCausalLM",
+        {
+            "model_type": "olmoe",
+            "num_experts": 6,
+            "num_experts_per_tok": 1,
+            "clip_qkv": 0.9,
+            "norm_topk_prob": True,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+            "num_key_value_heads": None,
+        },
+        native=_HEADS_OF_32,
+    ),
+    TinyFamily(
+        "flex_olmo",
+        "FlexOlmoForCausalLM",
+        {"model_type": "flex_olmo", "num_experts": 5, "num_experts_per_tok": 4, "norm_topk_prob": True},
+        native=_HEADS_OF_32,
+    ),
+    TinyFamily(
+        "flex_olmo_bias",
+        "FlexOlmoForCausalLM",
+        {"model_type": "flex_olmo", "attention_bias": True, "rope_theta": 3000.0},
+        native=_HEADS_OF_32,
+    ),
 ]
 
 POOLED = [

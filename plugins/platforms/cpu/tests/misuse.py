@@ -15,10 +15,12 @@ import numpy as np
 import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.graphs import ProgramGraphs
-from core_plugin_cpu.native import elementwise, gemm, sampling
+from core_plugin_cpu.native import elementwise, experts, gemm, sampling
+from core_plugin_cpu.native.packed import Format
 
 from core.api import RopeConfig
 from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.api.experts import Routing
 from core.ops import rotary_table
 
 CPU = torch.device("cpu")
@@ -29,6 +31,8 @@ LAYER, ENCODER = BACKEND.layer(SITE), BACKEND.encoder(SITE)
 KV = torch.zeros(BLOCKS, *BACKEND.kv_layout(SITE).block_shape)
 TABLE = rotary_table(RopeConfig(head_dim=DIM, rotary_dim=DIM), 40)
 WEIGHT = gemm.pack(torch.randn(32, 64))
+EXPERTS = 5
+PACKED = experts.PackedExperts(Format.F32, 32, 64, torch.stack([WEIGHT.data] * EXPERTS))
 
 Call = Callable[[], object]
 
@@ -184,6 +188,63 @@ def flawed_products() -> Iterator[tuple[str, Call]]:
     yield "draw: row out of range", lambda: draw(logits, torch.tensor([0, 3, 1]), numbers, truncated=False)
 
 
+def choose(logits: object = None, correction: object = None, **settings: object) -> Call:
+    scores = torch.randn(TOKENS, 12) if logits is None else logits
+    return lambda: experts.route(scores, correction, Routing(**{"top_k": 2, **settings}))
+
+
+def widen(x: object = None, ids: object = None, weight: object = PACKED, bias: object = None, y: object = None) -> Call:
+    def call() -> None:
+        numbers = torch.zeros(TOKENS, 2, dtype=torch.int32) if ids is None else ids
+        place = torch.empty(TOKENS * 2, 32) if y is None else y
+        experts.experts_in(torch.randn(TOKENS, 64) if x is None else x, numbers, weight, bias, place)
+
+    return call
+
+
+def narrow(x: object = None, weights: object = None, ids: object = None, y: object = None) -> Call:
+    def call() -> None:
+        numbers = torch.zeros(TOKENS, 2, dtype=torch.int32) if ids is None else ids
+        scales, place = torch.ones(TOKENS, 2) if weights is None else weights, torch.empty(TOKENS, 32)
+        rows = torch.randn(TOKENS * 2, 64) if x is None else x
+        experts.experts_out(rows, scales, numbers, PACKED, None, place if y is None else y)
+
+    return call
+
+
+def flawed_mixtures() -> Iterator[tuple[str, Call]]:
+    """Yield misuse of routing and of products with the weights of experts."""
+    yield "route: more than there are", choose(top_k=13)
+    yield "route: more than there is room for", choose(torch.randn(2, 2049))
+    yield "route: groups of unequal sizes", choose(groups=5)
+    yield "route: groups of one by two", choose(groups=12, group_by="top2")
+    yield "route: numbers", choose(torch.zeros(TOKENS, 12, dtype=torch.int64))
+    yield "route: biases of fewer", choose(correction=torch.zeros(11))
+    ids = torch.zeros(TOKENS, 2, dtype=torch.int32)
+    for name, wrong in {
+        "of another dtype": ids.long(),
+        "of fewer tokens": ids[:-1].contiguous(),
+        "in columns": ids.t().contiguous().t(),
+        "in one dimension": ids.flatten(),
+    }.items():
+        yield f"experts_in: ids {name}", widen(ids=wrong)
+        yield f"experts_out: ids {name}", narrow(ids=wrong)
+    yield "experts_in: wrong width", widen(torch.randn(TOKENS, 65))
+    yield "experts_in: float16", widen(torch.randn(TOKENS, 64).half())
+    yield "experts_in: weights too short", widen(weight=replace(PACKED, data=PACKED.data[:, :-64]))
+    yield "experts_in: weights of one", widen(weight=replace(PACKED, data=WEIGHT.data))
+    yield "experts_in: weights say more outputs", widen(weight=replace(PACKED, n=64), y=torch.empty(TOKENS * 2, 64))
+    yield "experts_in: bias of one", widen(bias=torch.zeros(32))
+    yield "experts_in: bias of fewer experts", widen(bias=torch.zeros(EXPERTS - 1, 32))
+    yield "experts_in: bias of another dtype", widen(bias=torch.zeros(EXPERTS, 32).bfloat16())
+    yield "experts_in: place too small", widen(y=torch.empty(TOKENS, 32))
+    yield "experts_in: place in columns", widen(y=torch.empty(32, TOKENS * 2).t())
+    yield "experts_out: rows of fewer", narrow(torch.randn(TOKENS, 64))
+    yield "experts_out: weights of fewer", narrow(weights=torch.ones(TOKENS, 1))
+    yield "experts_out: weights of another dtype", narrow(weights=torch.ones(TOKENS, 2).bfloat16())
+    yield "experts_out: place of another size", narrow(y=torch.empty(TOKENS, 48))
+
+
 class Step:
     """A step of three rows that decode, as the graph facet sees one."""
 
@@ -244,7 +305,7 @@ def flawed_programs() -> Iterator[tuple[str, Call]]:
 
 def cases() -> Iterator[tuple[str, Call]]:
     """Yield every misuse with its name."""
-    for part in (flawed_attention, flawed_operations, flawed_products, flawed_programs):
+    for part in (flawed_attention, flawed_operations, flawed_products, flawed_mixtures, flawed_programs):
         yield from part()
 
 
@@ -265,7 +326,8 @@ def main() -> None:
         for name, call in cases():
             said = outcome(call)
             print(json.dumps([name, said, torch.equal(KV, before)]), flush=True)
-        fits = [attend(), store(), encode(), rotate(), replayed(lambda: Step(batch()))]
+        mixtures = [choose(), widen(), narrow(), widen(ids=torch.full((TOKENS, 2), EXPERTS, dtype=torch.int32))]
+        fits = [attend(), store(), encode(), rotate(), *mixtures, replayed(lambda: Step(batch()))]
         print(json.dumps(["what is right", " ".join(map(outcome, fits)), True]), flush=True)
 
 

@@ -1,6 +1,7 @@
 """Decoders as data: descriptions of architectures, and the model that they describe. Torch-free to import."""
 
 from core_plugin_decoder.alibi import alibi_slopes
+from core_plugin_decoder.deepseek import beyond, grouped_mixture, grouped_routing
 from core_plugin_decoder.description import (
     MLP,
     Attention,
@@ -37,5 +38,8 @@ __all__ = [
     "Norm",
     "Score",
     "alibi_slopes",
+    "beyond",
+    "grouped_mixture",
+    "grouped_routing",
     "shape_of",
 ]

@@ -33,17 +33,25 @@ class SelfAttention:
     ) -> None:
         path = f"{decoder.layer_path(index)}.{given.name}"
         share = build.heads(given.heads, given.kv_heads)
-        # Keys and values are of equal size: another order of the parts only changes which of them is which.
+        # Keys and values are of equal size, or in this order: another one only changes which of them is which.
         self.places = [given.order.index(name) for name in "qkv"] if given.parts == 3 else [0, 1, 1]
         heads = [share.heads, share.kv_heads, share.kv_heads][: given.parts]
-        self.head_dim = given.head_dim
-        sizes = (given.heads * given.head_dim, given.kv_heads * given.head_dim, given.kv_heads * given.head_dim)
+        width = given.value_dim or given.head_dim
+        widths = [given.head_dim, given.head_dim, width][: given.parts]
+        self.query_heads, self.value_scale = share.heads, given.value_scale
+        sizes = (given.heads * given.head_dim, given.kv_heads * given.head_dim, given.kv_heads * width)
         parts = dict(zip(given.projections, sizes[: given.parts]))
-        stored = [(parts, given.fused, heads)]
+        units = dict(zip(parts, widths))
+        if given.turns:
+            units = {name: size // given.turns for name, size in parts.items()}
+        stored = [(parts, given.fused, heads, widths)]
         if given.fused_kv is not None:
             queries, *others = parts.items()
-            stored = [(dict([queries]), None, heads[:1]), (dict(others), given.fused_kv, heads[1:])]
-        # Each with the heads of its parts.
+            stored = [
+                (dict([queries]), None, heads[:1], widths[:1]),
+                (dict(others), given.fused_kv, heads[1:], widths[1:]),
+            ]
+        # Each with the heads of its parts, and their sizes.
         self.linears = [
             (
                 build.merged_linear(
@@ -52,16 +60,17 @@ class SelfAttention:
                     path,
                     bias=given.bias,
                     shard="out",
-                    units={name: size // given.turns if given.turns else given.head_dim for name, size in some.items()},
+                    units={name: units[name] for name in some},
                     fused=fused,
                     split=given.split,
                 ),
                 counts,
+                own,
             )
-            for some, fused, counts in stored
+            for some, fused, counts, own in stored
         ]
         self.output = build.linear(
-            sizes[0], decoder.hidden_size, f"{path}.{given.output}", bias=given.output_bias, shard="in"
+            given.heads * width, decoder.hidden_size, f"{path}.{given.output}", bias=given.output_bias, shard="in"
         )
         counts = (given.heads, given.kv_heads, given.kv_heads)
         own = (given.q_norm, given.k_norm, given.v_norm) if given.shares is None else (given.q_norm, None, None)
@@ -69,7 +78,9 @@ class SelfAttention:
             None if norm is None else head_norm(norm, build, path, count, given.head_dim)
             for norm, count in zip(own, counts, strict=True)
         ]
-        self.clip, self.growth, self.rotates_first = given.clip, growth, given.rotates_first
+        self.clip = None if given.clips_normed else given.clip
+        self.clip_normed = given.clip if given.clips_normed else None
+        self.growth, self.rotates_first = growth, given.rotates_first
         self.rope = None if given.rope is None else build.rope(given.rope)
         self.layer, self.causal = index if given.shares is None else given.shares, decoder.causal
         self.site: dict[str, Any] = {
@@ -118,25 +129,40 @@ class SelfAttention:
             q, k = self._normed(q, k)
         else:
             q, k = self._normed(q, k)
+            if self.clip_normed is not None:
+                q, k, v = (one.clamp(-self.clip_normed, self.clip_normed) for one in (q, k, v))
             q, k = self._rotated(q, k, step)
         if self.norms[2] is not None:
             v = self.norms[2](v)
+        if self.value_scale != 1.0:
+            v = v * self.value_scale
         if self.growth is not None:
             q = q * self.growth(step.positions).unsqueeze(1)
-        return self._given_out(self.attend(q, k, v, step), hidden)
+        return self._given_out(self._attended(q, k, v, step), hidden)
 
     def _given_out(self, attended: Tensor, hidden: Tensor) -> Tensor:
         """Project what attention gives; `hidden` is what the layer's queries are made of."""
         return self.output(attended if self.gate is None else attended * self.gate(hidden))
 
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
+        """Return the results of all heads, `(T, heads * value_dim)`."""
+        size, width = k.shape[-1], v.shape[-1]
+        if width == size:
+            return self.attend(q, k, v, step)
+        from torch import cat
+
+        # Zeros by a product: programs without torch have it.
+        wide = self.attend(q, k, cat((v, k[..., width:] * 0.0), -1), step)
+        return wide.view(-1, self.query_heads, size)[..., :width].flatten(1)
+
     def _projected(self, hidden: Tensor) -> Sequence[Tensor]:
         """Return what is projected, part by part: `(T, heads, head_dim)`, twice `(T, kv_heads, head_dim)`."""
         found: list[Tensor] = []
-        for linear, heads in self.linears:
+        for linear, heads, widths in self.linears:
             joined = linear(hidden)
             if self.clip is not None:
                 joined = joined.clamp(-self.clip, self.clip)
-            found += joined.view(-1, sum(heads), self.head_dim).split_with_sizes(heads, dim=1)
+            found += _by_heads(joined, heads, widths)
         return found
 
     def _query(self, q: Tensor, step: StepInputs) -> Tensor:
@@ -154,3 +180,11 @@ class SelfAttention:
 
     def _rotated(self, q: Tensor, k: Tensor, step: StepInputs) -> tuple[Tensor, Tensor]:
         return (q, k) if self.rope is None else self.rope(step.positions, q, k)
+
+
+def _by_heads(joined: Tensor, heads: Sequence[int], widths: Sequence[int]) -> Sequence[Tensor]:
+    """Return the parts of a projection, `(T, heads, width)` each."""
+    if len(set(widths)) == 1:
+        return joined.view(-1, sum(heads), widths[0]).split_with_sizes(list(heads), dim=1)
+    parts = joined.split_with_sizes([count * width for count, width in zip(heads, widths)], dim=1)
+    return [part.view(-1, count, width) for part, count, width in zip(parts, heads, widths, strict=True)]

@@ -13,10 +13,14 @@ from core.api import RopeConfig, Routing
 
 if TYPE_CHECKING:
     from core.api import LayerBuilder, PoolingShape
+    from core.api.experts import Router
     from core.api.models import Activation
 
 MakeActivation = Callable[["LayerBuilder", str], "Activation"]
-"""`(builder, path of the MLP) -> activation`, for one with parameters of its own."""
+"""`(builder, path of the MLP) -> activation`, for one with parameters or a formula of its own."""
+
+MakeRouter = Callable[["LayerBuilder", int, str], "Router"]
+"""`(builder, hidden size, path of the router) -> router`, for one that no `Routing` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +100,14 @@ class Attention:
         rooted: Their factor is the square root of the distance.
         sinks: Name of the parameter of the sinks below the attention.
         clip: Queries, keys and values are held between minus this and this.
+        clips_normed: They are so between norms and rotation, not before both.
         keys_are_values: There is no projection of values: they are the keys before norm and rotation.
         shares: Layer whose keys and values it reads, which has the same geometry; it has none of its own.
-        grows: Queries are multiplied by `1 + grows[0] * log(1 + position // grows[1])`.
+        grows: Queries are multiplied by `1 + grows[0] * log(1 + (position + ahead) // grows[1])`, where `ahead` is
+            `grows[2]`, or 0.
+        value_dim: Size of a head of the values, less than `head_dim`, where each of `projections` is a module; they are
+            kept with zeros behind. None: `head_dim`.
+        value_scale: Factor of the values.
         gate: Module of a projection of what the layer reads, as wide as all heads; behind `gate_activation` it is
             multiplied by what attention gives. None: there is none.
         mix: How passes behind the first attend; None: each to its own keys and values.
@@ -130,9 +139,12 @@ class Attention:
     rooted: bool = False
     sinks: str | None = None
     clip: float | None = None
+    clips_normed: bool = False
     keys_are_values: bool = False
     shares: int | None = None
-    grows: tuple[float, int] | None = None
+    grows: tuple[float, int] | tuple[float, int, int] | None = None
+    value_dim: int | None = None
+    value_scale: float = 1.0
     gate: str | None = None
     gate_activation: str | MakeActivation = "sigmoid"
     mix: Mix | None = None
@@ -250,6 +262,8 @@ class Mixture:
         bias: Whether the experts' linears have one.
         shared: An MLP whose result is added for every token; its name is a path below `name`.
         shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: there is no factor.
+        chooses: Makes the router; None: it is as `routing` says.
+        weighs_input: A token's weights are factors of what its experts read, and their results are summed as they are.
     """
 
     experts: int
@@ -267,6 +281,8 @@ class Mixture:
     bias: bool = False
     shared: MLP | None = None
     shared_gate: str | None = None
+    chooses: MakeRouter | None = None
+    weighs_input: bool = False
 
     def path(self, layer: str, name: str) -> str:
         """Return the path of a part of it in a layer."""
@@ -286,6 +302,8 @@ class Layer:
         keeps: Places in which the hidden states that come in are kept for later layers.
         blends: `(place, share)`, one after another and behind `keeps`: the hidden states that come in become `share` of
             those that are kept there, and of themselves the rest.
+        beside, before_beside: An MLP of the residual behind the attention, and its norm. `mlp` then reads what came
+            into the layer, and the sum of both is added.
     """
 
     attention: Attention | LatentAttention | Linear | None
@@ -299,6 +317,8 @@ class Layer:
     scale: float = 1.0
     keeps: tuple[int, ...] = ()
     blends: tuple[tuple[int, float], ...] = ()
+    beside: MLP | None = None
+    before_beside: Norm | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +379,7 @@ class Decoder:
         pooling: What it gives instead of tokens; with labels, by `score`, and with a size of its own, by the linear
             layer `linear` on every token.
         score: See `Score`.
-        renames, skips, transposes: Further rules of checkpoint names, as those of `WeightRules`.
+        renames, skips, transposes, experts: Further rules of checkpoint names, as those of `WeightRules`.
         layers_key: Key of the configuration that counts the layers.
     """
 
@@ -390,6 +410,7 @@ class Decoder:
     renames: tuple[tuple[str, str], ...] = ()
     skips: tuple[str, ...] = ()
     transposes: tuple[str, ...] = ()
+    experts: tuple[tuple[str, str], ...] = ()
     layers_key: str = "num_hidden_layers"
     project_in: str = "project_in"
     project_out: str = "project_out"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from core_plugin_decoder.description import Decoder, Layer
 
     Pending = Tensor | None
-    Sublayer: TypeAlias = "_Adding | _Parallel"
+    Sublayer: TypeAlias = "_Adding | _Parallel | _Around"
     Body = Callable[[Tensor, StepInputs], Tensor]
 
 
@@ -43,6 +43,12 @@ def sublayers(
             raise ValueError(f"layer {index} is parallel, and lacks attention or MLP")
         return [_Parallel(norms[0], norms[2], attention, mlp, layer.scale)]
     kind = _Closing if layer.closing else _Adding
+    if layer.beside is not None:
+        if attention is None or mlp is None:
+            raise ValueError(f"layer {index} has an MLP beside, and lacks attention or the other MLP")
+        before = None if layer.before_beside is None else norm(layer.before_beside, build, decoder.hidden_size, path)
+        beside = FeedForward(layer.beside, build, decoder.hidden_size, path)
+        return [_Around(norms[0], attention, norms[2], mlp, before, _by_token(beside))]
     found: list[Sublayer] = []
     if attention is not None:
         found.append(kind(norms[0], attention, norms[1], layer.scale))
@@ -164,6 +170,37 @@ class _Parallel:
 
 def _again(body: Body, build: LayerBuilder, later: int) -> Body:
     return body.again(build, later) if isinstance(body, SelfAttention) else body
+
+
+class _Around:
+    """`inner + beside(before_beside(inner)) + mlp(before_mlp(residual))`.
+
+    `inner` is `residual + body(before(residual))`.
+    """
+
+    def __init__(
+        self,
+        before: Norm | None,
+        body: Body,
+        before_mlp: Norm | None,
+        mlp: Body,
+        before_beside: Norm | None,
+        beside: Body,
+    ) -> None:
+        self.before, self.body, self.before_mlp, self.mlp = before, body, before_mlp, mlp
+        self.before_beside, self.beside = before_beside, beside
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, residual = _entered(self.before, pending, residual)
+        out = self.mlp(residual if self.before_mlp is None else self.before_mlp(residual), step)
+        other, residual = _entered(self.before_beside, self.body(hidden, step), residual)
+        return out + self.beside(other, step), residual
+
+    def again(self, build: LayerBuilder, later: int) -> _Around:
+        """Return the same for another pass; arguments as of `SelfAttention.again`."""
+        other = copy(self)
+        other.body = _again(self.body, build, later)
+        return other
 
 
 def _entered(before: Norm | None, pending: Pending, residual: Tensor) -> tuple[Tensor, Tensor]:

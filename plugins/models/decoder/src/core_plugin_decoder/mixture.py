@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder
+    from core.api.experts import Router
     from core_plugin_decoder.description import Mixture
 
 
@@ -18,14 +19,8 @@ class MixtureOfExperts:
     """What a token's experts make of it, weighed by the router, and what a shared MLP does."""
 
     def __init__(self, given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> None:
-        self.router = build.router(
-            hidden_size,
-            given.experts,
-            given.routing,
-            given.path(layer, given.router),
-            bias=given.router_bias,
-            correction=given.path(layer, given.correction) if given.correction else "",
-        )
+        self.router = _router(given, build, hidden_size, layer)
+        self.weighs_input = given.weighs_input
         prefix = given.path(layer, given.module)
         self.experts = build.experts(
             given.experts,
@@ -48,8 +43,27 @@ class MixtureOfExperts:
 
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, D) -> (T, D)`."""
-        out = self.experts(x, *self.router(x))
+        weights, ids = self.router(x)
+        out = self._of_weighed(x, weights, ids) if self.weighs_input else self.experts(x, weights, ids)
         if self.shared is None:
             return out
         shared = self.shared(x)
         return out + (shared if self.gate is None else self.sigmoid(self.gate(x)) * shared)
+
+    def _of_weighed(self, x: Tensor, weights: Tensor, ids: Tensor) -> Tensor:
+        """Return the sum of what experts make of `x` times their weights: one expert of each token after another."""
+        alone = weights.new_ones(len(weights), 1)
+        factors = weights.to(x.dtype)
+        out = self.experts(x * factors[:, :1], alone, ids[:, :1].contiguous())
+        for place in range(1, ids.shape[1]):
+            chosen = ids[:, place : place + 1].contiguous()
+            out = out + self.experts(x * factors[:, place : place + 1], alone, chosen)
+        return out
+
+
+def _router(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> Router:
+    path = given.path(layer, given.router)
+    if given.chooses is not None:
+        return given.chooses(build, hidden_size, path)
+    correction = given.path(layer, given.correction) if given.correction else ""
+    return build.router(hidden_size, given.experts, given.routing, path, bias=given.router_bias, correction=correction)

@@ -98,6 +98,7 @@ class CausalLM:
                 *((f"{decoder.head}.*",) if decoder.pooling is not None and not decoder.score.tokens else ()),
             ),
             transpose=decoder.transposes,
+            experts=decoder.experts,
             kv_scales=f"{decoder.layer_path('{}')}.{attention}",
         )
 
@@ -132,12 +133,12 @@ class CausalLM:
         return logits.float().div_(self.cap).tanh_().mul_(self.cap)
 
 
-def _growing(rate: float, original: int) -> Callable[[int], Tensor]:
+def _growing(rate: float, original: int, ahead: int = 0) -> Callable[[int], Tensor]:
     """Return what makes the table of `Attention.grows`."""
 
     def rows(count: int) -> Tensor:
         import torch
 
-        return torch.tensor([[1 + rate * math.log(1 + position // original)] for position in range(count)])
+        return torch.tensor([[1 + rate * math.log(1 + place // original)] for place in range(ahead, ahead + count)])
 
     return rows

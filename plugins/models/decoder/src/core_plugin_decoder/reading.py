@@ -100,6 +100,20 @@ class Fields:
             raise CheckpointError("CORE-M126", f"'{self.key(name)}' is {value!r:.60}, not a list of whole numbers.")
         return tuple(value)
 
+    def count(self, name: str, default: int, *, most: int = MOST_LAYERS) -> int:
+        """Return a whole number from 0 to `most`; `default` where the key is missing or null."""
+        return self.integer(name, default, most=most) if self.number(name, default, least=0, most=most) else 0
+
+    def flags(self, name: str, count: int) -> tuple[bool, ...] | None:
+        """Return a list of zeros and ones, or of truths, for each of `count` layers; None where it is missing."""
+        value = self.config.get(self.key(name))
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or len(value) != count or not all(one in (0, 1) for one in value):
+            text = f"'{self.key(name)}' is {value!r:.60}, not a list of zeros and ones for {count} layers."
+            raise CheckpointError("CORE-M126", text)
+        return tuple(map(bool, value))
+
     def refuse(self, *names: str) -> None:
         """Raise an error for each key that is set: what it asks for is not supported."""
         for name in names:

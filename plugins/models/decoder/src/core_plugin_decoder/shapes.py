@@ -104,7 +104,7 @@ def _weights(decoder: Decoder) -> Iterator[WeightShape]:
 
 def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
     """Return module -> dimensions of its weight."""
-    norms = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
+    norms = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp, layer.before_beside)
     found: dict[str, tuple[Dim, ...]] = {norm.name: (hidden,) for norm in norms if norm is not None and norm.weight}
     attention = layer.attention
     if isinstance(attention, Attention):
@@ -138,16 +138,20 @@ def _of_attention(attention: Attention, hidden: Dim) -> dict[str, tuple[Dim, ...
     size = attention.head_dim
     queries = ("num_attention_heads * head_dim", attention.heads * size)
     keys = ("num_key_value_heads * head_dim", attention.kv_heads * size)
+    values, results = keys, queries
+    if attention.value_dim is not None:
+        values = ("num_key_value_heads * v_head_dim", attention.kv_heads * attention.value_dim)
+        results = ("num_attention_heads * v_head_dim", attention.heads * attention.value_dim)
     found: dict[str, tuple[Dim, ...]]
     if attention.fused is not None:
         text = "(num_attention_heads + 2 * num_key_value_heads) * head_dim"
         found = {attention.fused: ((text, queries[1] + 2 * keys[1]), hidden)}
     else:
-        rows = (queries, keys, keys)[: 1 if attention.fused_kv is not None else attention.parts]
+        rows = (queries, keys, values)[: 1 if attention.fused_kv is not None else attention.parts]
         found = {name: (given, hidden) for name, given in zip(attention.projections, rows)}
     if attention.fused_kv is not None:
         found[attention.fused_kv] = (("2 * num_key_value_heads * head_dim", 2 * keys[1]), hidden)
-    found[attention.output] = (hidden, queries)
+    found[attention.output] = (hidden, results)
     if attention.gate is not None:
         found[attention.gate] = (queries, hidden)
     key_norm = attention.k_norm if attention.shares is None else None

@@ -1,1 +1,1 @@
-"""ERNIE 4.5 dense decoders."""
+"""ERNIE 4.5 decoders, dense and with experts."""

@@ -13,3 +13,12 @@ ERNIE = ModelSpec(
     shape="core_plugin_ernie.family:shape",
     chat_templates="core_plugin_decoder.chat:Templates",
 )
+
+MOE = ModelSpec(
+    name="ernie-moe",
+    impl="core_plugin_ernie.moe:ErnieMoE",
+    api=2,
+    summary="ERNIE 4.5 decoders with experts",
+    architectures=("Ernie4_5_MoeForCausalLM",),
+    shape="core_plugin_ernie.moe:shape",
+)

@@ -1,1 +1,1 @@
-"""GLM-4 and ChatGLM dense decoders."""
+"""GLM-4 and ChatGLM decoders, dense and with experts."""

@@ -33,3 +33,12 @@ CHATGLM = ModelSpec(
     shape="core_plugin_glm.chatglm:shape",
     chat_templates="core_plugin_decoder.chat:Templates",
 )
+
+GLM_MOE = ModelSpec(
+    name="glm-moe",
+    impl="core_plugin_glm.moe:GlmMoE",
+    api=2,
+    summary="GLM-4.5 to GLM-4.7, decoders with experts",
+    architectures=("Glm4MoeForCausalLM",),
+    shape="core_plugin_glm.moe:shape",
+)

@@ -1,1 +1,1 @@
-"""Granite dense decoders."""
+"""Granite decoders, dense and with experts."""

@@ -23,3 +23,12 @@ WINDOWED = ModelSpec(
     shape="core_plugin_granite.windowed:shape",
     chat_templates="core_plugin_decoder.chat:Templates",
 )
+
+MOE = ModelSpec(
+    name="granite-moe",
+    impl="core_plugin_granite.moe:GraniteMoE",
+    api=2,
+    summary="Granite decoders with experts",
+    architectures=("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GraniteMoeSWAForCausalLM"),
+    shape="core_plugin_granite.moe:shape",
+)

@@ -1,1 +1,1 @@
-"""HunYuan dense decoders."""
+"""HunYuan decoders, dense and with experts."""

@@ -23,3 +23,31 @@ POOLING = ModelSpec(
     shape="core_plugin_hunyuan.family:shape",
     tasks=frozenset({"embed", "classify"}),
 )
+
+MOE = ModelSpec(
+    name="hunyuan-moe",
+    impl="core_plugin_hunyuan.moe:HunYuanMoE",
+    api=2,
+    summary="HunYuan decoders with experts",
+    architectures=("HunYuanMoEV1ForCausalLM",),
+    shape="core_plugin_hunyuan.moe:shape",
+)
+
+MOE_POOLING = ModelSpec(
+    name="hunyuan-moe-pooling",
+    impl="core_plugin_hunyuan.moe:HunYuanMoE",
+    api=2,
+    summary="Embedding models and classifiers made of HunYuan decoders with experts",
+    architectures=("HunYuanMoEV1Model", "HunYuanMoEV1ForSequenceClassification"),
+    shape="core_plugin_hunyuan.moe:shape",
+    tasks=frozenset({"embed", "classify"}),
+)
+
+THIRD = ModelSpec(
+    name="hunyuan-v3",
+    impl="core_plugin_hunyuan.third:HunYuanThird",
+    api=2,
+    summary="Hy-V3 decoders",
+    architectures=("HYV3ForCausalLM",),
+    shape="core_plugin_hunyuan.third:shape",
+)

@@ -1,1 +1,1 @@
-"""OLMo 1, 2 and 3 decoders."""
+"""OLMo 1, 2 and 3, OLMoE and FlexOLMo decoders."""

@@ -25,3 +25,12 @@ POOLING = ModelSpec(
     shape="core_plugin_olmo.family:shape",
     tasks=frozenset({"embed", "classify"}),
 )
+
+MOE = ModelSpec(
+    name="olmo-moe",
+    impl="core_plugin_olmo.moe:OlmoMoE",
+    api=2,
+    summary="OLMoE and FlexOLMo decoders",
+    architectures=("OlmoeForCausalLM", "FlexOlmoForCausalLM"),
+    shape="core_plugin_olmo.moe:shape",
+)

@@ -45,3 +45,22 @@ PHI3_POOLING = ModelSpec(
     shape="core_plugin_phi.phi3:shape",
     tasks=POOLED,
 )
+
+PHIMOE = ModelSpec(
+    name="phimoe",
+    impl="core_plugin_phi.phimoe:PhiMoE",
+    api=2,
+    summary="Phi-3.5-MoE decoders",
+    architectures=("PhimoeForCausalLM", "PhiMoEForCausalLM"),
+    shape="core_plugin_phi.phimoe:shape",
+)
+
+PHIMOE_POOLING = ModelSpec(
+    name="phimoe-pooling",
+    impl="core_plugin_phi.phimoe:PhiMoE",
+    api=2,
+    summary="Embedding models and classifiers made of Phi-3.5-MoE",
+    architectures=("PhimoeModel", "PhimoeForSequenceClassification"),
+    shape="core_plugin_phi.phimoe:shape",
+    tasks=POOLED,
+)

@@ -13,6 +13,7 @@ from core_plugin_cpu.native.elementwise import (
     rms_norm,
     rotary,
 )
+from core_plugin_cpu.native.experts import route
 from core_plugin_cpu.native.sampling import argmax, draw
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "rms_norm",
     "rotary",
     "rotary_interleaved",
+    "route",
     "silu_and_mul",
 ]
 

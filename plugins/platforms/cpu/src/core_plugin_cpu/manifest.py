@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from core.api.descriptors import AttentionSpec, KernelSpec, PlatformSpec
+from core.api.kernels import DimRule
 
 NATIVE = "cpu_native"
 """Feature that the probe reports where the native library can be loaded."""
@@ -38,7 +41,7 @@ CPU_NATIVE = AttentionSpec(
 )
 
 
-def _kernel(op: str, summary: str) -> KernelSpec:
+def _kernel(op: str, summary: str, dims: Mapping[str, DimRule] | None = None) -> KernelSpec:
     return KernelSpec(
         name=f"cpu_{op}",
         impl=f"core_plugin_cpu.kernels:{op}",
@@ -48,6 +51,7 @@ def _kernel(op: str, summary: str) -> KernelSpec:
         op=op,
         devices=frozenset({"cpu"}),
         dtypes=frozenset({"float32", "bfloat16"}),
+        dims=dims or {},
         needs=frozenset({NATIVE}),
     )
 
@@ -55,9 +59,10 @@ def _kernel(op: str, summary: str) -> KernelSpec:
 def _product(op: str, dense: bool, summary: str) -> KernelSpec:
     """A product of weights as they are stored, which may round activations, or of opened ones, which does not."""
     kind = "dense_" * dense + op
+    refine = "experts" if op.startswith("experts") else "product"
     return KernelSpec(
         name=f"cpu_{kind}",
-        impl=f"core_plugin_cpu.products.layers:{_CLASSES[kind]}",
+        impl=f"core_plugin_cpu.products.{_CLASSES[kind]}",
         api=1,
         summary=summary,
         band=3,
@@ -68,7 +73,7 @@ def _product(op: str, dense: bool, summary: str) -> KernelSpec:
         needs=frozenset({NATIVE}),
         forms=_OPENED if dense else _STORED,
         options=None if dense else f"{_OPTIONS}:{'Lookup' if op == 'lookup' else 'Product'}Options",
-        refine=None if dense else "core_plugin_cpu.products.refine:product",
+        refine=None if dense else f"core_plugin_cpu.products.refine:{refine}",
     )
 
 
@@ -76,16 +81,24 @@ _INT8 = ("int8/*xall:float32@as_is", "int8/*xall:float32@int8:token")
 _OPENED = ("*@as_is", _INT8[1])
 _STORED = ("plain@as_is", "gguf:Q[4568]_*@as_is", "int4/1x*:float32*@as_is", *_INT8)
 _CLASSES = {
-    "linear": "LinearProduct",
-    "lookup": "LookupProduct",
-    "dense_linear": "PackedProduct",
-    "dense_lookup": "PackedProduct",
+    "linear": "layers:LinearProduct",
+    "lookup": "layers:LookupProduct",
+    "dense_linear": "layers:PackedProduct",
+    "dense_lookup": "layers:PackedProduct",
+    "experts_in": "experts:ExpertsIn",
+    "experts_out": "experts:ExpertsOut",
+    "dense_experts_in": "experts:DenseExpertsIn",
+    "dense_experts_out": "experts:DenseExpertsOut",
 }
 
 CPU_LINEAR = _product("linear", False, "Weights as they are stored (GGUF blocks, 4 and 8 bits), in C++")
 CPU_LOOKUP = _product("lookup", False, "Embeddings and output projections as they are stored, in C++")
 CPU_DENSE_LINEAR = _product("linear", True, "Weights opened to the compute dtype, activations as they are, in C++")
 CPU_DENSE_LOOKUP = _product("lookup", True, "Embeddings and output projections in the compute dtype, in C++")
+CPU_EXPERTS_IN = _product("experts_in", False, "Experts' weights as they are stored, for the rows of each, in C++")
+CPU_EXPERTS_OUT = _product("experts_out", False, "The same, results weighed and summed up for each token, in C++")
+CPU_DENSE_EXPERTS_IN = _product("experts_in", True, "Experts' weights opened to the compute dtype, in C++")
+CPU_DENSE_EXPERTS_OUT = _product("experts_out", True, "The same, results weighed and summed up for each token, in C++")
 CPU_RMS_NORM = _kernel("rms_norm", "RMS norm in C++")
 CPU_ADD_RMS_NORM = _kernel("add_rms_norm", "Residual sum and RMS norm in one pass, in C++")
 CPU_LAYER_NORM = _kernel("layer_norm", "Layer norm in C++")
@@ -97,5 +110,6 @@ CPU_GELU_AND_MUL = _kernel("gelu_and_mul", "GeGLU (erf) in one pass, in C++")
 CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, in C++")
 CPU_ROTARY = _kernel("rotary", "Rotary embedding in one pass, in C++")
 CPU_ROTARY_INTERLEAVED = _kernel("rotary_interleaved", "Rotary embedding of neighbours in one pass, in C++")
+CPU_ROUTE = _kernel("route", "Choice of experts in one pass, in C++", dims={"experts": DimRule(most=2048)})
 CPU_ARGMAX = _kernel("argmax", "Most likely tokens in one pass, in C++")
 CPU_DRAW = _kernel("draw", "Random tokens after top-k, top-p and min-p without a sort, in C++")

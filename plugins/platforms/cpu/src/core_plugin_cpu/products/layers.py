@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from core.api import Product
+from core.api.quantization import ROUTER
 from core_plugin_cpu.native import gemm
-from core_plugin_cpu.native.packed import PANEL, Format, PackedWeight, packed_bytes
+from core_plugin_cpu.native.asked import BY_ROW, COARSE, FINE
+from core_plugin_cpu.native.packed import Format, PackedWeight
 from core_plugin_cpu.options import LookupOptions, ProductOptions
 from core_plugin_cpu.products.choice import BLOCK, as_stored, opened
 from core_plugin_cpu.products.packings import Blocks, Dense
+from core_plugin_cpu.products.runs import Layout, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from torch import Tensor
 
@@ -25,24 +26,6 @@ if TYPE_CHECKING:
     from core_plugin_cpu.products.packings import Packing
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbouring outputs that one native call computes.
-
-    Attributes:
-        first, rows: The outputs.
-        start, size: Their bytes.
-        order: Row of the parameter `order` with the order of their inputs; None: as they come.
-    """
-
-    kind: Format
-    first: int
-    rows: int
-    start: int
-    size: int
-    order: int | None
 
 
 class PackedProduct(Product):
@@ -56,17 +39,15 @@ class PackedProduct(Product):
         self._packings = [self._packing(form) for form in place.forms]
         self._asked = self._flags()
         # Steps of bfloat16 are an eighth where logits are about 20: likely tokens would often come out as equals.
-        self._result = torch.float32 if site.kind in ("embedding", "lm_head") else place.dtype
-        rows = [rows for _, rows in site.parts]
-        sizes = [packed_bytes(one.kind, count, site.in_features) for one, count in zip(self._packings, rows)]
-        self._firsts, self._starts = [0, *accumulate(rows)], [0, *accumulate(sizes)]
+        self._result = torch.float32 if site.kind in ("embedding", "lm_head", ROUTER) else place.dtype
+        self._layout = Layout(self._packings, [rows for _, rows in site.parts], site.in_features)
         # Inputs are ordered by what the layer is fed: commonly all parts have one order, and are one run.
-        self._joined, self._apart = list(self._runs(joined=True)), list(self._runs(joined=False))
+        self._joined, self._apart = (list(self._layout.runs(joined=joined)) for joined in (True, False))
 
     def sizes(self) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
         """Return the packed bytes of all parts, and what else they need."""
         site, ordered = self.place.site, sum(one.ordered for one in self._packings)
-        sizes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {"weight": ((self._starts[-1],), torch.uint8)}
+        sizes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {"weight": ((self._layout.size,), torch.uint8)}
         if site.bias:
             sizes["bias"] = ((site.rows,), torch.float32)
         if ordered:
@@ -75,11 +56,11 @@ class PackedProduct(Product):
 
     def pack(self, part: Part, index: int, out: Mapping[str, Tensor]) -> None:
         """Pack the part into its bytes."""
-        packing, start = self._packings[index], self._starts[index]
-        order = out["order"][self._order_of(index)] if packing.ordered else None
-        packing.pack(part, out["weight"].narrow(0, start, self._starts[index + 1] - start), order)
+        packing, (start, end) = self._packings[index], self._layout.starts[index : index + 2]
+        order = out["order"][self._layout.order_of(index)] if packing.ordered else None
+        packing.pack(part, out["weight"][start:end], order)
         if part.bias is not None:
-            out["bias"].narrow(0, self._firsts[index], len(part.bias)).copy_(part.bias)
+            out["bias"].narrow(0, self._layout.firsts[index], len(part.bias)).copy_(part.bias)
 
     def finish(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters with one order for all, where they are equal."""
@@ -89,12 +70,12 @@ class PackedProduct(Product):
         return {**params, "order": orders[:1].clone()}
 
     def apply(self, x: Tensor, params: Mapping[str, Tensor]) -> Tensor:
-        """Return `x @ weight.T + bias`, of an embedding or an output projection in float32."""
+        """Return `x @ weight.T + bias`, of an embedding, an output projection or a router in float32."""
         orders, bias = params.get("order"), params.get("bias")
         runs = self._joined if orders is None or len(orders) == 1 else self._apart
         if len(runs) == 1:
             return gemm.linear(x, self._weight(runs[0], params), bias, dtype=self._result)
-        y = torch.empty(x.shape[0], self._firsts[-1], dtype=self._result)
+        y = torch.empty(x.shape[0], self._layout.outputs, dtype=self._result)
         for run in runs:
             some = None if bias is None else bias.narrow(0, run.first, run.rows)
             gemm.apply(x, self._weight(run, params), some, y.narrow(1, run.first, run.rows))
@@ -119,23 +100,6 @@ class PackedProduct(Product):
             order = orders[run.order if len(orders) > 1 else 0]
         return PackedWeight(run.kind, run.rows, self.place.site.in_features, data, order, self._asked)
 
-    def _order_of(self, index: int) -> int:
-        return sum(one.ordered for one in self._packings[:index])
-
-    def _runs(self, *, joined: bool) -> Iterator[Run]:
-        """Yield a run for each part, or as few as there can be: neighbours of one format and whole panels."""
-        alike = [
-            joined and (one.kind, one.ordered) == (other.kind, other.ordered) and rows % PANEL == 0
-            for (one, other), (_, rows) in zip(pairwise(self._packings), self.place.site.parts)
-        ]
-        numbers = accumulate((not same for same in alike), initial=0)
-        for _, members in groupby(enumerate(numbers), key=lambda pair: pair[1]):
-            parts = [part for part, _ in members]
-            a, b = parts[0], parts[-1] + 1
-            order = self._order_of(a) if self._packings[a].ordered else None
-            first, start = self._firsts[a], self._starts[a]
-            yield Run(self._packings[a].kind, first, self._firsts[b] - first, start, self._starts[b] - start, order)
-
 
 class LinearProduct(PackedProduct):
     """Weights as they are stored, where there is a kernel."""
@@ -148,7 +112,9 @@ class LinearProduct(PackedProduct):
         return ProductOptions.model_validate(dict(options))
 
     def _flags(self) -> int:
-        return self._options.asked
+        asked = self._options.asked
+        # Which experts a token has depends on nothing but the token, and on no rounding that an option asks for.
+        return (asked & ~COARSE) | FINE | BY_ROW if self.place.site.kind == ROUTER else asked
 
     def _packing(self, form: WeightForm) -> Packing:
         return as_stored(form, self.place.site.in_features)

@@ -12,10 +12,23 @@ _BLOCK = 32
 
 def product(request: KernelRequest, probe: ProbeResult) -> Verdict:
     """Refuse groups that are no whole blocks of 32 inputs: `cpu_dense_linear` opens them."""
+    return Verdict.of(*_group_faults(request))
+
+
+def experts(request: KernelRequest, probe: ProbeResult) -> Verdict:
+    """Refuse these groups, and inputs in an order of each expert's own: `cpu_dense_experts_in` and `_out` open them."""
+    ordered = "+ordered@" in request.form
+    return Verdict.of(
+        *_group_faults(request),
+        "inputs are rearranged (act-order), for each expert in another way" if ordered else None,
+    )
+
+
+def _group_faults(request: KernelRequest) -> tuple[str | None, ...]:
     found = _GROUPS.match(request.form)
     inputs = request.dims.get("inputs", 0)
     size = 0 if found is None else inputs if found[1] == "all" else int(found[1])
-    return Verdict.of(
+    return (
         f"groups of {size} inputs are no whole blocks of {_BLOCK}" if size % _BLOCK else None,
         f"{inputs} inputs are no whole groups of {size}" if size and inputs % size else None,
     )

@@ -1,0 +1,34 @@
+// Choice of the variant of what is done row by row.
+#include "experts/experts.h"
+
+#include "common/cpu.h"
+#include "experts/rows.h"
+
+namespace core {
+
+#define DECLARE(variant)                      \
+  namespace variant {                         \
+  void route(const core_route_args*);         \
+  void sum_weighed(const experts::Weighed&);  \
+  }
+DECLARE(base)
+DECLARE(avx2)
+DECLARE(avx512)
+DECLARE(avx512_bf16)
+#undef DECLARE
+
+#define VARIANTS(f) \
+  { f(base), CORE_AVX2(f(avx2)), CORE_AVX512(f(avx512)), nullptr, CORE_AVX512_BF16(f(avx512_bf16)), nullptr }
+#define ROUTE(variant) variant::route
+#define SUM_WEIGHED(variant) variant::sum_weighed
+
+static const Variants<void(const core_route_args*)> kRoute = {VARIANTS(ROUTE)};
+static const Variants<experts::SumWeighed> kSumWeighed = {VARIANTS(SUM_WEIGHED)};
+
+namespace experts {
+SumWeighed* sum_weighed() { return kSumWeighed.pick(); }
+}  // namespace experts
+
+}  // namespace core
+
+CORE_API void core_cpu_route(const core_route_args* args) { core::kRoute.pick()(args); }

@@ -1,0 +1,2 @@
+#define CORE_VARIANT base
+#include "experts/kernels.h"

@@ -1,0 +1,1 @@
+"""Arctic decoders."""

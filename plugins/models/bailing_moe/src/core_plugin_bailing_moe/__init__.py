@@ -1,0 +1,1 @@
+"""Ling decoders (Bailing MoE)."""

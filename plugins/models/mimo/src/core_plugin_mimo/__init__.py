@@ -1,0 +1,1 @@
+"""MiMo-V2 decoders."""
