@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from core.api.attention import AttentionContext, KVLayout, LatentSite
 from core_plugin_torch_sdpa import elements
@@ -67,36 +67,38 @@ class TorchSdpaLatent:
     def _decode(self, q: Tensor, q_rope: Tensor, kv: Tensor, decode: Decode) -> Tensor:
         """Attend with one query of each row, `(rows, heads, value_dim)`; heads take the place of query positions."""
         keys = self._gather(kv, decode.gathered).view(decode.rows, 1, -1, self._width)
-        found = self._attend(self._absorb(q, q_rope)[:, None], keys, keys[..., : self._site.latent_dim], decode.mask)
+        found = self._attend(self._absorb(q, q_rope)[:, None], keys, keys, decode.mask)
         return self._values(found[:, 0].transpose(0, 1)).transpose(0, 1)
 
     def _absorbed(self, q: Tensor, q_rope: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """`(queries, heads, ...)`, `keys (positions, latent_dim + rope_dim)` -> `(queries, heads, value_dim)`."""
-        count, heads = len(q), self._site.num_heads
-        # All heads read the same keys: queries and heads are one dimension, and nothing is copied for each head.
-        hidden = _causal(q, len(keys)) if mask is None else mask
-        hidden = hidden[:, None].expand(count, heads, len(keys)).reshape(count * heads, len(keys))
-        queries = self._absorb(q, q_rope).reshape(count * heads, -1)
-        found = self._attend(queries, keys, keys[:, : self._site.latent_dim], hidden)
-        return self._values(found.view(count, heads, -1).transpose(0, 1)).transpose(0, 1)
+        queries = self._absorb(q, q_rope).transpose(0, 1)[None]
+        shared = keys.expand(1, self._site.num_heads, *keys.shape)  # the same memory for all heads
+        found = self._attend(queries, shared, shared, mask, causal=mask is None)
+        return self._values(found[0]).transpose(0, 1)
 
     def _expanded(self, q: Tensor, q_rope: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """The same by keys and values of each head; shapes as of `_absorbed`."""
-        latents, rotated = keys.split_with_sizes((self._site.latent_dim, self._site.rope_dim), dim=1)
+        site = self._site
+        latents, rotated = keys.split_with_sizes((site.latent_dim, site.rope_dim), dim=1)
         own = latents @ self._key.transpose(1, 2)  # (heads, positions, key_dim)
         k = torch.cat((own, rotated.expand(len(own), *rotated.shape)), dim=-1)
-        queries = torch.cat((q, q_rope), dim=-1).transpose(0, 1)
-        return self._attend(queries, k, latents @ self._value, mask, causal=mask is None).transpose(0, 1)
+        queries, v = torch.cat((q, q_rope), dim=-1).transpose(0, 1), latents @ self._value
+        size = max(site.key_dim + site.rope_dim, site.value_dim)
+        queries, k, v = (pad(one, (0, size - one.shape[-1]))[None] for one in (queries, k, v))
+        found = self._attend(queries, k, v, mask, causal=mask is None)[0]
+        return found[..., : site.value_dim].transpose(0, 1)
 
     def _absorb(self, q: Tensor, q_rope: Tensor) -> Tensor:
         """Return queries that meet latents and rotated keys, `(queries, heads, latent_dim + rope_dim)`."""
         return torch.cat((torch.bmm(q.transpose(0, 1), self._key).transpose(0, 1), q_rope), dim=-1)
 
     def _values(self, found: Tensor) -> Tensor:
-        """`(heads, queries, latent_dim) -> (heads, queries, value_dim)`."""
-        return torch.bmm(found, self._value)
+        """`(heads, queries, latent_dim + ...) -> (heads, queries, value_dim)`."""
+        return torch.bmm(found[..., : self._site.latent_dim], self._value)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+        """Attend by keys and values of one size: kernels that keep no scores want it so, and want four dimensions."""
         return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=self._site.scale)
 
     def _tile(self, kv: Tensor, prefill: Prefill) -> Tensor:
@@ -114,8 +116,3 @@ class TorchSdpaLatent:
     @property
     def _width(self) -> int:
         return self._site.latent_dim + self._site.rope_dim
-
-
-def _causal(like: Tensor, length: int) -> Tensor:
-    """Return the additive mask of the plain causal square, `(length, length)`."""
-    return torch.full((length, length), float("-inf"), dtype=like.dtype, device=like.device).triu_(1)
