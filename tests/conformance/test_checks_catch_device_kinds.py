@@ -440,7 +440,7 @@ MODEL_CASES = {
     "chunked_prefill_equals_whole": {"forward": "if counts == [11]: hidden = hidden + 1"},
     "batched_rows_are_independent": {"forward": "if len(counts) > 1: hidden = hidden + 1"},
     "prefix_blocks_can_be_shared": {"forward": "if counts == [16]: hidden = hidden + int(positions[0] == 8)"},
-    "ranks_share_the_model": {"forward": "hidden = hidden + (self.sublayers[0].body.heads[0] == 2)"},
+    "ranks_share_the_model": {"forward": "hidden = hidden + (self.passes[0][0][1][0].body.query_heads == 2)"},
     "missing_and_extra_tensors_are_errors": {
         "rules": "rules = WeightRules(skip=('*no_such_projection*', *rules.skip))"
     },

@@ -46,11 +46,12 @@ def stream(values):
 def test_merged_linears_hold_their_parts_in_order(checkpoint, load):
     directory = checkpoint("qwen2")
     loaded, stored = load(directory), tensors(directory)
-    attention = loaded.model.sublayers[2].body
+    (_, layer), *_ = loaded.model.passes[0][1:]
+    (qkv, *_), *_ = layer[0].body.linears
     prefix = "model.layers.1.self_attn."
     for kind in ("weight", "bias"):
         parts = [stored[f"{prefix}{name}.{kind}"] for name in ("q_proj", "k_proj", "v_proj")]
-        torch.testing.assert_close(attention.qkv.params[kind], torch.cat(parts), rtol=0, atol=0)
+        torch.testing.assert_close(qkv.params[kind], torch.cat(parts), rtol=0, atol=0)
 
 
 @pytest.mark.covers("MODEL-02")

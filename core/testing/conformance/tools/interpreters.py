@@ -17,18 +17,24 @@ from core.testing.conformance.tools.sources import uses_torch
 TIMEOUT = 120.0
 """Seconds after which a child is ended."""
 
+EACH = 5.0
+"""Further seconds for each distribution that it looks at: they are imported in processes of their own."""
 
-def ask(mode: str, request: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+
+def ask(
+    mode: str, request: Mapping[str, Any], variables: Mapping[str, str] | None = None, *, timeout: float = TIMEOUT
+) -> dict[str, Any]:
     """Run `core.testing.conformance.tools.child` in a new interpreter.
 
     Args:
         mode: A function of the child.
         variables: Environment variables to set; `PYTHONPATH` is put in front.
+        timeout: Seconds after which it is ended.
 
     Raises:
         Failed: The interpreter died or took too long; with its last line.
     """
-    done = run_child(mode, request, variables or {})
+    done = run_child(mode, request, variables or {}, timeout)
     answer = done.stdout.strip().rpartition("\n")[2]
     if done.returncode != 0 or not answer:
         last = done.stderr.strip().rpartition("\n")[2]
@@ -81,6 +87,6 @@ def _look(subject: Subject, mode: str) -> dict[str, Any] | Failed:
         for dist in sorted({entry.dist for entry in entries})
     ]
     try:
-        return ask(mode, {"distributions": distributions})
+        return ask(mode, {"distributions": distributions}, timeout=TIMEOUT + EACH * len(distributions))
     except Failed as failure:
         return failure
