@@ -242,10 +242,12 @@ def _settle_route(arguments: Sequence[Any], found: list[Tensor], due: list[Tenso
 def _groups_tie(logits: Tensor, correction: Tensor | None, routing: Routing) -> Tensor:
     """Return for each token whether the last group that is chosen and the first that is not have equal scores."""
     all_groups = routing.replace(groups=1, top_groups=1)
-    groups = preference(logits, correction, all_groups).unflatten(-1, (routing.groups, -1))
+    chosen_by = preference(logits, correction, all_groups)
+    groups = chosen_by.view(len(chosen_by), routing.groups, chosen_by.shape[1] // routing.groups)
     worth = groups.amax(-1) if routing.group_by == "max" else groups.topk(2, dim=-1).values.sum(-1)
     best = worth.sort(-1, descending=True).values
-    return best[:, routing.top_groups - 1] - best[:, routing.top_groups] < 2 * _TIE
+    tied: Tensor = best[:, routing.top_groups - 1] - best[:, routing.top_groups] < 2 * _TIE
+    return tied
 
 
 _ROUTE = OpShape(
