@@ -1,6 +1,7 @@
 """The rows of all families, in `plugins/models/*/tests/rows.py`, and checkpoints of them.
 
-`ROWS` are models that generate; `POOLED`, where there are any, those that embed or classify.
+`ROWS` are models that generate; `POOLED`, where there are any, those that embed or classify. `make test` takes the first
+row of each plugin, or of each architecture where a test is marked `each_architecture`; `make test-all` takes all of them.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ def load(name, path):
 
 
 def rows(table):
-    found = {}
+    """Return the rows of a table by name, and the plugin of each."""
+    found, plugins = {}, {}
     for path in sorted(PLUGINS.glob("*/tests/rows.py")):
         module = load(f"rows_of_{path.parts[-3]}", path)
         for row in vars(module).get(table, ()):
             assert row.name not in found, row.name
-            found[row.name] = row
-    return found
+            found[row.name], plugins[row.name] = row, path.parts[-3]
+    return found, plugins
 
 
-ROWS, POOLED = rows("ROWS"), rows("POOLED")
+(ROWS, PLUGIN), (POOLED, _) = rows("ROWS"), rows("POOLED")
 GGUF = load("gguf_forms", Path(__file__).with_name("gguf_forms.py"))
 FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40)]
 STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
@@ -39,21 +41,22 @@ STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if row.architectur
 def pytest_generate_tests(metafunc):
     if "stored" in metafunc.fixturenames:
         found = [row for row in STORED.values() if row.name not in GGUF.NOT_IN_FILES]
-        metafunc.parametrize("stored", chosen(found, lambda row: (row, GGUF.FORMS[row.architecture])))
+        values = [(row, GGUF.FORMS[row.architecture]) for row in found]
+        metafunc.parametrize("stored", quick(found, values, [row.architecture for row in found]))
     if "row" in metafunc.fixturenames:
-        every = metafunc.definition.get_closest_marker("every_row") is not None
-        metafunc.parametrize("row", chosen(ROWS.values(), lambda row: row, every=every), scope="module")
+        each = metafunc.definition.get_closest_marker("each_architecture") is not None
+        kin = [row.architecture if each else PLUGIN[row.name] for row in ROWS.values()]
+        metafunc.parametrize("row", quick(ROWS.values(), ROWS.values(), kin), scope="module")
     if "pooled" in metafunc.fixturenames:
         metafunc.parametrize("pooled", POOLED.values(), ids=POOLED.keys())
 
 
-def chosen(rows, value, *, every=False):
-    """Return parameters of rows; all but the first of an architecture are exhaustive, unless `every` one counts."""
-    architectures, found = set(), []
-    for row in rows:
-        further = row.architecture in architectures and not every
-        architectures.add(row.architecture)
-        found.append(pytest.param(value(row), id=row.name, marks=pytest.mark.exhaustive if further else ()))
+def quick(rows, values, kin):
+    """Return parameters of rows; all but the first row of each kin are exhaustive."""
+    met, found = set(), []
+    for row, value, own in zip(rows, values, kin, strict=True):
+        found.append(pytest.param(value, id=row.name, marks=pytest.mark.exhaustive if own in met else ()))
+        met.add(own)
     return found
 
 

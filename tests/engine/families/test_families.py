@@ -87,7 +87,7 @@ def answered(model, prompts):
 
 
 @pytest.mark.covers("MODEL-04")
-@pytest.mark.every_row
+@pytest.mark.each_architecture
 def test_logits_and_tokens_are_those_of_the_reference(made, expected):
     due = logits_of(made.model, PROMPTS[0]).log_softmax(-1)
     assert due.exp().max() < 0.999  # where one token is certain, nothing is shown
@@ -124,7 +124,7 @@ def test_tokens_of_preempted_requests(made, chunk, depth):
 
 
 @pytest.mark.covers("MODEL-04")
-@pytest.mark.every_row
+@pytest.mark.each_architecture
 def test_the_decode_step_is_a_program_without_torch(row, tmp_path):
     directory = row.write(tmp_path / "model", **row.native)
     if row.lacks:
