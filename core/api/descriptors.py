@@ -445,6 +445,8 @@ class ParticipantSpec(Descriptor):
             they send nothing.
         devices: Device types that its worker half runs on; `*` means any.
         args: Names of a request's `extra_args` that its halves read; others are refused if no plugin reads them.
+        taps: What its worker half reads of forward passes (`WorkerSetup.taps`): `experts`, the ids of each token's
+            experts. A model without such layers is refused at the start.
     """
 
     group: ClassVar[str] = "core.participants"
@@ -454,6 +456,7 @@ class ParticipantSpec(Descriptor):
     parts: str | None = None
     devices: frozenset[str] = frozenset({"*"})
     args: tuple[str, ...] = ()
+    taps: tuple[str, ...] = ()
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {

@@ -53,9 +53,11 @@ class GraphFacet(ABC):
             which core has filled with the inputs, padded where they are fewer. Padding is rows of one token at block 0,
             slot 0. Steps of one token a row run so, if the attention backend is `Replayable`; others run without a
             graph. False: a graph takes the inputs of any step that its key serves, wherever they are.
+        widest: Most tokens that `capture` calls a forward pass with, where those may be more than a step's; else 0.
     """
 
     fixed: bool = False
+    widest: int = 0
 
     @abstractmethod
     def key(self, shape: StepShape) -> Hashable | None:

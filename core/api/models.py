@@ -438,6 +438,20 @@ class LayerBuilder(Protocol):
         """
         ...
 
+    def tap(
+        self, name: str, prefix: str, width: int, *, size: int = 0, dtype: Literal["compute", "int32"] = "compute"
+    ) -> Callable[[Tensor], None]:
+        """Return what leaves `(tokens, width)` of a layer for participants that read it, once in every forward pass.
+
+        Where nobody reads it, nothing is kept.
+
+        Args:
+            name: What it is: `experts`, the ids of each token's experts.
+            prefix: The layer's module path.
+            size: What the numbers are below, where they are ids.
+        """
+        ...
+
     def router(
         self, hidden_size: int, experts: int, routing: Routing, prefix: str, *, bias: bool = False, correction: str = ""
     ) -> Router:

@@ -32,14 +32,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from core.api.models import StepInputs
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from core.api.models import StepInputs
+    from core.api.attention import BatchView
     from core.api.requests import Caller
     from core.api.tokenizer import Tokenizer
-    from core.engine.sampling import SamplingParams
-    from core.engine.step import StepPlan, StepResult
+    from core.engine.sampling import SamplingParams as SamplingParams
+    from core.engine.step import StepPlan as StepPlan
+    from core.engine.step import StepResult as StepResult
 
 Stat = int | list[int]
 """A figure, or figures by place."""
@@ -317,6 +320,37 @@ class SampledStep:
     pool: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class TapPlace:
+    """One layer that a forward pass taps.
+
+    Attributes:
+        prefix: The layer's module path in the checkpoint.
+        width: Numbers that it leaves for each token.
+        size: What they are below, where they are ids; 0 where they are not.
+    """
+
+    prefix: str
+    width: int
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """What layers leave behind in a forward pass, for worker halves whose descriptor names it among its `taps`.
+
+    `experts`, the one tap that there is: the ids of each token's experts, in every layer that has some.
+
+    Attributes:
+        places: The layers, in the order in which they were built.
+        values: `(tokens, len(places), widest place)` on the device: a step's tokens first, in its order, from the
+            forward pass on until the next one. Beyond a place's width stands -1.
+    """
+
+    places: tuple[TapPlace, ...]
+    values: Tensor = field(repr=False)
+
+
 @dataclass(frozen=True)
 class WorkerSetup:
     """What a worker half is made with.
@@ -327,6 +361,8 @@ class WorkerSetup:
         caches: KV cache of each layer, `(blocks, ...)`: block `b` of a layer is `cache[b]`.
         pool: `(max_rows, tokens)` int32 on the device: the tokens of every row, prompt and output.
         vocab_size: Token ids are below this.
+        block_size: Tokens of a KV block.
+        taps: By name what it reads of forward passes: all that its descriptor names.
     """
 
     name: str
@@ -334,6 +370,18 @@ class WorkerSetup:
     caches: Sequence[Tensor] = field(repr=False)
     pool: Tensor = field(repr=False)
     vocab_size: int
+    block_size: int
+    taps: Mapping[str, Tap] = field(default_factory=dict)
+
+
+class BatchInputs(StepInputs, Protocol):
+    """The inputs of a step, and its batch.
+
+    Attributes:
+        batch: As attention sees it in the first cache group, which keeps all tokens if any group does.
+    """
+
+    batch: BatchView
 
 
 class WorkerParticipant:
@@ -374,8 +422,8 @@ class WorkerParticipant:
         """
         return None
 
-    def inputs(self, plan: StepPlan, step: StepInputs) -> StepInputs:
-        """Return the inputs of the forward pass: `step`, or a changed copy of it."""
+    def inputs(self, plan: StepPlan, step: BatchInputs) -> BatchInputs:
+        """Return the inputs of the forward pass: `step`, or a changed copy of it. `plan` counts the drafts that run."""
         return step
 
     def allow(self, plan: StepPlan, late: Any) -> AllowedTokens | None:
@@ -443,6 +491,9 @@ class FrontParticipant:
 
     def finished(self, part: Any) -> Any:
         """Return what the client is told of a sequence that ended (`CompletionOutput.parts`), None for nothing.
+
+        Over HTTP it is a member of the choice, by the participant's name: plain data, or the base64 of a `.npy` file
+        for a numpy array.
 
         Args:
             part: What the engine half sent with the end; there is none where the front end ended the sequence itself,

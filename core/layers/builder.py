@@ -10,6 +10,7 @@ import torch
 
 from core.api.attention import AttentionSite, LatentSite
 from core.api.errors import CheckpointError, PluginError
+from core.api.participants import TapPlace
 from core.api.products import ProductPlace
 from core.api.quantization import ROUTER, LayerSite
 from core.api.ranks import Ranks
@@ -26,6 +27,7 @@ from core.layers.operations import Operation, WeightsLayer
 from core.layers.parameter import Parameter, PositionTable, parameter_group
 from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
+from core.layers.taps import Taps
 from core.layers.weights import WeightGroup
 from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
 from core.ops.activation import Gated
@@ -83,6 +85,7 @@ class Builder:
         owners: Whose the model, the backend and the method are, for errors.
         ranks: Which rank of how many this is.
         all_reduce: Sums a tensor over the ranks. None: layers return this rank's addend of what ranks sum up.
+        taps: Keeps what layers leave for participants; None if nobody reads anything.
 
     Attributes:
         attentions: Attention layers in the order they were built.
@@ -108,6 +111,7 @@ class Builder:
         options: Mapping[str, Any] | None = None,
         ranks: Ranks | None = None,
         all_reduce: AllReduce | None = None,
+        taps: Taps | None = None,
     ) -> None:
         self.options = options or {}
         self.attentions: list[CachedAttention] = []
@@ -117,6 +121,7 @@ class Builder:
         self.left_out: set[str] = set()
         self._roles = Roles(ranks or Ranks())
         self._all_reduce = all_reduce
+        self._taps = taps or Taps()
         self._form, self._method = form, method
         self._backend = backend
         self._context = LayerContext(device, dtype, owners or Owners())
@@ -266,6 +271,13 @@ class Builder:
         group = parameter_group(layer, names, tuple(shape), share, kept, stacked=stacked, read=read)
         self.groups.append(group)
         return layer
+
+    def tap(
+        self, name: str, prefix: str, width: int, *, size: int = 0, dtype: Literal["compute", "int32"] = "compute"
+    ) -> Callable[[Tensor], None]:
+        """Return what leaves `(tokens, width)` of a layer for participants that read it."""
+        kept = torch.int32 if dtype == "int32" else self._context.dtype
+        return self._taps.place(name, TapPlace(prefix, width, size), kept)
 
     def router(
         self, hidden_size: int, experts: int, routing: Routing, prefix: str, *, bias: bool = False, correction: str = ""

@@ -10,7 +10,7 @@ from torch import Tensor
 from core.api.descriptors import DrafterSpec, KVConnectorSpec, ParticipantSpec
 from core.api.drafters import DrafterContext
 from core.api.errors import PluginError
-from core.api.participants import WorkerParticipant, WorkerSetup
+from core.api.participants import Tap, WorkerParticipant, WorkerSetup
 from core.plugins.kinds import kind_of
 from core.worker.participants.connectors import ConnectorParticipant
 from core.worker.participants.drafts import DraftsParticipant, MirroredDrafts
@@ -18,6 +18,7 @@ from core.worker.participants.stages import WorkerStages
 from core.worker.participants.structured import StructuredParticipant
 
 if TYPE_CHECKING:
+    from core.layers.taps import Taps
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin
 
@@ -39,13 +40,26 @@ def bind_worker_halves(active: ActivePlugins) -> None:
             active.load(planned, path)
 
 
+def tapped(active: ActivePlugins) -> frozenset[str]:
+    """Return what the plan's participants read of forward passes."""
+    return frozenset(name for _, spec in active.specs(PARTICIPANTS) for name in cast(ParticipantSpec, spec).taps)
+
+
+def check_taps(active: ActivePlugins, taps: Taps, model: str) -> None:
+    """Refuse participants that read what the model does not leave. Raises `PluginError` CORE-P250."""
+    for planned, spec in active.specs(PARTICIPANTS):
+        taps.check(_owner(planned), cast(ParticipantSpec, spec).taps, model)
+
+
 def worker_stages(
     active: ActivePlugins,
     caches: Sequence[Tensor],
     pool: Tensor,
     vocab_size: int,
+    block_size: int,
     draft_tokens: int = 0,
     *,
+    taps: Mapping[str, Tap] | None = None,
     apart: bool = False,
 ) -> WorkerStages:
     """Make the worker halves of the plan's participants.
@@ -54,6 +68,7 @@ def worker_stages(
         caches: KV cache of each layer.
         pool: `(max_rows, tokens)` int32, the tokens of every row.
         draft_tokens: Most drafts of a row in a step.
+        taps: What layers leave in forward passes.
         apart: The device has memory of its own.
     """
     halves: list[WorkerParticipant] = [StructuredParticipant()]
@@ -74,7 +89,8 @@ def worker_stages(
         found = cast(ParticipantSpec, spec)
         if found.worker_impl is None:
             continue
-        setup = WorkerSetup(planned.name, planned.options, caches, pool, vocab_size)
+        own = {name: tap for name, tap in (taps or {}).items() if name in found.taps}
+        setup = WorkerSetup(planned.name, planned.options, caches, pool, vocab_size, block_size, own)
         made = active.guard(
             planned, "the constructor of its worker half", active.load(planned, found.worker_impl), setup
         )

@@ -70,9 +70,11 @@ def grouped(layers: Sequence[tuple[KVSpec, KVLayout]]) -> CacheGroups:
     if len(sizes) > 1:
         return together(layers, "the blocks of its layers differ in size")
     width = best_width([len(places) for places in by_spec.values()])
+    # First what keeps all tokens: whoever looks at one group alone finds every token there.
+    ordered = sorted(by_spec.items(), key=lambda one: one[0] != KVSpec())
     groups = [
         CacheGroup(spec, tuple(places[begin : begin + width]))
-        for spec, places in by_spec.items()
+        for spec, places in ordered
         for begin in range(0, len(places), width)
     ]
     return CacheGroups(tuple(groups), tuple(layers[0][1] for _ in range(width)))

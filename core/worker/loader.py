@@ -16,9 +16,11 @@ from core.api.quantization import QuantContext
 from core.layers.builder import Builder
 from core.layers.guard import Owners, blamed
 from core.layers.kernels import KernelTable, PlannedKernel, PlannedReference
+from core.layers.taps import Taps
 from core.plugins.handed import REPLAYABLE, WEIGHT_TENSOR, Handed
 from core.plugins.kernels import firmly_commanded, parse_kernels
 from core.plugins.kinds import kind_of
+from core.worker.assembly import tapped
 from core.worker.loading.fill import WeightFiller
 from core.worker.loading.names import NameMap
 from core.worker.loading.scales import aliases, scale_groups
@@ -67,6 +69,7 @@ class LoadedModel:
         owners: Whose it and its layers are, for errors.
         replayable: The backend again, if its descriptor says that it makes plans for graphs.
         graphs: Whether its steps may run by a platform's graphs.
+        taps: What its layers leave for participants.
     """
 
     def __init__(
@@ -79,9 +82,11 @@ class LoadedModel:
         tables: Sequence[RotaryEmbedding | PositionTable] = (),
         owners: Owners | None = None,
         replayable: Replayable | None = None,
+        taps: Taps | None = None,
         *,
         graphs: bool = True,
     ) -> None:
+        self.taps = taps or Taps()
         self.replayable = replayable
         self.graphs = graphs
         self.model = model
@@ -191,6 +196,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
     options = planned.options if planned else {}
     reader = active.impl("core.quantization")(QuantContext(device, dtype, checkpoint.quantization_config, options))
     kernels = _kernels(config, active, device)
+    taps = Taps(tapped(active))
     builder = Builder(
         reader,
         backend,
@@ -202,6 +208,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         wrap=active.hooks.layer if active.hooks.has("core_layer") else None,
         options=active.options("core.models"),
         owners=(owners := _owners(config.plan)),
+        taps=taps,
     )
     model_class = active.impl("core.models")
     # Formats without a config.json know the architecture, but keep it out of the configuration.
@@ -226,6 +233,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         [*(rope for _, rope in builder.ropes), *builder.position_tables],
         owners,
         _replayable(backend, spec, owners.attention),
+        taps,
         graphs=cast("ModelSpec", active.spec("core.models")).graphs,
     )
 

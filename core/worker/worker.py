@@ -22,7 +22,7 @@ from core.plugins.drivers import describe
 from core.plugins.handed import QUEUE, STREAM, Handed
 from core.tasks import worker_half
 from core.trim import trim
-from core.worker.assembly import bind_worker_halves, joined_calls, worker_stages
+from core.worker.assembly import bind_worker_halves, check_taps, joined_calls, worker_stages
 from core.worker.capture import graphs_for
 from core.worker.graphs import GraphedForward
 from core.worker.guarded import GuardedBackend, GuardedModel
@@ -190,6 +190,7 @@ class Worker:
             PluginError: The model cannot do what the engine's task needs.
         """
         self._task.check(self._config, loaded)
+        check_taps(self._active, loaded.taps, loaded.owners.model)
         plan_cache(self._config, loaded, self._active, self._platform.memory(), unread=loaded.weight_bytes)
 
     def _allocate(self, device: torch.device) -> list[Tensor]:
@@ -234,6 +235,8 @@ class Worker:
             self._platform.graphs, loaded, model, backend, rows, decodes=self._task.warm_up_decodes > 0
         )
         self._graphed = graphed
+        widest = 0 if self._platform.graphs is None else self._platform.graphs.widest
+        loaded.taps.allocate(max(config.step_tokens, widest), device)
         planner = backend if graphed is None else graphed.planner(backend)
         setup = RunnerSetup(config, self._active, loaded, model, planner, caches, rows, graphed)
         return self._task.runner(setup)
@@ -250,9 +253,17 @@ class Worker:
 
     def _join(self, caches: list[Tensor]) -> None:
         """Let the plan's participants take part from now on, and offer their calls."""
-        config, tokens = self._config, self._runner.tokens
-        most = config.options.scheduler.draft_tokens
-        stages = worker_stages(self._active, caches, tokens, config.shape.vocab_size, most, apart=self._transfers.apart)
+        config, shape = self._config, self._config.shape
+        stages = worker_stages(
+            self._active,
+            caches,
+            self._runner.tokens,
+            shape.vocab_size,
+            config.block_size,
+            config.options.scheduler.draft_tokens,
+            taps=self._loaded.taps.found,
+            apart=self._transfers.apart,
+        )
         self._methods = joined_calls(self._methods, stages)
         self._runner.stages = stages
 

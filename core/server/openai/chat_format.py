@@ -15,6 +15,7 @@ from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import Position, ShownTokens, chat_logprobs, prompt_logprobs
 from core.server.openai.shown import EVERYTHING, Shown
+from core.server.openai.told import told
 
 
 class ChatFormat:
@@ -107,6 +108,7 @@ class ChatFormat:
         if reason is not None:
             piece["finish_reason"] = "tool_calls" if deltas.called and reason == "stop" else reason
             piece["stop_reason"] = sequence.stop_reason
+            piece.update(told(sequence))
         if ids is not None:
             piece["token_ids"] = ids
         return piece
@@ -158,6 +160,10 @@ class Deltas:
         return delta
 
 
+_GROWING = frozenset({"index", "delta", "logprobs", "token_ids"})
+"""Members of a piece that are added to those of its choice, or are the same; the others come with its end."""
+
+
 class Fold:
     """One message, growing."""
 
@@ -184,7 +190,7 @@ class Fold:
             self._ids = [] if self._ids is None else self._ids
             self._ids.extend(piece["token_ids"])
         if piece["finish_reason"] is not None:
-            self._end = {"finish_reason": piece["finish_reason"], "stop_reason": piece["stop_reason"]}
+            self._end = {name: value for name, value in piece.items() if name not in _GROWING}
 
     def choice(self) -> dict[str, Any]:
         """Return the choice without its index."""

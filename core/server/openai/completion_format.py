@@ -9,6 +9,7 @@ from core.api.tokenizer import Tokenizer
 from core.frontend.results import CompletionOutput, RequestOutput
 from core.server.openai.job import Piece
 from core.server.openai.logprobs import CompletionLogprobs, Position, ShownTokens, join_lists, prompt_logprobs
+from core.server.openai.told import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,11 @@ class CompletionFormat:
         if sequence.finish_reason is not None:
             piece["finish_reason"] = sequence.finish_reason if kept else "length"
             piece["stop_reason"] = sequence.stop_reason if kept else None
+            piece.update(told(sequence))
+
+
+_GROWING = frozenset({"index", "text", "logprobs", "token_ids"})
+"""Members of a piece that are added to those of its choice, or are the same; the others come with its end."""
 
 
 @dataclass(slots=True)
@@ -129,8 +135,7 @@ class Fold:
         if "token_ids" in piece:
             whole["token_ids"].extend(piece["token_ids"])
         if piece["finish_reason"] is not None:
-            whole["finish_reason"] = piece["finish_reason"]
-            whole["stop_reason"] = piece["stop_reason"]
+            whole.update({name: piece[name] for name in piece.keys() - _GROWING})
 
     def choice(self) -> dict[str, Any]:
         """Return the choice."""

@@ -11,7 +11,7 @@ from core.frontend.prompts import Truncation
 from core.frontend.request import sampling_params
 from core.server.caller import caller_of
 from core.server.errors import invalid
-from core.server.openai.protocol import ChatBody, CompletionBody, GenerationBody, SharedFields
+from core.server.openai.protocol import PLUGIN_FIELDS, ChatBody, CompletionBody, GenerationBody, SharedFields
 from core.server.openai.structured import requested_grammar
 from core.server.state import ServerState
 
@@ -148,9 +148,16 @@ def tokens_as_ids(body: SharedFields, state: ServerState) -> bool:
     return state.options.server.return_tokens_as_token_ids if given is None else given
 
 
+def _arguments(body: GenerationBody) -> dict[str, Any] | None:
+    """Return the arguments for plugins; None if there are none. A field that says 0 asks for nothing."""
+    given = {name: getattr(body, name) for name in PLUGIN_FIELDS}
+    named = {name: value for name, value in given.items() if value or value is False}
+    return {**(body.vllm_xargs or {}), **named} if named else body.vllm_xargs
+
+
 def _params(body: GenerationBody, state: ServerState, **changes: Any) -> SamplingParams:
     fields: dict[str, Any] = {name: getattr(body, name) for name in (*SAME_NAME, *_COMPLETIONS_TOO)}
-    fields["extra_args"] = body.vllm_xargs
+    fields["extra_args"] = _arguments(body)
     fields["grammar"] = requested_grammar(body)
     defaults = {} if body.use_beam_search else state.defaults  # which are for sampling
     return sampling_params({**fields, **changes}, defaults, state.llm.max_model_len)

@@ -36,10 +36,13 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "return_mm_kwargs": "this server reads text only",
         "grammar_lazy": "a grammar holds from the answer's beginning on; use a structural tag",
         "watermarking": "outputs are not watermarked",
-        "routed_experts_prompt_start": "the choice of experts is not told",
     }
 )
 """Fields of these APIs that would change the answer if they were ignored, and what to say about each."""
+
+
+PLUGIN_FIELDS = ("return_routed_experts", "routed_experts_prompt_start")
+"""Fields of these APIs that plugins read: the same as arguments in `vllm_xargs`."""
 
 
 class StreamOptions(Part):
@@ -100,6 +103,8 @@ class GenerationBody(Body, SharedFields, StructuredFields):
     prompt_logprobs: int | None = None
     logprob_token_ids: Annotated[list[TokenId], up_to(MAX_LOGPROBS)] | None = None
     vllm_xargs: dict[str, Any] | None = None
+    return_routed_experts: bool | None = None
+    routed_experts_prompt_start: int | None = None
     truncate_prompt_tokens: int | None = None
     truncation_side: Literal["left", "right"] | None = None
     add_special_tokens: bool | None = None

@@ -1,7 +1,7 @@
 """The rows of all families, in `plugins/models/*/tests/rows.py`, and checkpoints of them.
 
-`ROWS` are models that generate; `POOLED`, where there are any, those that embed or classify. `make test` takes the first
-row of each plugin, or of each architecture where a test is marked `each_architecture`; `make test-all` takes all of them.
+`ROWS` are models that generate; `POOLED`, where there are any, those that embed or classify. `make test` takes the
+first row of each plugin, or of each architecture where a test is marked `each_architecture`; `make test-all` takes all.
 """
 
 from __future__ import annotations

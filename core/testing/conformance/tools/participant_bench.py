@@ -18,6 +18,8 @@ from core.api.participants import (
     Parts,
     SampledStep,
     StagedRequest,
+    Tap,
+    TapPlace,
     WorkerParticipant,
     WorkerSetup,
 )
@@ -59,6 +61,13 @@ class InArrivalOrder:
     def victim(self, running: Any) -> int:
         """Return who gives way."""
         return len(running) - 1
+
+
+def _tap() -> Tap:
+    """Return a tap of two layers that leave two ids a token, which never change."""
+    places = tuple(TapPlace(f"layers.{layer}.mlp.experts", 2, 4) for layer in range(2))
+    ids = torch.arange(LIMITS.max_num_batched_tokens * 4, dtype=torch.int32) % 4
+    return Tap(places, ids.view(LIMITS.max_num_batched_tokens, 2, 2))
 
 
 class Noted(Faults):
@@ -109,7 +118,8 @@ class Bench:
         self.worker_half: WorkerParticipant | None = None
         if spec.worker_impl is not None:
             caches = [torch.from_numpy(worker.cache).view(blocks, BLOCK_SIZE)]
-            given = WorkerSetup(entry.name, options, caches, torch.from_numpy(worker.pool), VOCABULARY)
+            pool, taps = torch.from_numpy(worker.pool), {name: _tap() for name in spec.taps}
+            given = WorkerSetup(entry.name, options, caches, pool, VOCABULARY, BLOCK_SIZE, taps)
             self.worker_half = subject.load(spec.worker_impl)(given)
         halves = [self.half] if self.worker_half is None else [self.half, self.worker_half]
         for half in halves:

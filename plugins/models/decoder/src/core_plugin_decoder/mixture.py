@@ -22,6 +22,7 @@ class MixtureOfExperts:
         self.router = _router(given, build, hidden_size, layer)
         self.weighs_input = given.weighs_input
         prefix = given.path(layer, given.module)
+        self.leave = build.tap("experts", prefix, given.routing.top_k, size=given.experts, dtype="int32")
         self.experts = build.experts(
             given.experts,
             hidden_size,
@@ -44,6 +45,7 @@ class MixtureOfExperts:
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, D) -> (T, D)`."""
         weights, ids = self.router(x)
+        self.leave(ids)
         out = self._of_weighed(x, weights, ids) if self.weighs_input else self.experts(x, weights, ids)
         if self.shared is None:
             return out

@@ -131,6 +131,8 @@ class ProgramGraphs(GraphFacet):
         refused: Why forward passes are not recorded; empty while they are.
     """
 
+    widest = CAPACITIES[-1]
+
     def __init__(self) -> None:
         self.refused = ""
         self._last: ReferenceType[ProgramGraph] | None = None  # whoever drops it wants its memory back
