@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.compare import groups, models, report
+from benchmarks.compare import groups, models, report, shape_report
 from benchmarks.compare.cases import GROUPS, VARIANTS, Variant
 from benchmarks.compare.environments import Environments
 from benchmarks.compare.groups import Setting
@@ -51,8 +51,15 @@ def main() -> None:
                 for variant in chosen:
                     if group in variant.groups and (turn == 1 or group != "rates"):
                         _measure(variant, group, turn, store, environments, args, folder)
-    report.write(ROOT / "docs", store, environments)
-    print(f"wrote {ROOT / 'docs' / 'benchmarks.md'}")
+    docs = ROOT / "docs"
+    pages = []
+    if any(not variant.shape for variant in chosen):
+        report.write(docs, store, environments)
+        pages.append("benchmarks.md")
+    if any(variant.shape for variant in chosen) and shape_report.write(docs, store, environments):
+        pages.append(shape_report.PAGE)
+    for page in pages:
+        print(f"wrote {docs / page}")
 
 
 def _measure(
@@ -95,6 +102,8 @@ def _set_up(chosen: list[Variant], environments: Environments, folder: Path) -> 
 
 
 def _named(variant: Variant, names: list[str]) -> bool:
+    if variant.shape:  # gigabytes of files: only for who asks
+        return variant.name in names or variant.shape in names
     return not names or variant.name in names or variant.engine in names
 
 
@@ -105,7 +114,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="Rounds; each measures every engine in turn.")
     parser.add_argument("--repeats", type=int, default=3, help="Repeats within a measurement.")
     parser.add_argument("--threads", type=int, default=psutil.cpu_count(logical=False) or os.cpu_count() or 1)
-    parser.add_argument("--only", type=_names, default=[], metavar="LIST", help="Engines or variants.")
+    parser.add_argument("--only", type=_names, default=[], metavar="LIST", help="Engines, variants or shapes.")
     parser.add_argument("--groups", type=_names, default=list(GROUPS), metavar="LIST", help=", ".join(GROUPS))
     parser.add_argument("--refresh", type=_names, default=[], metavar="LIST", help="Measure these again.")
     parser.add_argument("--gate", default="", metavar="CMD", help="Put in front of every timed command.")
@@ -119,7 +128,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--setup", action="store_true", help="Only make environments and models.")
     parser.add_argument("--report", action="store_true", help="Only write the report again.")
     args = parser.parse_args()
-    known = {name for variant in VARIANTS for name in (variant.name, variant.engine)}
+    known = {name for variant in VARIANTS for name in (variant.name, variant.engine, variant.shape) if name}
     for given, allowed in ((args.only, known), (args.refresh, known), (args.groups, set(GROUPS))):
         if unknown := sorted(set(given) - allowed):
             parser.error(f"{', '.join(unknown)}: not one of {', '.join(sorted(allowed))}")

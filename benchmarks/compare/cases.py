@@ -49,6 +49,8 @@ class Variant:
         kv_mib: Size of the KV cache in the offline cases: 8,192 tokens at least, or the least the engine takes.
         flags: Further flags of `core`.
         groups: What is measured of it.
+
+    A model other than the demo one is that of a shape: `model` begins with its name and a colon.
     """
 
     name: str
@@ -60,11 +62,28 @@ class Variant:
     flags: tuple[str, ...] = ()
     groups: tuple[str, ...] = ("offline",)
 
+    @property
+    def shape(self) -> str:
+        """Name of its shape, of `shapes.SHAPES`; empty for the demo model."""
+        return self.model.rpartition(":")[0]
+
     def spec(self, model: str, repeats: int, threads: int) -> dict[str, Any]:
         """Return what a runner is told."""
         cases = [asdict(case) for case in OFFLINE]
         own = {"dtype": self.dtype, "kv_mib": self.kv_mib, "flags": list(self.flags)}
         return {"model": model, "cases": cases, "repeats": repeats, "threads": threads, **own}
+
+
+def _of_shape(shape: str) -> list[Variant]:
+    """Return the engines that are compared on a shape with made-up weights."""
+    bf16, four_bit = f"{shape}:gguf-bf16", f"{shape}:gguf-q4_0"
+    return [
+        Variant(f"core-{shape}", "core", "bf16", f"{shape}:bf16"),
+        Variant(f"vllm-{shape}", "vllm", "bf16", f"{shape}:bf16", kv_mib=1024),
+        Variant(f"llama-{shape}", "llama", "bf16", bf16, kv_mib=64),
+        Variant(f"core-{shape}-q4_0", "core", "4-bit", four_bit),
+        Variant(f"llama-{shape}-q4_0", "llama", "4-bit", four_bit, kv_mib=64),
+    ]
 
 
 _SERVED = ("offline", "startup", "server")
@@ -88,8 +107,12 @@ VARIANTS = (
     Variant("core-fp32", "core", "fp32", "bf16", dtype="float32", kv_mib=384),
     Variant("transformers-bf16", "transformers", "bf16", "bf16", kv_mib=0),
     Variant("transformers-fp32", "transformers", "fp32", "bf16", dtype="float32", kv_mib=0),
+    *_of_shape("qwen3-moe"),
+    *_of_shape("deepseek-lite"),
 )
 """In the order of a round: those that are compared stand next to each other."""
+
+DEMO_VARIANTS = tuple(variant for variant in VARIANTS if not variant.shape)
 
 
 @dataclass(frozen=True)
@@ -135,6 +158,22 @@ GOALS = (
     Goal("(vi) int8: the same", "memory", 1.2, _INT8, ("llama-q8_0",), True),
     Goal("(vi) 4-bit: the same", "memory", 1.2, ("core-q4_0", "core-q4_1"), ("llama-q4_0",), True),
 )
+
+
+def _goals_of_shape(shape: str) -> list[Goal]:
+    """Return what core is to reach on a shape."""
+    ours, vllm, llama = (f"core-{shape}",), (f"vllm-{shape}",), (f"llama-{shape}",)
+    four_bit = (f"core-{shape}-q4_0",), (f"llama-{shape}-q4_0",)
+    return [
+        Goal("(i) bf16, beside vLLM", "decode", 1.25, ours, vllm),
+        Goal("(i) bf16, beside llama.cpp", "decode", 1.0, ours, llama),
+        Goal("(i) Q4_0", "decode", 1.2, *four_bit),
+        Goal("(ii) bf16, beside the best", "batch", 1.3, ours, (*vllm, *llama)),
+        Goal("(iii) bf16, beside the best", "prefill", 1.2, ours, (*vllm, *llama)),
+    ]
+
+
+SHAPE_GOALS = {shape: _goals_of_shape(shape) for shape in ("qwen3-moe", "deepseek-lite")}
 
 READY_GOAL, COMMAND_GOAL = 2.0, 0.3
 """Seconds: until the server is ready, and of a command that loads no model."""

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.compare import four_bit
+from benchmarks.compare import four_bit, shapes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _FOUR_BIT = ("awq", "gptq", "gptq-act-order", "gguf-q4_0", "gguf-q4_1", "gguf-q4_k")
 FORMATS = ("bf16", "w8a8", "gguf-bf16", "gguf-q8_0", *_FOUR_BIT)
+"""Of the demo model. `SHAPE:bf16`, `SHAPE:gguf-bf16`, `SHAPE:gguf-q4_0` are checkpoints of one of `shapes.SHAPES`."""
 
 _W8A8 = {
     "quant_method": "compressed-tensors",
@@ -54,7 +55,9 @@ def prepare(folder: Path, form: str) -> Path:
     """Return the model in one of `FORMATS`, made now if it is not there yet."""
     if form == "gguf-q4_1":
         return demo_file()
-    target = folder / (f"smollm2-{form[5:]}.gguf" if form.startswith("gguf-") else f"smollm2-{form}")
+    model, _, own = form.rpartition(":")
+    name = f"{model or 'smollm2'}-{own.removeprefix('gguf-')}"
+    target = folder / (f"{name}.gguf" if own.startswith("gguf-") else name)
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         partial = target.with_name(f"partial-{target.name}")
@@ -76,7 +79,18 @@ def _make(form: str, folder: Path, target: Path) -> None:
             folder, target, partial(four_bit.gptq, act_order=True), {**four_bit.GPTQ, "desc_act": True}
         ),
     }
-    makers.get(form, lambda: _gguf(target, form[5:].upper()))()
+    model, _, own = form.rpartition(":")
+    if model:
+        _of_shape(shapes.SHAPES[model], own, folder, target)
+    else:
+        makers.get(form, lambda: _gguf(target, form[5:].upper()))()
+
+
+def _of_shape(shape: shapes.Shape, form: str, folder: Path, target: Path) -> None:
+    if form == "bf16":
+        shapes.hugging_face(shape, prepare(folder, "bf16"), target)
+    else:
+        shapes.gguf_file(shape, form.removeprefix("gguf-").upper(), target)
 
 
 def _hugging_face(target: Path) -> None:

@@ -13,6 +13,7 @@ from benchmarks.compare.cases import (
     CHUNK_GOAL,
     COMMAND_GOAL,
     CONCURRENCIES,
+    DEMO_VARIANTS,
     GOALS,
     GROUPS,
     OFFLINE,
@@ -21,7 +22,6 @@ from benchmarks.compare.cases import (
     REQUEST_GOAL,
     SERVER_REQUESTS,
     STEP_GOAL,
-    VARIANTS,
 )
 from benchmarks.compare.environments import Environments
 from benchmarks.compare.figures import Figure, Verdict, figure, judge
@@ -73,7 +73,10 @@ def _head(store: Store, environments: Environments) -> str:
         if "error" not in versions and engine != "plot":
             lines.append(f"- {engine}: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
     rounds = {
-        record["when"][:10] for variant in VARIANTS for group in GROUPS for record in store.all(variant.name, group)
+        record["when"][:10]
+        for variant in DEMO_VARIANTS
+        for group in GROUPS
+        for record in store.all(variant.name, group)
     }
     if rounds:
         lines.append(f"- measured: {', '.join(sorted(rounds))}")
@@ -81,12 +84,13 @@ def _head(store: Store, environments: Environments) -> str:
 
 
 def _goals(store: Store) -> str:
-    rows = [_verdict(judge(store, goal)) for goal in GOALS]
+    rows = [verdict_row(judge(store, goal)) for goal in GOALS]
     rows += _own_goals(store)
     return "## Goals\n\n" + table(("goal", "core", "best peer", "ratio", "asked", ""), rows)
 
 
-def _verdict(verdict: Verdict) -> list[str]:
+def verdict_row(verdict: Verdict) -> list[str]:
+    """Return a goal as a row: title, core's figure, the best peer's, their ratio, what was asked, what came of it."""
     goal, ratio = verdict.goal, verdict.ratio
     met = {True: "met", False: "missed", None: "not measured"}[verdict.met]
     asked = f"{'<=' if goal.lower else '>='} {goal.factor:g}"
@@ -145,7 +149,7 @@ def _named(each: Figure | None, digits: int) -> str:
 
 def _offline(store: Store) -> str:
     rows = []
-    for variant in VARIANTS:
+    for variant in DEMO_VARIANTS:
         found = [figure(store, variant.name, case.name) for case in OFFLINE]
         ready, peak = figure(store, variant.name, "ready"), figure(store, variant.name, "peak")
         if not any(found):
@@ -165,7 +169,7 @@ def _offline(store: Store) -> str:
 
 def _server(store: Store) -> str:
     rows = []
-    for variant in VARIANTS:
+    for variant in DEMO_VARIANTS:
         for count in CONCURRENCIES:
             keys = ("output_throughput", "median_ttft_ms", "median_tpot_ms", "failed")
             found = [figure(store, variant.name, f"c{count}:{key}") for key in keys]
@@ -248,14 +252,14 @@ distribution, and how often the most likely token is the same. What a GGUF file 
 def _noise(store: Store) -> str:
     spreads = [
         (each.spread, each.variant, case.name)
-        for variant in VARIANTS
+        for variant in DEMO_VARIANTS
         for case in OFFLINE
         if (each := figure(store, variant.name, case.name)) and len(each.values) > 1
     ]
     if not spreads:
         return ""
     widest, median = max(spreads), sorted(spreads)[len(spreads) // 2]
-    every = [record["data"] for variant in VARIANTS for group in GROUPS for record in store.all(variant.name, group)]
+    every = [record["data"] for one in DEMO_VARIANTS for group in GROUPS for record in store.all(one.name, group)]
     watched = [data["others"] for data in every if "others" in data]
     noisy = sum(share > _NOISY for share in watched)
     return (
@@ -269,7 +273,7 @@ def _noise(store: Store) -> str:
 
 def _missing(store: Store) -> str:
     reasons: dict[str, list[str]] = {}
-    for variant in VARIANTS:
+    for variant in DEMO_VARIANTS:
         for group in variant.groups:
             if not store.all(variant.name, group):
                 reason = next(iter(store.errors(variant.name, group)), "not run yet")
