@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from core.api.descriptors import ModelSpec
 
-_FAMILIES = ("DeepseekV2", "DeepseekV3", "Glm4MoeLite")
+_FAMILIES = ("DeepseekV2", "DeepseekV3", "DeepseekV32", "Glm4MoeLite", "GlmMoeDsa")
 
 DEEPSEEK = ModelSpec(
     name="deepseek",
     impl="core_plugin_deepseek.family:DeepSeek",
     api=2,
-    summary="DeepSeek V2, V3 and R1, Kimi K2, GLM-4-MoE-Lite: latent attention and experts",
+    summary="DeepSeek V2, V3, R1 and V3.2, Kimi K2, GLM-4-MoE-Lite and GLM-5: latent attention and experts",
     architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
     shape="core_plugin_deepseek.family:shape",
 )
