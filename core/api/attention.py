@@ -269,11 +269,11 @@ class Picker(Protocol):
         ...
 
     def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor | None:
-        """Return the positions that each query sees, at most its own; None where no row is longer than `picks`.
+        """Return the positions that each query sees; None may say that it sees all, of rows no longer than `picks`.
 
         Shapes: `q (tokens, heads, key_dim)` in the compute dtype, `weights (tokens, heads)` float32 -> `(tokens,
-        picks)` int32: positions in the query's row, each once, in any order, and -1 in what is left of a query that
-        sees fewer than `picks`. Scores and sums are float32; which of several equal scores is taken is not said.
+        picks)` int32: positions in the query's row up to its own, each once, in any order, and -1 in what is left of a
+        query that sees fewer than `picks`. Scores are float32; which of several equal ones is taken is not said.
         """
         ...
 
@@ -299,8 +299,8 @@ class TakesPicks(Protocol):
     def forward_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan, picked: Tensor) -> Tensor:
         """Attend to the positions that a `Picker` of the step returned; else as `LatentLayer.forward`.
 
-        `picked (tokens, picks)` int32 has every position of a row that is no longer than `picks`. Where it is None
-        core calls `forward`.
+        `picked (tokens, picks)` int32 has every position of a row that is no longer than `picks`. Where the picker
+        returned None core calls `forward`.
         """
         ...
 
