@@ -103,7 +103,7 @@ def test_a_sound_picker_passes(picking):
     assert (report.failures, {one.status for one in report.outcomes}) == ([], {"passed"})
 
 
-@pytest.mark.covers("ATTN-08")
+@pytest.mark.covers("ATTN-10")
 @pytest.mark.parametrize("check", CASES)
 def test_the_check_of_picks_and_no_other_fails(picking, check):
     assert set(picking(**CASES[check]).failing("picks")) == {check}

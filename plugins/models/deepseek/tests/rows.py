@@ -67,7 +67,7 @@ def _row(name: str, version: str, **config: object) -> TinyFamily:
 
 
 def _picking(row: TinyFamily) -> TinyFamily:
-    """Return a row of a model that picks positions."""
+    """Return a row of a model that picks positions, whether or not the native attention of a CPU has latent layers."""
     return replace(row, lacks="(latent, )?picks")
 
 
@@ -101,22 +101,23 @@ ROWS = [
     ),
     _picking(_row("deepseek_v32", "V32", n_group=4, topk_group=2, rope_scaling=_YARN, **_INDEX)),
     _picking(_row("deepseek_v32_dense", "V32", n_group=1, topk_group=1, **_INDEX | {"index_topk": 64})),
-    TinyFamily(
-        "glm_moe_dsa",
-        "GlmMoeDsaForCausalLM",
-        {
-            "model_type": "glm_moe_dsa",
-            **_LATENT,
-            **_EXPERTS,
-            **_INDEX,
-            "num_hidden_layers": 4,
-            "indexer_types": ["full", "shared", "full", "shared"],
-            "n_group": 1,
-            "topk_group": 1,
-        },
-        native={},
-        programs=False,
-        lacks="(latent, )?picks",
+    _picking(
+        TinyFamily(
+            "glm_moe_dsa",
+            "GlmMoeDsaForCausalLM",
+            {
+                "model_type": "glm_moe_dsa",
+                **_LATENT,
+                **_EXPERTS,
+                **_INDEX,
+                "num_hidden_layers": 4,
+                "indexer_types": ["full", "shared", "full", "shared"],
+                "n_group": 1,
+                "topk_group": 1,
+            },
+            native={},
+            programs=False,
+        )
     ),
     _row("deepseek_v2_lite", "V2", q_lora_rank=None, topk_method="greedy", num_hidden_layers=4),
 ]
