@@ -91,7 +91,7 @@ def _decoders(models: list[Offer], dense: list[str], reasons: dict[str, str]) ->
     rows, native = tested(), _native(models, "generate")
     yield "| architecture | served | by | tiny checkpoints that show it |"
     yield "|---|---|---|---|"
-    for name in sorted({*native, *dense}, key=lambda name: (name.lower(), name)):
+    for name in sorted({*native, *dense, *reasons}, key=lambda name: (name.lower(), name)):
         shown = ", ".join(rows.get(name, ()))
         if name in native:
             yield f"| `{name}` | native | {native[name]} | {shown} |"

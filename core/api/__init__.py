@@ -29,8 +29,12 @@ if TYPE_CHECKING:
         Latent,
         LatentLayer,
         LatentSite,
+        Picker,
+        Picks,
+        PickSite,
         Replayable,
         ReportsKV,
+        TakesPicks,
         TakesScales,
         TakesSinks,
     )
@@ -175,7 +179,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "attention": (
             "AfterLoad AttentionBackend AttentionContext AttentionLayer AttentionPlan AttentionSite BatchView "
-            "EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite Replayable ReportsKV TakesScales TakesSinks"
+            "EncoderLayer Encodes KVLayout Latent LatentLayer LatentSite Picker Picks PickSite Replayable ReportsKV "
+            "TakesPicks TakesScales TakesSinks"
         ),
         "commands": "Command",
         "configs": (
@@ -370,6 +375,9 @@ __all__ = [
     "ParticipantSpec",
     "Parts",
     "Pending",
+    "PickSite",
+    "Picker",
+    "Picks",
     "Platform",
     "PlatformSpec",
     "PluginError",
@@ -419,6 +427,7 @@ __all__ = [
     "StructuredContext",
     "StructuredOutputBackend",
     "StructuredOutputSpec",
+    "TakesPicks",
     "TakesScales",
     "TakesSinks",
     "Text",

@@ -87,7 +87,8 @@ class LatentSite:
         key_dim: Size of the part of a query, and of a head's key, that is not rotated.
         value_dim: Size of a head of the values.
         scale: Factor of the scores.
-        picks: Most positions that a query sees, chosen by an index; None: it sees all.
+        picks: Most positions that a query sees, chosen by a `Picker`; None: it sees all. With `picks` its layer is a
+            `TakesPicks`.
     """
 
     layer: int
@@ -98,6 +99,28 @@ class LatentSite:
     value_dim: int
     scale: float
     picks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PickSite:
+    """What chooses the positions that the queries of latent layers see: its KV layer index and geometry.
+
+    A token keeps one index key. The score of a position is the sum over the index heads of `weight * relu(scale * q @
+    key)`, and a query sees the positions with the best scores.
+
+    Attributes:
+        layer: Index of its KV cache, which is of its own: behind those of all attention layers.
+        num_heads: Index heads; every rank has all of them.
+        key_dim: Size of an index key, and of a head of the index queries.
+        scale: Positive factor of the products.
+        picks: Most positions that a query sees.
+    """
+
+    layer: int
+    num_heads: int
+    key_dim: int
+    scale: float
+    picks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +261,50 @@ class Latent(Protocol):
         ...
 
 
+class Picker(Protocol):
+    """Chooses the positions that queries see. Core has compared its arguments with the site and the step."""
+
+    def write(self, key: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store index keys `key (tokens, key_dim)`, in the compute dtype, at the plan's slots of its own cache."""
+        ...
+
+    def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor | None:
+        """Return the positions that each query sees; None may say that it sees all, of rows no longer than `picks`.
+
+        Shapes: `q (tokens, heads, key_dim)` in the compute dtype, `weights (tokens, heads)` float32 -> `(tokens,
+        picks)` int32: positions in the query's row up to its own, each once, in any order, and -1 in what is left of a
+        query that sees fewer than `picks`. Scores are float32; which of several equal ones is taken is not said.
+        """
+        ...
+
+
+class Picks(Protocol):
+    """Optional part of an attention backend whose descriptor has the features `latent` and `picks`.
+
+    One plan of `plan` serves its pickers beside its layers.
+    """
+
+    def picker_layout(self, site: PickSite) -> KVLayout:
+        """Return the shape and dtype of a cache of index keys: `key_dim` numbers a token."""
+        ...
+
+    def picker(self, site: PickSite) -> Picker:
+        """Return a picker; asked once for each while the model is built."""
+        ...
+
+
+class TakesPicks(Protocol):
+    """Part of every latent layer of a backend whose descriptor has the feature `picks`, for sites with `picks`."""
+
+    def forward_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan, picked: Tensor) -> Tensor:
+        """Attend to the positions that a `Picker` of the step returned; else as `LatentLayer.forward`.
+
+        `picked (tokens, picks)` int32 has every position of a row that is no longer than `picks`. Where the picker
+        returned None core calls `forward`.
+        """
+        ...
+
+
 class AfterLoad(Protocol):
     """Optional part of an attention layer (or a model): a step after weights are in place."""
 
@@ -313,7 +380,8 @@ class Replayable(Protocol):
 class AttentionBackend(Protocol):
     """Runtime of an `AttentionSpec`. May also be a `ReportsKV`; its layers may be `AfterLoad` and `TakesScales`.
 
-    With the feature `bidirectional` it is an `Encodes`, with `latent` a `Latent`, with `replayable` a `Replayable`.
+    With the feature `bidirectional` it is an `Encodes`, with `latent` a `Latent`, with `picks` also a `Picks`, with
+    `replayable` a `Replayable`.
     """
 
     def __init__(self, ctx: AttentionContext) -> None: ...

@@ -100,7 +100,7 @@ class ModelShape(BaseModel):
         num_heads, num_kv_heads, head_dim: Attention geometry.
         head_dims: Sizes of heads of all layers, where some have others than `head_dim`.
         features: Attention features it needs (`sliding_window`, `softcap`, `alibi`, `alibi_root`, `sinks`, `chunked`,
-            `value_dim`, `latent`, `bidirectional`, `position_bias`).
+            `value_dim`, `latent`, `picks`, `bidirectional`, `position_bias`).
         dtype: The checkpoint's own dtype (`bfloat16`), a hint for `--dtype auto`.
         pooling: What it gives instead of tokens; None for a model that generates.
         ropes: Rotary embeddings that the model asks its layer builder for. Core refuses those that it cannot compute
@@ -181,10 +181,29 @@ class LatentAttention(Protocol):
     """Writes latents and rotated keys to the paged cache and attends.
 
     Shapes: `q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)`, `latent (tokens, latent_dim)`, `rope_key
-    (tokens, rope_dim)` -> `(tokens, heads * value_dim)`.
+    (tokens, rope_dim)` -> `(tokens, heads * value_dim)`. `picked` is what a `PositionPicker` gave in this step; only of
+    layers with `picks`.
     """
 
-    def __call__(self, q: Tensor, q_rope: Tensor, latent: Tensor, rope_key: Tensor, step: StepInputs) -> Tensor: ...
+    def __call__(
+        self,
+        q: Tensor,
+        q_rope: Tensor,
+        latent: Tensor,
+        rope_key: Tensor,
+        step: StepInputs,
+        picked: Tensor | None = None,
+    ) -> Tensor: ...
+
+
+class PositionPicker(Protocol):
+    """Writes index keys to a paged cache of their own, and chooses the positions that queries see.
+
+    Shapes: `q (tokens, heads, key_dim)` and `key (tokens, key_dim)` in the compute dtype, `weights (tokens, heads)`
+    float32 -> `(tokens, picks)` int32, or None where every query sees all. It is for `LatentAttention`, of any layers.
+    """
+
+    def __call__(self, q: Tensor, key: Tensor, weights: Tensor, step: StepInputs) -> Tensor | None: ...
 
 
 class Embedding(Protocol):
@@ -611,6 +630,7 @@ class LayerBuilder(Protocol):
         value_dim: int,
         scale: float,
         up: str,
+        picks: int | None = None,
     ) -> LatentAttention:
         """Return the multi-head latent attention of KV layer `layer`. The shape's features then name `latent`.
 
@@ -622,6 +642,22 @@ class LayerBuilder(Protocol):
             up: Module that makes keys and values of a latent: `<up>.weight (all heads * (key_dim + value_dim),
                 latent_dim)`, the key of each head followed by its value. It is read as any linear layer, in any form
                 of weights, and opened to the compute dtype once: nothing is multiplied with its stored form.
+            picks: Most positions that a query sees: those that a `picker` of as many chose; None: it sees all. The
+                shape's features then name `picks` too.
+        """
+        ...
+
+    def picker(self, layer: int, *, num_heads: int, key_dim: int, scale: float, picks: int) -> PositionPicker:
+        """Return what chooses the positions that the queries of latent layers with `picks` see.
+
+        The score of a position is `sum over heads of weight * relu(scale * q @ key)`.
+
+        Args:
+            layer: Index of its KV cache, of its own: behind those of all attention layers.
+            num_heads: Of the index queries; every rank has all of them.
+            key_dim: Size of an index key.
+            scale: Positive factor of the products.
+            picks: Most positions that a query sees.
         """
         ...
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         EncoderLayer,
         KVLayout,
         LatentSite,
+        PickSite,
     )
     from core.api.models import StepInputs
     from core.layers.guard import LayerContext
@@ -74,13 +75,15 @@ class CachedAttention(Parameterised):
         site: Which layer this is, and its geometry.
         kv_heads: Heads of what it keeps.
         takes_scales: Whether scales other than 1 can be used.
+        has_scales: Whether checkpoints may have scales of its cache.
         kv: The layer's cache; bound once by the worker, before the first call.
         group: Its cache group, whose plan it reads; bound with `kv`.
     """
 
-    site: AttentionSite | LatentSite
+    site: AttentionSite | LatentSite | PickSite
     kv_heads: int
     takes_scales: bool
+    has_scales: bool = True
     kv: Tensor
     group: int = 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
-from core.api.attention import AttentionSite, LatentSite
+from core.api.attention import AttentionSite, LatentSite, PickSite
 from core.api.errors import CheckpointError, PluginError
 from core.api.participants import TapPlace
 from core.api.products import ProductPlace
@@ -25,13 +25,14 @@ from core.layers.linear import DividedEmbedding, Embedding, Linear, ProductLayer
 from core.layers.norm import DividedRMSNorm, LayerNorm, Norm, RMSNorm, norm_group
 from core.layers.operations import Operation, WeightsLayer
 from core.layers.parameter import Parameter, PositionTable, parameter_group
+from core.layers.picks import PickerModule, require_picks, require_takes_picks
 from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
 from core.layers.taps import Taps
 from core.layers.weights import WeightGroup
 from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
 from core.ops.activation import Gated
-from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, LATENT_LAYER, Handed
+from core.plugins.handed import ATTENTION_LAYER, ENCODER_LAYER, LATENT_LAYER, PICKER, Handed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from core.plugins.contracts import Contract
 
 T = TypeVar("T")
-S = TypeVar("S", LayerSite, AttentionSite, LatentSite)
+S = TypeVar("S", LayerSite, AttentionSite, LatentSite, PickSite)
 N = TypeVar("N", bound=Norm)
 
 _HOOKS = "hook plugins"
@@ -88,7 +89,7 @@ class Builder:
         taps: Keeps what layers leave for participants; None if nobody reads anything.
 
     Attributes:
-        attentions: Attention layers in the order they were built.
+        attentions: Attention layers, and what else keeps something of each token, in the order they were built.
         groups: Parameters of all layers.
         ropes: Rotary embeddings, each with its configuration.
         position_tables: Further tables of values by position.
@@ -439,6 +440,7 @@ class Builder:
         value_dim: int,
         scale: float,
         up: str,
+        picks: int | None = None,
     ) -> LatentModule:
         """Return the multi-head latent attention of KV layer `layer`.
 
@@ -447,10 +449,25 @@ class Builder:
         """
         owner = self._context.owners.attention
         backend = require_latent(self._backend, owner)
-        site = LatentSite(layer, num_heads, latent_dim, rope_dim, key_dim, value_dim, scale)
+        site = LatentSite(layer, num_heads, latent_dim, rope_dim, key_dim, value_dim, scale, picks)
         backed = self._ask(owner, "latent()", LATENT_LAYER, backend.latent, site)
+        if picks is not None:
+            require_takes_picks(backed, owner)
         self._store_up(site, up, backed.use_up)
         module = LatentModule(site, backed, self._context)
+        self.attentions.append(module)
+        return module
+
+    def picker(self, layer: int, *, num_heads: int, key_dim: int, scale: float, picks: int) -> PickerModule:
+        """Return what picks positions for latent attention, with KV layer `layer`.
+
+        Raises:
+            PluginError: CORE-P110, the attention backend has none, although it was chosen for such a model.
+        """
+        owner = self._context.owners.attention
+        backend = require_picks(self._backend, owner)
+        site = PickSite(layer, num_heads, key_dim, scale, picks)
+        module = PickerModule(site, self._ask(owner, "picker()", PICKER, backend.picker, site), self._context)
         self.attentions.append(module)
         return module
 
@@ -537,7 +554,7 @@ class Builder:
         """Return what a plugin hands out for a place, or what hooks make of it; both fit the contract."""
         return self._wrapped(site, self._handed[owner].ask(what, contract, function, site), contract)
 
-    def _wrapped(self, site: LayerSite | AttentionSite | LatentSite, layer: T, contract: Contract) -> T:
+    def _wrapped(self, site: LayerSite | AttentionSite | LatentSite | PickSite, layer: T, contract: Contract) -> T:
         """Return what hooks make of a layer."""
         if self._wrap is None:
             return layer

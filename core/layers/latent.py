@@ -37,13 +37,14 @@ class LatentModule(CachedAttention):
 
     def __init__(self, site: LatentSite, layer: LatentLayer, context: LayerContext) -> None:
         super().__init__(layer)
-        self.site = site
+        self.site, self._picks = site, site.picks
         self._sizes = ((site.num_heads, site.key_dim), (site.num_heads, site.rope_dim))
         self._kept = ((site.latent_dim,), (site.rope_dim,))
         self._width = site.num_heads * site.value_dim
         self._dtype: torch.dtype = context.dtype
         self._place = context.attention(site)
         self._write, self._forward = layer.write, layer.forward
+        self._forward_picked: Callable[..., Tensor] | None = getattr(layer, "forward_picked", None)
 
     def spec(self, backend: AttentionBackend) -> KVSpec:
         """Return that every latent is kept."""
@@ -53,7 +54,15 @@ class LatentModule(CachedAttention):
         """Return the cache of the layer's latents and rotated keys."""
         return cast("Latent", backend).latent_layout(self.site)
 
-    def __call__(self, q: Tensor, q_rope: Tensor, latent: Tensor, rope_key: Tensor, step: StepInputs) -> Tensor:
+    def __call__(
+        self,
+        q: Tensor,
+        q_rope: Tensor,
+        latent: Tensor,
+        rope_key: Tensor,
+        step: StepInputs,
+        picked: Tensor | None = None,
+    ) -> Tensor:
         """Return `(tokens, heads * value_dim)`; shapes of the arguments as in `core.api.models.LatentAttention`.
 
         Raises:
@@ -65,15 +74,18 @@ class LatentModule(CachedAttention):
         given = (q, q_rope, latent, rope_key)
         try:
             tokens = step.token_ids.shape[0]
-            if self._fit(given, tokens):
+            if self._fit(given, tokens) and self._fit_picked(picked, tokens):
                 plan = step.plans[self.group]
                 self._write(latent, rope_key, self.kv, plan)
-                out = self._forward(q, q_rope, self.kv, plan)
+                if picked is None or self._forward_picked is None:
+                    out = self._forward(q, q_rope, self.kv, plan)
+                else:
+                    out = self._forward_picked(q, q_rope, self.kv, plan, picked)
                 if out.shape == (tokens, self._width) and out.dtype is self._dtype:
                     return out  # type: ignore[no-any-return]
         except Exception as error:
             cause = error
-        return self._fail(given, step, out, cause)
+        return self._fail(given, picked, step, out, cause)
 
     def _fit(self, given: tuple[Tensor, ...], tokens: int) -> bool:
         """Whether the tensors of a call are those of a step of so many tokens."""
@@ -82,12 +94,20 @@ class LatentModule(CachedAttention):
             for one, sizes in zip(given, (*self._sizes, *self._kept))
         )
 
-    def _fail(self, given: tuple[object, ...], step: object, out: object, cause: Exception | None) -> NoReturn:
+    def _fit_picked(self, picked: Tensor | None, tokens: int) -> bool:
+        """Whether picked positions are those of such a step, and of a layer that attends to such."""
+        return picked is None or (picked.shape == (tokens, self._picks) and picked.dtype is torch.int32)
+
+    def _fail(
+        self, given: tuple[object, ...], picked: object, step: object, out: object, cause: Exception | None
+    ) -> NoReturn:
         tokens = rows_of(getattr(step, "token_ids", None))
         named = zip(_NAMES, given, (*self._sizes, *self._kept), strict=True)
         operands = [Operand(name, one, (tokens, *sizes), self._dtype) for name, one, sizes in named]
+        if picked is not None:
+            operands.append(Operand("what is picked", picked, (tokens, self._picks or 0), torch.int32))
         result = Operand("its result", out, (tokens, self._width), self._dtype)
-        self._place.fail("forward()", operands, result, cause)
+        self._place.fail("forward()" if picked is None else "forward_picked()", operands, result, cause)
 
 
 class UpProjection(Product):

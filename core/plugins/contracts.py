@@ -50,7 +50,13 @@ IMPLEMENTATIONS = MappingProxyType(
         "core.platforms": Contract("platform:Platform", closed=True),
         "core.attention_backends": Contract(
             "attention:AttentionBackend",
-            ("attention:Encodes", "attention:Latent", "attention:ReportsKV", "attention:Replayable"),
+            (
+                "attention:Encodes",
+                "attention:Latent",
+                "attention:Picks",
+                "attention:ReportsKV",
+                "attention:Replayable",
+            ),
         ),
         "core.quantization": Contract("quantization:Format"),
         # A model that only pools has no logits.

@@ -106,10 +106,11 @@ def _scale(given: Tensor, otherwise: Tensor) -> Tensor:
 def scale_groups(
     module: str | None, attentions: Sequence[CachedAttention], *, rounded: bool, by_head: bool
 ) -> list[ScaleGroup]:
-    """Return the scales of all layers; arguments as in `ScaleGroup`, `module` with `{}` for the layer's number."""
+    """Return the scales of all layers that have some; arguments as in `ScaleGroup`, `module` with `{}` for a number."""
     if module is None:
         return []
-    return [ScaleGroup(module.format(one.site.layer), one, rounded=rounded, by_head=by_head) for one in attentions]
+    having = [one for one in attentions if one.has_scales]
+    return [ScaleGroup(module.format(one.site.layer), one, rounded=rounded, by_head=by_head) for one in having]
 
 
 def aliases(groups: Sequence[ScaleGroup]) -> dict[str, str]:

@@ -21,6 +21,7 @@ KNOWN = frozenset(
         "sinks",
         "chunked",
         "latent",
+        "picks",
         "head_scales",
         "bidirectional",
         "position_bias",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionSite, LatentSite
+from core.api.attention import AttentionSite, LatentSite, PickSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.ranks import Ranks
@@ -146,7 +146,9 @@ def missing_and_extra_tensors_are_errors(subject: Subject, case: TinyCase) -> No
 def shape_agrees_with_the_config(subject: Subject, case: TinyCase) -> None:
     """`shape` gives the sizes of the configuration, and the attention and rotary embeddings that the model builds."""
     decoder = Decoder(subject, case)
-    config, sites = case.reference.config, [one.site for one in decoder.attentions]
+    config = case.reference.config
+    # What only picks positions for attention is no layer of the model.
+    sites = [one.site for one in decoder.attentions if not isinstance(one.site, PickSite)]
     due = {
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden_size,
@@ -172,7 +174,7 @@ def _heads_of(site: AttentionSite | LatentSite) -> dict[str, int]:
 def _features_of(site: AttentionSite | LatentSite) -> set[str]:
     """Return the attention features that a layer uses."""
     if isinstance(site, LatentSite):
-        return {"latent"}
+        return {"latent"} if site.picks is None else {"latent", "picks"}
     alibi = "alibi_root" if site.rooted else "alibi"
     traits = {"sliding_window": site.window, "softcap": site.softcap, alibi: site.slopes}
     return {name for name, value in traits.items() if value is not None}

@@ -64,12 +64,19 @@ class LatentBench(PagedBench):
         return [cast(Latent, self.backend).latent_layout(site) for site in self.latent_sites]
 
     def _attend(self, step: Step, layer: int, plan: AttentionPlan) -> Tensor:
-        geometry, cache, made = self.geometry, self.caches[layer], self.latent_layers[layer]
-        q, q_rope = self.inputs(step, layer, "q").split_with_sizes((geometry.key_dim, geometry.rope_dim), dim=-1)
+        self._write_latents(step, layer, plan)
+        return self.latent_layers[layer].forward(*self._queries(step, layer), self.caches[layer], plan)
+
+    def _write_latents(self, step: Step, layer: int, plan: AttentionPlan) -> None:
         kept = self.inputs(step, layer, "k")[:, 0]
-        latent, rotated = kept.split_with_sizes((geometry.latent_dim, geometry.rope_dim), dim=-1)
-        made.write(latent, rotated, cache, plan)
-        return made.forward(q, q_rope, cache, plan)
+        latent, rotated = kept.split_with_sizes((self.geometry.latent_dim, self.geometry.rope_dim), dim=-1)
+        self.latent_layers[layer].write(latent, rotated, self.caches[layer], plan)
+
+    def _queries(self, step: Step, layer: int) -> tuple[Tensor, Tensor]:
+        """Return the queries of a step, and their rotated part."""
+        sizes = (self.geometry.key_dim, self.geometry.rope_dim)
+        q, q_rope = self.inputs(step, layer, "q").split_with_sizes(sizes, dim=-1)
+        return q, q_rope
 
     def _dense(self, row: Row, layer: int, start: int, count: int) -> Tensor:
         site, (key, value) = self.latent_sites[layer], self.ups[layer]
@@ -78,9 +85,12 @@ class LatentBench(PagedBench):
         own = torch.einsum("hkl,pl->hpk", key, latent)
         keys = torch.cat((own, rotated.expand(len(own), -1, -1)), dim=-1)
         scores = torch.einsum("qhd,hpd->hqp", row.q[layer][start:length], keys) * site.scale
-        hidden = torch.arange(length)[None] > torch.arange(start, length)[:, None]
-        shares = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        shares = scores.masked_fill(self._hidden(row, start, count), -torch.inf).softmax(-1)
         return torch.einsum("hqp,hpv->qhv", shares, torch.einsum("pl,hlv->hpv", latent, value))
+
+    def _hidden(self, row: Row, start: int, count: int) -> Tensor:
+        """Return which positions the tokens from `start` on do not see, `(count, start + count)` bool."""
+        return torch.arange(start + count)[None] > torch.arange(start, start + count)[:, None]
 
     def _row(self, length: int, rng: torch.Generator) -> Row:
         geometry, stored = self.geometry, dtype_of(self.geometry.kv_dtype)

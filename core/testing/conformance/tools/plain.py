@@ -17,6 +17,7 @@ from core.api.attention import (
     BatchView,
     KVLayout,
     LatentSite,
+    PickSite,
 )
 from core.api.forms import PLAIN, Part, Stored, WeightForm
 from core.api.quantization import LayerSite, QuantContext
@@ -53,6 +54,14 @@ class PlainAttention:
     def latent(self, site: LatentSite) -> PlainLatent:
         """Return the latent attention of one layer."""
         return PlainLatent(site, self._ctx.block_size)
+
+    def picker_layout(self, site: PickSite) -> KVLayout:
+        """Return an index key for each token."""
+        return KVLayout((self._ctx.block_size, site.key_dim), self._ctx.kv_dtype)
+
+    def picker(self, site: PickSite) -> PlainPicker:
+        """Return what picks positions."""
+        return PlainPicker(site, self._ctx.block_size)
 
     def encoder(self, site: AttentionSite) -> PlainEncoder:
         """Return the attention of one layer within prompts."""
@@ -119,23 +128,81 @@ class PlainLatent:
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor:
         """Attend causally, `(tokens, heads * value_dim)`."""
+        return self._attend(q, q_rope, kv, plan, None)
+
+    def forward_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan, picked: Tensor) -> Tensor:
+        """Attend to picked positions, `(tokens, heads * value_dim)`."""
+        return self._attend(q, q_rope, kv, plan, picked)
+
+    def _attend(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: AttentionPlan, picked: Tensor | None) -> Tensor:
         batch = cast(BatchView, plan)
         queries, bounds = torch.cat((q, q_rope), dim=-1), batch.query_starts.tolist()
-        rows = zip(bounds, bounds[1:], batch.seq_lens.tolist(), batch.block_tables)
-        parts = [self._row(queries[begin:end], kv, table, length) for begin, end, length, table in rows]
+        parts = []
+        for begin, end, length, table in zip(bounds, bounds[1:], batch.seq_lens.tolist(), batch.block_tables):
+            hidden = torch.ones(end - begin, length, device=q.device).triu(length - (end - begin) + 1).bool()
+            if picked is not None:
+                hidden |= not_picked(picked[begin:end], length)
+            parts.append(self._row(queries[begin:end], kv, table, hidden))
         return torch.cat(parts).flatten(1).to(q.dtype)
 
-    def _row(self, q: Tensor, kv: Tensor, table: Tensor, length: int) -> Tensor:
+    def _row(self, q: Tensor, kv: Tensor, table: Tensor, hidden: Tensor) -> Tensor:
+        """Attend to what is not `hidden (queries, length)`."""
+        length = hidden.shape[1]
         site, blocks = self._site, table[: -(-length // self._block_size)].long()
         kept = kv[blocks].flatten(0, 1)[:length].float()
         latent, rotated = kept.split_with_sizes((site.latent_dim, site.rope_dim), dim=-1)
         own = torch.einsum("hkl,pl->hpk", self._key, latent)
         keys = torch.cat((own, rotated.expand(len(own), -1, -1)), dim=-1)
         scores = torch.einsum("qhd,hpd->hqp", q.float(), keys) * site.scale
-        query = torch.arange(length - len(q), length, device=q.device)[:, None]
-        hidden = torch.arange(length, device=q.device)[None] > query
         values = torch.einsum("pl,hlv->hpv", latent, self._value)
         return torch.einsum("hqp,hpv->qhv", scores.masked_fill(hidden, -torch.inf).softmax(-1), values)
+
+
+class PlainPicker:
+    """Positions of the best index scores, one sequence after the other."""
+
+    def __init__(self, site: PickSite, block_size: int) -> None:
+        self._site = site
+        self._block_size = block_size
+
+    def write(self, key: Tensor, kv: Tensor, plan: AttentionPlan) -> None:
+        """Store index keys at the batch's slots."""
+        slots = cast(BatchView, plan).slots
+        kv[slots // self._block_size, slots % self._block_size] = key.to(kv.dtype)
+
+    def forward(self, q: Tensor, weights: Tensor, kv: Tensor, plan: AttentionPlan) -> Tensor | None:
+        """Return picked positions, `(tokens, picks)` int32."""
+        batch = cast(BatchView, plan)
+        if batch.max_seq_len <= self._site.picks:
+            return None
+        bounds = batch.query_starts.tolist()
+        parts = []
+        for begin, end, length, table in zip(bounds, bounds[1:], batch.seq_lens.tolist(), batch.block_tables):
+            keys = kv[table[: -(-length // self._block_size)].long()].flatten(0, 1)[:length]
+            scores = index_scores(q[begin:end], weights[begin:end], keys, self._site)
+            best, places = scores.topk(min(self._site.picks, length), dim=1)
+            found = places.int().masked_fill(best == -torch.inf, -1)
+            parts.append(torch.nn.functional.pad(found, (0, self._site.picks - found.shape[1]), value=-1))
+        return torch.cat(parts)
+
+
+def index_scores(q: Tensor, weights: Tensor, keys: Tensor, site: PickSite) -> Tensor:
+    """Return what a picker's scores are by definition, in float32 at least; -inf behind each query.
+
+    Shapes: `q (queries, heads, key_dim)`, `weights (queries, heads)` of the last tokens, `keys (length, key_dim)` of
+    all -> `(queries, length)`.
+    """
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    products = torch.einsum("qhd,pd->qhp", q.to(dtype), keys.to(dtype)) * site.scale
+    scores = torch.einsum("qh,qhp->qp", weights.to(dtype), products.relu())
+    hidden = torch.ones_like(scores).triu(len(keys) - len(q) + 1).bool()
+    return scores.masked_fill(hidden, -torch.inf)
+
+
+def not_picked(picked: Tensor, length: int) -> Tensor:
+    """Return which positions are not among `picked (queries, picks)`, `(queries, length)` bool."""
+    hidden = torch.ones(len(picked), length + 1, dtype=torch.bool, device=picked.device)
+    return hidden.scatter_(1, torch.where(picked < 0, length, picked).long(), value=False)[:, :length]
 
 
 class PlainEncoder:

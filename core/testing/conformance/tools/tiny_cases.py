@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, LatentSite
+from core.api.attention import AttentionContext, AttentionSite, LatentSite, PickSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
 from core.api.models import ModelShape
@@ -110,7 +110,8 @@ class LoadedModel:
         self.names = NameMap(implementation.weight_rules(case.config), builder.left_out)
         self.targets = {name for group in builder.groups for name in group.targets()}
         self.attentions = builder.attentions
-        self.sites = [*(one.site for one in builder.attentions), *self.backend.encoders]
+        heads = [one.site for one in builder.attentions if not isinstance(one.site, PickSite)]
+        self.sites: list[Site] = [*heads, *self.backend.encoders]
         self.ropes = [config for config, _ in builder.ropes]
         WeightFiller(builder.groups, self.names, self.device).fill(case.tensors() if tensors is None else tensors)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from core.testing.families import TinyFamily
@@ -23,6 +24,9 @@ _EXPERTS = {
     "first_k_dense_replace": 1,
     "routed_scaling_factor": 1.7,
 }
+_INDEX = {"index_topk": 8, "index_n_heads": 6, "index_head_dim": 20}
+"""Of 60 positions 8 are seen; heads enough that hardly any two scores are equal (0)."""
+
 _YARN = {
     "type": "yarn",
     "factor": 4.0,
@@ -58,9 +62,13 @@ def _apart(name: str, tensor: Any) -> list[tuple[str, Any]]:
 
 
 def _row(name: str, version: str, **config: object) -> TinyFamily:
-    model_type = {"V2": "deepseek_v2", "V3": "deepseek_v3"}[version]
-    values = {"model_type": model_type, **_LATENT, **_EXPERTS, **config}
+    values = {"model_type": f"deepseek_{version.lower()}", **_LATENT, **_EXPERTS, **config}
     return TinyFamily(name, f"Deepseek{version}ForCausalLM", values, native={}, programs=False, lacks="latent")
+
+
+def _picking(row: TinyFamily) -> TinyFamily:
+    """Return a row of a model that picks positions, whether or not the native attention of a CPU has latent layers."""
+    return replace(row, lacks="(latent, )?picks")
 
 
 ROWS = [
@@ -90,6 +98,26 @@ ROWS = [
         {"model_type": "deepseek", **_EXPERTS, "routed_scaling_factor": 1.0},
         reference=_first,
         save=_apart,
+    ),
+    _picking(_row("deepseek_v32", "V32", n_group=4, topk_group=2, rope_scaling=_YARN, **_INDEX)),
+    _picking(_row("deepseek_v32_dense", "V32", n_group=1, topk_group=1, **_INDEX | {"index_topk": 64})),
+    _picking(
+        TinyFamily(
+            "glm_moe_dsa",
+            "GlmMoeDsaForCausalLM",
+            {
+                "model_type": "glm_moe_dsa",
+                **_LATENT,
+                **_EXPERTS,
+                **_INDEX,
+                "num_hidden_layers": 4,
+                "indexer_types": ["full", "shared", "full", "shared"],
+                "n_group": 1,
+                "topk_group": 1,
+            },
+            native={},
+            programs=False,
+        )
     ),
     _row("deepseek_v2_lite", "V2", q_lora_rank=None, topk_method="greedy", num_hidden_layers=4),
 ]

@@ -6,13 +6,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
+from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite, PickSite
 from core.api.facets import StepShape
 from core_plugin_torch_sdpa import elements
 from core_plugin_torch_sdpa.encoder import TorchSdpaEncoder
 from core_plugin_torch_sdpa.fixed import FixedPlan, FixedPlanner
 from core_plugin_torch_sdpa.latent import TorchSdpaLatent, latent_layout
+from core_plugin_torch_sdpa.picks import TorchSdpaPicker, picker_layout
 from core_plugin_torch_sdpa.plan import Decode, LayerKind, Planner, Prefill, SdpaPlan
+
+_PICKED = LayerKind(window=None, fused=False, latent=True)
+"""Pickers, and the layers that they pick for: each has a mask to pick within."""
 
 
 class TorchSdpaBackend:
@@ -58,8 +62,16 @@ class TorchSdpaBackend:
 
     def latent(self, site: LatentSite) -> TorchSdpaLatent:
         """Return the latent attention of one layer; later plans cover it."""
-        kind = LayerKind(window=None, fused=True, latent=True)
+        kind = _PICKED if site.picks is not None else LayerKind(window=None, fused=True, latent=True)
         return TorchSdpaLatent(site, self._ctx, self._variant(site.layer, kind))
+
+    def picker_layout(self, site: PickSite) -> KVLayout:
+        """Return blocks of `(block_size, key_dim)`; int8 with the scale behind each key."""
+        return picker_layout(site, self._ctx)
+
+    def picker(self, site: PickSite) -> TorchSdpaPicker:
+        """Return what picks positions; later plans cover it."""
+        return TorchSdpaPicker(site, self._ctx, self._variant(site.layer, _PICKED))
 
     def encoder(self, site: AttentionSite) -> TorchSdpaEncoder:
         """Return attention within the prompts of a step."""

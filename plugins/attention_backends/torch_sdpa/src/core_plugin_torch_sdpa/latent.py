@@ -50,19 +50,46 @@ class TorchSdpaLatent:
 
     def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: SdpaPlan) -> Tensor:
         """`q (tokens, heads, key_dim)`, `q_rope (tokens, heads, rope_dim)` -> `(tokens, heads * value_dim)`."""
+        return self._run(q, q_rope, kv, plan, None)
+
+    def forward_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: SdpaPlan, picked: Tensor) -> Tensor:
+        """As `forward`, by the positions `picked (tokens, picks)`; -1 stands for none."""
+        return self._run(q, q_rope, kv, plan, picked)
+
+    def _run(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: SdpaPlan, picked: Tensor | None) -> Tensor:
         variant = plan.of(self._variant)
         out = q.new_empty(len(q), self._site.num_heads, self._site.value_dim)
         for decode in variant.decodes:
-            if decode.tokens is None:
-                out.copy_(self._decode(q, q_rope, kv, decode))
+            rows = slice(None) if decode.tokens is None else decode.tokens
+            if picked is None or decode.width(kv.shape[1]) <= picked.shape[1]:
+                out[rows] = self._decode(q[rows], q_rope[rows], kv, decode)
             else:
-                rows = self._decode(q[decode.tokens], q_rope[decode.tokens], kv, decode)
-                out.index_copy_(0, decode.tokens, rows)
+                out[rows] = self._decode_picked(q[rows], q_rope[rows], kv, decode, picked[rows])
         for prefill in variant.prefills:
             tile = slice(prefill.begin, prefill.end)
             form = self._absorbed if prefill.end - prefill.begin < EXPANDED_FROM else self._expanded
-            out[tile] = form(q[tile], q_rope[tile], self._tile(kv, prefill), prefill.mask)
+            mask = prefill.mask
+            if picked is not None and prefill.length > picked.shape[1]:
+                mask = self._picked_mask(picked[tile], prefill.length)
+            out[tile] = form(q[tile], q_rope[tile], self._tile(kv, prefill), mask)
         return out.flatten(1)
+
+    def _decode_picked(self, q: Tensor, q_rope: Tensor, kv: Tensor, decode: Decode, picked: Tensor) -> Tensor:
+        """Attend with one query of each row to what is gathered of its picks, `(rows, heads, value_dim)`."""
+        size, places = kv.shape[1], picked.clamp(min=0).long()
+        blocks = decode.gathered.view(decode.rows, -1).gather(1, places // size)
+        slots = (blocks * size + places % size).flatten()
+        keys = self._opened(kv.view(-1, kv.shape[2]).index_select(0, slots)).view(decode.rows, 1, -1, self._width)
+        mask = torch.zeros(picked.shape, dtype=q.dtype, device=q.device).masked_fill_(picked < 0, -torch.inf)
+        found = self._attend(self._absorb(q, q_rope)[:, None], keys, keys, mask[:, None, None])
+        return self._values(found[:, 0].transpose(0, 1)).transpose(0, 1)
+
+    def _picked_mask(self, picked: Tensor, length: int) -> Tensor:
+        """Return what hides all but the picks of each query, `(queries, length)` additive."""
+        # One column more takes what stands for no position.
+        mask = torch.full((len(picked), length + 1), -torch.inf, dtype=self._dtype, device=picked.device)
+        mask.scatter_(1, torch.where(picked < 0, length, picked).long(), 0.0)
+        return mask[:, :length]
 
     def _decode(self, q: Tensor, q_rope: Tensor, kv: Tensor, decode: Decode) -> Tensor:
         """Attend with one query of each row, `(rows, heads, value_dim)`; heads take the place of query positions."""
@@ -107,7 +134,10 @@ class TorchSdpaLatent:
 
     def _gather(self, kv: Tensor, blocks: Tensor) -> Tensor:
         """Return what blocks hold, `(positions, latent_dim + rope_dim)` in the compute dtype."""
-        stored = kv.index_select(0, blocks).flatten(0, 1)
+        return self._opened(kv.index_select(0, blocks).flatten(0, 1))
+
+    def _opened(self, stored: Tensor) -> Tensor:
+        """Return stored tokens, `(positions, latent_dim + rope_dim)` in the compute dtype."""
         if stored.dtype == self._dtype:
             return stored
         parts = (stored[:, : self._stored], stored[:, self._stored :])

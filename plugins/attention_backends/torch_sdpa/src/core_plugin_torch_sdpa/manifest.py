@@ -25,6 +25,7 @@ TORCH_SDPA = AttentionSpec(
             "sinks",
             "chunked",
             "latent",
+            "picks",
             "head_scales",
             "bidirectional",
             "position_bias",

@@ -60,6 +60,10 @@ class Decode:
     rows: int
     distance: Tensor | None = None
 
+    def width(self, block_size: int) -> int:
+        """Return the positions that are gathered for each row of latent layers, padding included."""
+        return len(self.gathered) // self.rows * block_size
+
 
 @dataclass(frozen=True, slots=True)
 class Prefill:

@@ -158,6 +158,25 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What picks the positions that latent attention sees.
+
+    Attributes:
+        heads: Index heads.
+        key_dim: Size of an index key, and of a head of the index queries.
+        rope: Of both; it may rotate a part of them.
+        eps: Of the norm of the keys.
+        name: Its module below the attention.
+    """
+
+    heads: int
+    key_dim: int
+    rope: RopeConfig
+    eps: float = 1e-6
+    name: str = "indexer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
     """Multi-head latent attention: a token keeps one latent and one rotated key for all heads.
 
@@ -173,6 +192,8 @@ class LatentAttention:
         bias: Whether the modules that make latents have one.
         output_bias: Whether the output projection has one.
         eps: Of the norms of the latents.
+        picks: Most positions that a query sees; None: it sees all.
+        index: What picks them; None: the index of a layer before. Needs `query_dim`.
         name: Its module in a layer.
         output: Module of the output projection.
     """
@@ -188,6 +209,8 @@ class LatentAttention:
     bias: bool = False
     output_bias: bool = False
     eps: float = 1e-6
+    picks: int | None = None
+    index: Index | None = None
     name: str = "self_attn"
     output: str = "o_proj"
 

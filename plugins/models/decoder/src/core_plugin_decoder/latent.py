@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core_plugin_decoder.index import Indexer
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
     from core_plugin_decoder.description import Decoder, LatentAttention
+    from core_plugin_decoder.index import Picked
 
 
 class LatentSelfAttention:
     """Latents of queries, and of keys and values; the latter are kept, and opened by the attention backend."""
 
-    def __init__(self, decoder: Decoder, given: LatentAttention, build: LayerBuilder, index: int) -> None:
+    def __init__(
+        self, decoder: Decoder, given: LatentAttention, build: LayerBuilder, index: int, picked: Picked
+    ) -> None:
         path, hidden = f"{decoder.layer_path(index)}.{given.name}", decoder.hidden_size
         share = build.heads(given.heads, given.heads)
         self.view, self.split = (-1, share.heads, given.head_dim), (given.key_dim, given.rope_dim)
@@ -43,17 +48,22 @@ class LatentSelfAttention:
             value_dim=given.value_dim,
             scale=given.scale,
             up=f"{path}.kv_b_proj",
+            picks=given.picks,
         )
+        self.picked = None if given.picks is None else picked
+        self.indexer = None if given.index is None else Indexer(given, build, hidden, path, picked)
         width = given.heads * given.value_dim
         self.output = build.linear(width, hidden, f"{path}.{given.output}", bias=given.output_bias, shard="in")
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
         *queries, latent, rope_key = self.down(hidden).split_with_sizes(self.kept, dim=1)
-        if self.query_norm is not None:
-            hidden = self.query_norm(queries[0].contiguous())
+        query = hidden if self.query_norm is None else self.query_norm(queries[0].contiguous())
+        if self.indexer is not None:
+            self.indexer(hidden, query, step)
         # (T, heads, key_dim), (T, heads, rope_dim)
-        q, q_rope = self.query(hidden).view(self.view).split_with_sizes(self.split, dim=2)
+        q, q_rope = self.query(query).view(self.view).split_with_sizes(self.split, dim=2)
         q_rope, rotated = self.rope(step.positions, q_rope, rope_key.unsqueeze(1))
         latent = self.norm(latent.contiguous())
-        return self.output(self.attend(q, q_rope, latent, rotated.squeeze(1), step))
+        picked = None if self.picked is None else self.picked.positions
+        return self.output(self.attend(q, q_rope, latent, rotated.squeeze(1), step, picked))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from core.api import LayerBuilder, StepInputs
     from core.api.models import Embedding, Norm
     from core_plugin_decoder.description import Decoder, Layer
+    from core_plugin_decoder.index import Picked
 
     Pending = Tensor | None
     Sublayer: TypeAlias = "_Adding | _Parallel | _Around"
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
 
 def sublayers(
-    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None
+    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None, picked: Picked
 ) -> list[Sublayer]:
     """Return what a layer does, in order: each takes `(pending, residual, step)` and returns the first two."""
     path = decoder.layer_path(index)
     given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
-    attention = _attention(decoder, layer, build, index, growth)
+    attention = _attention(decoder, layer, build, index, growth, picked)
     mlp = _mlp(decoder, layer, build, path)
     if layer.parallel:
         if attention is None or mlp is None:
@@ -58,14 +59,14 @@ def sublayers(
 
 
 def _attention(
-    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None
+    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None, picked: Picked
 ) -> Body | None:
     if layer.attention is None:
         return None
     if isinstance(layer.attention, Linear):
         return _linear(decoder, layer.attention, build, decoder.layer_path(index))
     if isinstance(layer.attention, LatentAttention):
-        return LatentSelfAttention(decoder, layer.attention, build, index)
+        return LatentSelfAttention(decoder, layer.attention, build, index, picked)
     return SelfAttention(decoder, layer.attention, build, index, growth)
 
 

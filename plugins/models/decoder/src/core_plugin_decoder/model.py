@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from core.api import WeightRules
 from core_plugin_decoder.description import Attention
 from core_plugin_decoder.embedding import DecoderEmbedding
+from core_plugin_decoder.index import Picked
 from core_plugin_decoder.layers import Crossing, sublayers
 from core_plugin_decoder.norms import norm
 from core_plugin_decoder.scoring import LinearScores, TokenScores
@@ -45,11 +46,12 @@ class CausalLM:
             if given is not None
         }
         layers: list[_Layer] = []
+        picked = Picked(len(decoder.layers))
         for index, layer in enumerate(decoder.layers):
             grows = layer.attention.grows if isinstance(layer.attention, Attention) else None
             growth = None if grows is None else growths[grows]
             crossing = Crossing(layer) if layer.keeps or layer.blends else None
-            layers.append((crossing, sublayers(decoder, layer, build, index, growth)))
+            layers.append((crossing, sublayers(decoder, layer, build, index, growth, picked)))
         self.passes = [layers]
         for turn in range(1, decoder.passes):
             later = turn * len(layers)

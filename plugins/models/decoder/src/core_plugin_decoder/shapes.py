@@ -37,8 +37,10 @@ def described(decoder: Decoder) -> ModelShape:
     first = attentions[0]
     ropes: list[RopeConfig] = []
     for attention in attentions:
-        if attention.rope is not None and attention.rope not in ropes:
-            ropes.append(attention.rope)
+        index = attention.index if isinstance(attention, LatentAttention) else None
+        for rope in (attention.rope, None if index is None else index.rope):
+            if rope is not None and rope not in ropes:
+                ropes.append(rope)
     return ModelShape(
         vocab_size=decoder.vocab_size,
         max_positions=decoder.max_positions,
@@ -62,6 +64,8 @@ def _features(decoder: Decoder) -> Iterator[str]:
     for attention in decoder.attentions:
         if isinstance(attention, LatentAttention):
             yield "latent"
+            if attention.picks is not None:
+                yield "picks"
             continue
         wanted = {
             "sliding_window": attention.window,
@@ -171,6 +175,14 @@ def _of_latent(attention: LatentAttention, hidden: Dim) -> dict[str, tuple[Dim, 
         "kv_b_proj": (up, latent),
         attention.output: (hidden, ("num_attention_heads * v_head_dim", heads * attention.value_dim)),
     }
+    if attention.index is not None:
+        index, size = attention.index, ("index_head_dim", attention.index.key_dim)
+        found |= {
+            f"{index.name}.wq_b": (("index_n_heads * index_head_dim", index.heads * index.key_dim), query),
+            f"{index.name}.wk": (size, hidden),
+            f"{index.name}.k_norm": (size,),
+            f"{index.name}.weights_proj": (("index_n_heads", index.heads), hidden),
+        }
     if attention.query_dim is None:
         return found | {"q_proj": (queries, hidden)}
     return found | {"q_a_proj": (query, hidden), "q_a_layernorm": (query,), "q_b_proj": (queries, query)}

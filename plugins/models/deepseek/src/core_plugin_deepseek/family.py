@@ -1,4 +1,4 @@
-"""DeepSeek V2 and V3, and what was made after them: latent attention, experts behind some dense layers."""
+"""DeepSeek V2, V3 and V3.2, and what was made after them: latent attention, experts behind some dense layers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from core_plugin_decoder import CausalLM, Decoder, Fields, shape_of
 
 from core.api import MOST_LAYERS, Routing
+from core_plugin_deepseek.index import indexed
 from core_plugin_deepseek.parts import decoder_of, mixture
 
 _SECOND: Mapping[str, Any] = {
@@ -52,20 +53,40 @@ _LITE: Mapping[str, Any] = {
     "rms_norm_eps": 1e-5,
     "max_position_embeddings": 202752,
 }
-"""What transformers takes for keys that a configuration lacks."""
+_INDEXED: Mapping[str, Any] = {**_THIRD, "index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64}
+_FIFTH: Mapping[str, Any] = {
+    **_INDEXED,
+    "index_n_heads": 32,
+    "indexer_rope_interleave": True,
+    "q_lora_rank": 2048,
+    "qk_nope_head_dim": 192,
+    "v_head_dim": 256,
+    "n_group": 1,
+    "topk_group": 1,
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 202752,
+}
+_USUAL: Mapping[str, Mapping[str, Any]] = {
+    "DeepseekV2": _SECOND,
+    "DeepseekV32": _INDEXED,
+    "Glm4MoeLite": _LITE,
+    "GlmMoeDsa": _FIFTH,
+}
+"""What transformers takes for keys that a configuration lacks, by how an architecture begins; else `_THIRD`."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
     """Describe the decoder of a configuration."""
     name = Fields(config, "DeepseekV3ForCausalLM").architecture
     second = name.startswith("DeepseekV2")
-    usual = _SECOND if second else _LITE if name.startswith("Glm") else _THIRD
+    usual = next((values for start, values in _USUAL.items() if name.startswith(start)), _THIRD)
     given = Fields({**usual, **config}, "DeepseekV3ForCausalLM")
     # The second version rotates neighbours, whatever its configuration says.
     interleaved = second or given.flag("rope_interleave", default=True)
     attention = given.latent(usual, interleaved=interleaved)
+    layers = indexed(given, attention) if "index_topk" in usual else (attention,) * given.layers()
     experts = mixture(given, _routing_by_softmax(given) if second else _routing_by_sigmoid(given))
-    return decoder_of(given, attention, experts, attention.rope.context, skips=_further_tokens(given))
+    return decoder_of(given, layers, experts, attention.rope.context, skips=_further_tokens(given))
 
 
 shape = shape_of(read)

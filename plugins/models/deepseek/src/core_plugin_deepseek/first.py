@@ -31,7 +31,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     routing = Routing(top_k=given.integer("num_experts_per_tok"), renormalize=given.flag("norm_topk_prob"), eps=1e-20)
     # A checkpoint without experts is the dense DeepSeek LLM under this name.
     experts = None if given.config.get("n_routed_experts") is None else mixture(given, routing)
-    return decoder_of(given, attention, experts, rope.context)
+    return decoder_of(given, (attention,) * given.layers(), experts, rope.context)
 
 
 shape = shape_of(read)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from core.api.descriptors import ModelSpec
 
-_FAMILIES = ("DeepseekV2", "DeepseekV3", "Glm4MoeLite")
-
 DEEPSEEK = ModelSpec(
     name="deepseek",
     impl="core_plugin_deepseek.family:DeepSeek",
     api=2,
-    summary="DeepSeek V2, V3 and R1, Kimi K2, GLM-4-MoE-Lite: latent attention and experts",
-    architectures=tuple(f"{family}ForCausalLM" for family in _FAMILIES),
+    summary="DeepSeek V2, V3, R1 and V3.2, Kimi K2, GLM-4-MoE-Lite and GLM-5: latent attention and experts",
+    architectures=(
+        "DeepseekV2ForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "DeepseekV32ForCausalLM",
+        "Glm4MoeLiteForCausalLM",
+        "GlmMoeDsaForCausalLM",
+    ),
     shape="core_plugin_deepseek.family:shape",
 )
 
@@ -21,8 +25,13 @@ POOLING = ModelSpec(
     api=2,
     summary="Embedding models and classifiers made of them",
     architectures=(
-        *(f"{family}Model" for family in _FAMILIES),
-        *(f"DeepseekV{version}ForSequenceClassification" for version in (2, 3)),
+        "DeepseekV2Model",
+        "DeepseekV3Model",
+        "DeepseekV32Model",
+        "Glm4MoeLiteModel",
+        "GlmMoeDsaModel",
+        "DeepseekV2ForSequenceClassification",
+        "DeepseekV3ForSequenceClassification",
     ),
     shape="core_plugin_deepseek.family:shape",
     tasks=frozenset({"embed", "classify"}),

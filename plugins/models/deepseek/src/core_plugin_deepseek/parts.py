@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from core_plugin_decoder import MLP, Attention, Decoder, Fields, LatentAttention, Layer, Mixture, Norm
 
 from core.api import MOST_LAYERS, CheckpointError, Routing, config_names
@@ -9,15 +11,16 @@ from core.api import MOST_LAYERS, CheckpointError, Routing, config_names
 
 def decoder_of(
     given: Fields,
-    attention: Attention | LatentAttention,
+    attentions: Sequence[Attention | LatentAttention],
     experts: Mixture | None,
     max_positions: int,
     *,
     skips: tuple[str, ...] = (),
 ) -> Decoder:
-    """Return a decoder with this attention in all layers, and these experts in some.
+    """Return a decoder with these experts in some layers.
 
     Args:
+        attentions: Of each layer.
         experts: None: all layers are dense.
         skips: As in `Decoder`.
     """
@@ -30,7 +33,7 @@ def decoder_of(
             before_attention=Norm(name="input_layernorm", eps=eps),
             before_mlp=Norm(name="post_attention_layernorm", eps=eps),
         )
-        for sparse in _sparse(given)
+        for attention, sparse in zip(attentions, _sparse(given), strict=True)
     )
     return Decoder(
         vocab_size=given.integer("vocab_size"),
