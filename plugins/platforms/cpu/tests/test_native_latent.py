@@ -212,6 +212,15 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_latent_models_are_served_whatever_the_size_of_their_heads():
-    request = AttentionRequest("cpu", "float32", "int8", 300, 16, 16, 32, frozenset({"latent"}))
+    request = AttentionRequest(
+        device_type="cpu",
+        dtype="float32",
+        kv_dtype="int8",
+        head_dim=300,
+        num_heads=16,
+        num_kv_heads=16,
+        block_size=32,
+        features=frozenset({"latent"}),
+    )
     assert request.check(CPU_NATIVE).ok
     assert refine.attention(request, ProbeResult(available=True)).ok

@@ -1,7 +1,7 @@
 """Multi-head latent attention by native kernels (`csrc/cpu/attention/latent.h`).
 
-Three calls: queries are brought to the latents, attention, what they found there is made values. Rows of many new tokens
-are *expanded*: their keys and values are made of the latents within the second call, and the others leave them out.
+Three calls: queries are brought to the latents, attention, what they found there is made values. Rows of many new
+tokens are *expanded*: keys and values are made of their latents within the second call, and the others leave them out.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LatentCache:
         batch.compare(kv.shape[0], self.block_size)
 
     def take(self, name: str, given: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Return what a call is given, its last dimension contiguous. Raises `ValueError` if it is not of this shape."""
+        """Return what a call is given, its last dimension contiguous. Raises `ValueError` for another shape."""
         if given.shape != shape or given.dtype is not self.dtype or not given.is_cpu:
             raise unfit(f"{shape} {self.dtype} and", **{name: given})
         return given if given.stride(-1) == 1 else given.contiguous()
