@@ -82,8 +82,8 @@ void make_pass(const Expanded<P>& e, int64_t first, int64_t count, int64_t seen)
   auto latents = e.template at<T>(e.layout.latents), keys = e.template at<T>(e.layout.keys);
   auto rows = e.template at<typename P::Query>(e.layout.rows);
   auto made = e.template at<float>(e.layout.made);
-  copy_pass(e.w.a, LatentCopies<P>{latents, n.latent, keys, n.expanded(), n.key, nullptr, rows, e.template at<T>(e.layout.stage)},
-            e.range.row, first, seen);
+  LatentCopies<P> copies{latents, keys, n.expanded(), n.key, nullptr, rows, n.latent, e.template at<T>(e.layout.stage)};
+  copy_pass(e.w.a, copies, e.range.row, first, seen);
   P::enter(n.key);
   for (int64_t k = 0; k < count; k += kPanelKeys) {
     int64_t here = count - k < kPanelKeys ? count - k : kPanelKeys;

@@ -34,12 +34,12 @@ void load_vector(int64_t dtype, const void* from, int64_t at, typename P::Query*
 template <typename P>
 struct LatentCopies {
   using T = typename P::T;
-  T* latents;  // panels of keys of `latents_dims`, of which the latents are the first dimensions
-  int64_t latents_dims;
+  T* latents;  // panels of keys
   T* rotated;  // panels of keys of `rotated_dims`, of which rotated keys are those from `rotated_from` on
   int64_t rotated_dims, rotated_from;
   T* values;
-  typename P::Query* rows;
+  typename P::Query* rows;  // as query vectors of `row_dims`: latents, and rotated keys behind them if there is room
+  int64_t row_dims;
   T* stage;
 };
 
@@ -74,13 +74,17 @@ template <typename P, typename E>
 void copy_parts(const LatentCopies<P>& to, const E* latents, const E* rotated, int64_t stride, int64_t latent_dim,
                 int64_t rope_dim, int64_t at, int64_t count) {
   int64_t latent = round_up(latent_dim, kVector), rope = round_up(rope_dim, kVector);
-  transpose_keys(latents, stride, panel_at(to.latents, at, to.latents_dims, 0), latent, latent_dim, count);
-  transpose_keys(rotated, stride, panel_at(to.rotated, at, to.rotated_dims, to.rotated_from), rope, rope_dim, count);
+  if (to.latents != nullptr) {
+    transpose_keys(latents, stride, panel_at(to.latents, at, latent, 0), latent, latent_dim, count);
+    transpose_keys(rotated, stride, panel_at(to.rotated, at, to.rotated_dims, to.rotated_from), rope, rope_dim, count);
+  }
   if (to.values != nullptr) {
     copy_value_rows(latents, stride, to.values + at * latent, latent, latent_dim, count);
   }
   for (int64_t t = 0; to.rows != nullptr && t < count; ++t) {
-    load_padded<P>(latents + t * stride, to.rows + P::words((at + t) * latent), latent_dim);
+    typename P::Query* row = to.rows + P::words((at + t) * to.row_dims);
+    load_padded<P>(latents + t * stride, row, latent_dim);
+    if (to.row_dims > latent) load_padded<P>(rotated + t * stride, row + P::words(latent), rope_dim);
   }
 }
 

@@ -35,18 +35,24 @@ inline LatentSizes latent_sizes(const core_latent_attention_args& a) {
           round_up(a.value_dim, kVector)};
 }
 
-// Scratch of one thread in the absorbed form: a tile, and what `LatentCopies` needs beside its copy of keys.
+// Scratch of one thread in the absorbed form: a tile whose queries are panels and whose copy are rows of keys, products
+// key by key before they are turned, values, a stage of `LatentCopies`.
 struct AbsorbedLayout {
   TileLayout tile;
-  int64_t values, stage, bytes;
+  int64_t turned, values, stage, bytes;
+
+  int64_t turned_stride;  // from one key's products to the next one's
 };
 
 inline int64_t stage_bytes(const LatentSizes& n) { return round_up(16 * n.absorbed() * 4, kAlign); }
 
 inline AbsorbedLayout absorbed_layout(const LatentSizes& n, int64_t tile_rows) {
   AbsorbedLayout l;
-  l.tile = tile_layout(tile_rows, n.absorbed(), n.latent, kTileKeys);
-  l.values = round_up(l.tile.bytes, kAlign);
+  int64_t whole = round_up(tile_rows, kPanelKeys);
+  l.tile = tile_layout(whole, n.absorbed(), n.latent, kTileKeys);
+  l.turned_stride = whole + kPadKeys;
+  l.turned = round_up(l.tile.bytes, kAlign);
+  l.values = l.turned + kTileKeys * l.turned_stride * 4;
   l.stage = l.values + kTileKeys * n.latent * 4;
   l.bytes = l.stage + stage_bytes(n);
   return l;

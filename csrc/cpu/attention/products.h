@@ -144,16 +144,9 @@ struct Loops : E {
                      int64_t block_size, int64_t offset, int64_t count) {
     for (int64_t k = 0; k < count;) {
       bool wide = count - k >= kKeyVectors * kLanes;
-      for (int64_t r = 0; r < rows; r += E::kRows) {
-        const Query* from = q + r * words(head_dim);
-        const T* at = keys + (offset + k) * kPack;
-        float* to = s + r * s_stride + k;
-        with_rows<E::kRows>(rows - r, [&](auto n) {
-          constexpr int64_t n_rows = decltype(n)::value;
-          wide ? score_tile<n_rows, kKeyVectors>(from, at, to, s_stride, head_dim, block_size)
-               : score_tile<n_rows, 1>(from, at, to, s_stride, head_dim, block_size);
-        });
-      }
+      const T* at = keys + (offset + k) * kPack;
+      wide ? score_rows<kKeyVectors>(q, at, s + k, s_stride, rows, head_dim, block_size)
+           : score_rows<1>(q, at, s + k, s_stride, rows, head_dim, block_size);
       k += wide ? kKeyVectors * kLanes : kLanes;
     }
   }
@@ -182,6 +175,19 @@ struct Loops : E {
   }
 
  private:
+  // Fewer vectors of keys meet more query vectors at a time: sums enough not to wait for each other.
+  template <int64_t Keys>
+  CORE_INLINE static void score_rows(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t rows,
+                                     int64_t head_dim, int64_t block_size) {
+    constexpr int64_t most = E::kRows * kKeyVectors / Keys;
+    for (int64_t r = 0; r < rows; r += most) {
+      with_rows<most>(rows - r, [&](auto n) {
+        constexpr int64_t n_rows = decltype(n)::value;
+        score_tile<n_rows, Keys>(q + r * words(head_dim), keys, s + r * s_stride, s_stride, head_dim, block_size);
+      });
+    }
+  }
+
   template <int64_t Rows, int64_t Keys>
   CORE_INLINE static void score_tile(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t head_dim,
                                      int64_t block_size) {

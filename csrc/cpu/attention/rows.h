@@ -82,7 +82,27 @@ void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int
     }
   }
 }
+
+// Turns `rows x columns` numbers: to[c][r] = from[r][c]. Places up to the next multiples of 16 are read and written.
+inline void turn(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t columns) {
+  for (int64_t c = 0; c < columns; c += 16) {
+    for (int64_t r = 0; r < rows; r += 16) {
+      __m512i block[16];
+      CORE_UNROLL
+      for (int64_t i = 0; i < 16; ++i) block[i] = _mm512_loadu_si512(from + (r + i) * from_stride + c);
+      transpose(block);
+      CORE_UNROLL
+      for (int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(to + (c + i) * to_stride + r, block[i]);
+    }
+  }
+}
 #else
+inline void turn(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t columns) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+}
+
 template <typename S, typename T>
 void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int64_t dims, int64_t count) {
   for (int64_t d = 0; d < head_dim; d += kPackOf<T>) {

@@ -60,7 +60,7 @@ def _apart(name: str, tensor: Any) -> list[tuple[str, Any]]:
 def _row(name: str, version: str, **config: object) -> TinyFamily:
     model_type = {"V2": "deepseek_v2", "V3": "deepseek_v3"}[version]
     values = {"model_type": model_type, **_LATENT, **_EXPERTS, **config}
-    return TinyFamily(name, f"Deepseek{version}ForCausalLM", values, native={}, programs=False, lacks="latent")
+    return TinyFamily(name, f"Deepseek{version}ForCausalLM", values, native={})
 
 
 ROWS = [
@@ -81,8 +81,6 @@ ROWS = [
             "rope_scaling": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 1.0},
         },
         native={},
-        programs=False,
-        lacks="latent",
     ),
     TinyFamily(
         "deepseek_moe",
