@@ -95,57 +95,90 @@ bool reads_rows(const LatentWork<P>& w) {
   return same && w.a.latent_dim == w.n.latent && w.a.rope_dim == w.n.rope;
 }
 
-// Products of `count` keys, row by row, with all query vectors: those of a key next to each other.
+constexpr int64_t kAskedKeys = 16;  // keys that are asked for at a time: fewer than what waits for memory at once
+
+// What a tile in the absorbed form works with.
 template <typename P>
-void multiply_rows(const Tile<P>& t, const typename P::Query* keys, const typename P::T* panels, int64_t dims,
-                   float* out, int64_t stride, int64_t count) {
-  P::enter(count);
-  int64_t vectors = round_up(t.rows(), P::kKeys);
-  for (int64_t r = 0; r < vectors; r += kPanelKeys) {
-    int64_t here = vectors - r < kPanelKeys ? vectors - r : kPanelKeys;
-    P::scores(keys, panels + r * dims, out + r, stride, count, dims, kPanelKeys, 0, here);
+struct Absorbed {
+  using T = typename P::T;
+  using Query = typename P::Query;
+  // Whether rows of keys are values too.
+  static constexpr bool kShared = std::is_same<Query, T>::value && kPackOf<T> == 1;
+
+  const LatentWork<P>& w;
+  Tile<P> t;
+  AbsorbedLayout layout;
+  int64_t dims, row_bytes;
+  bool direct;
+
+  T* panels() const { return reinterpret_cast<T*>(t.q()); }
+  Query* rows() const { return reinterpret_cast<Query*>(t.copy()); }
+  T* values() const { return reinterpret_cast<T*>(t.scratch + layout.values); }
+  T* stage() const { return reinterpret_cast<T*>(t.scratch + layout.stage); }
+  float* turned() const { return reinterpret_cast<float*>(t.scratch + layout.turned); }
+  const char* cached(int64_t key) const {
+    int64_t block = w.a.table[t.range.row * w.a.table_stride + key / w.a.block_size];
+    return static_cast<const char*>(w.a.cache) + (block * w.a.block_size + key % w.a.block_size) * row_bytes;
+  }
+};
+
+// Asks for the rows of `count` keys, at most `kAskedKeys` of one block. The processor's own prefetching ends at a page.
+template <typename P>
+CORE_INLINE void ask_rows(const Absorbed<P>& e, int64_t first, int64_t count) {
+  const char* from = e.cached(first);
+  for (int64_t at = 0; at < count * e.row_bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+}
+
+// Products of the `seen` keys from `first` on with all query vectors: those of a key lie next to each other.
+template <typename P>
+void multiply_rows(const Absorbed<P>& e, int64_t first, int64_t seen) {
+  int64_t vectors = round_up(e.t.rows(), P::kKeys), stride = e.layout.turned_stride, entered = 0;
+  for (int64_t done = 0; done < seen; done += kAskedKeys) {
+    int64_t here = seen - done < kAskedKeys ? seen - done : kAskedKeys, next = first + kTileKeys + done;
+    if (next < e.t.range.last_key) {
+      ask_rows(e, next, e.t.range.last_key - next < kAskedKeys ? e.t.range.last_key - next : kAskedKeys);
+    }
+    if (here != entered) P::enter(here);
+    entered = here;
+    auto keys = e.direct ? reinterpret_cast<const typename P::Query*>(e.cached(first + done))
+                         : e.rows() + P::words(done * e.dims);
+    for (int64_t r = 0; r < vectors; r += kPanelKeys) {
+      int64_t some = vectors - r < kPanelKeys ? vectors - r : kPanelKeys;
+      P::scores(keys, e.panels() + r * e.dims, e.turned() + done * stride + r, stride, here, e.dims, kPanelKeys, 0, some);
+    }
   }
 }
 
-// The same with the keys where they lie.
 template <typename P>
-void multiply_cached_rows(const LatentWork<P>& w, const Tile<P>& t, const typename P::T* panels, float* out,
-                          int64_t stride, int64_t first, int64_t count) {
-  const core_latent_attention_args& a = w.a;
-  const int32_t* table = a.table + t.range.row * a.table_stride;
-  int64_t dims = w.n.absorbed();
-  for (int64_t done = 0; done < count;) {
-    int64_t key = first + done, offset = key % a.block_size;
-    int64_t here = a.block_size - offset < count - done ? a.block_size - offset : count - done;
-    auto block = static_cast<const typename P::T*>(a.cache) + (table[key / a.block_size] * a.block_size + offset) * dims;
-    multiply_rows(t, reinterpret_cast<const typename P::Query*>(block), panels, dims, out + done * stride, stride, here);
-    done += here;
+void gather_latents(const Absorbed<P>& e, int64_t seen) {
+  const Tile<P>& t = e.t;
+  int64_t latent = e.w.n.latent, weights = P::words(t.stride());
+  P::enter(t.rows());
+  if constexpr (Absorbed<P>::kShared) {
+    P::accumulate_apart(t.p(), weights, e.rows(), e.dims, t.o(), t.corrections(), t.rows(), latent, 0, seen);
+  } else {
+    clear_values(e.values(), latent, seen, P::kKeys);
+    P::accumulate(t.p(), weights, e.values(), t.o(), t.corrections(), t.rows(), latent, 0, seen);
   }
 }
 
 template <typename P>
 void attend_absorbed(const LatentWork<P>& w, const Range& range, char* scratch) {
-  using T = typename P::T;
   AbsorbedLayout layout = absorbed_layout(w.n, w.plan.tile_rows);
-  Tile<P> t{w.same, w.plan, scratch, layout.tile, range, Range{}, kTileKeys};
-  auto values = reinterpret_cast<T*>(scratch + layout.values), stage = reinterpret_cast<T*>(scratch + layout.stage);
-  auto panels = reinterpret_cast<T*>(t.q());
-  auto rows = reinterpret_cast<typename P::Query*>(t.copy());
-  auto turned = reinterpret_cast<float*>(scratch + layout.turned);
-  int64_t dims = w.n.absorbed(), last = range.last_key, end = round_up(last, P::kKeys), stride = layout.turned_stride;
-  bool direct = reads_rows(w);
-  LatentCopies<P> copies{nullptr, nullptr, 0, 0, values, direct ? nullptr : rows, dims, stage};
-  load_panels(w, t, panels, scratch + layout.stage);
+  Absorbed<P> e{w, Tile<P>{w.same, w.plan, scratch, layout.tile, range, Range{}, kTileKeys}, layout, w.n.absorbed(),
+                latent_row_bytes(w.a.latent_dim, w.a.rope_dim, w.a.kv_dtype), !Absorbed<P>::kShared && reads_rows(w)};
+  const Tile<P>& t = e.t;
+  LatentCopies<P> copies{nullptr, nullptr, 0, 0, Absorbed<P>::kShared ? nullptr : e.values(),
+                         e.direct ? nullptr : e.rows(), e.dims, e.stage()};
+  load_panels(w, t, e.panels(), scratch + layout.stage);
+  int64_t last = range.last_key, end = round_up(last, P::kKeys);
   for (int64_t first = range.first_key / P::kKeys * P::kKeys; first < end; first += kTileKeys) {
     int64_t count = end - first < kTileKeys ? end - first : kTileKeys, seen = last - first < count ? last - first : count;
     copy_pass(w.a, copies, range.row, first, seen);
-    direct ? multiply_cached_rows(w, t, panels, turned, stride, first, seen)
-           : multiply_rows(t, rows, panels, dims, turned, stride, seen);
-    turn(turned, stride, t.s(), t.stride(), seen, t.rows());
+    multiply_rows(e, first, seen);
+    turn(e.turned(), layout.turned_stride, t.s(), t.stride(), seen, t.rows());
     weigh_pass(t, first, count, seen);
-    clear_values(values, w.n.latent, seen, P::kKeys);
-    P::enter(t.rows());
-    P::accumulate(t.p(), P::words(t.stride()), values, t.o(), t.corrections(), t.rows(), w.n.latent, 0, seen);
+    gather_latents(e, seen);
   }
   P::leave();
   if (range.partial < 0) return write_tile(t, w.a.dtype, w.a.found, w.same.out_stride, w.n.latent);

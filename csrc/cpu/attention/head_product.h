@@ -4,29 +4,65 @@
 #include <atomic>
 
 #include "attention/latent_plan.h"
-#include "attention/products.h"
 #include "common/parallel.h"
+#include "common/vec.h"
 
 namespace core {
 namespace CORE_VARIANT {
 namespace {
 
-// Weights row by row as they lie in memory, widened to float32 as they are read. Each meets few tokens: memory sets
-// the pace, so that it pays for no other form.
-template <typename T_>
-struct RowMajor {
-  using T = T_;
-  using Query = float;
-  using Weight = float;
-  static constexpr int64_t kPack = 1, kWords = 1, kRows = kManyRows;
-  static constexpr bool kBfloat16Queries = false;
-  struct Vector {
-    vf v;
-  };
-  CORE_INLINE static Vector vector(const T* p) { return {load(p)}; }
-  CORE_INLINE static vf multiply(vf sum, const float* broadcast, Vector b) { return sum + *broadcast * b.v; }
-  CORE_INLINE static void store_weights(float* p, int64_t k, vf weights) { store(p + k, weights); }
-};
+// Register tiles: tokens x vectors of results. Memory sets the pace of few tokens, and gives more when more of a row is
+// read at a time.
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int64_t kSums = 16;
+#else
+constexpr int64_t kSums = 8;
+#endif
+
+// y[t][0 .. Vectors * kLanes) = x[t] @ w for `Tokens` tokens, `outputs` apart; weights lie row by row as they are stored.
+template <int64_t Tokens, int64_t Vectors, typename T>
+CORE_INLINE void product_tile(const float* x, const T* w, float* y, int64_t inputs, int64_t outputs) {
+  vf sums[Tokens][Vectors] = {};
+  for (int64_t i = 0; i < inputs; ++i) {
+    vf row[Vectors];
+    CORE_UNROLL
+    for (int64_t j = 0; j < Vectors; ++j) row[j] = load(w + i * outputs + j * kLanes);
+    CORE_UNROLL
+    for (int64_t t = 0; t < Tokens; ++t) {
+      CORE_UNROLL
+      for (int64_t j = 0; j < Vectors; ++j) sums[t][j] += row[j] * x[t * inputs + i];
+    }
+  }
+  CORE_UNROLL
+  for (int64_t t = 0; t < Tokens; ++t) {
+    CORE_UNROLL
+    for (int64_t j = 0; j < Vectors; ++j) store(y + t * outputs + j * kLanes, sums[t][j]);
+  }
+}
+
+// The same for all results, by ever narrower tiles.
+template <int64_t Tokens, int64_t Vectors, typename T>
+void product_rows(const float* x, const T* w, float* y, int64_t inputs, int64_t outputs, int64_t from) {
+  for (; from + Vectors * kLanes <= outputs; from += Vectors * kLanes) {
+    product_tile<Tokens, Vectors>(x, w + from, y + from, inputs, outputs);
+  }
+  if constexpr (Vectors > 1) {
+    if (from < outputs) product_rows<Tokens, Vectors / 2>(x, w, y, inputs, outputs, from);
+  }
+}
+
+template <typename T>
+void multiply_tokens(const float* x, const T* w, float* y, int64_t count, int64_t inputs, int64_t outputs) {
+  for (int64_t t = 0; t < count;) {
+    int64_t left = count - t, some = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const float* from = x + t * inputs;
+    float* to = y + t * outputs;
+    if (some == 4) product_rows<4, kSums / 4>(from, w, to, inputs, outputs, 0);
+    if (some == 2) product_rows<2, kSums / 2>(from, w, to, inputs, outputs, 0);
+    if (some == 1) product_rows<1, kSums>(from, w, to, inputs, outputs, 0);
+    t += some;
+  }
+}
 
 inline bool takes_part(const core_head_product_args& a, int64_t row) {
   int64_t queries = a.query_starts[row + 1] - a.query_starts[row];
@@ -77,9 +113,8 @@ void multiply_head(const core_head_product_args& a, int64_t head, int64_t begin,
     auto from = static_cast<const T*>(a.x) + token * a.x_stride + head * a.x_head_stride;
     load_floats(from, x + i * inputs, a.inputs, inputs);
   });
-  std::memset(y, 0, static_cast<size_t>(count * outputs) * 4);
   auto w = static_cast<const T*>(a.w) + head * inputs * outputs;
-  Loops<RowMajor<T>>::accumulate(x, inputs, w, y, nullptr, count, outputs, 0, inputs);
+  multiply_tokens(x, w, y, count, inputs, outputs);
   for_tokens(a, begin, begin + count, [&](int64_t i, int64_t token) {
     store_floats(y + i * outputs, static_cast<T*>(a.out) + (token * a.heads + head) * a.outputs, a.outputs);
   });
