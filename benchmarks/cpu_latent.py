@@ -1,6 +1,6 @@
 """Time multi-head latent attention of one layer, in the CPU plugin's kernels and in plain torch.
 
-    python benchmarks/cpu_latent.py [--decode 4096 ...] [--prefill 512 2048] [--kv-dtype NAME] [--threads N] [--isa LEVEL]
+    python benchmarks/cpu_latent.py [--decode 4096 ...] [--prefill 512 ...] [--kv-dtype D] [--threads N] [--isa LEVEL]
 
 The sizes are those of DeepSeek V2 Lite: 16 heads, latents of 512 and rotated keys of 64 numbers, keys of 128 + 64 and
 values of 128. A call is what a layer does between its projections: queries brought to the latents, attention over a
@@ -106,7 +106,7 @@ def main() -> None:
         library.select_isa(options.isa)
     torch.set_num_threads(options.threads)
     print(f"{library.isa()}, {options.threads} threads, cache of {options.kv_dtype}")
-    print(f"{'':>8} {'length':>7} {'new':>5} {'least ms':>9} {'median ms':>9} {'MB':>7} {'GB/s':>6} {'GFLOP':>8} GFLOP/s")
+    print(f"{'length':>16} {'new':>5} {'least ms':>9} {'median ms':>9} {'MB':>7} {'GB/s':>6} {'GFLOP':>8} GFLOP/s")
     with torch.inference_mode():
         for length in options.decode:
             report(length, 1, getattr(torch, options.kv_dtype))
