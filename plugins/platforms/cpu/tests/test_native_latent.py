@@ -126,6 +126,7 @@ def check(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0)
     torch.testing.assert_close(got.float(), wanted, **tolerance)
 
 
+@pytest.mark.covers("ATTN-08")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "sizes",
@@ -147,6 +148,7 @@ def test_the_sizes_of_a_model(isa, dtype):
     check(((290, 1), (0, 40), (60, 9), (200, 150)), site_of(*LITE), dtype=dtype)
 
 
+@pytest.mark.covers("ATTN-08")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kv_dtype", list(kernels.CACHE_CODES))
 @pytest.mark.parametrize("sizes", [(4, 64, 32, 32, 32), (3, 52, 12, 33, 24)])
