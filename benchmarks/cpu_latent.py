@@ -63,9 +63,9 @@ def prepared(make: Any, length: int, new: int, kv_dtype: torch.dtype) -> Callabl
     layer.use_up(key.bfloat16(), value.bfloat16())
     cache = torch.zeros(-(-length // BLOCK), *layout.block_shape, dtype=layout.dtype)
     kept = torch.randn(length, SITE.latent_dim + SITE.rope_dim).bfloat16()
-    layer.write(*kept.split([SITE.latent_dim, SITE.rope_dim], -1), cache, backend.plan(view(length, length)))
+    layer.write(*kept.split_with_sizes([SITE.latent_dim, SITE.rope_dim], -1), cache, backend.plan(view(length, length)))
     q = torch.randn(new, SITE.num_heads, SITE.key_dim + SITE.rope_dim).bfloat16()
-    parts, plan = q.split([SITE.key_dim, SITE.rope_dim], -1), backend.plan(view(length, new))
+    parts, plan = q.split_with_sizes([SITE.key_dim, SITE.rope_dim], -1), backend.plan(view(length, new))
     return lambda: layer.forward(*parts, cache, plan)
 
 

@@ -127,8 +127,8 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
                                   kHeads * kKey, kKey, kHeads * kRope, kRope, blocks, CORE_F32, kv_dtype, 1, 0.25};
   core_head_product_args up{q.data(), key.data(), absorbed.data(), starts, lengths, nullptr, 1, kHeads, kKey, kLatent,
                             kHeads * kKey, kKey, kLatent, kKey, kValue, CORE_F32, 1};
-  core_head_product_args down{found.data(), value.data(), out.data(), starts, lengths, nullptr, 1, kHeads, kLatent, kValue,
-                              kHeads * kLatent, kLatent, kLatent, kKey, kValue, CORE_F32, 1};
+  core_head_product_args down{found.data(), value.data(), out.data(), starts, lengths, nullptr,
+                              1, kHeads, kLatent, kValue, kHeads * kLatent, kLatent, kLatent, kKey, kValue, CORE_F32, 1};
   Memory scratch(core_cpu_latent_attention_scratch(&args)), product(core_cpu_head_product_scratch(&up) * 2);
   args.scratch = scratch.get();
   up.scratch = down.scratch = product.get();
@@ -141,20 +141,23 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
     int64_t head = i % kHeads, seen = kLength - queries + i / kHeads + 1;
     std::vector<double> query(kLatent), gathered(kLatent);
     for (int64_t l = 0; l < kLatent; ++l) {
-      for (int64_t d = 0; d < kKey; ++d) query[l] += static_cast<double>(q[i * kKey + d]) * key[(head * kKey + d) * kLatent + l];
+      const float* column = key.data() + head * kKey * kLatent + l;
+      for (int64_t d = 0; d < kKey; ++d) query[l] += static_cast<double>(q[i * kKey + d]) * column[d * kLatent];
     }
     double total = 0.0;
     for (int64_t t = 0; t < seen; ++t) {
       double score = 0.0;
-      for (int64_t l = 0; l < kLatent; ++l) score += query[l] * kept[t * width + l];
-      for (int64_t d = 0; d < kRope; ++d) score += static_cast<double>(rotated[i * kRope + d]) * kept[t * width + kLatent + d];
+      const float *latent = kept.data() + t * width, *rope_key = latent + kLatent;
+      for (int64_t l = 0; l < kLatent; ++l) score += query[l] * latent[l];
+      for (int64_t d = 0; d < kRope; ++d) score += static_cast<double>(rotated[i * kRope + d]) * rope_key[d];
       double weight = std::exp(0.25 * score);
       total += weight;
-      for (int64_t l = 0; l < kLatent; ++l) gathered[l] += weight * kept[t * width + l];
+      for (int64_t l = 0; l < kLatent; ++l) gathered[l] += weight * latent[l];
     }
     for (int64_t d = 0; d < kValue; ++d) {
       double wanted = 0.0;
-      for (int64_t l = 0; l < kLatent; ++l) wanted += gathered[l] / total * value[(head * kLatent + l) * kValueColumns + d];
+      const float* column = value.data() + head * kLatent * kValueColumns + d;
+      for (int64_t l = 0; l < kLatent; ++l) wanted += gathered[l] / total * column[l * kValueColumns];
       double error = std::fabs(out[i * kValue + d] - wanted);
       worst = error <= worst ? worst : error;
     }

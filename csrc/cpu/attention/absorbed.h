@@ -39,20 +39,27 @@ struct LatentWork {
   float* partials;
 };
 
+// Query vectors of a panel: no more than there are, so that the first cache level holds the only one of few heads.
+template <typename P>
+int64_t panel_width(const Tile<P>& t) {
+  return t.rows() <= P::kKeys ? P::kKeys : kPanelKeys;
+}
+
 // Brings up to 16 query vectors from number `r` on into the panels.
 template <typename P, typename Q>
 void load_panel(const LatentWork<P>& w, const Tile<P>& t, int64_t r, typename P::T* panels, char* stage) {
   const core_latent_attention_args& a = w.a;
-  int64_t count = t.rows() - r < 16 ? t.rows() - r : 16, dims = w.n.absorbed();
+  int64_t count = t.rows() - r < 16 ? t.rows() - r : 16, dims = w.n.absorbed(), width = panel_width(t);
   auto rotated = reinterpret_cast<Q*>(stage);
   std::memset(stage, 0, static_cast<size_t>(count * w.n.rope) * sizeof(Q));
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = t.token(r + i) * a.rope_stride + t.query_head(r + i) * a.rope_head_stride;
-    std::memcpy(rotated + i * w.n.rope, static_cast<const Q*>(a.q_rope) + at, static_cast<size_t>(a.rope_dim) * sizeof(Q));
+    auto from = static_cast<const Q*>(a.q_rope) + at;
+    std::memcpy(rotated + i * w.n.rope, from, static_cast<size_t>(a.rope_dim) * sizeof(Q));
   }
   auto absorbed = static_cast<const Q*>(a.absorbed) + (t.token(r) * a.heads + t.query_head(r)) * w.n.latent;
-  transpose_keys(absorbed, w.n.latent, panel_at(panels, r, dims, 0), w.n.latent, w.n.latent, count);
-  transpose_keys(rotated, w.n.rope, panel_at(panels, r, dims, w.n.latent), w.n.rope, w.n.rope, count);
+  transpose_keys(absorbed, w.n.latent, panel_at(panels, r, dims, 0, width), w.n.latent, w.n.latent, count, width);
+  transpose_keys(rotated, w.n.rope, panel_at(panels, r, dims, w.n.latent, width), w.n.rope, w.n.rope, count, width);
 }
 
 template <typename P>
@@ -133,6 +140,7 @@ CORE_INLINE void ask_rows(const Absorbed<P>& e, int64_t first, int64_t count) {
 template <typename P>
 void multiply_rows(const Absorbed<P>& e, int64_t first, int64_t seen) {
   int64_t vectors = round_up(e.t.rows(), P::kKeys), stride = e.layout.turned_stride, entered = 0;
+  int64_t width = panel_width(e.t);
   for (int64_t done = 0; done < seen; done += kAskedKeys) {
     int64_t here = seen - done < kAskedKeys ? seen - done : kAskedKeys, next = first + kTileKeys + done;
     if (next < e.t.range.last_key) {
@@ -142,9 +150,9 @@ void multiply_rows(const Absorbed<P>& e, int64_t first, int64_t seen) {
     entered = here;
     auto keys = e.direct ? reinterpret_cast<const typename P::Query*>(e.cached(first + done))
                          : e.rows() + P::words(done * e.dims);
-    for (int64_t r = 0; r < vectors; r += kPanelKeys) {
-      int64_t some = vectors - r < kPanelKeys ? vectors - r : kPanelKeys;
-      P::scores(keys, e.panels() + r * e.dims, e.turned() + done * stride + r, stride, here, e.dims, kPanelKeys, 0, some);
+    for (int64_t r = 0; r < vectors; r += width) {
+      int64_t some = vectors - r < width ? vectors - r : width;
+      P::scores(keys, e.panels() + r * e.dims, e.turned() + done * stride + r, stride, here, e.dims, width, 0, some);
     }
   }
 }
@@ -173,7 +181,8 @@ void attend_absorbed(const LatentWork<P>& w, const Range& range, char* scratch) 
   load_panels(w, t, e.panels(), scratch + layout.stage);
   int64_t last = range.last_key, end = round_up(last, P::kKeys);
   for (int64_t first = range.first_key / P::kKeys * P::kKeys; first < end; first += kTileKeys) {
-    int64_t count = end - first < kTileKeys ? end - first : kTileKeys, seen = last - first < count ? last - first : count;
+    int64_t count = end - first < kTileKeys ? end - first : kTileKeys;
+    int64_t seen = last - first < count ? last - first : count;
     copy_pass(w.a, copies, range.row, first, seen);
     multiply_rows(e, first, seen);
     turn(e.turned(), layout.turned_stride, t.s(), t.stride(), seen, t.rows());

@@ -1,5 +1,5 @@
-// Latent attention in the expanded form: keys and values of one head are made of the latents, pass by pass, for all tiles
-// of a chunk of queries.
+// Latent attention in the expanded form: keys and values of one head are made of the latents, pass by pass, for all
+// tiles of a chunk of queries.
 #pragma once
 
 #include "attention/absorbed.h"
@@ -93,7 +93,8 @@ void make_pass(const Expanded<P>& e, int64_t first, int64_t count, int64_t seen)
   }
   P::enter(seen);
   std::memset(made, 0, static_cast<size_t>(seen * n.value) * 4);
-  P::accumulate(rows, P::words(n.latent), e.template at<T>(e.layout.values_up), made, nullptr, seen, n.value, 0, n.latent);
+  auto up = e.template at<T>(e.layout.values_up);
+  P::accumulate(rows, P::words(n.latent), up, made, nullptr, seen, n.value, 0, n.latent);
   auto values = e.template at<T>(e.layout.values);
   copy_values(made, values, n.value, 0, seen);
   clear_values(values, n.value, seen, P::kKeys);
@@ -111,7 +112,8 @@ void attend_made(const Expanded<P>& e, const Tile<P>& t, int64_t first, int64_t 
   P::enter(t.rows());
   score_panels(t, e.template at<T>(e.layout.keys), n.expanded(), count);
   weigh_pass(t, first, count, seen);
-  P::accumulate(t.p(), P::words(t.stride()), e.template at<T>(e.layout.values), t.o(), t.corrections(), t.rows(), n.value, 0, seen);
+  auto values = e.template at<T>(e.layout.values);
+  P::accumulate(t.p(), P::words(t.stride()), values, t.o(), t.corrections(), t.rows(), n.value, 0, seen);
 }
 
 template <typename P>
@@ -130,7 +132,8 @@ void attend_expanded(const LatentWork<P>& w, const Range& range, char* scratch) 
     for (int64_t i = 0; i < tiles; ++i) attend_made(e, e.tile(i), first, seen);
   }
   P::leave();
-  for (int64_t i = 0; i < tiles; ++i) write_tile(e.tile(i), w.a.dtype, w.a.out, w.a.heads * w.a.value_dim, w.a.value_dim);
+  int64_t dims = w.a.value_dim;
+  for (int64_t i = 0; i < tiles; ++i) write_tile(e.tile(i), w.a.dtype, w.a.out, w.a.heads * dims, dims);
 }
 
 }  // namespace

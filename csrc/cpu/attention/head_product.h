@@ -19,7 +19,7 @@ constexpr int64_t kSums = 16;
 constexpr int64_t kSums = 8;
 #endif
 
-// y[t][0 .. Vectors * kLanes) = x[t] @ w for `Tokens` tokens, `outputs` apart; weights lie row by row as they are stored.
+// y[t][0 .. Vectors * kLanes) = x[t] @ w for `Tokens` tokens, `outputs` apart; weights lie row by row.
 template <int64_t Tokens, int64_t Vectors, typename T>
 CORE_INLINE void product_tile(const float* x, const T* w, float* y, int64_t inputs, int64_t outputs) {
   vf sums[Tokens][Vectors] = {};

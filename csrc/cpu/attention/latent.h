@@ -13,7 +13,7 @@
 // lengths which form it has: it reads and writes nothing for the tokens that are not its.
 //
 // Up-projections are in `dtype`, each size rounded up to a multiple of 16 and filled with zeros: `key (heads, key_dim,
-// latent_dim)`, `value (heads, latent_dim, value_dim)`. So is the last dimension of `absorbed` and of `found`, `(tokens,
+// latent_dim)`, `value (heads, latent_dim, value_dim)`. So is the last dimension of `absorbed` and `found`, `(tokens,
 // heads, latent_dim)`. All other tensors have the sizes that are given, which may be any.
 #pragma once
 
@@ -21,8 +21,8 @@
 
 extern "C" {
 
-// Stores `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` of `dtype` at the slots of a cache; rounding as
-// in core_store_kv_args.
+// Stores `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` of `dtype` at the slots of a cache; rounding
+// as in core_store_kv_args.
 struct core_latent_store_args {
   const void *latent, *rope_key;
   void* cache;
@@ -33,8 +33,8 @@ struct core_latent_store_args {
 
 void core_cpu_latent_store(const core_latent_store_args* args);
 
-// out[t][h] = x[t][h] @ w[h] for the tokens of rows that are not expanded; w `(heads, inputs, outputs)`, padded as above.
-// Products are summed up in float32. A token's results lie next to each other, head by head, `outputs` each.
+// out[t][h] = x[t][h] @ w[h] for the tokens of rows that are not expanded; w `(heads, inputs, outputs)`, padded as
+// above. Products are summed up in float32. A token's results lie next to each other, head by head, `outputs` each.
 struct core_head_product_args {
   const void *x, *w;
   void* out;

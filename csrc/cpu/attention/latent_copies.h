@@ -45,11 +45,13 @@ struct LatentCopies {
 
 // Whether copies are made of the cache's elements as they lie.
 template <typename S, typename T>
-constexpr bool kAsTheyLie = std::is_same<S, T>::value || (std::is_same<S, bf16>::value && std::is_same<T, float>::value);
+constexpr bool kAsTheyLie =
+    std::is_same<S, T>::value || (std::is_same<S, bf16>::value && std::is_same<T, float>::value);
 
+// The place of key `at`, from dimension `from` on, in panels of `width` keys.
 template <typename T>
-T* panel_at(T* panels, int64_t at, int64_t dims, int64_t from) {
-  return panels + at / kPanelKeys * kPanelKeys * dims + from * kPanelKeys + at % kPanelKeys * kPackOf<T>;
+T* panel_at(T* panels, int64_t at, int64_t dims, int64_t from, int64_t width = kPanelKeys) {
+  return panels + at / width * width * dims + from * width + at % width * kPackOf<T>;
 }
 
 // Widens one part of a token's row, zeros behind it up to a multiple of 16. Returns what follows in the cache.

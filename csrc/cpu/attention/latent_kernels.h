@@ -29,7 +29,8 @@ struct LatentUnits {
   int64_t chunk(const core_latent_attention_args& a, int64_t row) const {
     return chunk_queries(queries_of(a, row), expanded * a.heads, a.threads);
   }
-  int64_t of(const core_latent_attention_args& a, const core_attention_args& same, const Plan& plan, int64_t row) const {
+  int64_t of(const core_latent_attention_args& a, const core_attention_args& same, const Plan& plan,
+             int64_t row) const {
     if (queries_of(a, row) < 1) return 0;
     return expands(a, row) ? a.heads * ceil_div(queries_of(a, row), chunk(a, row)) : units_of(same, plan, row);
   }

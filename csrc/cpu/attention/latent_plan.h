@@ -14,8 +14,8 @@ constexpr int64_t kProductTokens = 48;    // tokens that share a pass over the w
 constexpr int64_t kVector = 16;           // sizes are rounded up to multiples of this
 
 // Whether keys and values are made for a row of `length` tokens, of which `queries` are new. In products for each head
-// and position, a query costs 2 * latent_dim + rope_dim absorbed and key_dim + rope_dim + value_dim expanded; making key
-// and value of a position costs as much as bringing a query to the latents and back.
+// and position, a query costs 2 * latent_dim + rope_dim absorbed and key_dim + rope_dim + value_dim expanded; making
+// key and value of a position costs as much as bringing a query to the latents and back.
 inline bool is_expanded(int64_t queries, int64_t length, int64_t latent_dim, int64_t key_dim, int64_t value_dim) {
   if (queries < kExpandedFrom) return false;
   int64_t before = length - queries, saved = 2 * latent_dim - key_dim - value_dim;

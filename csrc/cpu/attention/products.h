@@ -160,7 +160,8 @@ struct Loops : E {
 
   // The same of tokens that lie `stride` apart.
   static void accumulate_apart(const Weight* p, int64_t p_stride, const T* values, int64_t stride, float* o,
-                               const float* corrections, int64_t rows, int64_t head_dim, int64_t offset, int64_t count) {
+                               const float* corrections, int64_t rows, int64_t head_dim, int64_t offset,
+                               int64_t count) {
     int64_t steps = ceil_div(count, kPack);
     for (int64_t d = 0; d < head_dim;) {
       int64_t left = (head_dim - d) / kLanes, dims = left >= kDims ? kDims : left >= 2 ? 2 : 1;
@@ -181,7 +182,7 @@ struct Loops : E {
   }
 
  private:
-  // Fewer vectors of keys meet more query vectors at a time: sums enough not to wait for each other.
+  // A single vector of keys meets twice as many query vectors at a time: sums enough not to wait for each other.
   template <int64_t Keys>
   CORE_INLINE static void score_rows(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t rows,
                                      int64_t head_dim, int64_t block_size) {
