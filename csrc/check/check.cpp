@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/latent.h"
 #include "check/instructions.h"
 #include "gemm/gemm.h"
 
@@ -97,6 +98,73 @@ void check_attention(int64_t kv_dtype, double allowed) {
   report("attention, kv dtype", kv_dtype, worst, allowed);
 }
 
+// ---- latent attention ----------------------------------------------------------------------------------------------
+
+constexpr int64_t kLatent = 48, kRope = 20, kKey = 32, kValue = 24, kValueColumns = 32;
+
+// The same sequence with latents. `queries`: few are absorbed, many expanded.
+void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
+  std::srand(4);
+  int64_t width = kLatent + kRope, blocks = core::ceil_div(kLength, kBlockSize);
+  Memory cache(blocks * kBlockSize * (width + 8) * 4);
+  auto kept = random_values(kLength * width), q = random_values(queries * kHeads * kKey);
+  auto rotated = random_values(queries * kHeads * kRope), key = random_values(kHeads * kKey * kLatent);
+  auto value = random_values(kHeads * kLatent * kValueColumns);
+  for (size_t i = 0; i < value.size(); ++i) value[i] *= static_cast<int64_t>(i) % kValueColumns < kValue ? 0.2f : 0.0f;
+  for (float& one : key) one *= 0.2f;
+  std::vector<float> absorbed(queries * kHeads * kLatent), found(absorbed.size()), out(queries * kHeads * kValue);
+  std::vector<int64_t> slots(kLength);
+  std::vector<int32_t> table(blocks);
+  for (int64_t i = 0; i < kLength; ++i) slots[i] = i;
+  for (int64_t i = 0; i < blocks; ++i) table[i] = static_cast<int32_t>(i);
+  core_latent_store_args store{kept.data(), kept.data() + kLatent, cache.get(), slots.data(), kLength, kLatent,
+                               kRope,       width,                 width,       CORE_F32,     kv_dtype, 1};
+  core_cpu_latent_store(&store);
+  const int32_t starts[2] = {0, static_cast<int32_t>(queries)}, lengths[1] = {kLength};
+  core_latent_attention_args args{q.data(), rotated.data(), absorbed.data(), key.data(), value.data(), cache.get(),
+                                  found.data(), out.data(), starts, lengths, table.data(), nullptr,
+                                  1, kHeads, kLatent, kRope, kKey, kValue, kBlockSize,
+                                  kHeads * kKey, kKey, kHeads * kRope, kRope, blocks, CORE_F32, kv_dtype, 1, 0.25};
+  core_head_product_args up{q.data(), key.data(), absorbed.data(), starts, lengths, nullptr, 1, kHeads, kKey, kLatent,
+                            kHeads * kKey, kKey, kLatent, kKey, kValue, CORE_F32, 1};
+  core_head_product_args down{found.data(), value.data(), out.data(), starts, lengths, nullptr,
+                              1, kHeads, kLatent, kValue, kHeads * kLatent, kLatent, kLatent, kKey, kValue, CORE_F32, 1};
+  Memory scratch(core_cpu_latent_attention_scratch(&args)), product(core_cpu_head_product_scratch(&up) * 2);
+  args.scratch = scratch.get();
+  up.scratch = down.scratch = product.get();
+  core_cpu_head_product(&up);
+  core_cpu_latent_attention(&args);
+  core_cpu_head_product(&down);
+
+  double worst = 0.0;
+  for (int64_t i = 0; i < queries * kHeads; ++i) {
+    int64_t head = i % kHeads, seen = kLength - queries + i / kHeads + 1;
+    std::vector<double> query(kLatent), gathered(kLatent);
+    for (int64_t l = 0; l < kLatent; ++l) {
+      const float* column = key.data() + head * kKey * kLatent + l;
+      for (int64_t d = 0; d < kKey; ++d) query[l] += static_cast<double>(q[i * kKey + d]) * column[d * kLatent];
+    }
+    double total = 0.0;
+    for (int64_t t = 0; t < seen; ++t) {
+      double score = 0.0;
+      const float *latent = kept.data() + t * width, *rope_key = latent + kLatent;
+      for (int64_t l = 0; l < kLatent; ++l) score += query[l] * latent[l];
+      for (int64_t d = 0; d < kRope; ++d) score += static_cast<double>(rotated[i * kRope + d]) * rope_key[d];
+      double weight = std::exp(0.25 * score);
+      total += weight;
+      for (int64_t l = 0; l < kLatent; ++l) gathered[l] += weight * latent[l];
+    }
+    for (int64_t d = 0; d < kValue; ++d) {
+      double wanted = 0.0;
+      const float* column = value.data() + head * kLatent * kValueColumns + d;
+      for (int64_t l = 0; l < kLatent; ++l) wanted += gathered[l] / total * column[l * kValueColumns];
+      double error = std::fabs(out[i * kValue + d] - wanted);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  report(queries > 8 ? "expanded latents, kv dtype" : "absorbed latents, kv dtype", kv_dtype, worst, allowed);
+}
+
 // ---- products ------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kChannels = 40;
@@ -185,6 +253,12 @@ int main() {
     check_attention(CORE_I8, 1e-2);
     check_attention(CORE_F8_E4M3, 6e-2);
     check_attention(CORE_F8_E5M2, 1.2e-1);
+    for (int64_t queries : {3, 100}) {
+      check_latents(queries, CORE_F32, 1e-5);
+      check_latents(queries, CORE_BF16, 1e-2);
+      check_latents(queries, CORE_I8, 2e-2);
+      check_latents(queries, CORE_F8_E4M3, 1.2e-1);
+    }
     check_products();
   }
   std::printf("instructions that the processor refused and this program computed: %lld\n", refused_instructions());

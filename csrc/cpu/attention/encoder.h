@@ -221,7 +221,7 @@ template <typename P>
 void encode_batch(const core_encode_args& a, int64_t head_dim) {
   core_attention_args wide = widened(a, head_dim);
   Plan plan = make_plan(wide, a.rows, P::kTileRows, P::kPass);
-  TileLayout layout = tile_layout(plan.tile_rows, head_dim, plan.pass);
+  TileLayout layout = tile_layout(plan.tile_rows, head_dim, head_dim, plan.pass);
   int64_t work = 0;
   for (int64_t row = 0; row < a.rows; ++row) {
     int64_t length = a.query_starts[row + 1] - a.query_starts[row];

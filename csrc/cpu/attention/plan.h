@@ -52,28 +52,29 @@ struct TileLayout {
   int64_t q, s, p, o, stats, row_stats, copy, scales, bytes;
 };
 
-// `pass`: keys per pass of a tile of `tile_rows`. Tiles of a quarter of the rows may have `kWideKeys`.
-inline TileLayout tile_layout(int64_t tile_rows, int64_t head_dim, int64_t pass) {
+// `dims`: those of a query and a key, `value_dims`: of a value and a result. `pass`: keys per pass of a tile of
+// `tile_rows`. Tiles of a quarter of the rows may have `kWideKeys`.
+inline TileLayout tile_layout(int64_t tile_rows, int64_t dims, int64_t value_dims, int64_t pass) {
   TileLayout t;
   t.q = 0;
-  t.s = t.q + round_up(tile_rows * head_dim * 4, kAlign);
+  t.s = t.q + round_up(tile_rows * dims * 4, kAlign);
   t.p = t.s + round_up(tile_rows * (pass + kPadKeys) * 4, kAlign);
   t.o = t.p + round_up(tile_rows * (pass + kPadKeys) * 4, kAlign);
-  t.stats = t.o + round_up(tile_rows * head_dim * 4, kAlign);
+  t.stats = t.o + round_up(tile_rows * value_dims * 4, kAlign);
   t.row_stats = round_up(tile_rows, kAlign / 4);
   t.copy = t.stats + t.row_stats * (4 + kAlign / 4) * 4;
-  t.scales = t.copy + kTileKeys * head_dim * 4;
+  t.scales = t.copy + kTileKeys * (dims > value_dims ? dims : value_dims) * 4;
   t.bytes = t.scales + 2 * kWideKeys * 4;
   return t;
 }
 
 // Scratch of one thread without a cache: a tile, and the keys and values of a row.
 inline int64_t encoder_bytes(int64_t tile_rows, int64_t head_dim, int64_t pass) {
-  return round_up(tile_layout(tile_rows, head_dim, pass).bytes, kAlign) + 2 * kWholeKeys * head_dim * 4;
+  return round_up(tile_layout(tile_rows, head_dim, head_dim, pass).bytes, kAlign) + 2 * kWholeKeys * head_dim * 4;
 }
 
 // A split's result: accumulators, maximum and sum of each query head of the group.
-inline int64_t partial_floats(int64_t group, int64_t head_dim) { return group * (head_dim + 2); }
+inline int64_t partial_floats(int64_t group, int64_t value_dims) { return group * (value_dims + 2); }
 
 }  // namespace
 }  // namespace core

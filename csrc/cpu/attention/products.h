@@ -144,16 +144,9 @@ struct Loops : E {
                      int64_t block_size, int64_t offset, int64_t count) {
     for (int64_t k = 0; k < count;) {
       bool wide = count - k >= kKeyVectors * kLanes;
-      for (int64_t r = 0; r < rows; r += E::kRows) {
-        const Query* from = q + r * words(head_dim);
-        const T* at = keys + (offset + k) * kPack;
-        float* to = s + r * s_stride + k;
-        with_rows<E::kRows>(rows - r, [&](auto n) {
-          constexpr int64_t n_rows = decltype(n)::value;
-          wide ? score_tile<n_rows, kKeyVectors>(from, at, to, s_stride, head_dim, block_size)
-               : score_tile<n_rows, 1>(from, at, to, s_stride, head_dim, block_size);
-        });
-      }
+      const T* at = keys + (offset + k) * kPack;
+      wide ? score_rows<kKeyVectors>(q, at, s + k, s_stride, rows, head_dim, block_size)
+           : score_rows<1>(q, at, s + k, s_stride, rows, head_dim, block_size);
       k += wide ? kKeyVectors * kLanes : kLanes;
     }
   }
@@ -162,19 +155,26 @@ struct Loops : E {
   // are 1. `p` is the first token's weight of row 0.
   static void accumulate(const Weight* p, int64_t p_stride, const T* values, float* o, const float* corrections,
                          int64_t rows, int64_t head_dim, int64_t offset, int64_t count) {
+    accumulate_apart(p, p_stride, values, head_dim, o, corrections, rows, head_dim, offset, count);
+  }
+
+  // The same of tokens that lie `stride` apart.
+  static void accumulate_apart(const Weight* p, int64_t p_stride, const T* values, int64_t stride, float* o,
+                               const float* corrections, int64_t rows, int64_t head_dim, int64_t offset,
+                               int64_t count) {
     int64_t steps = ceil_div(count, kPack);
     for (int64_t d = 0; d < head_dim;) {
       int64_t left = (head_dim - d) / kLanes, dims = left >= kDims ? kDims : left >= 2 ? 2 : 1;
-      const T* at = values + (offset / kPack * head_dim + d) * kPack;
+      const T* at = values + (offset / kPack * stride + d) * kPack;
       for (int64_t r = 0; r < rows; r += E::kRows) {
         const Weight* from = p + r * p_stride;
         float* to = o + r * head_dim + d;
         const float* c = corrections == nullptr ? nullptr : corrections + r;
         with_rows<E::kRows>(rows - r, [&](auto n) {
           constexpr int64_t n_rows = decltype(n)::value;
-          if (dims == kDims) return value_tile<n_rows, kDims>(from, p_stride, at, to, c, head_dim, steps);
-          if (dims == 2) return value_tile<n_rows, 2>(from, p_stride, at, to, c, head_dim, steps);
-          value_tile<n_rows, 1>(from, p_stride, at, to, c, head_dim, steps);
+          if (dims == kDims) return value_tile<n_rows, kDims>(from, p_stride, at, stride, to, c, head_dim, steps);
+          if (dims == 2) return value_tile<n_rows, 2>(from, p_stride, at, stride, to, c, head_dim, steps);
+          value_tile<n_rows, 1>(from, p_stride, at, stride, to, c, head_dim, steps);
         });
       }
       d += dims * kLanes;
@@ -182,6 +182,19 @@ struct Loops : E {
   }
 
  private:
+  // A single vector of keys meets twice as many query vectors at a time: sums enough not to wait for each other.
+  template <int64_t Keys>
+  CORE_INLINE static void score_rows(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t rows,
+                                     int64_t head_dim, int64_t block_size) {
+    constexpr int64_t most = E::kRows * kKeyVectors / Keys;
+    for (int64_t r = 0; r < rows; r += most) {
+      with_rows<most>(rows - r, [&](auto n) {
+        constexpr int64_t n_rows = decltype(n)::value;
+        score_tile<n_rows, Keys>(q + r * words(head_dim), keys, s + r * s_stride, s_stride, head_dim, block_size);
+      });
+    }
+  }
+
   template <int64_t Rows, int64_t Keys>
   CORE_INLINE static void score_tile(const Query* q, const T* keys, float* s, int64_t s_stride, int64_t head_dim,
                                      int64_t block_size) {
@@ -205,7 +218,7 @@ struct Loops : E {
   }
 
   template <int64_t Rows, int64_t Dims>
-  CORE_INLINE static void value_tile(const Weight* p, int64_t p_stride, const T* values, float* o,
+  CORE_INLINE static void value_tile(const Weight* p, int64_t p_stride, const T* values, int64_t stride, float* o,
                                      const float* corrections, int64_t head_dim, int64_t steps) {
     vf sums[Rows][Dims];
     CORE_UNROLL
@@ -217,7 +230,7 @@ struct Loops : E {
     for (int64_t step = 0; step < steps; ++step) {
       typename E::Vector v[Dims];
       CORE_UNROLL
-      for (int64_t j = 0; j < Dims; ++j) v[j] = E::vector(values + (step * head_dim + j * kLanes) * kPack);
+      for (int64_t j = 0; j < Dims; ++j) v[j] = E::vector(values + (step * stride + j * kLanes) * kPack);
       CORE_UNROLL
       for (int64_t r = 0; r < Rows; ++r) {
         const Weight* broadcast = p + r * p_stride + step * kWords;

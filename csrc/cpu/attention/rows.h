@@ -66,9 +66,10 @@ CORE_INLINE void transpose(__m512i (&r)[16]) {
 #undef CORE_EACH
 }
 
-// Up to sixteen keys of a panel.
+// Up to sixteen keys of a panel of `width`.
 template <typename S, typename T>
-void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int64_t dims, int64_t count) {
+void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int64_t dims, int64_t count,
+                    int64_t width = kPanelKeys) {
   constexpr int64_t step = 16 * kPackOf<T>;
   for (int64_t d = 0; d < head_dim; d += step) {
     __m512i r[16];
@@ -78,15 +79,36 @@ void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int
     int64_t words = (head_dim - d) / kPackOf<T>;
     CORE_UNROLL
     for (int64_t w = 0; w < 16; ++w) {
-      if (w < words) _mm512_storeu_si512(out + (d + w * kPackOf<T>) * kPanelKeys, r[w]);
+      if (w < words) _mm512_storeu_si512(out + (d + w * kPackOf<T>) * width, r[w]);
+    }
+  }
+}
+
+// Turns `rows x columns` numbers: to[c][r] = from[r][c]. Places up to the next multiples of 16 are read and written.
+inline void turn(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t columns) {
+  for (int64_t c = 0; c < columns; c += 16) {
+    for (int64_t r = 0; r < rows; r += 16) {
+      __m512i block[16];
+      CORE_UNROLL
+      for (int64_t i = 0; i < 16; ++i) block[i] = _mm512_loadu_si512(from + (r + i) * from_stride + c);
+      transpose(block);
+      CORE_UNROLL
+      for (int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(to + (c + i) * to_stride + r, block[i]);
     }
   }
 }
 #else
+inline void turn(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t columns) {
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+}
+
 template <typename S, typename T>
-void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int64_t dims, int64_t count) {
+void transpose_keys(const S* keys, int64_t stride, T* out, int64_t head_dim, int64_t dims, int64_t count,
+                    int64_t width = kPanelKeys) {
   for (int64_t d = 0; d < head_dim; d += kPackOf<T>) {
-    char* to = reinterpret_cast<char*>(out + d * kPanelKeys);
+    char* to = reinterpret_cast<char*>(out + d * width);
     for (int64_t k = 0; k < count; ++k) {
       uint32_t word = word_of(keys + k * stride, d, dims, T{});
       std::memcpy(to + k * 4, &word, 4);

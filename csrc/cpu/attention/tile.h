@@ -77,6 +77,17 @@ CORE_INLINE void load_query(const Tile<P>& t, int64_t r) {
   P::load_query(static_cast<const Q*>(t.a.q) + at, t.q() + r * P::words(t.a.head_dim), t.a.head_dim);
 }
 
+// Clears results, whose vectors have `head_dim` numbers.
+template <typename P>
+void clear_results(const Tile<P>& t) {
+  for (int64_t r = 0; r < t.rows(); ++r) {
+    t.maxima()[r] = -__builtin_inff();
+    t.sums()[r] = 0.0f;
+    if constexpr (P::kGathers) store(t.lane_sums(r), vf{});
+  }
+  std::memset(t.o(), 0, static_cast<size_t>(t.rows() * t.a.head_dim) * 4);
+}
+
 // Brings the tile's query vectors into the form that the products read, and clears its results.
 template <typename P>
 void load_queries(const Tile<P>& t) {
@@ -86,11 +97,8 @@ void load_queries(const Tile<P>& t) {
     } else {
       t.a.dtype == CORE_BF16 ? load_query<P, bf16>(t, r) : load_query<P, float>(t, r);
     }
-    t.maxima()[r] = -__builtin_inff();
-    t.sums()[r] = 0.0f;
-    if constexpr (P::kGathers) store(t.lane_sums(r), vf{});
   }
-  std::memset(t.o(), 0, static_cast<size_t>(t.rows() * t.a.head_dim) * 4);
+  clear_results(t);
 }
 
 // Calls body(block of this kv head, offset in the block, offset in the range, count) for the blocks under some keys.

@@ -63,7 +63,7 @@ def _apart(name: str, tensor: Any) -> list[tuple[str, Any]]:
 
 def _row(name: str, version: str, **config: object) -> TinyFamily:
     values = {"model_type": f"deepseek_{version.lower()}", **_LATENT, **_EXPERTS, **config}
-    return TinyFamily(name, f"Deepseek{version}ForCausalLM", values, native={}, programs=False, lacks="latent")
+    return TinyFamily(name, f"Deepseek{version}ForCausalLM", values, native={})
 
 
 def _picking(row: TinyFamily) -> TinyFamily:
@@ -89,8 +89,6 @@ ROWS = [
             "rope_scaling": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 1.0},
         },
         native={},
-        programs=False,
-        lacks="latent",
     ),
     TinyFamily(
         "deepseek_moe",

@@ -44,7 +44,7 @@ _LATENT = {
     "qk_rope_head_dim": 12,
     "num_key_value_heads": 4,
 }
-_SHARED = {"native": {}, "programs": False, "lacks": "latent"}
+_SHARED = {"native": {}}
 
 ROWS = [
     TinyFamily("minicpm3", "MiniCPM3ForCausalLM", {"model_type": "minicpm3", **_LATENT, **_FACTORS}, **_SHARED),

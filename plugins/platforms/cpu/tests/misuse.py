@@ -19,7 +19,7 @@ from core_plugin_cpu.native import elementwise, experts, gemm, sampling
 from core_plugin_cpu.native.packed import Format
 
 from core.api import RopeConfig
-from core.api.attention import AttentionContext, AttentionSite, BatchView
+from core.api.attention import AttentionContext, AttentionSite, BatchView, LatentSite
 from core.api.experts import Routing
 from core.ops import rotary_table
 
@@ -29,6 +29,10 @@ SITE = AttentionSite(3, HEADS, KV_HEADS, DIM, 0.25)
 BACKEND = NativeAttentionBackend(AttentionContext(CPU, torch.float32, torch.float32, BLOCK))
 LAYER, ENCODER = BACKEND.layer(SITE), BACKEND.encoder(SITE)
 KV = torch.zeros(BLOCKS, *BACKEND.kv_layout(SITE).block_shape)
+LATENT_SITE = LatentSite(4, HEADS, 2 * DIM, DIM, DIM, DIM, 0.25)
+LATENT_LAYER = BACKEND.latent(LATENT_SITE)
+LATENT_LAYER.use_up(torch.randn(HEADS, DIM, 2 * DIM), torch.randn(HEADS, 2 * DIM, DIM))
+LATENTS = torch.zeros(BLOCKS, *BACKEND.latent_layout(LATENT_SITE).block_shape)
 TABLE = rotary_table(RopeConfig(head_dim=DIM, rotary_dim=DIM), 40)
 WEIGHT = gemm.pack(torch.randn(32, 64))
 EXPERTS = 5
@@ -61,6 +65,21 @@ def store(k: object = None, v: object = None, view: BatchView | None = None, kv:
     return call
 
 
+def attend_latents(
+    q: object = None, rope: object = None, view: BatchView | None = None, kv: torch.Tensor = LATENTS
+) -> Call:
+    queries, rotated = (heads() if one is None else one for one in (q, rope))
+    return lambda: LATENT_LAYER.forward(queries, rotated, kv, BACKEND.plan(view or batch()))
+
+
+def store_latents(
+    latent: object = None, rope: object = None, view: BatchView | None = None, kv: torch.Tensor = LATENTS
+) -> Call:
+    kept = torch.randn(TOKENS, 2 * DIM) if latent is None else latent
+    rotated = torch.randn(TOKENS, DIM) if rope is None else rope
+    return lambda: LATENT_LAYER.write(kept, rotated, kv, BACKEND.plan(view or batch()))
+
+
 def encode(q: object = None, k: object = None, view: BatchView | None = None) -> Call:
     def call() -> object:
         keys = heads(count=KV_HEADS)
@@ -81,7 +100,7 @@ def rotate(positions: object = None, q: object = None, k: object = None, table: 
 
 
 def flawed_attention() -> Iterator[tuple[str, Call]]:
-    """Yield misuse of paged and of encoder attention."""
+    """Yield misuse of paged, latent and encoder attention."""
     shapes = {
         "too few rows": heads(TOKENS - 1),
         "too many rows": heads(TOKENS + 2),
@@ -95,6 +114,8 @@ def flawed_attention() -> Iterator[tuple[str, Call]]:
     for name, q in shapes.items():
         yield f"attend: {name}", attend(q)
         yield f"encode: {name}", encode(q)
+        yield f"attend latents: {name}", attend_latents(q)
+        yield f"attend latents: rotated, {name}", attend_latents(rope=q)
     keys = {
         "too few rows": heads(TOKENS - 1, KV_HEADS),
         "too many rows": heads(TOKENS + 2, KV_HEADS),
@@ -107,6 +128,9 @@ def flawed_attention() -> Iterator[tuple[str, Call]]:
         yield f"store: keys, {name}", store(k)
         yield f"store: values, {name}", store(v=k)
         yield f"encode: keys, {name}", encode(k=k)
+        yield f"store latents: {name}", store_latents(k.flatten(1))
+        if "head count" not in name:
+            yield f"store latents: rotated, {name}", store_latents(rope=k[:, 0])
     steps = {
         "block out of range": batch(block_tables=torch.tensor([[0, 1], [2, BLOCKS], [4, 5]], dtype=torch.int32)),
         "negative block": batch(block_tables=torch.tensor([[0, 1], [2, -1], [4, 5]], dtype=torch.int32)),
@@ -126,10 +150,16 @@ def flawed_attention() -> Iterator[tuple[str, Call]]:
     for name, view in steps.items():
         yield f"attend: {name}", attend(view=view)
         yield f"store: {name}", store(view=view)
+        yield f"attend latents: {name}", attend_latents(view=view)
+        yield f"store latents: {name}", store_latents(view=view)
         if "offsets" in name:
             yield f"encode: {name}", encode(view=view)
     yield "attend: cache of another layout", attend(kv=torch.zeros(BLOCKS, 2, KV_HEADS, BLOCK))
     yield "store: cache of another layout", store(kv=torch.zeros(BLOCKS, 2, KV_HEADS, BLOCK))
+    yield "attend latents: cache of another layout", attend_latents(kv=LATENTS[..., :DIM])
+    yield "store latents: cache of another layout", store_latents(kv=LATENTS[..., :DIM])
+    yield "use_up: keys of other heads", lambda: LATENT_LAYER.use_up(heads(HEADS + 1), heads(HEADS, 2 * DIM, DIM))
+    yield "use_up: values of another size", lambda: LATENT_LAYER.use_up(heads(HEADS, DIM, 2 * DIM), heads(HEADS, DIM))
     yield "layer: heads that are no groups", lambda: BACKEND.layer(replace(SITE, num_kv_heads=3))
     yield "layer: heads too large", lambda: BACKEND.layer(replace(SITE, head_dim=512))
     yield "encoder: heads too large", lambda: BACKEND.encoder(replace(SITE, head_dim=512))
@@ -322,12 +352,21 @@ def main() -> None:
     """Try every misuse, then what is right."""
     torch.set_num_threads(1)
     with torch.inference_mode():
-        before = KV.clone()
+        before = KV.clone(), LATENTS.clone()
         for name, call in cases():
             said = outcome(call)
-            print(json.dumps([name, said, torch.equal(KV, before)]), flush=True)
+            print(json.dumps([name, said, all(map(torch.equal, (KV, LATENTS), before))]), flush=True)
         mixtures = [choose(), widen(), narrow(), widen(ids=torch.full((TOKENS, 2), EXPERTS, dtype=torch.int32))]
-        fits = [attend(), store(), encode(), rotate(), *mixtures, replayed(lambda: Step(batch()))]
+        fits = [
+            attend(),
+            store(),
+            attend_latents(),
+            store_latents(),
+            encode(),
+            rotate(),
+            *mixtures,
+            replayed(lambda: Step(batch())),
+        ]
         print(json.dumps(["what is right", " ".join(map(outcome, fits)), True]), flush=True)
 
 

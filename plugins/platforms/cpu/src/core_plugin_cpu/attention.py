@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout
+from core.api.attention import AttentionContext, AttentionSite, BatchView, KVLayout, LatentSite
 from core_plugin_cpu.native import attention as kernels
 from core_plugin_cpu.native import encoder
+from core_plugin_cpu.native import latent as latents
 from core_plugin_cpu.native.refine import MOST_HEAD_DIM
 from core_plugin_cpu.native.verify import apart
 
@@ -18,6 +21,7 @@ class NativeAttentionBackend:
     def __init__(self, ctx: AttentionContext) -> None:
         self._ctx = ctx
         self._caches: dict[tuple[float, ...], kernels.Cache] = {}
+        self._latents: dict[tuple[LatentSite, int], latents.LatentCache] = {}
         self._scratch: dict[tuple[int, ...], Tensor] = {}
 
     def kv_layout(self, site: AttentionSite) -> KVLayout:
@@ -32,6 +36,16 @@ class NativeAttentionBackend:
         """Return the attention of one layer. Raises `ValueError` for a geometry that the kernels do not have."""
         _check_heads(site, whole_vectors=True)
         return NativeAttentionLayer(site, self)
+
+    def latent_layout(self, site: LatentSite) -> KVLayout:
+        """Return blocks of latents, with the rotated key behind each."""
+        return latents.latent_layout(site, self._ctx.block_size, self._ctx.kv_dtype)
+
+    def latent(self, site: LatentSite) -> NativeLatentLayer:
+        """Return the latent attention of one layer. Raises `ValueError` for one that sees chosen positions only."""
+        if site.picks is not None:
+            raise ValueError(f"layer {site.layer} sees {site.picks} chosen positions; the kernels see all")
+        return NativeLatentLayer(site, self)
 
     def encoder(self, site: AttentionSite) -> NativeEncoderLayer:
         """Return attention within the prompts of a step. Raises `ValueError` as `layer` does."""
@@ -62,6 +76,17 @@ class NativeAttentionBackend:
             scratch = self._attention_scratch(site, threads)
             found = kernels.Cache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch, scales)
             self._caches[key] = found
+        return found
+
+    def latent_cache(self, site: LatentSite) -> latents.LatentCache:
+        """Return how to read the cache of a latent layer; layers of one geometry share scratch memory."""
+        threads = torch.get_num_threads()
+        key = (replace(site, layer=0), threads)
+        found = self._latents.get(key)
+        if found is None:
+            ctx, scratch = self._ctx, latents.scratch_for(site, threads)
+            found = latents.LatentCache(site, ctx.dtype, ctx.block_size, ctx.kv_dtype, scratch)
+            self._latents[key] = found
         return found
 
 
@@ -111,3 +136,26 @@ class NativeEncoderLayer:
     def forward(self, q: Tensor, k: Tensor, v: Tensor, plan: kernels.Batch) -> Tensor:
         """Attend within each prompt; shapes as in `EncoderLayer.forward`."""
         return encoder.encode(q, k, v, plan, self._site, self._backend.encoder_scratch(self._site))
+
+
+class NativeLatentLayer:
+    """Multi-head latent attention of one layer."""
+
+    def __init__(self, site: LatentSite, backend: NativeAttentionBackend) -> None:
+        self._site = site
+        self._backend = backend
+        self._up: latents.UpProjection | None = None
+
+    def use_up(self, key: Tensor, value: Tensor) -> None:
+        """Use `key (heads, key_dim, latent_dim)` and `value (heads, latent_dim, value_dim)` from now on."""
+        self._up = latents.UpProjection.of(key, value, self._backend.latent_cache(self._site))
+
+    def write(self, latent: Tensor, rope_key: Tensor, kv: Tensor, plan: kernels.Batch) -> None:
+        """Store `latent (tokens, latent_dim)` and `rope_key (tokens, rope_dim)` at the plan's slots."""
+        latents.write_latents(latent, rope_key, kv, plan, self._backend.latent_cache(self._site))
+
+    def forward(self, q: Tensor, q_rope: Tensor, kv: Tensor, plan: kernels.Batch) -> Tensor:
+        """Attend causally; shapes as in `LatentLayer.forward`. Raises `RuntimeError` without up-projections."""
+        if self._up is None:
+            raise RuntimeError(f"latent attention of layer {self._site.layer} has no up-projections yet")
+        return latents.attend(q, q_rope, kv, plan, self._backend.latent_cache(self._site), self._up)

@@ -11,9 +11,10 @@ MOST_HEAD_DIM = 256
 
 
 def attention(request: AttentionRequest, probe: ProbeResult) -> Verdict:
-    """Native attention needs the library, and in a paged cache heads of whole vectors."""
-    encoder = "bidirectional" in request.features
-    unfit = [dim for dim in sorted(request.sizes) if dim > MOST_HEAD_DIM or (dim % 16 and not encoder)]
+    """Native attention needs the library, and in a paged cache of keys and values heads of whole vectors."""
+    encoder, latent = ("bidirectional" in request.features), ("latent" in request.features)
+    sizes = [] if latent else sorted(request.sizes)
+    unfit = [dim for dim in sizes if dim > MOST_HEAD_DIM or (dim % 16 and not encoder)]
     return Verdict.of(
         None if library.available() else f"no native library: {library.reason()} ({library.REMEDY})",
         None if not unfit else f"head_dim {unfit[0]} is not a multiple of 16 up to {MOST_HEAD_DIM}",

@@ -1,0 +1,4 @@
+#define CORE_VARIANT base
+#include "attention/latent_kernels.h"
+#include "attention/head_product.h"
+#include "attention/latent_store.h"

@@ -1,0 +1,144 @@
+// How units of work are told apart and handed out, and how the partial results of decode rows are joined.
+#pragma once
+
+#include <atomic>
+
+#include "attention/softmax.h"
+#include "attention/tile.h"
+
+namespace core {
+namespace CORE_VARIANT {
+namespace {
+
+// What the tile's accumulators are multiplied with.
+template <typename P>
+CORE_INLINE float unit_of_values(const Tile<P>& t) {
+  return Format<typename P::S>::kUnit * static_cast<float>(t.a.value_scale);
+}
+
+template <typename P>
+void write_partial(const Tile<P>& t, float* partial) {
+  int64_t group = t.plan.group, floats = group * t.a.head_dim;
+  std::memcpy(partial, t.o(), static_cast<size_t>(floats) * 4);
+  std::memcpy(partial + floats, t.maxima(), static_cast<size_t>(group) * 4);
+  for (int64_t g = 0; g < group; ++g) {
+    partial[floats + group + g] = t.sums()[g] * (1.0f / unit_of_values(t));
+  }
+}
+
+// Joins the partial results of one decode row and kv head. `unit`: what their sums were divided by.
+template <typename T>
+void merge(const core_attention_args& a, const Plan& plan, const float* partials, int64_t splits, int64_t row,
+           int64_t head, float unit) {
+  int64_t each = partial_floats(plan.group, a.head_dim), floats = plan.group * a.head_dim;
+  T* out = static_cast<T*>(a.out) + a.query_starts[row] * a.out_stride + head * plan.group * a.head_dim;
+  for (int64_t g = 0; g < plan.group; ++g) {
+    float best = -__builtin_inff(), total = 0.0f;
+    for (int64_t i = 0; i < splits; ++i) {
+      float one = partials[i * each + floats + g];
+      best = one > best ? one : best;
+    }
+    float weights[kMaxSplits];
+    for (int64_t i = 0; i < splits; ++i) {
+      weights[i] = exp2_negative(splat(partials[i * each + floats + g] - best))[0];
+      total += weights[i] * partials[i * each + floats + plan.group + g];
+    }
+    if (a.sinks != nullptr) total += sink_weight(a.sinks[head * plan.group + g], best) / unit;
+    for (int64_t d = 0; d < a.head_dim; d += kLanes) {
+      vf value = {};
+      for (int64_t i = 0; i < splits; ++i) value += load(partials + i * each + g * a.head_dim + d) * weights[i];
+      store(out + g * a.head_dim + d, value * (1.0f / total));
+    }
+  }
+}
+
+// Ranges that the keys of a decode row are cut into.
+inline int64_t splits_of(const core_attention_args& a, const Plan& plan, int64_t row) {
+  int64_t length = a.seq_lens[row];
+  if (a.window > 0 && length > a.window) length = a.window;
+  int64_t most = length / kSplitKeys;
+  return most < 1 ? 1 : most < plan.splits ? most : plan.splits;
+}
+
+// A unit of work, told by its number within the row.
+inline Range unit_of(const core_attention_args& a, const Plan& plan, int64_t row, int64_t unit) {
+  int64_t queries = a.query_starts[row + 1] - a.query_starts[row], length = a.seq_lens[row];
+  Range range{row, 0, 0, 1, 0, length, -1};
+  if (queries == 1) {
+    int64_t splits = splits_of(a, plan, row), split = unit % splits;
+    int64_t low = a.window > 0 && length > a.window ? length - a.window : 0;
+    // No range begins inside a step of the products: its keys would be seen by two ranges.
+    auto cut = [&](int64_t i) {
+      return i == 0 ? low : i == splits ? length : (low + (length - low) * i / splits) / kCut * kCut;
+    };
+    range.head = unit / splits;
+    range.first_key = cut(split);
+    range.last_key = cut(split + 1);
+    if (splits > 1) range.partial = (row * a.kv_heads + range.head) * plan.splits + split;
+  } else {
+    // Later tiles see more keys: hand them out first, so that threads finish together.
+    int64_t tiles = ceil_div(queries, plan.tile_queries);
+    range.head = unit % a.kv_heads;
+    range.begin = (tiles - 1 - unit / a.kv_heads) * plan.tile_queries;
+    range.end = range.begin + plan.tile_queries < queries ? range.begin + plan.tile_queries : queries;
+    range.last_key = length - queries + range.end;
+    int64_t position = length - queries + range.begin;
+    range.first_key = a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
+  }
+  return range;
+}
+
+inline int64_t units_of(const core_attention_args& a, const Plan& plan, int64_t row) {
+  int64_t queries = a.query_starts[row + 1] - a.query_starts[row];
+  if (queries == 1) return a.kv_heads * splits_of(a, plan, row);
+  return a.kv_heads * ceil_div(queries, plan.tile_queries);
+}
+
+// Scores to compute; what decides whether a team is worth its cost.
+inline int64_t work_of(const core_attention_args& a) {
+  int64_t work = 0;
+  for (int64_t row = 0; row < a.rows; ++row) {
+    work += static_cast<int64_t>(a.query_starts[row + 1] - a.query_starts[row]) * a.seq_lens[row];
+  }
+  return work * a.heads * a.head_dim;
+}
+
+inline void merge_all(const core_attention_args& a, const Plan& plan, const float* partials,
+                      std::atomic<int64_t>& ticket, float unit) {
+  for (int64_t next = ticket.fetch_add(1); next < a.rows * a.kv_heads; next = ticket.fetch_add(1)) {
+    int64_t row = next / a.kv_heads, head = next % a.kv_heads;
+    int64_t splits = a.query_starts[row + 1] - a.query_starts[row] == 1 ? splits_of(a, plan, row) : 1;
+    if (splits == 1) continue;
+    const float* own = partials + next * plan.splits * partial_floats(plan.group, a.head_dim);
+    a.dtype == CORE_BF16 ? merge<bf16>(a, plan, own, splits, row, head, unit)
+                         : merge<float>(a, plan, own, splits, row, head, unit);
+  }
+}
+
+// Hands a thread one unit after another; threads share the ticket.
+class Units {
+ public:
+  Units(const core_attention_args& a, const Plan& plan, std::atomic<int64_t>& ticket)
+      : a_(a), plan_(plan), ticket_(ticket), units_(a.rows > 0 ? units_of(a, plan, 0) : 0) {}
+
+  // Returns whether there was a unit left; without one `range` has no keys.
+  bool take(Range& range) {
+    int64_t next = ticket_.fetch_add(1);
+    while (row_ < a_.rows && next - before_ >= units_) {
+      before_ += units_;
+      if (++row_ < a_.rows) units_ = units_of(a_, plan_, row_);
+    }
+    range = row_ < a_.rows ? unit_of(a_, plan_, row_, next - before_) : Range{};
+    return row_ < a_.rows;
+  }
+
+ private:
+  const core_attention_args& a_;
+  const Plan& plan_;
+  std::atomic<int64_t>& ticket_;
+  int64_t row_ = 0, before_ = 0, units_;
+};
+
+}  // namespace
+}  // namespace CORE_VARIANT
+}  // namespace core

@@ -1,0 +1,228 @@
+"""Native multi-head latent attention against its definition in float64, at every instruction set here."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from core_plugin_cpu.attention import NativeAttentionBackend
+from core_plugin_cpu.manifest import CPU_NATIVE
+from core_plugin_cpu.native import attention as kernels
+from core_plugin_cpu.native import refine
+from core_plugin_torch_sdpa.elements import decode, encode
+
+from core.api.attention import AttentionContext, BatchView, LatentSite
+from core.api.descriptors import AttentionRequest
+from core.api.verdict import ProbeResult
+
+CPU = torch.device("cpu")
+
+LITE = (16, 512, 64, 128, 128)
+"""DeepSeek V2 Lite: heads, latent, rotated key, key, value."""
+
+MIXED = ((300, 1), (0, 70), (100, 40), (0, 33), (5, 3), (0, 1), (37, 17), (130, 1))
+"""Context and new tokens of rows in every form: decoding, prompts, pieces of prompts."""
+
+
+def site_of(heads, latent_dim, rope_dim, key_dim, value_dim):
+    return LatentSite(0, heads, latent_dim, rope_dim, key_dim, value_dim, (key_dim + rope_dim) ** -0.5)
+
+
+@dataclass
+class Case:
+    """Sequences of random latents with the rotated keys behind, and what the last tokens of each ask."""
+
+    rows: tuple[tuple[int, int], ...]
+    kept: list[torch.Tensor]
+    q: torch.Tensor
+    q_rope: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+
+
+@cache
+def make_case(rows, site, dtype, seed=0):
+    random = torch.Generator().manual_seed(seed)
+
+    def values(*shape, factor=1.0):
+        return (torch.randn(*shape, generator=random) * factor).to(dtype)
+
+    kept = [values(context + new, site.latent_dim + site.rope_dim) for context, new in rows]
+    tokens = sum(new for _, new in rows)
+    q = values(tokens, site.num_heads, site.key_dim + site.rope_dim)  # the parts of a query lie behind each other
+    key = values(site.num_heads, site.key_dim, site.latent_dim, factor=site.latent_dim**-0.5)
+    value = values(site.num_heads, site.latent_dim, site.value_dim, factor=site.latent_dim**-0.5)
+    return Case(rows, kept, *q.split([site.key_dim, site.rope_dim], -1), key, value)
+
+
+@cache
+def defined(rows, site, dtype, kv_dtype, seed=0):
+    """Attention by keys and values of every head, in float64."""
+    case, results, begin = make_case(rows, site, dtype, seed), [], 0
+    for (context, new), kept in zip(rows, case.kept):
+        parts = kept.split([site.latent_dim, site.rope_dim], -1)
+        latent, rotated = (decode(encode(one, kv_dtype), kv_dtype, torch.float32).double() for one in parts)
+        own = torch.einsum("hkl,pl->hpk", case.key.double(), latent)
+        keys = torch.cat([own, rotated.expand(len(own), -1, -1)], -1)
+        q = torch.cat([case.q, case.q_rope], -1)[begin : begin + new].double()
+        scores = torch.einsum("qhd,hpd->hqp", q, keys) * site.scale
+        hidden = torch.arange(context + new)[None] > torch.arange(context, context + new)[:, None]
+        shares = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        values = torch.einsum("pl,hlv->hpv", latent, case.value.double())
+        results.append(torch.einsum("hqp,hpv->qhv", shares, values).flatten(1))
+        begin += new
+    return torch.cat(results)
+
+
+def views(rows, block_size, seed=0):
+    """All positions as one step, the last tokens of each row as another, and how many blocks there are."""
+    rng = np.random.default_rng(seed)
+    context, new = np.array(rows, dtype=np.int64).T
+    lengths = context + new
+    needed = -(-lengths // block_size)
+    blocks = int(needed.sum()) + 3
+    free = iter(rng.permutation(blocks))
+    tables = np.zeros((len(rows), int(needed.max()) + 1), dtype=np.int32)
+    for row, count in enumerate(needed):
+        tables[row, :count] = [next(free) for _ in range(count)]
+
+    def view(counts):
+        row_of = np.repeat(np.arange(len(rows)), counts)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        positions = np.arange(starts[-1]) - np.repeat(starts[:-1] - (lengths - counts), counts)
+        slots = tables[row_of, positions // block_size].astype(np.int64) * block_size + positions % block_size
+        arrays = (starts.astype(np.int32), lengths.astype(np.int32), torch.from_numpy(tables), torch.from_numpy(slots))
+        return BatchView(*arrays, int(counts.max()), int(lengths.max()))
+
+    return view(lengths), view(new), blocks
+
+
+def filled(layer, backend, case, site, block_size):
+    """Return a cache with the latents of all positions, and nothing sensible beside them, and the step's plan."""
+    whole, step, blocks = views(case.rows, block_size)
+    layout = backend.latent_layout(site)
+    size = blocks * layout.bytes_per_block
+    kv = torch.full((size,), 0xFF, dtype=torch.uint8).view(layout.dtype).view(blocks, *layout.block_shape)
+    parts = torch.cat(case.kept).split([site.latent_dim, site.rope_dim], -1)
+    layer.write(*parts, kv, backend.plan(whole))
+    return kv, step, whole
+
+
+def attend(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0):
+    case = make_case(rows, site, dtype, seed)
+    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, kv_dtype or dtype, block_size))
+    layer = backend.latent(site)
+    layer.use_up(case.key, case.value)
+    kv, step, _ = filled(layer, backend, case, site, block_size)
+    return layer.forward(case.q, case.q_rope, kv, backend.plan(step))
+
+
+def check(rows, site, block_size=32, dtype=torch.float32, kv_dtype=None, seed=0):
+    got = attend(rows, site, block_size, dtype, kv_dtype, seed)
+    assert got.dtype == dtype
+    wanted = defined(rows, site, dtype, kv_dtype or dtype, seed).float()
+    tolerance = {"rtol": 1e-4, "atol": 2e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.015}
+    torch.testing.assert_close(got.float(), wanted, **tolerance)
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (3, 48, 16, 32, 24),
+        (1, 64, 32, 32, 64),
+        (5, 16, 8, 64, 80),
+        (2, 20, 6, 10, 12),
+        (16, 128, 64, 96, 32),
+        (100, 32, 16, 16, 16),
+    ],
+)
+def test_rows_of_every_kind_for_any_sizes(isa, sizes, dtype):
+    check(MIXED, site_of(*sizes), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_sizes_of_a_model(isa, dtype):
+    check(((290, 1), (0, 40), (60, 9), (200, 150)), site_of(*LITE), dtype=dtype)
+
+
+@pytest.mark.covers("ATTN-08")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_dtype", list(kernels.CACHE_CODES))
+@pytest.mark.parametrize("sizes", [(4, 64, 32, 32, 32), (3, 52, 12, 33, 24)])
+def test_every_dtype_of_the_cache(isa, sizes, kv_dtype, dtype):
+    check(MIXED, site_of(*sizes), dtype=dtype, kv_dtype=kv_dtype)
+
+
+@pytest.mark.parametrize("block_size", [16, 48, 256])
+def test_blocks_of_any_size(isa, block_size):
+    check(MIXED, site_of(3, 48, 16, 32, 24), block_size)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("rows", [((4000, 1),), ((1500, 1), (900, 1)), ((0, 1300),), ((700, 400), (2000, 1))])
+def test_work_is_divided_among_threads(rows, threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        check(rows, site_of(4, 64, 32, 32, 48), dtype=torch.bfloat16)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_long_row_is_cut_into_chunks_of_queries():
+    check(((100, 2100),), site_of(2, 64, 16, 32, 32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_dtype", list(kernels.CACHE_CODES))
+@pytest.mark.parametrize("sizes", [(1, 64, 32, 32, 32), (1, 52, 12, 33, 24)])
+def test_a_cache_holds_what_the_specification_stores(isa, sizes, kv_dtype, dtype):
+    site, block_size = site_of(*sizes), 16
+    case = make_case(((3, 20), (0, 5)), site, dtype)
+    backend = NativeAttentionBackend(AttentionContext(CPU, dtype, kv_dtype, block_size))
+    kv, _, whole = filled(backend.latent(site), backend, case, site, block_size)
+    parts = torch.cat(case.kept).split([site.latent_dim, site.rope_dim], -1)
+    wanted = torch.full_like(kv.view(torch.uint8), 0xFF).view(kv.dtype).flatten(0, 1)
+    wanted[whole.slots] = torch.cat([encode(one, kv_dtype) for one in parts], -1)
+    assert torch.equal(kv.flatten(0, 1).view(torch.uint8), wanted.view(torch.uint8))
+
+
+def test_what_does_not_fit_is_refused():
+    site = site_of(2, 32, 16, 16, 16)
+    case = make_case(((3, 2),), site, torch.float32)
+    backend = NativeAttentionBackend(AttentionContext(CPU, torch.float32, torch.float32, 16))
+    layer = backend.latent(site)
+    with pytest.raises(ValueError, match=r"\(2, 16, 32\)"):
+        layer.use_up(case.key[:, :8], case.value)
+    layer.use_up(case.key, case.value)
+    kv, step, _ = filled(layer, backend, case, site, 16)
+    plan = backend.plan(step)
+    for q, rope in ((case.q[:1], case.q_rope), (case.q, case.q_rope.double()), (case.q[..., :8], case.q_rope)):
+        with pytest.raises(ValueError, match="do not fit"):
+            layer.forward(q, rope, kv, plan)
+    with pytest.raises(ValueError, match="do not fit"):
+        layer.forward(case.q, case.q_rope, kv[..., :40], plan)
+    with pytest.raises(IndexError, match="blocks of row 0"):
+        layer.forward(case.q, case.q_rope, kv[:1], plan)
+    with pytest.raises(ValueError, match="do not fit"):
+        layer.write(torch.zeros(2, 31), torch.zeros(2, 16), kv, plan)
+    with pytest.raises(ValueError, match="chosen positions"):
+        backend.latent(LatentSite(0, 2, 32, 16, 16, 16, 1.0, picks=64))
+
+
+def test_latent_models_are_served_whatever_the_size_of_their_heads():
+    request = AttentionRequest(
+        device_type="cpu",
+        dtype="float32",
+        kv_dtype="int8",
+        head_dim=300,
+        num_heads=16,
+        num_kv_heads=16,
+        block_size=32,
+        features=frozenset({"latent"}),
+    )
+    assert request.check(CPU_NATIVE).ok
+    assert refine.attention(request, ProbeResult(available=True)).ok
