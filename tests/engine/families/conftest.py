@@ -36,10 +36,15 @@ FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40)
 STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
 
 
+def form_of(row):
+    """Return how a row becomes a GGUF file."""
+    return GGUF.FORMS.get(row.name) or GGUF.FORMS[row.architecture]
+
+
 def pytest_generate_tests(metafunc):
     if "stored" in metafunc.fixturenames:
         found = [row for row in STORED.values() if row.name not in GGUF.NOT_IN_FILES]
-        metafunc.parametrize("stored", chosen(found, lambda row: (row, GGUF.FORMS[row.architecture])))
+        metafunc.parametrize("stored", chosen(found, lambda row: (row, form_of(row))))
     if "row" in metafunc.fixturenames:
         every = metafunc.definition.get_closest_marker("every_row") is not None
         metafunc.parametrize("row", chosen(ROWS.values(), lambda row: row, every=every), scope="module")

@@ -13,6 +13,7 @@ from gguf import MODEL_ARCH as ARCH
 from core.testing.families import TinyFamily
 
 sys.path.insert(0, str(Path(__file__).parent))
+import gguf_mixtures
 from ggufs import Form, add_rotary_dimensions, unfused_turns
 
 
@@ -226,27 +227,6 @@ def internlm(name, value, config):
     ]
 
 
-def moe(writer, config, prefix):
-    """Numbers and sizes of experts."""
-    writer.add_expert_count(config("num_experts", "num_local_experts"))
-    writer.add_expert_used_count(config("num_experts_per_tok"))
-    if (size := config("moe_intermediate_size")) is not None:
-        writer.add_expert_feed_forward_length(size)
-    if (size := config("shared_expert_intermediate_size")) is not None:
-        writer.add_expert_shared_feed_forward_length(size)
-
-
-def of_experts(name, value, config):
-    """Gate and up apart; a row of one output has lost that dimension."""
-    if name.endswith(".experts.gate_up_proj"):
-        gate, up = np.split(value, 2, axis=1)
-        base = name.removesuffix("gate_up_proj")
-        return [(f"{base}gate_proj.weight", gate), (f"{base}up_proj.weight", up)]
-    if name.endswith(".experts.down_proj"):
-        return [(f"{name}.weight", value)]
-    return [(name, value.reshape(-1) if name.endswith("shared_expert_gate.weight") else value)]
-
-
 def falcon_turns(name, value, config):
     if "query_key_value" not in name:
         return [(name, value)]
@@ -293,6 +273,7 @@ FURTHER = [
     ),
     TinyFamily("cohere_qk", "CohereForCausalLM", {"model_type": "cohere", "use_qk_norm": True, "logit_scale": 0.5}),
     TinyFamily("gemma_tied", "GemmaForCausalLM", {"model_type": "gemma", "head_dim": 24}, spread=0.1),
+    *gguf_mixtures.FURTHER,
 ]
 """Rows beside those of families."""
 
@@ -301,9 +282,6 @@ FORMS = {
     "XverseForCausalLM": Form(ARCH.XVERSE),
     "PanguEmbeddedForCausalLM": Form(ARCH.PANGU_EMBED),
     "ExaoneForCausalLM": Form(ARCH.EXAONE),
-    "MixtralForCausalLM": Form(ARCH.LLAMA, moe, of_experts),
-    "Qwen2MoeForCausalLM": Form(ARCH.QWEN2MOE, moe, of_experts),
-    "Qwen3MoeForCausalLM": Form(ARCH.QWEN3MOE, moe, of_experts),
     "MistralForCausalLM": Form(ARCH.LLAMA, windows),
     "Qwen2ForCausalLM": Form(ARCH.QWEN2),
     "Qwen3ForCausalLM": Form(ARCH.QWEN3),
@@ -349,13 +327,12 @@ FORMS = {
     "BaiChuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "BaichuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "InternLM2ForCausalLM": Form(ARCH.INTERNLM2, change=internlm),
+    **gguf_mixtures.FORMS,
 }
-"""Architecture of a row -> its form."""
+"""Architecture of a row, or name of a row with a form of its own -> its form."""
 
 NOT_IN_FILES = {
-    "mixtral_window": "windows",
-    "qwen2_moe_window": "windows, weights that are divided by their sum",
-    "qwen3_moe_mixed": "layers without experts",
+    **gguf_mixtures.NOT_IN_FILES,
     "gpt2_by_layer": "scores scaled by the number of the layer, another activation",
     "baichuan_13b": "ALiBi with other than 40 layers",
     "jais_family": "another activation, scores scaled by the number of the layer",

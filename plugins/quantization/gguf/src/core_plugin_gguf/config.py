@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from gguf.constants import GGMLQuantizationType
 
-from core.api.configs import MOST_LAYERS, MOST_POSITIONS
-from core_plugin_gguf.architecture import Facts
+from core.api.configs import MOST_POSITIONS
+from core_plugin_gguf.architecture import COUNTS, Facts
 from core_plugin_gguf.faults import damaged, unsupported
+from core_plugin_gguf.layers import layer_count
 from core_plugin_gguf.rope import rope_scaling
 from core_plugin_gguf.table import ARCHITECTURES, KNOWN_ARCHITECTURES
 
@@ -131,7 +132,7 @@ def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict
         raise unsupported(header.path, what, "Serve the model from a safetensors checkpoint instead.")
     if key is None:
         return {}
-    if key == "rotary_dim":
+    if key in COUNTS:
         return {key: count}
     share = count / head_dim
     # Models multiply it and cut off what is behind the point.
@@ -140,11 +141,12 @@ def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict
 
 def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[str, TensorInfo]) -> dict[str, int]:
     hidden = header.positive_integer(f"{arch}.embedding_length")
-    layers = header.positive_integer(f"{arch}.block_count", most=MOST_LAYERS)
+    layers = layer_count(header, arch)
     heads = header.positive_integer(f"{arch}.attention.head_count")
     table = ARCHITECTURES[arch]
     kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
-    head_dim = header.positive_integer(f"{arch}.{table.head}", hidden // heads)
+    head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // heads)
+    head_dim = header.positive_integer(f"{arch}.{table.head}", head_dim)
     if head_dim % 2 or heads % kv_heads:
         raise damaged(header.path, f"{heads} heads of {head_dim} do not go with {kv_heads} key-value heads")
     if embedding.shape != (embedding.shape[0], hidden):
@@ -159,7 +161,7 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
     sizes = {
         "attn_q": ("attention.head_count", heads * head_dim),
         "attn_k": ("attention.head_count_kv", kv_heads * head_dim),
-        "ffn_up": ("feed_forward_length", 2 * inner if fused else inner // 2 if table.both else inner),
+        table.inner: ("feed_forward_length", 2 * inner if fused else inner // 2 if table.both else inner),
     }
     for module, (key, rows) in sizes.items():
         tensor = tensors.get(f"blk.0.{module}.weight")

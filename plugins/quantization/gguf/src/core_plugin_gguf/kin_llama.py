@@ -47,7 +47,7 @@ def _llama(model: str = "LlamaForCausalLM", model_type: str = "llama", **differs
     return Architecture(model=model, model_type=model_type, **{**usual, **differs})  # type: ignore[arg-type]
 
 
-_FACTORS = (
+FACTORS = (
     *_BIASES,
     granite,
     number("embedding_scale", "embedding_multiplier", 1.0),
@@ -55,7 +55,7 @@ _FACTORS = (
     number("logit_scale", "logits_scaling", 1.0),
 )
 
-_MIXTRAL = {
+MIXTRAL = {
     f"ffn_{part}_exps": f"block_sparse_moe.experts.{{}}.{name}"
     for part, name in (("gate", "w1"), ("down", "w2"), ("up", "w3"))
 }
@@ -64,7 +64,7 @@ LLAMA_KIN: Mapping[str, Architecture] = {
     "llama": _llama(
         paired=PAIRED,
         blocks={**BLOCKS, "ffn_gate_inp": "block_sparse_moe.gate"},
-        stacked=_MIXTRAL,
+        stacked=MIXTRAL,
         experts=True,
         reads=(*_BIASES, mistral, mixtral),
     ),
@@ -78,8 +78,8 @@ LLAMA_KIN: Mapping[str, Architecture] = {
     "xverse": _llama(paired=PAIRED),
     "exaone": _llama(),
     "pangu-embedded": _llama(),
-    "granite": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=_FACTORS),
-    "minicpm": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=_FACTORS),
+    "granite": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=FACTORS),
+    "minicpm": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=FACTORS),
     "arcee": _llama("ArceeForCausalLM", "arcee", paired=PAIRED, values={"hidden_act": "relu2"}),
     "smollm3": _llama(
         "SmolLM3ForCausalLM", "smollm3", paired=PAIRED, reads=(*_BIASES, no_rope_layers), values={"hidden_act": "silu"}

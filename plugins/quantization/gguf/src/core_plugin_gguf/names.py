@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core_plugin_gguf.faults import damaged
+from core_plugin_gguf.layers import layer_count
 from core_plugin_gguf.rows import Pairs, Turns
 from core_plugin_gguf.table import ARCHITECTURES
 
@@ -31,6 +32,8 @@ class Place:
         order: Order of its rows in the file; None for Hugging Face's.
         offset: What the converter added to the values, to be taken off again.
         turned: Hugging Face has rows and columns exchanged.
+        keys: Name of the file's tensor with the keys of latent attention, which stand before these values head by head;
+            empty: the file's tensor holds all of it.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Place:
     order: Pairs | Turns | None = None
     offset: float = 0.0
     turned: bool = False
+    keys: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +52,16 @@ class Conventions:
     Attributes:
         blocks: Module in a block -> Hugging Face's name of it in a layer.
         heads, kv_heads: Heads of queries, and of keys and values.
+        layers: Number of layers; blocks behind them are left out.
     """
 
     header: Header
+    arch: str
     table: Architecture
     blocks: Mapping[str, str]
     heads: int
     kv_heads: int
+    layers: int
 
     @staticmethod
     def of(header: Header, arch: str, names: Collection[str]) -> Conventions:
@@ -66,7 +73,8 @@ class Conventions:
                 blocks |= further
         heads = header.positive_integer(f"{arch}.attention.head_count")
         kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
-        return Conventions(header, table, blocks, heads, kv_heads)
+        layers = layer_count(header, arch)
+        return Conventions(header, arch, table, blocks, heads, kv_heads, layers)
 
     def places(self, info: TensorInfo) -> Iterator[Place]:
         """Yield what a tensor of the file holds: nothing, if it is no weight but a fact; usually one tensor.
@@ -84,10 +92,16 @@ class Conventions:
             yield Place(f"{self.table.modules[module]}.{kind}", info.shape, offset=offset)
             return
         match = _BLOCK.fullmatch(module)
+        if match is not None and int(match[1]) >= self.layers:
+            return
         layer, module = (self.table.layer.format(match[1]), match[2]) if match else ("", "")
         offset = self.table.norm_offsets.get(module, offset)
         if module in self.table.stacked:
             yield from _stacked(info, f"{layer}.{self.table.stacked[module]}.{kind}")
+        elif module in self.table.joined:
+            yield self._joined(info, layer, *self.table.joined[module])
+        elif any(module == keys for keys, _ in self.table.joined.values()):
+            return  # a part of what its values are a part of, too
         elif module in self.table.split:
             yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]])
         elif module in self.blocks:
@@ -123,6 +137,16 @@ class Conventions:
         for name, heads in zip(names, (self.heads, self.kv_heads, self.kv_heads), strict=True):
             yield Place(name, (heads * size, *info.shape[1:]), first)
             first += heads * size
+
+    def _joined(self, info: TensorInfo, layer: str, keys: str, module: str) -> Place:
+        """Return keys and values of latent attention; `info` has the values, `(heads, value, latent)`."""
+        if len(info.shape) != 3:
+            raise damaged(self.header.path, f"tensor {info.name} has shape {info.shape}, not heads of values")
+        heads, size, latent = info.shape
+        rotary = self.header.positive_integer(f"{self.arch}.rope.dimension_count")
+        size += self.header.positive_integer(f"{self.arch}.{self.table.head}") - rotary
+        block = info.name.rpartition(".")[0].rpartition(".")[0]
+        return Place(f"{layer}.{module}.weight", (heads * size, latent), keys=f"{block}.{keys}.weight")
 
     def _size(self, info: TensorInfo) -> int:
         """Return the rows of a head in a fused projection."""
