@@ -176,18 +176,15 @@ def of_latent(name, value, config):
 
 
 def of_granite(name, value, config):
-    """Gate and up apart, of the experts and of the shared MLP."""
-    if not name.endswith("input_linear.weight"):
-        return [(name, value)]
-    parts = np.split(value, 2, axis=-2)
-    if "shared_mlp" in name:
+    """The names that its checkpoints have; gate and up of the shared MLP apart, too."""
+    if "shared_mlp.input_linear" in name:
+        parts = zip(("gate", "up"), np.split(value, 2), strict=True)
         return [
-            (name.replace("shared_mlp.input_linear", f"mlp.shared_experts.{part}_proj"), one)
-            for part, one in zip(("gate", "up"), parts, strict=True)
+            (name.replace("shared_mlp.input_linear", f"mlp.shared_experts.{part}_proj"), one) for part, one in parts
         ]
-    return [
-        (name.replace("input_linear", f"experts.{part}"), one) for part, one in zip(("w1", "w3"), parts, strict=True)
-    ]
+    if "block_sparse_moe" not in name:
+        return [(name, value)]
+    return of_mixtral(name.replace("router.weight", "router.layer.weight"), value, config)
 
 
 def of_gpt_oss(name, value, config):
@@ -215,7 +212,7 @@ def of_mixtral(name, value, config):
     found = of_experts(name, value, config)
     parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
     for usual, part in parts.items():
-        found = [(one.replace(f"mlp.experts.{usual}", f"block_sparse_moe.experts.{part}"), rows) for one, rows in found]
+        found = [(one.replace(f"experts.{usual}", f"experts.{part}"), rows) for one, rows in found]
     return [(one.replace("mlp.router", "mlp.gate").replace("mlp.", "block_sparse_moe."), rows) for one, rows in found]
 
 
