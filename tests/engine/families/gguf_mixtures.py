@@ -152,6 +152,51 @@ def bailing2(writer, config, prefix):
     writer.add_rope_dimension_count(config("rotary_dim", default=config.head_dim // 2))
 
 
+def dbrx(writer, config, prefix):
+    own, attention = config.own.ffn_config, config.own.attn_config
+    writer.add_feed_forward_length(own.ffn_hidden_size)
+    writer.add_expert_count(own.moe_num_experts)
+    writer.add_expert_used_count(own.moe_top_k)
+    writer.add_clamp_kqv(attention.clip_qkv)
+    writer.add_layer_norm_eps(1e-5)
+
+
+def grok(writer, config, prefix):
+    moe(writer, config, prefix)
+    writer.add_attn_logit_softcapping(config("attn_logit_softcapping", default=30.0))
+    writer.add_router_logit_softcapping(config("router_logit_softcapping", default=30.0))
+    if config("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(config("final_logit_softcapping"))
+    writer.add_attn_output_scale(config("attn_output_multiplier"))
+    writer.add_embedding_scale(config("embedding_multiplier_scale"))
+    writer.add_logit_scale(config("output_multiplier_scale"))
+
+
+def of_grok(writer, tensors):
+    """The second model's names of experts; what the first one calls its last norm has another name in files."""
+    parts = {".linear.": ".w1.", ".linear_v.": ".w3.", ".linear_1.": ".w2."}
+    found = {}
+    for name, value in tensors.items():
+        first = ".moe_block." in name or name.endswith("norm.scale")
+        usual = name.replace("moe_block", "block_sparse_moe").replace("norm.scale", "norm.weight")
+        usual = usual.replace(".attn.", ".self_attn.")
+        for old, new in parts.items():
+            usual = usual.replace(old, new)
+        if first and "post_moe_norm" in usual:
+            layer = usual.split(".")[2]
+            usual = f"transformer.decoder_layer.{layer}.rms_norm_3.weight"
+        found[usual] = value
+    return each_expert(writer, found)
+
+
+def of_dbrx(name, value, config):
+    """Matrices of experts one after another, outputs first."""
+    if ".experts.mlp." not in name:
+        return [(name, value)]
+    apart = value.reshape(config.own.ffn_config.moe_num_experts, -1, value.shape[1])
+    return [(f"{name}.weight", apart.swapaxes(1, 2) if name.endswith("w2") else apart)]
+
+
 def of_experts(name, value, config):
     """Gate and up apart; a row of one output has lost that dimension."""
     if name.endswith(".experts.gate_up_proj"):
@@ -273,6 +318,9 @@ FORMS = {
     "BailingMoeForCausalLM": Form(ARCH.BAILINGMOE, bailing, bailing_parts, each_expert),
     "BailingMoeV2ForCausalLM": Form(ARCH.BAILINGMOE2, bailing2, expert_bias, each_expert),
     "ArcticForCausalLM": Form(ARCH.ARCTIC, moe, gather=each_expert),
+    "Grok1ForCausalLM": Form(ARCH.GROK, grok, gather=of_grok),
+    "Grok1ModelForCausalLM": Form(ARCH.GROK, grok, gather=of_grok),
+    "DbrxForCausalLM": Form(ARCH.DBRX, dbrx, of_dbrx),
     "MiniCPM3ForCausalLM": Form(ARCH.MINICPM3, old_latent),
 }
 """Architecture of a row, or name of a row with a form of its own -> its form."""
@@ -387,6 +435,7 @@ NOT_IN_FILES = {
     "bailing_moe_mixed": "dense layers",
     "arctic_mixed": "dense layers",
     "arctic_serial": "no MLP beside",
+    "dbrx_unlike": "weights that are not divided by their sum, another activation",
     "minicpm3": "other factors",
     "minicpm3_long": "other factors",
 }

@@ -410,7 +410,7 @@ class Decoder:
     renames: tuple[tuple[str, str], ...] = ()
     skips: tuple[str, ...] = ()
     transposes: tuple[str, ...] = ()
-    experts: tuple[tuple[str, str], ...] = ()
+    experts: tuple[tuple[str, str] | tuple[str, str, int], ...] = ()
     layers_key: str = "num_hidden_layers"
     project_in: str = "project_in"
     project_out: str = "project_out"

@@ -9,10 +9,12 @@ from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.kin_llama import ATTENTION, FACTORS, MIXTRAL, MLP, MODEL, NORMS, PAIRED, QK_NORMS
 from core_plugin_gguf.mixtures import (
     count,
+    dbrx,
     ernie,
     gated_by,
     gpt_oss,
     granite_moe,
+    grok,
     llama4,
 )
 from core_plugin_gguf.reads import experts, flag, number, present, window
@@ -227,5 +229,49 @@ EXPERTS_KIN: Mapping[str, Architecture] = {
         inner="",
         reads=experts("num_local_experts"),
         values={**SILU, "moe_layer_frequency": 1, "use_residual": True},
+    ),
+    "dbrx": Architecture(
+        model="DbrxForCausalLM",
+        model_type="dbrx",
+        blocks={
+            "attn_norm": "norm_attn_norm.norm_1",
+            "attn_qkv": "norm_attn_norm.attn.Wqkv",
+            "attn_output": "norm_attn_norm.attn.out_proj",
+            "attn_output_norm": "norm_attn_norm.norm_2",
+            "ffn_gate_inp": "ffn.router.layer",
+        },
+        modules={"token_embd": "transformer.wte", "output_norm": "transformer.norm_f", "output": "lm_head"},
+        layer="transformer.blocks.{}",
+        layer_norm=True,
+        eps=None,
+        stacked={
+            f"ffn_{part}_exps": f"ffn.experts.mlp.{{}}.{name}"
+            for part, name in (("gate", "w1"), ("up", "v1"), ("down", "w2"))
+        },
+        experts=True,
+        keys={
+            "hidden_size": "d_model",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "max_position_embeddings": "max_seq_len",
+        },
+        reads=(dbrx,),
+    ),
+    "grok": mixture(
+        "Grok1ForCausalLM",
+        "grok-1",
+        blocks={
+            "attn_norm": "pre_attn_norm",
+            "attn_output_norm": "post_attn_norm",
+            "ffn_norm": "pre_moe_norm",
+            "post_ffw_norm": "post_moe_norm",
+            **ATTENTION,
+            **MLP,
+            **_SPARSE,
+        },
+        variants={"layer_output_norm": {"layer_output_norm": "post_moe_norm"}},  # Grok-1's name
+        stacked=MIXTRAL,
+        reads=(*experts("num_local_experts"), grok),
+        values={},
     ),
 }

@@ -204,6 +204,46 @@ def mimo(facts: Facts) -> Mapping[str, Any]:
     return found if scale is None else {**found, "attention_value_scale": scale}
 
 
+def dbrx(facts: Facts) -> Mapping[str, Any]:
+    """DBRX's objects about attention and experts."""
+    attention = {
+        "clip_qkv": facts.header.number(facts.key("attention.clamp_kqv")) or None,
+        "kv_n_heads": facts.config["num_key_value_heads"],
+    }
+    found: dict[str, Any] = {"ffn_hidden_size": facts.config["intermediate_size"]}
+    for read in experts("moe_num_experts", "moe_top_k"):
+        found |= read(facts)
+    return {"attn_config": attention, "ffn_config": found, "experts_fused": False}
+
+
+def grok(facts: Facts) -> Mapping[str, Any]:
+    """Grok: factors and caps; Grok-2 has an MLP beside the experts, whose size is then another."""
+    found: dict[str, Any] = {
+        "residual_moe": facts.has("ffn_up.weight"),
+        # The converter takes the plain embedding of Grok-2 (`original`) for a scaled one.
+        "rope_scaling": None,
+        "attn_temperature_len": facts.header.integer(facts.key("attention.temperature_length")) or -1,
+    }
+    size = facts.header.integer(facts.key("expert_feed_forward_length"))
+    if size:
+        found["moe_intermediate_size"] = size
+    for key, name in _FACTORS.items():
+        value = facts.header.number(facts.key(key))
+        if value:
+            found[name] = value
+    return found
+
+
+_FACTORS = {
+    "embedding_scale": "embedding_multiplier_scale",
+    "logit_scale": "output_multiplier_scale",
+    "attention.output_scale": "attn_output_multiplier",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "router_logit_softcapping": "router_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+
+
 def bailing2(facts: Facts) -> Mapping[str, Any]:
     """Ling 2: its shared experts are one MLP, whose size is not a multiple of the others'."""
     shared = facts.header.integer(facts.key("expert_shared_count")) or 0

@@ -25,7 +25,6 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "bitnet": "BitNetForCausalLM",
     "codeshell": "CodeShellForCausalLM",
-    "dbrx": "DbrxForCausalLM",
     "deci": "DeciLMForCausalLM",
     "falcon-h1": "FalconH1ForCausalLM",
     "gemma-embedding": "Gemma3TextModel",
