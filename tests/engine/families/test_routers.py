@@ -23,6 +23,7 @@ UNLIKE = {
     "ernie_moe": "shares, corrected",
     "glm4_moe": "sigmoids, corrected, in groups",
     "gpt_oss": "a bias, and shares of the chosen alone",
+    "longcat_flash": "shares of experts and of identities, corrected",
     "dbrx": "renormalised shares, of a router that only scores",
 }
 

@@ -173,6 +173,7 @@ class LatentAttention:
         bias: Whether the modules that make latents have one.
         output_bias: Whether the output projection has one.
         eps: Of the norms of the latents.
+        latent_scale: Factor of the latent that is kept, behind its norm.
         name: Its module in a layer.
         output: Module of the output projection.
     """
@@ -188,6 +189,7 @@ class LatentAttention:
     bias: bool = False
     output_bias: bool = False
     eps: float = 1e-6
+    latent_scale: float = 1.0
     name: str = "self_attn"
     output: str = "o_proj"
 
@@ -264,6 +266,7 @@ class Mixture:
         shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: there is no factor.
         chooses: Makes the router; None: it is as `routing` says.
         weighs_input: A token's weights are factors of what its experts read, and their results are summed as they are.
+        identities: Further experts, with numbers behind the others', which give what they read and have no weights.
     """
 
     experts: int
@@ -283,6 +286,7 @@ class Mixture:
     shared_gate: str | None = None
     chooses: MakeRouter | None = None
     weighs_input: bool = False
+    identities: int = 0
 
     def path(self, layer: str, name: str) -> str:
         """Return the path of a part of it in a layer."""
@@ -304,6 +308,9 @@ class Layer:
             those that are kept there, and of themselves the rest.
         beside, before_beside: An MLP of the residual behind the attention, and its norm. `mlp` then reads what came
             into the layer, and the sum of both is added.
+        second: Another layer behind it whose parts have their modules in the same layer of the checkpoint, and whose
+            attention is a KV layer of its own.
+        aside: A mixture that reads what `mlp` reads, and whose result is added behind `second`.
     """
 
     attention: Attention | LatentAttention | Linear | None
@@ -319,6 +326,13 @@ class Layer:
     blends: tuple[tuple[int, float], ...] = ()
     beside: MLP | None = None
     before_beside: Norm | None = None
+    second: Layer | None = None
+    aside: Mixture | None = None
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        """This layer, and the second one, if there is one."""
+        return (self,) if self.second is None else (self, self.second)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,8 +433,16 @@ class Decoder:
     def attentions(self) -> tuple[Attention | LatentAttention, ...]:
         """The attention of each layer that has one."""
         return tuple(
-            layer.attention for layer in self.layers if isinstance(layer.attention, Attention | LatentAttention)
+            one.attention
+            for layer in self.layers
+            for one in layer.parts
+            if isinstance(one.attention, Attention | LatentAttention)
         )
+
+    @property
+    def halves(self) -> int:
+        """KV layers of a layer: two where some have a second one in them."""
+        return max(len(layer.parts) for layer in self.layers)
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

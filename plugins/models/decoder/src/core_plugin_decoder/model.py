@@ -52,7 +52,7 @@ class CausalLM:
             layers.append((crossing, sublayers(decoder, layer, build, index, growth)))
         self.passes = [layers]
         for turn in range(1, decoder.passes):
-            later = turn * len(layers)
+            later = turn * len(layers) * decoder.halves
             self.passes.append([(crossing, [one.again(build, later) for one in bodies]) for crossing, bodies in layers])
         self.norm_between = decoder.norm_between
         last = decoder.final_norm
@@ -99,7 +99,8 @@ class CausalLM:
             ),
             transpose=decoder.transposes,
             experts=decoder.experts,
-            kv_scales=f"{decoder.layer_path('{}')}.{attention}",
+            # Where layers have two KV layers, their numbers are not those of the modules.
+            kv_scales=f"{decoder.layer_path('{}')}.{attention}" if decoder.halves == 1 else None,
         )
 
     def forward(self, step: StepInputs) -> Tensor:
