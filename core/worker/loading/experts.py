@@ -31,14 +31,19 @@ class ExpertTensor:
         """Return the expert's values in `dtype`."""
         if self.encoding == "plain":
             return self.raw().to(dtype)
-        return self._whole.dense(dtype).unflatten(0, (self._count, -1))[self._expert].reshape(self.shape)
+        return self._own(self._whole.dense(dtype)).reshape(self.shape)
 
     def raw(self) -> Tensor:
         """Return the expert's elements as they are stored."""
         stored = self._whole.raw()
         if self.encoding != "plain":
-            return stored.view(self._count, -1, stored.shape[-1])[self._expert]
-        return stored.unflatten(0, (self._count, -1))[self._expert].reshape(self.shape)
+            return self._own(stored.flatten(0, -2))
+        return self._own(stored).reshape(self.shape)
+
+    def _own(self, rows: Tensor) -> Tensor:
+        """Return the expert's share of the first dimension."""
+        size = len(rows) // self._count
+        return rows[self._expert * size : (self._expert + 1) * size]
 
     def release(self) -> None:
         """Say that the values were taken."""

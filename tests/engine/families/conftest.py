@@ -32,8 +32,8 @@ def rows(table):
 
 ROWS, POOLED = rows("ROWS"), rows("POOLED")
 GGUF = load("gguf_forms", Path(__file__).with_name("gguf_forms.py"))
-FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40)]
-STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
+FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40), GGUF.sized(ROWS["deci_nas"])]
+STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if {row.name, row.architecture} & GGUF.FORMS.keys()}
 
 
 def form_of(row):

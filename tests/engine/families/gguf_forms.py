@@ -71,6 +71,32 @@ def mpt(writer, config, prefix):
         writer.add_uint32(f"{prefix}.attention.head_count_kv", given["kv_n_heads"])
 
 
+def deci(writer, config, prefix):
+    """Heads and sizes of each layer; a layer without attention has no heads, one with a linear layer no keys."""
+    blocks, heads = config("block_configs"), config.heads
+    has = [not one["attention"].get("no_op") for one in blocks]
+    writer.add_head_count([heads if one else 0 for one in has])
+    writer.add_head_count_kv(deci_heads(config))
+    inner = [-(-int(2 * (one["ffn"].get("ffn_mult") or 0) * config.hidden / 3) // 256) * 256 for one in blocks]
+    writer.add_feed_forward_length(inner)
+    writer.add_rope_dimension_count(config.head_dim)
+
+
+def deci_heads(config):
+    layers = [one["attention"] for one in config("block_configs")]
+    attends = [not (one.get("no_op") or one.get("replace_with_linear")) for one in layers]
+    return [config.heads // one["n_heads_in_group"] if has else 0 for one, has in zip(layers, attends, strict=True)]
+
+
+def deci_pairs(name, value, config):
+    """Rows that rotate together are neighbours, in so many heads as the layer has."""
+    if not name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
+        return [(name, value)]
+    heads = config.heads if "q_proj" in name else deci_heads(config)[int(name.split(".")[2])]
+    halves = value.reshape(heads, 2, value.shape[0] // heads // 2, *value.shape[1:])
+    return [(name, halves.swapaxes(1, 2).reshape(value.shape))]
+
+
 def bigcode(writer, config, prefix):
     writer.add_uint32(f"{prefix}.attention.head_count_kv", 1)
 
@@ -238,6 +264,15 @@ def whole(row, **changes):
     return replace(row, name=f"{row.name}_whole", config={**row.config, **changes})
 
 
+def sized(row):
+    """Return a row of layers with sizes of their own, none of which has a linear layer in the place of its MLP."""
+    blocks = [
+        {**one, "ffn": {"no_op": True} if one["ffn"].get("no_op") else {"ffn_mult": one["ffn"].get("ffn_mult") or 2.0}}
+        for one in row.config["block_configs"]
+    ]
+    return replace(row, name="deci_sizes", config={**row.config, "block_configs": blocks})
+
+
 def bloom(name, value, config):
     return by_turns(name.removeprefix("transformer."), value, config)
 
@@ -308,6 +343,7 @@ FORMS = {
     "SeedOssForCausalLM": Form(ARCH.SEED_OSS),
     "HunYuanDenseV1ForCausalLM": Form(ARCH.HUNYUAN_DENSE, hunyuan),
     "ApertusForCausalLM": Form(ARCH.APERTUS, gather=xielu),
+    "deci_sizes": Form(ARCH.DECI, deci, deci_pairs),
     "ArceeForCausalLM": Form(ARCH.ARCEE),
     "Ministral3ForCausalLM": Form(ARCH.MISTRAL3, ministral),
     "StableLmForCausalLM": Form(ARCH.STABLELM, parallel, gather=stacked),

@@ -80,6 +80,8 @@ class Architecture:
         head: Key of the size of a head, in the first layer; files without it have `attention.key_length`.
         inner: Module in a block with as many rows as the size of the MLP says; empty: none has.
         both: Whether the size of the MLP counts gate and up together.
+        uneven: Whether layers have numbers of heads and sizes of their own, which may be 0.
+        linear: Module of a linear layer in the place of attention, of layers of uneven models that have no queries.
     """
 
     model: str
@@ -110,3 +112,5 @@ class Architecture:
     head: str = "attention.key_length"
     inner: str = "ffn_up"
     both: bool = False
+    uneven: bool = False
+    linear: str = ""

@@ -8,6 +8,7 @@ from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.gemma import gemma, gemma4
 from core_plugin_gguf.reads import (
     baichuan,
+    deci,
     granite,
     mistral,
     mixtral,
@@ -80,6 +81,14 @@ LLAMA_KIN: Mapping[str, Architecture] = {
     "pangu-embedded": _llama(),
     "granite": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=FACTORS),
     "minicpm": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=FACTORS),
+    "deci": _llama(
+        "DeciLMForCausalLM",
+        "nemotron-nas",
+        paired=PAIRED,
+        reads=(*_BIASES, deci),
+        uneven=True,
+        linear="self_attn.linear_attn",
+    ),
     "arcee": _llama("ArceeForCausalLM", "arcee", paired=PAIRED, values={"hidden_act": "relu2"}),
     "smollm3": _llama(
         "SmolLM3ForCausalLM", "smollm3", paired=PAIRED, reads=(*_BIASES, no_rope_layers), values={"hidden_act": "silu"}

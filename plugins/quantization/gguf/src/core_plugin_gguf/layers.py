@@ -1,4 +1,4 @@
-"""How many layers a file has. Torch-free."""
+"""How many layers a file has, and how many heads each of them. Torch-free."""
 
 from __future__ import annotations
 
@@ -21,3 +21,18 @@ def layer_count(header: Header, arch: str) -> int:
     if not 0 < layers <= blocks:
         raise damaged(header.path, f"{arch}.nextn_predict_layers leaves {layers} of {blocks} blocks")
     return layers
+
+
+def by_layer(header: Header, arch: str, name: str, default: int | None = None) -> list[int]:
+    """Return a number of each layer: a list, or one number for all of them.
+
+    Raises:
+        CheckpointError: CORE-M141, it is missing, below 0, no whole number, or given for another number of layers.
+    """
+    key, layers = f"{arch}.{name}", layer_count(header, arch)
+    if not header.is_array(key):
+        return [header.positive_integer(key, default)] * layers
+    values = (header.numbers(key) or [])[:layers]
+    if len(values) != layers or not all(isinstance(one, int) and one >= 0 for one in values):
+        raise damaged(header.path, f"{key} does not give a whole number for each of {layers} layers")
+    return [int(one) for one in values]

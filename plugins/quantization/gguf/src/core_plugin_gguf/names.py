@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core_plugin_gguf.faults import damaged
-from core_plugin_gguf.layers import layer_count
+from core_plugin_gguf.layers import by_layer, layer_count
 from core_plugin_gguf.rows import Pairs, Turns
 from core_plugin_gguf.table import ARCHITECTURES
 
@@ -51,7 +51,8 @@ class Conventions:
 
     Attributes:
         blocks: Module in a block -> Hugging Face's name of it in a layer.
-        heads, kv_heads: Heads of queries, and of keys and values.
+        heads, kv_heads: Heads of queries, and of keys and values, in each layer.
+        linear: Layers with a linear layer in the place of attention.
         layers: Number of layers; blocks behind them are left out.
     """
 
@@ -59,8 +60,9 @@ class Conventions:
     arch: str
     table: Architecture
     blocks: Mapping[str, str]
-    heads: int
-    kv_heads: int
+    heads: list[int]
+    kv_heads: list[int]
+    linear: frozenset[int]
     layers: int
 
     @staticmethod
@@ -71,10 +73,13 @@ class Conventions:
         for module, further in table.variants.items():
             if f"blk.0.{module}.weight" in names:
                 blocks |= further
-        heads = header.positive_integer(f"{arch}.attention.head_count")
-        kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
         layers = layer_count(header, arch)
-        return Conventions(header, arch, table, blocks, heads, kv_heads, layers)
+        heads = by_layer(header, arch, "attention.head_count")
+        kv_heads = by_layer(header, arch, "attention.head_count_kv", heads[0])
+        linear = frozenset(
+            layer for layer in range(layers) if table.linear and f"blk.{layer}.attn_q.weight" not in names
+        )
+        return Conventions(header, arch, table, blocks, heads, kv_heads, linear, layers)
 
     def places(self, info: TensorInfo) -> Iterator[Place]:
         """Yield what a tensor of the file holds: nothing, if it is no weight but a fact; usually one tensor.
@@ -92,9 +97,10 @@ class Conventions:
             yield Place(f"{self.table.modules[module]}.{kind}", info.shape, offset=offset)
             return
         match = _BLOCK.fullmatch(module)
-        if match is not None and int(match[1]) >= self.layers:
+        number = int(match[1]) if match is not None else 0
+        if number >= self.layers:
             return
-        layer, module = (self.table.layer.format(match[1]), match[2]) if match else ("", "")
+        layer, module = (self.table.layer.format(number), match[2]) if match else ("", "")
         offset = self.table.norm_offsets.get(module, offset)
         if module in self.table.stacked:
             yield from _stacked(info, f"{layer}.{self.table.stacked[module]}.{kind}")
@@ -103,14 +109,18 @@ class Conventions:
         elif any(module == keys for keys, _ in self.table.joined.values()):
             return  # a part of what its values are a part of, too
         elif module in self.table.split:
-            yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]])
+            yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]], number)
+        elif module == "attn_output" and match is not None and number in self.linear:
+            yield Place(f"{layer}.{self.table.linear}.{kind}", info.shape)
         elif module in self.blocks:
             turned = module in self.table.turned and len(info.shape) == 2
             shape = info.shape[::-1] if turned else info.shape
             if module in self.table.rows and len(shape) == 1:
                 shape = (1, *shape)
             ending = "" if module in self.table.bare else f".{kind}"
-            yield Place(f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module), offset, turned)
+            yield Place(
+                f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module, number), offset, turned
+            )
         else:
             yield Place(info.name, info.shape)
 
@@ -118,23 +128,24 @@ class Conventions:
         match = _BLOCK.fullmatch(name)
         return f"{name}.weight" if match is not None and match[2] in self.table.unsuffixed else name
 
-    def _order(self, info: TensorInfo, module: str) -> Pairs | Turns | None:
+    def _order(self, info: TensorInfo, module: str, layer: int) -> Pairs | Turns | None:
         rows = info.shape[0]
         if module in self.table.paired:
-            heads = self.kv_heads if module == "attn_k" else self.heads
-            if rows % (2 * heads):
+            heads = (self.kv_heads if module == "attn_k" else self.heads)[layer]
+            if not heads or rows % (2 * heads):
                 raise damaged(
                     self.header.path, f"the {rows} rows of tensor {info.name} are not pairs for {heads} heads"
                 )
             return Pairs(heads)
         if module != self.table.by_turns:
             return None
-        self._size(info)
-        return Turns(self.heads, self.kv_heads)
+        self._size(info, layer)
+        return Turns(self.heads[layer], self.kv_heads[layer])
 
-    def _split(self, info: TensorInfo, names: list[str]) -> Iterator[Place]:
-        size, first = self._size(info), 0
-        for name, heads in zip(names, (self.heads, self.kv_heads, self.kv_heads), strict=True):
+    def _split(self, info: TensorInfo, names: list[str], layer: int) -> Iterator[Place]:
+        size, first = self._size(info, layer), 0
+        counts = (self.heads[layer], self.kv_heads[layer], self.kv_heads[layer])
+        for name, heads in zip(names, counts, strict=True):
             yield Place(name, (heads * size, *info.shape[1:]), first)
             first += heads * size
 
@@ -148,10 +159,11 @@ class Conventions:
         block = info.name.rpartition(".")[0].rpartition(".")[0]
         return Place(f"{layer}.{module}.weight", (heads * size, latent), keys=f"{block}.{keys}.weight")
 
-    def _size(self, info: TensorInfo) -> int:
+    def _size(self, info: TensorInfo, layer: int) -> int:
         """Return the rows of a head in a fused projection."""
-        heads = self.heads + 2 * self.kv_heads
-        if info.shape[0] % heads or self.heads % self.kv_heads:
+        queries, keys = self.heads[layer], self.kv_heads[layer]
+        heads = queries + 2 * keys
+        if not keys or info.shape[0] % heads or queries % keys:
             what = f"the {info.shape[0]} rows of tensor {info.name} are not queries, keys and values of {heads} heads"
             raise damaged(self.header.path, what)
         return info.shape[0] // heads

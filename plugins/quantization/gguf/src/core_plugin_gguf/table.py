@@ -25,7 +25,6 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "bitnet": "BitNetForCausalLM",
     "codeshell": "CodeShellForCausalLM",
-    "deci": "DeciLMForCausalLM",
     "falcon-h1": "FalconH1ForCausalLM",
     "gemma-embedding": "Gemma3TextModel",
     "gemma3n": "Gemma3nForCausalLM",
