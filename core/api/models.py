@@ -692,7 +692,9 @@ class WeightRules(BaseModel):
         transpose: Name globs of matrices that the checkpoint stores as `(in, out)`, not as `(out, in)`.
         experts: Tensors that hold one thing of all experts along their first dimension: what their names end with after
             renaming, and what the names of the parts end with, `{}` for the expert's number:
-            `(".experts.gate_up_proj", ".experts.{}.gate_up_proj.weight")`. `transpose` then speaks of the parts.
+            `(".experts.gate_up_proj", ".experts.{}.gate_up_proj.weight")`. `transpose` then speaks of the parts. A
+            third entry is a number of experts whose rows stand one under another, `(experts * rows, columns)`; without
+            it the dimension counts the experts.
         kv_scales: Path of a KV layer's attention module after renaming, `{}` for the layer's number, below which
             checkpoints may have scales of a KV cache (`k_scale`, `v_scale`, `k_proj.output_scale`, ...); None where
             none are known.
@@ -703,7 +705,7 @@ class WeightRules(BaseModel):
     rename: tuple[tuple[str, str], ...] = ()
     skip: tuple[str, ...] = ()
     transpose: tuple[str, ...] = ()
-    experts: tuple[tuple[str, str], ...] = ()
+    experts: tuple[tuple[str, str] | tuple[str, str, int], ...] = ()
     kv_scales: str | None = None
 
 

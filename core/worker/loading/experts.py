@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from core.layers.params import release
+from core.layers.params import misfit, release
 
 if TYPE_CHECKING:
     import torch
@@ -15,39 +15,57 @@ if TYPE_CHECKING:
 
 
 class ExpertTensor:
-    """A `WeightTensor`: an entry of another's first dimension.
+    """A `WeightTensor`: one of the equal parts of another's first dimension.
 
     Args:
         whole: The tensor of all experts; it is released with its last expert, as they are taken in order.
+        count: Number of experts.
+        shape: Of the expert's tensor.
     """
 
-    def __init__(self, whole: WeightTensor, expert: int, name: str) -> None:
-        self.name, self.encoding = name, whole.encoding
-        self.shape = tuple(whole.shape[1:])
-        self._whole, self._expert = whole, expert
+    def __init__(self, whole: WeightTensor, expert: int, count: int, name: str, shape: tuple[int, ...]) -> None:
+        self.name, self.encoding, self.shape = name, whole.encoding, shape
+        self._whole, self._expert, self._count = whole, expert, count
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """Return the expert's values in `dtype`."""
         if self.encoding == "plain":
             return self.raw().to(dtype)
-        return self._whole.dense(dtype)[self._expert]
+        return self._own(self._whole.dense(dtype)).reshape(self.shape)
 
     def raw(self) -> Tensor:
         """Return the expert's elements as they are stored."""
-        stored, count = self._whole.raw(), self._whole.shape[0]
-        return (
-            stored.view(count, -1, *stored.shape[-1:])[self._expert]
-            if self.encoding != "plain"
-            else stored[self._expert]
-        )
+        stored = self._whole.raw()
+        if self.encoding != "plain":
+            return self._own(stored.flatten(0, -2))
+        return self._own(stored).reshape(self.shape)
+
+    def _own(self, rows: Tensor) -> Tensor:
+        """Return the expert's share of the first dimension."""
+        size = len(rows) // self._count
+        return rows[self._expert * size : (self._expert + 1) * size]
 
     def release(self) -> None:
         """Say that the values were taken."""
-        if self._expert == self._whole.shape[0] - 1:
+        if self._expert == self._count - 1:
             release(self._whole)
 
 
-def each_expert(tensor: WeightTensor, name: str) -> Iterator[ExpertTensor]:
-    """Yield the tensors of the experts; `name` has `{}` for the expert's number."""
-    for expert in range(tensor.shape[0] if tensor.shape else 0):
-        yield ExpertTensor(tensor, expert, name.format(expert))
+def each_expert(tensor: WeightTensor, name: str, count: int | None = None) -> Iterator[ExpertTensor]:
+    """Yield the tensors of the experts.
+
+    Args:
+        name: Has `{}` for the expert's number.
+        count: Number of experts whose rows stand one under another; None: the first dimension counts the experts.
+
+    Raises:
+        CheckpointError: CORE-M122, the rows are not those of `count` experts.
+    """
+    if not tensor.shape:
+        return
+    rows, *columns = tensor.shape
+    if count is not None and rows % count:
+        raise misfit(tensor.name, tensor.shape, (-(-rows // count) * count, *columns))
+    shape = tuple(columns) if count is None else (rows // count, *columns)
+    for expert in range(count or rows):
+        yield ExpertTensor(tensor, expert, count or rows, name.format(expert), shape)

@@ -103,7 +103,7 @@ class WeightFiller:
         if each is None:
             yield name, Transposed(tensor) if self._names.transposes(tensor.name) else tensor
             return
-        for one in each_expert(tensor, each):
+        for one in each_expert(tensor, *each):
             if self._names.leaves_out(one.name):
                 one.release()
             else:

@@ -40,12 +40,13 @@ class NameMap:
                 break
         return None if name in self._left_out else self._aliases.get(name, name)
 
-    def of_experts(self, name: str) -> str | None:
+    def of_experts(self, name: str) -> tuple[str, int | None] | None:
         """Return what the parameters are called that a tensor with this name after renaming holds one of for each
-        expert, `{}` for the number; None if it is no such tensor."""
-        for ending, each in self._rules.experts:
+        expert, `{}` for the number, and the number of experts whose rows it holds one under another, or None where its
+        first dimension counts them. None if it is no such tensor."""
+        for ending, each, *count in self._rules.experts:
             if name.endswith(ending):
-                return name.removesuffix(ending) + each
+                return name.removesuffix(ending) + each, next(iter(count), None)
         return None
 
     def leaves_out(self, name: str) -> bool:

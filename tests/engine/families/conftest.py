@@ -34,14 +34,19 @@ def rows(table):
 
 (ROWS, PLUGIN), (POOLED, _) = rows("ROWS"), rows("POOLED")
 GGUF = load("gguf_forms", Path(__file__).with_name("gguf_forms.py"))
-FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40)]
-STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if row.architecture in GGUF.FORMS}
+FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40), GGUF.sized(ROWS["deci_nas"])]
+STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if {row.name, row.architecture} & GGUF.FORMS.keys()}
+
+
+def form_of(row):
+    """Return how a row becomes a GGUF file."""
+    return GGUF.FORMS.get(row.name) or GGUF.FORMS[row.architecture]
 
 
 def pytest_generate_tests(metafunc):
     if "stored" in metafunc.fixturenames:
         found = [row for row in STORED.values() if row.name not in GGUF.NOT_IN_FILES]
-        values = [(row, GGUF.FORMS[row.architecture]) for row in found]
+        values = [(row, form_of(row)) for row in found]
         metafunc.parametrize("stored", quick(found, values, [row.architecture for row in found]))
     if "row" in metafunc.fixturenames:
         each = metafunc.definition.get_closest_marker("each_architecture") is not None

@@ -13,6 +13,7 @@ from gguf import MODEL_ARCH as ARCH
 from core.testing.families import TinyFamily
 
 sys.path.insert(0, str(Path(__file__).parent))
+import gguf_mixtures
 from ggufs import Form, add_rotary_dimensions, unfused_turns
 
 
@@ -68,6 +69,32 @@ def mpt(writer, config, prefix):
         writer.add_clamp_kqv(given["clip_qkv"])
     if given.get("kv_n_heads"):
         writer.add_uint32(f"{prefix}.attention.head_count_kv", given["kv_n_heads"])
+
+
+def deci(writer, config, prefix):
+    """Heads and sizes of each layer; a layer without attention has no heads, one with a linear layer no keys."""
+    blocks, heads = config("block_configs"), config.heads
+    has = [not one["attention"].get("no_op") for one in blocks]
+    writer.add_head_count([heads if one else 0 for one in has])
+    writer.add_head_count_kv(deci_heads(config))
+    inner = [-(-int(2 * (one["ffn"].get("ffn_mult") or 0) * config.hidden / 3) // 256) * 256 for one in blocks]
+    writer.add_feed_forward_length(inner)
+    writer.add_rope_dimension_count(config.head_dim)
+
+
+def deci_heads(config):
+    layers = [one["attention"] for one in config("block_configs")]
+    attends = [not (one.get("no_op") or one.get("replace_with_linear")) for one in layers]
+    return [config.heads // one["n_heads_in_group"] if has else 0 for one, has in zip(layers, attends, strict=True)]
+
+
+def deci_pairs(name, value, config):
+    """Rows that rotate together are neighbours, in so many heads as the layer has."""
+    if not name.endswith(("q_proj.weight", "k_proj.weight", "q_proj.bias", "k_proj.bias")):
+        return [(name, value)]
+    heads = config.heads if "q_proj" in name else deci_heads(config)[int(name.split(".")[2])]
+    halves = value.reshape(heads, 2, value.shape[0] // heads // 2, *value.shape[1:])
+    return [(name, halves.swapaxes(1, 2).reshape(value.shape))]
 
 
 def bigcode(writer, config, prefix):
@@ -226,27 +253,6 @@ def internlm(name, value, config):
     ]
 
 
-def moe(writer, config, prefix):
-    """Numbers and sizes of experts."""
-    writer.add_expert_count(config("num_experts", "num_local_experts"))
-    writer.add_expert_used_count(config("num_experts_per_tok"))
-    if (size := config("moe_intermediate_size")) is not None:
-        writer.add_expert_feed_forward_length(size)
-    if (size := config("shared_expert_intermediate_size")) is not None:
-        writer.add_expert_shared_feed_forward_length(size)
-
-
-def of_experts(name, value, config):
-    """Gate and up apart; a row of one output has lost that dimension."""
-    if name.endswith(".experts.gate_up_proj"):
-        gate, up = np.split(value, 2, axis=1)
-        base = name.removesuffix("gate_up_proj")
-        return [(f"{base}gate_proj.weight", gate), (f"{base}up_proj.weight", up)]
-    if name.endswith(".experts.down_proj"):
-        return [(f"{name}.weight", value)]
-    return [(name, value.reshape(-1) if name.endswith("shared_expert_gate.weight") else value)]
-
-
 def falcon_turns(name, value, config):
     if "query_key_value" not in name:
         return [(name, value)]
@@ -256,6 +262,15 @@ def falcon_turns(name, value, config):
 def whole(row, **changes):
     """Return a row with changes that files tell a model by."""
     return replace(row, name=f"{row.name}_whole", config={**row.config, **changes})
+
+
+def sized(row):
+    """Return a row of layers with sizes of their own, none of which has a linear layer in the place of its MLP."""
+    blocks = [
+        {**one, "ffn": {"no_op": True} if one["ffn"].get("no_op") else {"ffn_mult": one["ffn"].get("ffn_mult") or 2.0}}
+        for one in row.config["block_configs"]
+    ]
+    return replace(row, name="deci_sizes", config={**row.config, "block_configs": blocks})
 
 
 def bloom(name, value, config):
@@ -293,6 +308,7 @@ FURTHER = [
     ),
     TinyFamily("cohere_qk", "CohereForCausalLM", {"model_type": "cohere", "use_qk_norm": True, "logit_scale": 0.5}),
     TinyFamily("gemma_tied", "GemmaForCausalLM", {"model_type": "gemma", "head_dim": 24}, spread=0.1),
+    *gguf_mixtures.FURTHER,
 ]
 """Rows beside those of families."""
 
@@ -301,9 +317,6 @@ FORMS = {
     "XverseForCausalLM": Form(ARCH.XVERSE),
     "PanguEmbeddedForCausalLM": Form(ARCH.PANGU_EMBED),
     "ExaoneForCausalLM": Form(ARCH.EXAONE),
-    "MixtralForCausalLM": Form(ARCH.LLAMA, moe, of_experts),
-    "Qwen2MoeForCausalLM": Form(ARCH.QWEN2MOE, moe, of_experts),
-    "Qwen3MoeForCausalLM": Form(ARCH.QWEN3MOE, moe, of_experts),
     "MistralForCausalLM": Form(ARCH.LLAMA, windows),
     "Qwen2ForCausalLM": Form(ARCH.QWEN2),
     "Qwen3ForCausalLM": Form(ARCH.QWEN3),
@@ -330,6 +343,7 @@ FORMS = {
     "SeedOssForCausalLM": Form(ARCH.SEED_OSS),
     "HunYuanDenseV1ForCausalLM": Form(ARCH.HUNYUAN_DENSE, hunyuan),
     "ApertusForCausalLM": Form(ARCH.APERTUS, gather=xielu),
+    "deci_sizes": Form(ARCH.DECI, deci, deci_pairs),
     "ArceeForCausalLM": Form(ARCH.ARCEE),
     "Ministral3ForCausalLM": Form(ARCH.MISTRAL3, ministral),
     "StableLmForCausalLM": Form(ARCH.STABLELM, parallel, gather=stacked),
@@ -349,13 +363,12 @@ FORMS = {
     "BaiChuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "BaichuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "InternLM2ForCausalLM": Form(ARCH.INTERNLM2, change=internlm),
+    **gguf_mixtures.FORMS,
 }
-"""Architecture of a row -> its form."""
+"""Architecture of a row, or name of a row with a form of its own -> its form."""
 
 NOT_IN_FILES = {
-    "mixtral_window": "windows",
-    "qwen2_moe_window": "windows, weights that are divided by their sum",
-    "qwen3_moe_mixed": "layers without experts",
+    **gguf_mixtures.NOT_IN_FILES,
     "gpt2_by_layer": "scores scaled by the number of the layer, another activation",
     "baichuan_13b": "ALiBi with other than 40 layers",
     "jais_family": "another activation, scores scaled by the number of the layer",

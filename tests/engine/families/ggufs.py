@@ -18,6 +18,7 @@ from core.testing.families import TinyFamily
 PAIRED = {
     *(ARCH.LLAMA, ARCH.MISTRAL3, ARCH.LLAMA_EMBED, ARCH.GRANITE, ARCH.MINICPM, ARCH.SMOLLM3, ARCH.ARCEE, ARCH.OLMO),
     *(ARCH.BAICHUAN, ARCH.INTERNLM2, ARCH.XVERSE),
+    *(ARCH.ARCTIC, ARCH.DEEPSEEK, ARCH.GRANITE_MOE, ARCH.BAILINGMOE),
 }
 """Architectures whose queries and keys are stored in the order of interleaved rotary embedding."""
 
@@ -120,7 +121,7 @@ def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
     _add_rope(writer, config, prefix)
     form.further(writer, config, prefix)
     form.vocabulary(writer, config("vocab_size"))
-    names = gguf.get_tensor_name_map(form.arch, config.layers)
+    names = names_of(form.arch, config.layers)
     tied = config("tie_word_embeddings", default=False)
     tensors: dict[str, Array] = {}
     for name, value in _stored(row, model):
@@ -137,6 +138,16 @@ def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def names_of(arch: gguf.MODEL_ARCH, layers: int) -> gguf.TensorNameMap:
+    """Return the library's table of names; it keeps what one architecture calls otherwise for all later ones."""
+    usual = dict(gguf.TensorNameMap.block_mappings_cfg)
+    try:
+        return gguf.get_tensor_name_map(arch, layers)
+    finally:
+        gguf.TensorNameMap.block_mappings_cfg.clear()
+        gguf.TensorNameMap.block_mappings_cfg.update(usual)
 
 
 def _stored(row: TinyFamily, model: Any) -> list[tuple[str, Any]]:

@@ -12,15 +12,19 @@ MODULES = {
     "arctic": "core_plugin_arctic.family",
     "bailing_moe": "core_plugin_bailing_moe.family",
     "bailing_moe_v2": "core_plugin_bailing_moe.family",
+    "dbrx": "core_plugin_dbrx.family",
     "dots1": "core_plugin_dots.family",
     "ernie_moe": "core_plugin_ernie.moe",
     "flex_olmo": "core_plugin_olmo.moe",
     "glm4_moe": "core_plugin_glm.moe",
     "gpt_oss": "core_plugin_gpt_oss.family",
+    "grok1": "core_plugin_grok.family",
+    "grok2": "core_plugin_grok.family",
     "granite_moe": "core_plugin_granite.moe",
     "hunyuan_moe": "core_plugin_hunyuan.moe",
     "hy_v3": "core_plugin_hunyuan.third",
     "llama4": "core_plugin_llama4.family",
+    "longcat_flash": "core_plugin_longcat.family",
     "mimo_v2_flash": "core_plugin_mimo.family",
     "minimax_m2": "core_plugin_minimax.family",
     "olmoe": "core_plugin_olmo.moe",
@@ -37,6 +41,9 @@ REFUSED = [
     ("bailing_moe", {"n_group": 7}, "n_group"),
     ("bailing_moe_v2", {"n_group": 5}, "n_group"),
     ("bailing_moe_v2", {"use_rmsnorm": False}, "use_rmsnorm"),
+    ("dbrx", {"tie_word_embeddings": True}, "tie_word_embeddings"),
+    ("dbrx", {"ffn_config": {"moe_normalize_expert_weights": 2.0}}, "moe_normalize_expert_weights"),
+    ("dbrx", {"ffn_config": {"moe_num_experts": 2, "moe_top_k": 3}}, "moe_top_k"),
     ("dots1", {"n_shared_experts": None}, "n_shared_experts"),
     ("ernie_moe", {"moe_use_aux_free": False}, "moe_use_aux_free"),
     ("ernie_moe", {"moe_gate": "expert_choice"}, "moe_gate"),
@@ -54,6 +61,10 @@ REFUSED = [
     ("glm4_moe", {"n_shared_experts": 0.5}, "n_shared_experts"),
     ("gpt_oss", {"hidden_act": "gelu"}, "hidden_act"),
     ("gpt_oss", {"num_experts_per_tok": 8}, "num_experts_per_tok"),
+    ("grok1", {"num_experts_per_tok": 7}, "num_experts_per_tok"),
+    ("grok2", {"rope_rotate_half_dims": True}, "rope_rotate_half_dims"),
+    ("grok2", {"sliding_window_size": 128}, "sliding_window_size"),
+    ("grok2", {"rope_type": "yarn"}, "rope_type"),
     ("granite_moe", {"mlp_bias": True}, "mlp_bias"),
     ("hunyuan_moe", {"moe_intermediate_size": [88, 88, 40]}, "moe_intermediate_size"),
     ("hunyuan_moe", {"num_shared_expert": 2}, "num_shared_expert"),
@@ -67,6 +78,10 @@ REFUSED = [
     ("llama4", {"layer_types": ["sliding_attention"] * 4}, "layer_types"),
     ("llama4", {"no_rope_layers": [1, 0, 2, 1]}, "no_rope_layers"),
     ("llama4", {"no_rope_layers": [1, 0]}, "no_rope_layers"),
+    ("longcat_flash", {"zero_expert_type": "copy"}, "zero_expert_type"),
+    ("longcat_flash", {"router_bias": True}, "router_bias"),
+    ("longcat_flash", {"attention_method": "MHA"}, "attention_method"),
+    ("longcat_flash", {"moe_topk": 13}, "moe_topk"),
     ("mimo_v2_flash", {"add_full_attention_sink_bias": True}, "add_full_attention_sink_bias"),
     ("mimo_v2_flash", {"add_swa_attention_sink_bias": False}, "add_swa_attention_sink_bias"),
     ("mimo_v2_flash", {"swa_head_dim": 32}, "swa_head_dim"),
@@ -90,10 +105,18 @@ REFUSED = [
 _LAYERS_1_AND_2 = {"moe_intermediate_size": None, "expert_hidden_dim": 36, "mlp_layer_types": None}
 SAME = [
     ("arctic", {}, {"use_residual": None, "parallel_attn_mlp_res": True}),
+    ("dbrx", {}, {"rope_parameters": None}),
+    ("grok1", {}, {"max_attn_value": 30.0, "tie_word_embeddings": None}),
+    ("grok2", {}, {"sliding_window_size": -1, "global_attn_every_n": 1, "scaling_factor": 16.0}),
     ("dots1", {}, {"scoring_func": "noaux_tc", "topk_method": "noaux_tc"}),
     ("hy_v3", {}, {"route_norm": True, "qk_norm": True, **_LAYERS_1_AND_2, "first_k_dense_replace": 1}),
     ("hunyuan_moe", {"moe_topk": 2}, {"moe_topk": [2, 2, 2], "num_shared_expert": [1] * 3, "use_qk_norm": True}),
     ("hunyuan_moe", {}, {"moe_intermediate_size": [88] * 3, "moe_layer_num_skipped": 0}),
+    (
+        "longcat_flash",
+        {"rope_theta": 1e7},
+        {"zero_expert_type": "identity", "attention_method": "MLA", "mla_scale_q_lora": True, "router_bias": False},
+    ),
     ("minimax_m2", {}, {"attn_type_list": [1, 1, 1], "qk_norm_type": "per_layer", "shared_intermediate_size": 0}),
     (
         "mimo_v2_flash",
@@ -151,3 +174,9 @@ def test_makers_configurations_describe_the_same_decoder(name, usual, makers, fa
 )
 def test_layers_that_only_predict_further_tokens_are_left_out(name, given, skipped, families):
     assert described(families, name, **given).skips == skipped
+
+
+@pytest.mark.covers("MODEL-01")
+@pytest.mark.parametrize(("length", "longest"), [(None, 256), (100, 100), (1024, 256), (-1, 256)])
+def test_contexts_end_where_capped_scores_would_grow(length, longest, families):
+    assert described(families, "grok2", attn_temperature_len=length).max_positions == longest

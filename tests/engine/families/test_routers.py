@@ -23,7 +23,22 @@ UNLIKE = {
     "ernie_moe": "shares, corrected",
     "glm4_moe": "sigmoids, corrected, in groups",
     "gpt_oss": "a bias, and shares of the chosen alone",
+    "longcat_flash": "shares of experts and of identities, corrected",
+    "dbrx": "renormalised shares, of a router that only scores",
 }
+
+
+CHOOSE = "route_tokens_to_experts"
+
+
+def seen(choose, found):
+    """Return a function that keeps what `choose` returns, weights and ids."""
+
+    def keeps(*given):
+        found.append(choose(*given))
+        return found[-1]
+
+    return keeps
 
 
 def of_reference(model):
@@ -36,10 +51,14 @@ def of_reference(model):
     routers = [module for module in model.modules() if type(module).__name__.endswith("TopKRouter")]
     routers += [module for module in model.modules() if type(module).__name__.endswith("TopkRouter")]
     hooks = [module.register_forward_hook(keep) for module in routers]
+    # Routers that only score leave the choice to a method of what holds them.
+    choosing = [] if routers else [module for module in model.modules() if hasattr(module, CHOOSE)]
+    for module in choosing:
+        setattr(module, CHOOSE, seen(getattr(module, CHOOSE), found))
     logits_of(model, PROMPT)
     for hook in hooks:
         hook.remove()
-    assert len(found) == len(routers) > 0
+    assert len(found) == len(routers) + len(choosing) > 0
     return found
 
 

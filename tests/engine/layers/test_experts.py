@@ -6,7 +6,7 @@ import pytest
 import torch
 from core_plugin_unquantized.plain import Plain
 
-from core.api import QuantContext, Ranks, Routing, WeightRules
+from core.api import CheckpointError, QuantContext, Ranks, Routing, WeightRules
 from core.layers.builder import Builder
 from core.ops.experts import route
 from core.testing.conformance.tools.tensors import PlainTensor
@@ -218,6 +218,40 @@ def test_tensors_of_all_experts_are_taken_apart(name, size):
     )
     for one in results:
         torch.testing.assert_close(one, one_by_one(found, x, weights, ids))
+
+
+ROWS = WeightRules(
+    experts=tuple((f".{part}", f".{{}}.{part}.weight", EXPERTS) for part in (*GATED, "down_proj")),
+    transpose=("*.down_proj.weight",),
+)
+
+
+@pytest.mark.covers("MOE-01")
+@pytest.mark.parametrize("size", [1, 2])
+def test_experts_whose_rows_stand_one_under_another(size):
+    found = weights_of_experts()
+    tensors = [
+        PlainTensor(f"mlp.experts.{part}", torch.cat([found[expert, part] for expert in range(EXPERTS)]))
+        for part in GATED
+    ]
+    # Inner numbers are rows of it, too: each expert's matrix lies the other way round.
+    down = torch.cat([found[expert, "down_proj"].t() for expert in range(EXPERTS)])
+    tensors.append(PlainTensor("mlp.experts.down_proj", down))
+    x, (weights, ids) = torch.randn(5, HIDDEN), choices(5, 2)
+    results = run_ranks(
+        size,
+        lambda ranks, all_reduce: built(gated, tensors, rules=ROWS, ranks=ranks, all_reduce=all_reduce)(
+            x, weights, ids
+        ),
+    )
+    for one in results:
+        torch.testing.assert_close(one, one_by_one(found, x, weights, ids))
+
+
+def test_rows_that_are_not_those_of_so_many_experts():
+    tensor = PlainTensor("mlp.experts.down_proj", torch.zeros(EXPERTS * SIZE + 1, HIDDEN))
+    with pytest.raises(CheckpointError, match=rf"CORE-M122 .*needs \({EXPERTS * SIZE + EXPERTS}, {HIDDEN}\)"):
+        built(gated, [tensor], rules=ROWS)
 
 
 @pytest.mark.covers("MOE-01")

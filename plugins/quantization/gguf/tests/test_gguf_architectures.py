@@ -11,12 +11,27 @@ from gguf import GGMLQuantizationType as Kind
 
 KINDS = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
 HIDDEN, HEADS, VOCAB = 64, 4, 96
+PARTS = {
+    "granitemoe": {"blk.0.ffn_gate_shexp", "blk.0.ffn_up_shexp"},
+    "bailingmoe": {"blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v"},
+}
+"""Architecture -> what its converter makes of a part of a tensor, without looking for a name."""
+
+
+def names_of(arch):
+    """Return the library's table of names; it keeps what one architecture calls otherwise for all later ones."""
+    usual = dict(gguf.TensorNameMap.block_mappings_cfg)
+    try:
+        return gguf.get_tensor_name_map(arch, 1)
+    finally:
+        gguf.TensorNameMap.block_mappings_cfg.clear()
+        gguf.TensorNameMap.block_mappings_cfg.update(usual)
 
 
 @pytest.mark.covers("QUANT-12")
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_names_are_those_of_the_converter(arch):
-    table, names = ARCHITECTURES[arch], gguf.get_tensor_name_map(KINDS[arch], 1)
+    table, names = ARCHITECTURES[arch], names_of(KINDS[arch])
     known = {gguf.TENSOR_NAMES[one].format(bid=0) for one in gguf.MODEL_TENSORS[KINDS[arch]]}
     listed = {f"blk.0.{module}": f"{table.layer.format(0)}.{path}" for module, path in table.blocks.items()}
     # The converter's table has these with the suffix that they lose.
@@ -25,7 +40,9 @@ def test_names_are_those_of_the_converter(arch):
     for stored, path in listed.items():
         if stored in known:
             bare = path.removeprefix("transformer.") if arch == "bloom" else path
-            assert names.get_name(bare) == stored
+            # The converter gives some biases that are no module's the name of one.
+            found = names.get_name(bare) or names.get_name(bare.removesuffix("_bias"))
+            assert found == (None if stored in PARTS.get(arch, ()) else stored), path
     assert known & set(listed)
 
 

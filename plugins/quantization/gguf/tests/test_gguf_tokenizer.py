@@ -192,10 +192,28 @@ def test_byte_level_vocabularies(trained, tmp_path, pre):
         ("qwen2", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("tekken", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("gpt-4o", ["Ġdon't", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("glm4", ["Ġdon", "'t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("bailingmoe", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
+        ("deepseek-llm", ["Ġdon", "'", "t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
+        ("deepseek-v3", ["Ġdon", "'t", "Ġ", "123", "45", "ĠX", "!!"]),
     ],
 )
 def test_splits(pre, pieces):
     assert [piece for piece, _ in splitter(pre).pre_tokenize_str(" don't 12345 X!!")] == pieces
+
+
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        ("deepseek-llm", ["x", "\n", "\n", "日本ი", " ", "ბ", "foo", "_", "bar"]),
+        ("deepseek-v3", ["x", "\n\n", "日本", "ი", " ბfoo", "_bar"]),
+    ],
+)
+def test_one_split_after_another(pre, pieces):
+    """Each takes what those before have left; Georgian had no small letters when the first split was made."""
+    text = "x\n\n日本ი ბfoo_bar"
+    found = [text[first:last] for _, (first, last) in splitter(pre).pre_tokenize_str(text)]
+    assert found == pieces
 
 
 def test_every_named_split_keeps_all_text():

@@ -70,7 +70,8 @@ def _attention(given: Fields, rope: RopeConfig, eps: float) -> Attention:
         kv_heads=given.kv_heads(),
         head_dim=size,
         scale=size**-0.5,
-        fused="query_key_value",
+        # Files of other layouts have the parts.
+        fused="query_key_value" if given.flag("qkv_fused", default=True) else None,
         output="dense",
         bias=given.flag("use_qkv_bias"),
         rope=rope,

@@ -26,10 +26,17 @@ class SelfAttention:
         path: Of its module.
         index: Of its layer.
         growth: Factor of the queries by position; None for none.
+        kv: Of its KV layer; None: the layer's.
     """
 
     def __init__(
-        self, decoder: Decoder, given: Attention, build: LayerBuilder, index: int, growth: Embedding | None = None
+        self,
+        decoder: Decoder,
+        given: Attention,
+        build: LayerBuilder,
+        index: int,
+        growth: Embedding | None = None,
+        kv: int | None = None,
     ) -> None:
         path = f"{decoder.layer_path(index)}.{given.name}"
         share = build.heads(given.heads, given.kv_heads)
@@ -82,7 +89,8 @@ class SelfAttention:
         self.clip_normed = given.clip if given.clips_normed else None
         self.growth, self.rotates_first = growth, given.rotates_first
         self.rope = None if given.rope is None else build.rope(given.rope)
-        self.layer, self.causal = index if given.shares is None else given.shares, decoder.causal
+        own_layer = index if kv is None else kv
+        self.layer, self.causal = own_layer if given.shares is None else given.shares, decoder.causal
         self.site: dict[str, Any] = {
             "num_heads": share.heads,
             "num_kv_heads": share.kv_heads,

@@ -194,6 +194,7 @@ class LatentAttention:
         eps: Of the norms of the latents.
         picks: Most positions that a query sees; None: it sees all.
         index: What picks them; None: the index of a layer before. Needs `query_dim`.
+        latent_scale: Factor of the latent that is kept, behind its norm.
         name: Its module in a layer.
         output: Module of the output projection.
     """
@@ -211,6 +212,7 @@ class LatentAttention:
     eps: float = 1e-6
     picks: int | None = None
     index: Index | None = None
+    latent_scale: float = 1.0
     name: str = "self_attn"
     output: str = "o_proj"
 
@@ -287,6 +289,7 @@ class Mixture:
         shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: there is no factor.
         chooses: Makes the router; None: it is as `routing` says.
         weighs_input: A token's weights are factors of what its experts read, and their results are summed as they are.
+        identities: Further experts, with numbers behind the others', which give what they read and have no weights.
     """
 
     experts: int
@@ -306,6 +309,7 @@ class Mixture:
     shared_gate: str | None = None
     chooses: MakeRouter | None = None
     weighs_input: bool = False
+    identities: int = 0
 
     def path(self, layer: str, name: str) -> str:
         """Return the path of a part of it in a layer."""
@@ -327,6 +331,9 @@ class Layer:
             those that are kept there, and of themselves the rest.
         beside, before_beside: An MLP of the residual behind the attention, and its norm. `mlp` then reads what came
             into the layer, and the sum of both is added.
+        second: Another layer behind it whose parts have their modules in the same layer of the checkpoint, and whose
+            attention is a KV layer of its own.
+        aside: A mixture that reads what `mlp` reads, and whose result is added behind `second`.
     """
 
     attention: Attention | LatentAttention | Linear | None
@@ -342,6 +349,13 @@ class Layer:
     blends: tuple[tuple[int, float], ...] = ()
     beside: MLP | None = None
     before_beside: Norm | None = None
+    second: Layer | None = None
+    aside: Mixture | None = None
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        """This layer, and the second one, if there is one."""
+        return (self,) if self.second is None else (self, self.second)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,7 +447,7 @@ class Decoder:
     renames: tuple[tuple[str, str], ...] = ()
     skips: tuple[str, ...] = ()
     transposes: tuple[str, ...] = ()
-    experts: tuple[tuple[str, str], ...] = ()
+    experts: tuple[tuple[str, str] | tuple[str, str, int], ...] = ()
     layers_key: str = "num_hidden_layers"
     project_in: str = "project_in"
     project_out: str = "project_out"
@@ -442,8 +456,16 @@ class Decoder:
     def attentions(self) -> tuple[Attention | LatentAttention, ...]:
         """The attention of each layer that has one."""
         return tuple(
-            layer.attention for layer in self.layers if isinstance(layer.attention, Attention | LatentAttention)
+            one.attention
+            for layer in self.layers
+            for one in layer.parts
+            if isinstance(one.attention, Attention | LatentAttention)
         )
+
+    @property
+    def halves(self) -> int:
+        """KV layers of a layer: two where some have a second one in them."""
+        return max(len(layer.parts) for layer in self.layers)
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 
 class LatentSelfAttention:
-    """Latents of queries, and of keys and values; the latter are kept, and opened by the attention backend."""
+    """Latents of queries, and of keys and values; the latter are kept, and opened by the attention backend.
+
+    Args:
+        index: Of its layer.
+        kv: Of its KV layer.
+    """
 
     def __init__(
-        self, decoder: Decoder, given: LatentAttention, build: LayerBuilder, index: int, picked: Picked
+        self, decoder: Decoder, given: LatentAttention, build: LayerBuilder, index: int, kv: int, picked: Picked
     ) -> None:
         path, hidden = f"{decoder.layer_path(index)}.{given.name}", decoder.hidden_size
         share = build.heads(given.heads, given.heads)
@@ -39,8 +44,9 @@ class LatentSelfAttention:
         )
         self.norm = build.rms_norm(given.latent_dim, given.eps, f"{path}.kv_a_layernorm")
         self.rope = build.rope(given.rope)
+        self.scale = given.latent_scale
         self.attend = build.latent_attention(
-            index,
+            kv,
             num_heads=share.heads,
             latent_dim=given.latent_dim,
             rope_dim=given.rope_dim,
@@ -65,5 +71,7 @@ class LatentSelfAttention:
         q, q_rope = self.query(query).view(self.view).split_with_sizes(self.split, dim=2)
         q_rope, rotated = self.rope(step.positions, q_rope, rope_key.unsqueeze(1))
         latent = self.norm(latent.contiguous())
+        if self.scale != 1.0:
+            latent = latent * self.scale
         picked = None if self.picked is None else self.picked.positions
         return self.output(self.attend(q, q_rope, latent, rotated.squeeze(1), step, picked))

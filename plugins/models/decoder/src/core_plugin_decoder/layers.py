@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from core_plugin_decoder.index import Picked
 
     Pending = Tensor | None
-    Sublayer: TypeAlias = "_Adding | _Parallel | _Around"
+    Sublayer: TypeAlias = "_Adding | _Parallel | _Around | _Aside"
     Body = Callable[[Tensor, StepInputs], Tensor]
 
 
@@ -34,10 +34,27 @@ def sublayers(
     decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None, picked: Picked
 ) -> list[Sublayer]:
     """Return what a layer does, in order: each takes `(pending, residual, step)` and returns the first two."""
+    kv = index * decoder.halves
+    own = _sublayers(decoder, layer, build, index, kv, growth, picked)
+    if layer.second is None:
+        return own
+    second = _sublayers(decoder, layer.second, build, index, kv + 1, growth, picked)
+    if layer.aside is None:
+        return [*own, *second]
+    *first, last = own
+    if not first or type(last) is not _Adding or last.after is not None or last.scale != 1.0:
+        raise ValueError(f"layer {index} has a mixture aside, and is not attention and MLP, one after the other")
+    aside = MixtureOfExperts(layer.aside, build, decoder.hidden_size, decoder.layer_path(index))
+    return [*first, _Aside(last.before, last.body, _by_token(aside), second)]
+
+
+def _sublayers(
+    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, kv: int, growth: Embedding | None, picked: Picked
+) -> list[Sublayer]:
     path = decoder.layer_path(index)
     given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
-    attention = _attention(decoder, layer, build, index, growth, picked)
+    attention = _attention(decoder, layer, build, index, kv, growth, picked)
     mlp = _mlp(decoder, layer, build, path)
     if layer.parallel:
         if attention is None or mlp is None:
@@ -59,15 +76,15 @@ def sublayers(
 
 
 def _attention(
-    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, growth: Embedding | None, picked: Picked
+    decoder: Decoder, layer: Layer, build: LayerBuilder, index: int, kv: int, growth: Embedding | None, picked: Picked
 ) -> Body | None:
     if layer.attention is None:
         return None
     if isinstance(layer.attention, Linear):
         return _linear(decoder, layer.attention, build, decoder.layer_path(index))
     if isinstance(layer.attention, LatentAttention):
-        return LatentSelfAttention(decoder, layer.attention, build, index, picked)
-    return SelfAttention(decoder, layer.attention, build, index, growth)
+        return LatentSelfAttention(decoder, layer.attention, build, index, kv, picked)
+    return SelfAttention(decoder, layer.attention, build, index, growth, kv)
 
 
 def _mlp(decoder: Decoder, layer: Layer, build: LayerBuilder, path: str) -> Body | None:
@@ -201,6 +218,26 @@ class _Around:
         """Return the same for another pass; arguments as of `SelfAttention.again`."""
         other = copy(self)
         other.body = _again(self.body, build, later)
+        return other
+
+
+class _Aside:
+    """`second(residual + body(before(residual))) + aside(before(residual))`."""
+
+    def __init__(self, before: Norm | None, body: Body, aside: Body, second: list[Sublayer]) -> None:
+        self.before, self.body, self.aside, self.second = before, body, aside, second
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, residual = _entered(self.before, pending, residual)
+        late, pending = self.aside(hidden, step), self.body(hidden, step)
+        for one in self.second:
+            pending, residual = one(pending, residual, step)
+        return late if pending is None else pending + late, residual
+
+    def again(self, build: LayerBuilder, later: int) -> _Aside:
+        """Return the same for another pass; arguments as of `SelfAttention.again`."""
+        other = copy(self)
+        other.second = [one.again(build, later) for one in self.second]
         return other
 
 

@@ -21,8 +21,10 @@ class MixtureOfExperts:
     def __init__(self, given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> None:
         self.router = _router(given, build, hidden_size, layer)
         self.weighs_input = given.weighs_input
+        self.real = given.experts if given.identities else None
         prefix = given.path(layer, given.module)
-        self.leave = build.tap("experts", prefix, given.routing.top_k, size=given.experts, dtype="int32")
+        choices = given.experts + given.identities
+        self.leave = build.tap("experts", prefix, given.routing.top_k, size=choices, dtype="int32")
         self.experts = build.experts(
             given.experts,
             hidden_size,
@@ -46,7 +48,10 @@ class MixtureOfExperts:
         """`(T, D) -> (T, D)`."""
         weights, ids = self.router(x)
         self.leave(ids)
-        out = self._of_weighed(x, weights, ids) if self.weighs_input else self.experts(x, weights, ids)
+        if self.real is not None:
+            out = self._with_identities(x, weights, ids, self.real)
+        else:
+            out = self._of_weighed(x, weights, ids) if self.weighs_input else self.experts(x, weights, ids)
         if self.shared is None:
             return out
         shared = self.shared(x)
@@ -62,10 +67,17 @@ class MixtureOfExperts:
             out = out + self.experts(x * factors[:, place : place + 1], alone, chosen)
         return out
 
+    def _with_identities(self, x: Tensor, weights: Tensor, ids: Tensor, real: int) -> Tensor:
+        """Return the sum of what experts make of `x`, where ids from `real` on stand for `x` itself."""
+        passes = ids >= real
+        share = weights.masked_fill(~passes, 0.0).sum(-1, keepdim=True)
+        return self.experts(x, weights, ids.masked_fill(passes, -1)) + (x.float() * share).to(x.dtype)
+
 
 def _router(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> Router:
     path = given.path(layer, given.router)
     if given.chooses is not None:
         return given.chooses(build, hidden_size, path)
     correction = given.path(layer, given.correction) if given.correction else ""
-    return build.router(hidden_size, given.experts, given.routing, path, bias=given.router_bias, correction=correction)
+    experts = given.experts + given.identities
+    return build.router(hidden_size, experts, given.routing, path, bias=given.router_bias, correction=correction)

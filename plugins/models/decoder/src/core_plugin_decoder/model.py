@@ -46,7 +46,7 @@ class CausalLM:
             if given is not None
         }
         layers: list[_Layer] = []
-        picked = Picked(len(decoder.layers))
+        picked = Picked(len(decoder.layers) * decoder.halves)
         for index, layer in enumerate(decoder.layers):
             grows = layer.attention.grows if isinstance(layer.attention, Attention) else None
             growth = None if grows is None else growths[grows]
@@ -54,7 +54,7 @@ class CausalLM:
             layers.append((crossing, sublayers(decoder, layer, build, index, growth, picked)))
         self.passes = [layers]
         for turn in range(1, decoder.passes):
-            later = turn * len(layers)
+            later = turn * len(layers) * decoder.halves
             self.passes.append([(crossing, [one.again(build, later) for one in bodies]) for crossing, bodies in layers])
         self.norm_between = decoder.norm_between
         last = decoder.final_norm
@@ -101,7 +101,8 @@ class CausalLM:
             ),
             transpose=decoder.transposes,
             experts=decoder.experts,
-            kv_scales=f"{decoder.layer_path('{}')}.{attention}",
+            # Where layers have two KV layers, their numbers are not those of the modules.
+            kv_scales=f"{decoder.layer_path('{}')}.{attention}" if decoder.halves == 1 else None,
         )
 
     def forward(self, step: StepInputs) -> Tensor:

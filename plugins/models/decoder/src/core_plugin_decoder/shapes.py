@@ -90,7 +90,10 @@ def _weights(decoder: Decoder) -> Iterator[WeightShape]:
         swapped = any(name.endswith(glob.removeprefix("*")) for glob in turned)
         return WeightShape(name=name, dims=dims[::-1] if swapped else dims)
 
-    layers = [_of_layer(layer, hidden) for layer in decoder.layers]
+    layers = [
+        {name: dims for part in layer.parts for name, dims in _of_layer(part, hidden).items()}
+        for layer in decoder.layers
+    ]
     common = {name for name, dims in layers[0].items() if all(layer.get(name) == dims for layer in layers)}
     yield from (matrix(f"{decoder.layer}.{name}", layers[0][name]) for name in layers[0] if name in common)
     for index, layer in enumerate(layers):
@@ -117,9 +120,11 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_latent(attention, hidden).items()}
     if isinstance(layer.mlp, MLP):
         found |= _of_mlp(layer.mlp, hidden)
-    elif isinstance(layer.mlp, Mixture):
-        # The router alone: how the weights of experts are stored differs among checkpoints.
-        found[layer.mlp.path("", layer.mlp.router)] = (("experts", layer.mlp.experts), hidden)
+    for mixture in (layer.mlp, layer.aside):
+        if isinstance(mixture, Mixture):
+            # The router alone: how the weights of experts are stored differs among checkpoints.
+            experts = mixture.experts + mixture.identities
+            found[mixture.path("", mixture.router)] = (("experts", experts), hidden)
     found |= {one.name: (hidden, hidden) for one in (attention, layer.mlp) if isinstance(one, Linear)}
     return found
 

@@ -41,6 +41,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields({**_USUAL, **config}, "GptOssForCausalLM")
     rope, size, eps = given.rope(theta=150000.0), given.head_dim(), given.number("rms_norm_eps", 1e-5, least=0.0)
     bias, mixture = given.flag("attention_bias", default=True), _mixture(given)
+    stored = _PARTS if _fused(given) else ()
     layers = tuple(
         Layer(
             attention=Attention(
@@ -70,13 +71,18 @@ def read(config: Mapping[str, Any]) -> Decoder:
         tied=given.flag("tie_word_embeddings"),
         pooling=given.pooling(),
         causal=given.causal,
-        transposes=tuple(f"*.experts.*.{part}.weight" for part in _PARTS),
+        transposes=tuple(f"*.experts.*.{part}.weight" for part in stored),
         experts=tuple(
             (f".experts.{part}{ending}", f".experts.{{}}.{part}.{kind}")
-            for part in _PARTS
+            for part in stored
             for ending, kind in (("", "weight"), ("_bias", "bias"))
         ),
     )
+
+
+def _fused(given: Fields) -> bool:
+    """Return whether a tensor holds gate and up of all experts; files of other layouts have the parts."""
+    return given.flag("experts_fused", default=True)
 
 
 def _mixture(given: Fields) -> Mixture:
@@ -87,11 +93,11 @@ def _mixture(given: Fields) -> Mixture:
         experts=experts,
         size=given.integer("intermediate_size"),
         routing=Routing(top_k=given.integer("num_experts_per_tok", most=experts), chosen_only=True),
-        activation=lambda build, path: ClampedSwiGLU(alpha, limit),
+        activation=lambda build, path: ClampedSwiGLU(alpha, limit, by_turns=_fused(given)),
         router="router",
         router_bias=True,
-        parts=("gate_up_proj",),
-        fused="interleaved",
+        parts=("gate_up_proj",) if _fused(given) else ("gate_proj", "up_proj"),
+        fused="interleaved" if _fused(given) else None,
         bias=True,
     )
 

@@ -14,23 +14,32 @@ from core_plugin_granite.windowed import read as read_windowed
 
 
 class _Names(NamedTuple):
-    """What checkpoints call a mixture's modules, and the two tensors that hold the weights of all experts."""
+    """What checkpoints call a mixture's modules, and the two tensors that hold the weights of all experts.
+
+    Attributes:
+        widen: What makes gate and up of the hidden state: one module, or one for each.
+        ending: Of those tensors' names; None: each expert has tensors of its own.
+    """
 
     router: str
     module: str
-    widen: str
+    widen: tuple[str, ...]
     down: str
-    ending: str
+    ending: str | None
 
     @property
     def stored(self) -> tuple[tuple[str, str], ...]:
         """Return the rules that take these tensors apart."""
-        names = (self.widen, self.down)
+        if self.ending is None:
+            return ()
+        names = (*self.widen, self.down)
         return tuple((f".{self.module}.{name}{self.ending}", f".{self.module}.{{}}.{name}.weight") for name in names)
 
 
-_FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", "input_linear", "output_linear", ".weight")
-_WINDOWED = _Names("block_sparse_moe.router", "block_sparse_moe.experts", "gate_up_proj", "down_proj", "")
+_FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("input_linear",), "output_linear", ".weight")
+_WINDOWED = _Names("block_sparse_moe.router", "block_sparse_moe.experts", ("gate_up_proj",), "down_proj", "")
+# Files of other layouts have the parts.
+_APART = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("gate_proj", "up_proj"), "output_linear", None)
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
@@ -38,7 +47,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields(config, "GraniteMoeForCausalLM")
     given.refuse("mlp_bias")
     windowed = given.architecture.startswith("GraniteMoeSWA")
-    names = _WINDOWED if windowed else _FIRST
+    names = _WINDOWED if windowed else _FIRST if given.flag("experts_fused", default=True) else _APART
     decoder, mixture = (read_windowed if windowed else read_granite)(config), _mixture(given, names)
     return replace(
         decoder,
@@ -54,7 +63,8 @@ def _mixture(given: Fields, names: _Names) -> Mixture:
     shares = given.architecture.startswith(("GraniteMoeShared", "GraniteMoeSWA"))
     if shares and given.config.get("shared_intermediate_size"):
         size = given.integer("shared_intermediate_size")
-        shared = MLP(size=size, activation=activation, name="shared_mlp", fused="input_linear", down="output_linear")
+        fused = None if names.ending is None else "input_linear"
+        shared = MLP(size=size, activation=activation, name="shared_mlp", fused=fused, down="output_linear")
     return Mixture(
         experts=experts,
         size=given.integer("intermediate_size"),
@@ -63,9 +73,9 @@ def _mixture(given: Fields, names: _Names) -> Mixture:
         name="",  # the shared MLP stands beside the experts
         router=names.router,
         module=names.module,
-        parts=(names.widen,),
+        parts=names.widen,
         down=names.down,
-        fused="halves",
+        fused=None if names.ending is None else "halves",
         shared=shared,
     )
 

@@ -42,6 +42,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     rope, eps, count = given.rope(theta=500000.0, interleaved=True), _eps(given), given.layers()
     rotated, sparse = _rotated(given, count), _sparse(given, count)
     dense, mixture = _mlp(given, "intermediate_size_mlp", "feed_forward"), _mixture(given)
+    stored = _PARTS if _fused(given) else ()
     layers = tuple(
         Layer(
             attention=_attention(given, rope if rotates else None, chunked=kind == _CHUNKED),
@@ -59,8 +60,8 @@ def read(config: Mapping[str, Any]) -> Decoder:
         max_positions=rope.context,
         dtype=given.dtype(),
         tied=given.flag("tie_word_embeddings"),
-        transposes=tuple(f"*.experts.*.{part}.weight" for part in _PARTS),
-        experts=tuple((f".experts.{part}", f".experts.{{}}.{part}.weight") for part in _PARTS),
+        transposes=tuple(f"*.experts.*.{part}.weight" for part in stored),
+        experts=tuple((f".experts.{part}", f".experts.{{}}.{part}.weight") for part in stored),
     )
 
 
@@ -130,6 +131,11 @@ def _mlp(given: Fields, size: str, name: str) -> MLP:
     return MLP(size=given.integer(size), activation=given.text("hidden_act", "silu"), name=name)
 
 
+def _fused(given: Fields) -> bool:
+    """Return whether a tensor holds gate and up of all experts; files of other layouts have the parts."""
+    return given.flag("experts_fused", default=True)
+
+
 def _mixture(given: Fields) -> Mixture:
     experts = given.integer("num_local_experts", 16)
     return Mixture(
@@ -140,8 +146,8 @@ def _mixture(given: Fields) -> Mixture:
         activation=given.text("hidden_act", "silu"),
         name="feed_forward",
         router="router",
-        parts=("gate_up_proj",),
-        fused="halves",
+        parts=("gate_up_proj",) if _fused(given) else ("gate_proj", "up_proj"),
+        fused="halves" if _fused(given) else None,
         shared=_mlp(given, "intermediate_size", "shared_expert"),
         weighs_input=True,
     )

@@ -13,6 +13,8 @@ ROPE_FREQUENCIES = "rope_freqs.weight"
 """Tensor of frequency divisors: Llama 3's, and Gemma 4's, which say what rotates."""
 ROPE_FACTORS = ("rope_factors_short.weight", "rope_factors_long.weight")
 """Those of long contexts."""
+COUNTS = frozenset({"rotary_dim", "qk_rope_head_dim"})
+"""Keys of configurations that say how many dimensions of a head rotate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Architecture:
         values: Values that the configuration needs and no file says.
         reads: Further keys.
         rotates: Whether there is rotary embedding.
-        partial: Key that says which share of a head rotates, or `rotary_dim` for the number of its dimensions; None:
+        partial: Key that says which share of a head rotates, or one of `COUNTS` for the number of its dimensions; None:
             all of it.
         paired: Projections whose rows are stored in the order of interleaved rotary embedding.
         by_turns: Fused projection that Hugging Face stores head by head; files have queries, keys, values.
@@ -67,14 +69,19 @@ class Architecture:
         stacked: Module with an entry for each head, or expert, along its first dimension -> path of the module of one,
             `{}` for its number.
         experts: Whether files with experts are this architecture's; its `stacked` then has their modules.
+        joined: Module with the values of latent attention, head by head -> the module with its keys, each head turned,
+            and Hugging Face's module that holds both: `(heads * (key + value), latent)`.
         turned: Modules whose weight Hugging Face stores as `(in, out)`.
         norm_offset: What was added to the weights of norms.
         norm_offsets: The same of norms in a block, where it is something else.
         rows: Modules of one output, whose weight is a row that files hold without the dimension of the outputs.
         unsuffixed: Norms in a block that files name without `.weight`.
         bare: Modules that Hugging Face stores as a tensor of their own name, without `.weight`.
-        head: Key of the size of a head, in the first layer.
+        head: Key of the size of a head, in the first layer; files without it have `attention.key_length`.
+        inner: Module in a block with as many rows as the size of the MLP says; empty: none has.
         both: Whether the size of the MLP counts gate and up together.
+        uneven: Whether layers have numbers of heads and sizes of their own, which may be 0.
+        linear: Module of a linear layer in the place of attention, of layers of uneven models that have no queries.
     """
 
     model: str
@@ -95,6 +102,7 @@ class Architecture:
     split: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     stacked: Mapping[str, str] = field(default_factory=dict)
     experts: bool = False
+    joined: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     turned: frozenset[str] = frozenset()
     norm_offset: float = 0.0
     norm_offsets: Mapping[str, float] = field(default_factory=dict)
@@ -102,4 +110,7 @@ class Architecture:
     unsuffixed: frozenset[str] = frozenset()
     bare: frozenset[str] = frozenset()
     head: str = "attention.key_length"
+    inner: str = "ffn_up"
     both: bool = False
+    uneven: bool = False
+    linear: str = ""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from gguf.constants import GGMLQuantizationType
 
-from core.api.configs import MOST_LAYERS, MOST_POSITIONS
-from core_plugin_gguf.architecture import Facts
+from core.api.configs import MOST_POSITIONS
+from core_plugin_gguf.architecture import COUNTS, Facts
 from core_plugin_gguf.faults import damaged, unsupported
+from core_plugin_gguf.layers import by_layer, layer_count
 from core_plugin_gguf.rope import rope_scaling
 from core_plugin_gguf.table import ARCHITECTURES, KNOWN_ARCHITECTURES
 
@@ -131,7 +132,7 @@ def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict
         raise unsupported(header.path, what, "Serve the model from a safetensors checkpoint instead.")
     if key is None:
         return {}
-    if key == "rotary_dim":
+    if key in COUNTS:
         return {key: count}
     share = count / head_dim
     # Models multiply it and cut off what is behind the point.
@@ -140,15 +141,17 @@ def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict
 
 def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[str, TensorInfo]) -> dict[str, int]:
     hidden = header.positive_integer(f"{arch}.embedding_length")
-    layers = header.positive_integer(f"{arch}.block_count", most=MOST_LAYERS)
-    heads = header.positive_integer(f"{arch}.attention.head_count")
+    layers = layer_count(header, arch)
     table = ARCHITECTURES[arch]
+    if table.uneven:
+        return _uneven(header, arch, embedding)
+    heads = header.positive_integer(f"{arch}.attention.head_count")
     kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
-    head_dim = header.positive_integer(f"{arch}.{table.head}", hidden // heads)
+    head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // heads)
+    head_dim = header.positive_integer(f"{arch}.{table.head}", head_dim)
     if head_dim % 2 or heads % kv_heads:
         raise damaged(header.path, f"{heads} heads of {head_dim} do not go with {kv_heads} key-value heads")
-    if embedding.shape != (embedding.shape[0], hidden):
-        raise damaged(header.path, f"tensor {embedding.name} has shape {embedding.shape}, not {hidden} columns")
+    _require_columns(header, embedding, hidden)
     first = next(iter(table.blocks))
     names = (f"blk.{index}.{first}.weight" for index in range(layers))
     lost = next((name for name in names if name not in tensors), None)
@@ -159,7 +162,7 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
     sizes = {
         "attn_q": ("attention.head_count", heads * head_dim),
         "attn_k": ("attention.head_count_kv", kv_heads * head_dim),
-        "ffn_up": ("feed_forward_length", 2 * inner if fused else inner // 2 if table.both else inner),
+        table.inner: ("feed_forward_length", 2 * inner if fused else inner // 2 if table.both else inner),
     }
     for module, (key, rows) in sizes.items():
         tensor = tensors.get(f"blk.0.{module}.weight")
@@ -174,6 +177,31 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "max_position_embeddings": header.positive_integer(f"{arch}.context_length", most=MOST_POSITIONS),
+    }
+
+
+def _require_columns(header: Header, embedding: TensorInfo, hidden: int) -> None:
+    if embedding.shape != (embedding.shape[0], hidden):
+        raise damaged(header.path, f"tensor {embedding.name} has shape {embedding.shape}, not {hidden} columns")
+
+
+def _uneven(header: Header, arch: str, embedding: TensorInfo) -> dict[str, int]:
+    """Return the sizes of a model whose layers have their own: the greatest ones."""
+    hidden = header.positive_integer(f"{arch}.embedding_length")
+    _require_columns(header, embedding, hidden)
+    heads = max(by_layer(header, arch, "attention.head_count"))
+    head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // max(heads, 1))
+    if not heads or head_dim % 2:
+        raise damaged(header.path, f"{heads} heads of {head_dim} are no attention")
+    return {
+        "vocab_size": embedding.shape[0],
+        "hidden_size": hidden,
+        "intermediate_size": max(by_layer(header, arch, "feed_forward_length")),
+        "num_hidden_layers": layer_count(header, arch),
+        "num_attention_heads": heads,
+        "num_key_value_heads": max(by_layer(header, arch, "attention.head_count_kv", heads)),
         "head_dim": head_dim,
         "max_position_embeddings": header.positive_integer(f"{arch}.context_length", most=MOST_POSITIONS),
     }

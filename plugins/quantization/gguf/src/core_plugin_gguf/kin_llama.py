@@ -8,6 +8,7 @@ from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.gemma import gemma, gemma4
 from core_plugin_gguf.reads import (
     baichuan,
+    deci,
     granite,
     mistral,
     mixtral,
@@ -47,7 +48,7 @@ def _llama(model: str = "LlamaForCausalLM", model_type: str = "llama", **differs
     return Architecture(model=model, model_type=model_type, **{**usual, **differs})  # type: ignore[arg-type]
 
 
-_FACTORS = (
+FACTORS = (
     *_BIASES,
     granite,
     number("embedding_scale", "embedding_multiplier", 1.0),
@@ -55,7 +56,7 @@ _FACTORS = (
     number("logit_scale", "logits_scaling", 1.0),
 )
 
-_MIXTRAL = {
+MIXTRAL = {
     f"ffn_{part}_exps": f"block_sparse_moe.experts.{{}}.{name}"
     for part, name in (("gate", "w1"), ("down", "w2"), ("up", "w3"))
 }
@@ -64,7 +65,7 @@ LLAMA_KIN: Mapping[str, Architecture] = {
     "llama": _llama(
         paired=PAIRED,
         blocks={**BLOCKS, "ffn_gate_inp": "block_sparse_moe.gate"},
-        stacked=_MIXTRAL,
+        stacked=MIXTRAL,
         experts=True,
         reads=(*_BIASES, mistral, mixtral),
     ),
@@ -78,8 +79,16 @@ LLAMA_KIN: Mapping[str, Architecture] = {
     "xverse": _llama(paired=PAIRED),
     "exaone": _llama(),
     "pangu-embedded": _llama(),
-    "granite": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=_FACTORS),
-    "minicpm": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=_FACTORS),
+    "granite": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=FACTORS),
+    "minicpm": _llama("GraniteForCausalLM", "granite", paired=PAIRED, reads=FACTORS),
+    "deci": _llama(
+        "DeciLMForCausalLM",
+        "nemotron-nas",
+        paired=PAIRED,
+        reads=(*_BIASES, deci),
+        uneven=True,
+        linear="self_attn.linear_attn",
+    ),
     "arcee": _llama("ArceeForCausalLM", "arcee", paired=PAIRED, values={"hidden_act": "relu2"}),
     "smollm3": _llama(
         "SmolLM3ForCausalLM", "smollm3", paired=PAIRED, reads=(*_BIASES, no_rope_layers), values={"hidden_act": "silu"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core_plugin_gguf.faults import damaged
+from core_plugin_gguf.layers import by_layer, layer_count
 from core_plugin_gguf.rows import Pairs, Turns
 from core_plugin_gguf.table import ARCHITECTURES
 
@@ -31,6 +32,8 @@ class Place:
         order: Order of its rows in the file; None for Hugging Face's.
         offset: What the converter added to the values, to be taken off again.
         turned: Hugging Face has rows and columns exchanged.
+        keys: Name of the file's tensor with the keys of latent attention, which stand before these values head by head;
+            empty: the file's tensor holds all of it.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Place:
     order: Pairs | Turns | None = None
     offset: float = 0.0
     turned: bool = False
+    keys: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,19 @@ class Conventions:
 
     Attributes:
         blocks: Module in a block -> Hugging Face's name of it in a layer.
-        heads, kv_heads: Heads of queries, and of keys and values.
+        heads, kv_heads: Heads of queries, and of keys and values, in each layer.
+        linear: Layers with a linear layer in the place of attention.
+        layers: Number of layers; blocks behind them are left out.
     """
 
     header: Header
+    arch: str
     table: Architecture
     blocks: Mapping[str, str]
-    heads: int
-    kv_heads: int
+    heads: list[int]
+    kv_heads: list[int]
+    linear: frozenset[int]
+    layers: int
 
     @staticmethod
     def of(header: Header, arch: str, names: Collection[str]) -> Conventions:
@@ -64,9 +73,13 @@ class Conventions:
         for module, further in table.variants.items():
             if f"blk.0.{module}.weight" in names:
                 blocks |= further
-        heads = header.positive_integer(f"{arch}.attention.head_count")
-        kv_heads = header.first_positive_integer(f"{arch}.attention.head_count_kv", heads)
-        return Conventions(header, table, blocks, heads, kv_heads)
+        layers = layer_count(header, arch)
+        heads = by_layer(header, arch, "attention.head_count")
+        kv_heads = by_layer(header, arch, "attention.head_count_kv", heads[0])
+        linear = frozenset(
+            layer for layer in range(layers) if table.linear and f"blk.{layer}.attn_q.weight" not in names
+        )
+        return Conventions(header, arch, table, blocks, heads, kv_heads, linear, layers)
 
     def places(self, info: TensorInfo) -> Iterator[Place]:
         """Yield what a tensor of the file holds: nothing, if it is no weight but a fact; usually one tensor.
@@ -84,19 +97,30 @@ class Conventions:
             yield Place(f"{self.table.modules[module]}.{kind}", info.shape, offset=offset)
             return
         match = _BLOCK.fullmatch(module)
-        layer, module = (self.table.layer.format(match[1]), match[2]) if match else ("", "")
+        number = int(match[1]) if match is not None else 0
+        if number >= self.layers:
+            return
+        layer, module = (self.table.layer.format(number), match[2]) if match else ("", "")
         offset = self.table.norm_offsets.get(module, offset)
         if module in self.table.stacked:
             yield from _stacked(info, f"{layer}.{self.table.stacked[module]}.{kind}")
+        elif module in self.table.joined:
+            yield self._joined(info, layer, *self.table.joined[module])
+        elif any(module == keys for keys, _ in self.table.joined.values()):
+            return  # a part of what its values are a part of, too
         elif module in self.table.split:
-            yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]])
+            yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]], number)
+        elif module == "attn_output" and match is not None and number in self.linear:
+            yield Place(f"{layer}.{self.table.linear}.{kind}", info.shape)
         elif module in self.blocks:
             turned = module in self.table.turned and len(info.shape) == 2
             shape = info.shape[::-1] if turned else info.shape
             if module in self.table.rows and len(shape) == 1:
                 shape = (1, *shape)
             ending = "" if module in self.table.bare else f".{kind}"
-            yield Place(f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module), offset, turned)
+            yield Place(
+                f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module, number), offset, turned
+            )
         else:
             yield Place(info.name, info.shape)
 
@@ -104,30 +128,42 @@ class Conventions:
         match = _BLOCK.fullmatch(name)
         return f"{name}.weight" if match is not None and match[2] in self.table.unsuffixed else name
 
-    def _order(self, info: TensorInfo, module: str) -> Pairs | Turns | None:
+    def _order(self, info: TensorInfo, module: str, layer: int) -> Pairs | Turns | None:
         rows = info.shape[0]
         if module in self.table.paired:
-            heads = self.kv_heads if module == "attn_k" else self.heads
-            if rows % (2 * heads):
+            heads = (self.kv_heads if module == "attn_k" else self.heads)[layer]
+            if not heads or rows % (2 * heads):
                 raise damaged(
                     self.header.path, f"the {rows} rows of tensor {info.name} are not pairs for {heads} heads"
                 )
             return Pairs(heads)
         if module != self.table.by_turns:
             return None
-        self._size(info)
-        return Turns(self.heads, self.kv_heads)
+        self._size(info, layer)
+        return Turns(self.heads[layer], self.kv_heads[layer])
 
-    def _split(self, info: TensorInfo, names: list[str]) -> Iterator[Place]:
-        size, first = self._size(info), 0
-        for name, heads in zip(names, (self.heads, self.kv_heads, self.kv_heads), strict=True):
+    def _split(self, info: TensorInfo, names: list[str], layer: int) -> Iterator[Place]:
+        size, first = self._size(info, layer), 0
+        counts = (self.heads[layer], self.kv_heads[layer], self.kv_heads[layer])
+        for name, heads in zip(names, counts, strict=True):
             yield Place(name, (heads * size, *info.shape[1:]), first)
             first += heads * size
 
-    def _size(self, info: TensorInfo) -> int:
+    def _joined(self, info: TensorInfo, layer: str, keys: str, module: str) -> Place:
+        """Return keys and values of latent attention; `info` has the values, `(heads, value, latent)`."""
+        if len(info.shape) != 3:
+            raise damaged(self.header.path, f"tensor {info.name} has shape {info.shape}, not heads of values")
+        heads, size, latent = info.shape
+        rotary = self.header.positive_integer(f"{self.arch}.rope.dimension_count")
+        size += self.header.positive_integer(f"{self.arch}.{self.table.head}") - rotary
+        block = info.name.rpartition(".")[0].rpartition(".")[0]
+        return Place(f"{layer}.{module}.weight", (heads * size, latent), keys=f"{block}.{keys}.weight")
+
+    def _size(self, info: TensorInfo, layer: int) -> int:
         """Return the rows of a head in a fused projection."""
-        heads = self.heads + 2 * self.kv_heads
-        if info.shape[0] % heads or self.heads % self.kv_heads:
+        queries, keys = self.heads[layer], self.kv_heads[layer]
+        heads = queries + 2 * keys
+        if not keys or info.shape[0] % heads or queries % keys:
             what = f"the {info.shape[0]} rows of tensor {info.name} are not queries, keys and values of {heads} heads"
             raise damaged(self.header.path, what)
         return info.shape[0] // heads

@@ -6,6 +6,8 @@ because a wrong split gives plausible, worse tokens without any error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tokenizers import Regex, normalizers, pre_tokenizers
 from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import PreTokenizer
@@ -26,10 +28,28 @@ GPT4O = (
     rf"|\p{{N}}{{1,3}}|{_SYMBOLS_SLASH}|{_SPACES}"
 )
 
+BAILING = rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_SYMBOLS}|\s*[\r\n]|\s+(?!\S)|\s+"
+_CASED = r"[\p{Lu}\p{Ll}\p{Lt}&&[^\u10d0-\u10ff]]"
+"""Letters of scripts with two cases, but for Georgian's small ones, which had none when the split was made."""
+DEEPSEEK = (
+    r"[\r\n]",
+    rf"\s?{_CASED}+",
+    r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+    r"\s+$",
+    r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
+    r"\p{N}",
+)
+DEEPSEEK3 = (
+    r"\p{N}{1,3}",
+    r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + _SPACES,
+)
+"""One split after another, each of what those before have left."""
+
 GPT2_NAMES = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat"})
 DIGIT_NAMES = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
 """GPT-2's split after every digit was set apart."""
-SPLITS = {
+SPLITS: Mapping[str, str | tuple[str, ...]] = {
     "llama-bpe": LLAMA3,
     "llama3": LLAMA3,
     "llama-v3": LLAMA3,
@@ -45,6 +65,15 @@ SPLITS = {
     "tekken": TEKKEN,
     "gpt-4o": GPT4O,
     "llama4": GPT4O,
+    "minimax-m2": GPT4O,
+    "glm4": LLAMA3,
+    "chatglm-bpe": LLAMA3,
+    "grok-2": QWEN2,
+    "bailingmoe": BAILING,
+    "bailingmoe2": BAILING,
+    "deepseek-llm": DEEPSEEK,
+    "deepseek-v3": DEEPSEEK3,
+    "hunyuan-dense": DEEPSEEK3,
 }
 WHOLE_WORDS = frozenset({"llama-bpe", "llama3", "llama-v3", "falcon3", "lfm2", "tekken"})
 """Vocabularies in which a piece that is a token is never taken apart, whatever the merges say; they add BOS."""
@@ -60,8 +89,10 @@ def splitter(name: str) -> PreTokenizer:
         return gpt2
     if name in DIGIT_NAMES:
         return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2])
-    split = pre_tokenizers.Split(Regex(SPLITS[name]), behavior="isolated")
-    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    given = SPLITS[name]
+    steps = (given,) if isinstance(given, str) else given
+    splits = [pre_tokenizers.Split(Regex(one), behavior="isolated") for one in steps]
+    return pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 def normalizer(name: str) -> Normalizer | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from core_plugin_gguf.faults import damaged, unsupported
+from core_plugin_gguf.layers import by_layer
 
 if TYPE_CHECKING:
     from core_plugin_gguf.architecture import Facts, Read
@@ -199,3 +200,17 @@ def jais(facts: Facts) -> Mapping[str, Any]:
 
 
 _ALIBI_BIAS = 8.0
+
+
+def deci(facts: Facts) -> Mapping[str, Any]:
+    """Nemotron-NAS: what each layer is made of; one without heads has a linear layer in their place, or nothing."""
+    kv_heads = by_layer(facts.header, facts.arch, "attention.head_count_kv", facts.config["num_key_value_heads"])
+    sizes = by_layer(facts.header, facts.arch, "feed_forward_length")
+    blocks = []
+    for layer, (heads, size) in enumerate(zip(kv_heads, sizes, strict=True)):
+        attention: dict[str, Any] = {"num_key_value_heads": heads}
+        if not heads:
+            linear = f"blk.{layer}.attn_output.weight" in facts.tensors
+            attention = {"replace_with_linear": True} if linear else {"no_op": True}
+        blocks.append({"attention": attention, "ffn": {"intermediate_size": size} if size else {"no_op": True}})
+    return {"block_configs": blocks}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import mmap
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from gguf.constants import GGML_QUANT_SIZES
 
 from core_plugin_gguf.blocks import decode
-from core_plugin_gguf.faults import bad_tensor_type
+from core_plugin_gguf.faults import bad_tensor_type, damaged
 from core_plugin_gguf.formats import DECODABLE, FLOATS
 from core_plugin_gguf.scalars import scalars
 
@@ -111,6 +111,45 @@ class GGUFTensor:
         return own.view(place.shape[0], -1) if len(place.shape) > 1 else own
 
 
+@dataclass(frozen=True, slots=True)
+class KeysAndValues:
+    """The keys and values of all heads of latent attention, `(heads * (key + value), latent)`; a `WeightTensor`.
+
+    Args:
+        keys: `(heads, latent, key)`.
+        values: `(heads, value, latent)`.
+    """
+
+    place: Place
+    keys: GGUFTensor
+    values: GGUFTensor
+    encoding: str = "plain"
+
+    @property
+    def name(self) -> str:
+        """Hugging Face's name."""
+        return self.place.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that it has there."""
+        return self.place.shape
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """Return the values in `dtype`. Raises `CheckpointError` CORE-M142: no such decoder."""
+        keys, values = self.keys.dense(dtype), self.values.dense(dtype)
+        return torch.cat((keys.transpose(1, 2), values), dim=1).view(self.shape)
+
+    def raw(self) -> Tensor:
+        """Return the values in float32: blocks of keys lie across the rows."""
+        return self.dense(torch.float32)
+
+    def release(self) -> None:
+        """Give the memory back in which the file shows; the tensor can still be read."""
+        self.keys.release()
+        self.values.release()
+
+
 def read_tensors(
     parts: Sequence[Header], conventions: Conventions, progress: Callable[[int], None]
 ) -> Iterator[WeightTensor]:
@@ -118,6 +157,23 @@ def read_tensors(
     for header in parts:
         for info in header.tensors:
             for place in conventions.places(info):
-                yield GGUFTensor(place, header, info)
+                yield _joined(parts, place, header, info) if place.keys else GGUFTensor(place, header, info)
             progress(info.num_bytes)
     yield from scalars(parts[0], conventions)
+
+
+def _joined(parts: Sequence[Header], place: Place, header: Header, info: TensorInfo) -> KeysAndValues:
+    """Return keys and values. Raises `CheckpointError` CORE-M141: the keys are missing, or of other sizes."""
+    found = ((part, tensor) for part in parts for tensor in part.tensors if tensor.name == place.keys)
+    part, keys = next(found, (header, None))
+    if keys is None:
+        raise damaged(header.path, f"tensor {place.keys} is missing")
+    heads, size, latent = info.shape
+    due = (heads, latent, place.shape[0] // heads - size)
+    if keys.shape != due:
+        raise damaged(part.path, f"tensor {keys.name} has shape {keys.shape}, but with {info.name} it has {due}")
+    whole = [
+        GGUFTensor(replace(place, name=one.name, shape=one.shape, keys=""), at, one)
+        for at, one in ((part, keys), (header, info))
+    ]
+    return KeysAndValues(place, *whole)

@@ -1,0 +1,14 @@
+"""What this distribution offers, as data."""
+
+from __future__ import annotations
+
+from core.api.descriptors import ModelSpec
+
+LONGCAT = ModelSpec(
+    name="longcat",
+    impl="core_plugin_longcat.family:LongcatFlash",
+    api=2,
+    summary="LongCat-Flash decoders",
+    architectures=("LongcatFlashForCausalLM",),
+    shape="core_plugin_longcat.family:shape",
+)
