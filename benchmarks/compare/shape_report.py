@@ -14,7 +14,7 @@ from benchmarks.compare.store import Store
 PAGE = "benchmarks-mixtures.md"
 _TITLES = {
     "qwen3-moe": "Four layers of Qwen3-30B-A3B: 128 experts, 8 of a token",
-    "deepseek-lite": "Four layers of DeepSeek-V2-Lite: latent attention, 64 experts, 6 of a token and two shared",
+    "deepseek-lite": "Four layers of DeepSeek-V2-Lite, 64 experts, 6 of a token, two shared",
 }
 _ENGINES = ("core", "vllm", "llama")
 

@@ -108,15 +108,19 @@ QWEN3_MOE = Shape(
 
 _LITE = {"experts": 64, "top_k": 6, "size": 1408, "dense": 10_944, "heads": 16}
 _LATENT, _ROPE, _KEY, _VALUE = 512, 64, 128, 128
+_QUERY = 1536
+"""Latent of the queries. Lite has none, but llama.cpp knows Lite by its 27 layers, and asks others for one."""
 
 
 def _lite_layer(layer: int) -> Sizes:
     heads = _LITE["heads"]
-    yield "self_attn.q_proj.weight", (heads * (_KEY + _ROPE), HIDDEN)
+    yield "self_attn.q_a_proj.weight", (_QUERY, HIDDEN)
+    yield "self_attn.q_b_proj.weight", (heads * (_KEY + _ROPE), _QUERY)
     yield "self_attn.kv_a_proj_with_mqa.weight", (_LATENT + _ROPE, HIDDEN)
     yield "self_attn.kv_b_proj.weight", (heads * (_KEY + _VALUE), _LATENT)
     yield "self_attn.o_proj.weight", (HIDDEN, heads * _VALUE)
-    for name, size in (("self_attn.kv_a_layernorm", _LATENT), *_norms()):
+    norms = (("self_attn.q_a_layernorm", _QUERY), ("self_attn.kv_a_layernorm", _LATENT), *_norms())
+    for name, size in norms:
         yield f"{name}.weight", (size,)
     if layer == 0:
         yield from _mlp("mlp", _LITE["dense"])
@@ -129,12 +133,14 @@ def _lite_layer(layer: int) -> Sizes:
 
 def _lite_gguf(layer: int) -> Sizes:
     heads = _LITE["heads"]
-    yield "attn_q.weight", (heads * (_KEY + _ROPE), HIDDEN)
+    yield "attn_q_a.weight", (_QUERY, HIDDEN)
+    yield "attn_q_b.weight", (heads * (_KEY + _ROPE), _QUERY)
     yield "attn_kv_a_mqa.weight", (_LATENT + _ROPE, HIDDEN)
     yield "attn_k_b.weight", (heads, _LATENT, _KEY)
     yield "attn_v_b.weight", (heads, _VALUE, _LATENT)
     yield "attn_output.weight", (HIDDEN, heads * _VALUE)
-    for name, size in (("attn_kv_a_norm", _LATENT), ("attn_norm", HIDDEN), ("ffn_norm", HIDDEN)):
+    norms = (("attn_q_a_norm", _QUERY), ("attn_kv_a_norm", _LATENT), ("attn_norm", HIDDEN), ("ffn_norm", HIDDEN))
+    for name, size in norms:
         yield f"{name}.weight", (size,)
     if layer == 0:
         yield from _dense("", _LITE["dense"])
@@ -150,7 +156,7 @@ DEEPSEEK_LITE = Shape(
         "model_type": "deepseek_v2",
         "num_attention_heads": _LITE["heads"],
         "num_key_value_heads": _LITE["heads"],
-        "q_lora_rank": None,
+        "q_lora_rank": _QUERY,
         "kv_lora_rank": _LATENT,
         "qk_nope_head_dim": _KEY,
         "qk_rope_head_dim": _ROPE,
@@ -180,6 +186,7 @@ DEEPSEEK_LITE = Shape(
         "attention.value_length": _LATENT,
         "attention.key_length_mla": _KEY + _ROPE,
         "attention.value_length_mla": _VALUE,
+        "attention.q_lora_rank": _QUERY,
         "attention.kv_lora_rank": _LATENT,
         "rope.dimension_count": _ROPE,
         "rope.freq_base": 10_000.0,
@@ -268,13 +275,13 @@ def hugging_face(shape: Shape, tokenizer: Path, target: Path) -> None:
 
 
 def gguf_file(shape: Shape, kind: str, target: Path) -> None:
-    """Write a GGUF file of `BF16` or `Q4_0`, without a vocabulary."""
+    """Write a GGUF file of `BF16` or `Q4_0`, with a vocabulary that is as made up as the weights."""
     import gguf
     import numpy as np
 
     writer = gguf.GGUFWriter(target, shape.arch)
     writer.add_file_type(int(gguf.LlamaFileType[f"MOSTLY_{kind}"]))
-    writer.add_tokenizer_model("no_vocab")
+    _add_vocabulary(writer)
     common = {
         "vocab_size": VOCABULARY,
         "context_length": 8192,
@@ -300,6 +307,27 @@ def gguf_file(shape: Shape, kind: str, target: Path) -> None:
 
 _ENDS = {"model.embed_tokens": 2, "model.norm": 1, "lm_head": 2}
 _GGUF_ENDS = {"token_embd": 2, "output_norm": 1, "output": 2}
+
+
+def _add_vocabulary(writer: Any) -> None:
+    """Add pieces in SentencePiece's form: special ones, bytes, and words of two letters and a number."""
+    import gguf
+
+    special, unknown, bytes_, normal = (
+        gguf.TokenType.CONTROL,
+        gguf.TokenType.UNKNOWN,
+        gguf.TokenType.BYTE,
+        gguf.TokenType.NORMAL,
+    )
+    pieces = [("<unk>", unknown), ("<s>", special), ("</s>", special)]
+    pieces += [(f"<0x{byte:02X}>", bytes_) for byte in range(256)]
+    pieces += [(f"\u2581w{number}", normal) for number in range(VOCABULARY - len(pieces))]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list([piece for piece, _ in pieces])
+    writer.add_token_scores([-float(place) for place in range(len(pieces))])
+    writer.add_token_types([kind for _, kind in pieces])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
 
 
 def _tensors(layer: Callable[[int], Sizes], prefix: str, ends: Mapping[str, int]) -> Sizes:
