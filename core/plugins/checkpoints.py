@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -188,6 +190,19 @@ def inspect(selector: Selector, loader: Candidate, reader: CheckpointReader, fil
     return info.model_copy(update={"generation_config": {**files.generation_config, **info.generation_config}})
 
 
+def _kin(architecture: str, known: Iterable[str]) -> list[str]:
+    """Return the architectures whose names are closest, one of each family: by what stands before `For` or `Model`."""
+    families: dict[str, list[str]] = {}
+    for name in known:
+        families.setdefault(_family(name), []).append(name)
+    close = closest(_family(architecture), families, NEAR)
+    return [(closest(architecture, families[family], 1) or families[family])[0] for family in close]
+
+
+def _family(architecture: str) -> str:
+    return re.split("For[A-Z]|Model$|LMHead", architecture)[0]
+
+
 def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) -> tuple[Candidate, ModelShape]:
     """Choose the model implementation by architecture and by what it says of the configuration.
 
@@ -227,7 +242,7 @@ def find_model(selector: Selector, ask: str | None, checkpoint: CheckpointInfo) 
         text = f"no plugin implements architecture {architecture} ({where})."
         if not report.rows:
             text += " No model implementation is installed."
-        elif close := closest(architecture, architectures, NEAR):
+        elif close := _kin(architecture, architectures):
             near = [f"{name} ({architectures[name].name}, {architectures[name].owner})" for name in close]
             text += f" The nearest that are implemented: {', '.join(near)}."
         text += "".join(f" {error.message}" for error in last)

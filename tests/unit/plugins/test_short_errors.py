@@ -59,7 +59,7 @@ def gguf_file(folder, architecture):
     [
         ("Qwen3VLForCausalLM", "Qwen3ForCausalLM (llama, core-plugin-llama", "Install a model plugin"),
         ("RobertaForCausalLM", "RobertaForMaskedLM (bert, core-plugin-bert", "Install a model plugin"),
-        ("FalconH1ForCausalLM", "FalconForCausalLM", "planned as core-plugin-falcon-h1"),
+        ("DeepseekV4ForCausalLM", "DeepseekV", "planned as core-plugin-deepseek-v4"),
         ("Xyzzy", None, "Install a model plugin"),
     ],
 )
@@ -73,8 +73,8 @@ def test_an_architecture_that_nobody_implements(folder, architecture, near, advi
 @pytest.mark.parametrize(
     ("architecture", "advice"),
     [
-        ("llama4", "llama4 (core-plugin-llama4 0.1.0) implements Llama4ForCausalLM: give its safetensors files."),
-        ("mamba", "No installed plugin implements MambaForCausalLM from files of another format either."),
+        ("gemma3n", "gemma3n (core-plugin-gemma 0.1.0) implements Gemma3nForCausalLM: give its safetensors files."),
+        ("refact", "No installed plugin implements GPTRefactForCausalLM from files of another format either."),
         ("nomic-bert", "nomicbert (core-plugin-bert 0.1.0) implements NomicBertModel: give its safetensors files."),
         ("frob", "Give another model"),
     ],
