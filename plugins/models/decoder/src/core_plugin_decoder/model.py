@@ -92,7 +92,7 @@ class CausalLM:
         bare: tuple[tuple[str, str], ...] = ()
         if decoder.root:
             bare = tuple((f"{name}.", f"{decoder.root}.{name}.") for name in inside)
-        attention = decoder.attentions[0].name
+        attention = decoder.attentions[0].name if decoder.attentions else ""
         return WeightRules(
             rename=(*decoder.renames, *bare),
             skip=(
@@ -101,7 +101,7 @@ class CausalLM:
             ),
             transpose=decoder.transposes,
             experts=decoder.experts,
-            kv_scales=f"{decoder.layer_path('{}')}.{attention}",
+            kv_scales=f"{decoder.layer_path('{}')}.{attention}" if attention else None,
         )
 
     def forward(self, step: StepInputs) -> Tensor:
