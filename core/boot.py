@@ -244,6 +244,7 @@ class Resolver:
             return Verdict.of(
                 device_reason(device, candidate.spec(KVConnectorSpec).devices),
                 None if keeps_blocks(base.shape) else "the model keeps no keys and values",
+                "the model keeps recurrent states, which blocks do not hold" if base.shape.recurrent else None,
             )
 
         def runs_here(candidate: Candidate) -> Verdict:
@@ -265,6 +266,8 @@ class Resolver:
             chosen += choose_tool_client(self.selector, select.tool_client, allowed)
         if select.drafter:
             reason = None if task.decodes else "the model gives vectors, no tokens"
+            if base.shape.recurrent:
+                reason = "the model keeps recurrent states, from which a refused draft cannot be taken back"
             chosen.append(self.selector.choose(DRAFTER, select.drafter, check=lambda _: Verdict.of(reason)))
         for kind, names in ((LOGITS, select.logits_processor), (STAT_SINK, select.stat_sink), (ROUTE, select.route)):
             chosen += [self.selector.choose(kind, name) for name in dict.fromkeys(names)]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from core.api.attention import AttentionPlan
     from core.api.experts import Experts, Router, Routing
+    from core.api.states import StateMemory, StateRows
 
 
 class PoolingDense(BaseModel):
@@ -108,6 +109,8 @@ class ModelShape(BaseModel):
         weights: Tensors that its checkpoints have, unless they store them in another form. Core compares them with the
             files before anything is built; without them only the number of layers is held against the files.
         layers_key: Key of the configuration that gives the number of layers.
+        recurrent: Whether layers keep states (`LayerBuilder.state`). What a request's blocks hold is then not all that
+            decides its next token.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -126,6 +129,7 @@ class ModelShape(BaseModel):
     ropes: tuple[RopeConfig, ...] = ()
     weights: tuple[WeightShape, ...] = ()
     layers_key: str = "num_hidden_layers"
+    recurrent: bool = False
 
     @property
     def default_positions(self) -> int:
@@ -267,6 +271,7 @@ class StepInputs(Protocol):
         positions: `(tokens,)` int64, position of each token in its request.
         plans: The attention backend's plans for this step, one per cache group: for layers that share a block table.
         plan: The first of them.
+        states: Its rows, for states (`StateMemory`); None for models whose shape is not `recurrent`.
 
     Steps of a pooling engine also have `token_types`, `(tokens,)` int64 or None: 1 for tokens of the second text of a
     pair, 0 for all others; None when all are 0. And `arrays`: for each request of the step, in order, the tensors that
@@ -276,6 +281,7 @@ class StepInputs(Protocol):
     token_ids: Tensor
     positions: Tensor
     plans: Sequence[AttentionPlan]
+    states: StateRows | None
 
     @property
     def plan(self) -> AttentionPlan: ...
@@ -454,6 +460,17 @@ class LayerBuilder(Protocol):
             unit: Entries of that dimension that stay together, as in `merged_linear`.
             read: What is made of the stored values, in float32, while they are loaded.
             dtype: In which it is kept.
+        """
+        ...
+
+    def state(
+        self, name: str, shape: Sequence[int], *, dtype: Literal["compute", "float32"] = "float32"
+    ) -> StateMemory:
+        """Return memory for one state of every request, for an `operation` that takes one. The shape is `recurrent`.
+
+        Args:
+            name: Of the layer whose state it is, and which it is: unique in the model.
+            shape: Of one request's state; on this rank.
         """
         ...
 

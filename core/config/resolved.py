@@ -360,6 +360,16 @@ class EngineConfig(_Section):
     task: str = "generate"
     pooling: PoolingShape | None = None
 
+    def narrowed(self, max_num_seqs: int | None) -> EngineConfig:
+        """Return the configuration with fewer rows; itself where that is None or no fewer."""
+        scheduler = self.options.scheduler
+        if max_num_seqs is None or max_num_seqs >= scheduler.max_num_seqs:
+            return self
+        fewer = self.options.model_copy(
+            update={"scheduler": scheduler.model_copy(update={"max_num_seqs": max_num_seqs})}
+        )
+        return self.model_copy(update={"options": fewer})
+
     def shortened(self, max_model_len: int | None) -> EngineConfig:
         """Return the configuration with a lower `max_model_len`; itself where that is None or not lower."""
         if max_model_len is None or max_model_len >= self.max_model_len:

@@ -66,7 +66,7 @@ class EngineCore:
     """
 
     def __init__(self, config: EngineConfig, executor: Executor, info: WorkerInfo, active: ActivePlugins) -> None:
-        config = config.shortened(info.max_model_len)
+        config = config.shortened(info.max_model_len).narrowed(info.max_num_seqs)
         self.config, self.executor, self.active, self.info = config, executor, active, info
         options = config.options
         self.faults: list[Faults] = []
@@ -75,7 +75,8 @@ class EngineCore:
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size, managers.groups)
         self.pool = BlockPool(info.num_blocks)
         self.task = engine_half(config.task)()
-        shares = options.kv.prefix_caching and self.task.shares_prefixes(config)
+        # What a prefix has left in recurrent states is nobody's but its request's.
+        shares = options.kv.prefix_caching and self.task.shares_prefixes(config) and not config.shape.recurrent
         self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers)
         setup = Setup(config, info, active, self.task, self._faults, self.cache.cached_tokens)
         self.stages = engine_stages(setup)

@@ -148,6 +148,7 @@ class WorkerInfo:
         groups: What the layers of each cache group keep of the past.
         max_model_len: Longest request, in tokens, lowered to what the cache holds where the configuration allows it;
             None: the configuration's.
+        max_num_seqs: Rows, lowered to those whose recurrent states fit; None: the configuration's.
     """
 
     num_blocks: int
@@ -156,6 +157,7 @@ class WorkerInfo:
     timeline: list[tuple[str, float]]
     groups: tuple[KVSpec, ...] = (KVSpec(),)
     max_model_len: int | None = None
+    max_num_seqs: int | None = None
 
     @property
     def column_bytes(self) -> int:

@@ -28,6 +28,7 @@ from core.layers.parameter import Parameter, PositionTable, parameter_group
 from core.layers.picks import PickerModule, require_picks, require_takes_picks
 from core.layers.roles import Fused, Placed, Roles, whole
 from core.layers.rope import RotaryEmbedding
+from core.layers.states import StateMemory
 from core.layers.taps import Taps
 from core.layers.weights import WeightGroup
 from core.ops import quick_gelu, relu, relu_squared, sigmoid, silu, tanh
@@ -93,6 +94,7 @@ class Builder:
         groups: Parameters of all layers.
         ropes: Rotary embeddings, each with its configuration.
         position_tables: Further tables of values by position.
+        states: Memory for recurrent states, in the order in which it was asked for.
         left_out: Parameter names that the checkpoint may have and this rank does not need: their layer shares
             another's parameters, or another rank adds the bias.
     """
@@ -119,6 +121,7 @@ class Builder:
         self.groups: list[Group] = []
         self.ropes: list[tuple[RopeConfig, RotaryEmbedding]] = []
         self.position_tables: list[PositionTable] = []
+        self.states: list[StateMemory] = []
         self.left_out: set[str] = set()
         self._roles = Roles(ranks or Ranks())
         self._all_reduce = all_reduce
@@ -272,6 +275,16 @@ class Builder:
         group = parameter_group(layer, names, tuple(shape), share, kept, stacked=stacked, read=read)
         self.groups.append(group)
         return layer
+
+    def state(
+        self, name: str, shape: Sequence[int], *, dtype: Literal["compute", "float32"] = "float32"
+    ) -> StateMemory:
+        """Return memory for one state of every request."""
+        if any(name == known.name for known in self.states):
+            raise ValueError(f"there is a state '{name}' already")
+        memory = StateMemory(name, shape, torch.float32 if dtype == "float32" else self._context.dtype)
+        self.states.append(memory)
+        return memory
 
     def tap(
         self, name: str, prefix: str, width: int, *, size: int = 0, dtype: Literal["compute", "int32"] = "compute"

@@ -11,6 +11,7 @@ from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut, route
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.products import ReferenceProduct
+from core.ops.recurrent import causal_conv, gated_recurrence, linear_attention, selective_scan
 from core.ops.rotary import rotary, rotary_interleaved
 from core.ops.sampling import argmax, draw
 
@@ -44,6 +45,10 @@ REGISTRY: Mapping[str, OpSpec] = types.MappingProxyType(
         "rotary": OpSpec(rotary, ("head_dim", "rotary_dim")),
         "rotary_interleaved": OpSpec(rotary_interleaved, ("head_dim", "rotary_dim")),
         "route": OpSpec(route, ("experts", "top_k")),
+        "causal_conv": OpSpec(causal_conv, ("channels", "width")),
+        "linear_attention": OpSpec(linear_attention, ("key_dim", "value_dim")),
+        "selective_scan": OpSpec(selective_scan, ("channels", "state_dim")),
+        "gated_recurrence": OpSpec(gated_recurrence, ("channels",)),
         "argmax": OpSpec(argmax),
         "draw": OpSpec(draw),
         "linear": OpSpec(ReferenceProduct, ("inputs", "outputs")),

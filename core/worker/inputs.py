@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
+from core.api.states import StateRows
 from core.engine.step import StepPlan
 from core.worker.late import verified
 from core.worker.rows import RowTable
@@ -30,7 +31,7 @@ class StepInputs:
         batch: The batch as attention sees it in the first group.
         logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
             that samples, and with drafts all that it runs.
-        token_types, arrays: As in `core.api.models.StepInputs`.
+        token_types, arrays, states: As in `core.api.models.StepInputs`.
     """
 
     token_ids: Tensor
@@ -40,6 +41,7 @@ class StepInputs:
     logit_indices: Tensor
     token_types: Tensor | None = None
     arrays: tuple[Mapping[str, Tensor], ...] = ()
+    states: StateRows | None = None
 
     @property
     def plan(self) -> AttentionPlan:
@@ -76,8 +78,10 @@ class InputBuilder:
         tables = self._tables.follow(step, seq_lens, context)
         arrays = [table.numpy() for table in tables] if self._rows.transfers.apart else []
         further = (query_starts, seq_lens, *arrays) if arrays else ()
-        self._write(token_rows, begins, sampled, further)
+        of_rows = [step.rows, step.starts == 0] if self._rows.recurrent else []
+        self._write(token_rows, begins, sampled, further, of_rows)
         token_ids, positions, places, last, *rest = self._stage.tensors
+        held, rest = rest[: len(of_rows)], rest[len(of_rows) :]
         slots, twins = rest[: len(tables)], rest[len(tables) :]
         self._rows.read_tokens(self._stage.host[2], places, self._stage.host[0], token_ids)
         views = [
@@ -92,21 +96,39 @@ class InputBuilder:
             plans=[self._backend.plan(view) for view in views],
             batch=views[0],
             logit_indices=last,
+            states=self._states(held, query_starts, twins),
         )
 
+    def _states(self, held: Sequence[Tensor], starts: np.ndarray, twins: Sequence[Tensor]) -> StateRows | None:
+        """Return the rows for states; `twins` are query starts and more on a device with memory of its own."""
+        if not held:
+            return None
+        slots, fresh = held
+        return StateRows(slots, fresh, starts, _int32(twins[0], starts) if twins else None)
+
     def _write(
-        self, token_rows: np.ndarray, begins: np.ndarray, sampled: np.ndarray, further: Sequence[np.ndarray]
+        self,
+        token_rows: np.ndarray,
+        begins: np.ndarray,
+        sampled: np.ndarray,
+        further: Sequence[np.ndarray],
+        of_rows: Sequence[np.ndarray],
     ) -> None:
         """Write a step's index data, and bring it to the device.
 
         Args:
             further: int32 arrays that the device needs as well, where it does not share the host's memory.
+            of_rows: Numbers of the rows.
         """
         tokens, table = len(token_rows), self._rows
         groups = len(table.layers)
         numbers = (int32_section(array.size) for array in further)
-        self._stage.lay_out(tokens, tokens, tokens, len(sampled), *(tokens for _ in range(groups)), *numbers)
+        rows = (len(one) for one in of_rows)
+        self._stage.lay_out(tokens, tokens, tokens, len(sampled), *rows, *(tokens for _ in range(groups)), *numbers)
         _, positions, places, last, *rest = self._stage.host
+        for section, array in zip(rest, of_rows):
+            section[:] = array
+        rest = rest[len(of_rows) :]
         slots, twins = rest[:groups], rest[groups:]
         positions[:] = begins
         blocks, offsets = np.divmod(positions, table.block_size)

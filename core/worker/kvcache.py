@@ -66,7 +66,7 @@ def plan_cache(
 
     Args:
         memory: As it is now.
-        unread: Bytes that weights will take, which are not read yet.
+        unread: Bytes that weights and states will take, and do not yet.
 
     Raises:
         EngineError, ConfigError: As `plan_kv`.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from core.layers.attention import CachedAttention
     from core.layers.parameter import PositionTable
     from core.layers.rope import RotaryEmbedding
+    from core.layers.states import StateMemory
     from core.plugins.boot import ActivePlugins
     from core.plugins.plan import PlannedPlugin, PluginPlan
 
@@ -70,6 +71,7 @@ class LoadedModel:
         replayable: The backend again, if its descriptor says that it makes plans for graphs.
         graphs: Whether its steps may run by a platform's graphs.
         taps: What its layers leave for participants.
+        states: Memory for recurrent states, which the worker allocates.
     """
 
     def __init__(
@@ -83,9 +85,11 @@ class LoadedModel:
         owners: Owners | None = None,
         replayable: Replayable | None = None,
         taps: Taps | None = None,
+        states: Sequence[StateMemory] = (),
         *,
         graphs: bool = True,
     ) -> None:
+        self.states = states
         self.taps = taps or Taps()
         self.replayable = replayable
         self.graphs = graphs
@@ -234,6 +238,7 @@ def build_model(config: EngineConfig, active: ActivePlugins, device: torch.devic
         owners,
         _replayable(backend, spec, owners.attention),
         taps,
+        builder.states,
         graphs=cast("ModelSpec", active.spec("core.models")).graphs,
     )
 

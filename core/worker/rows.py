@@ -29,6 +29,7 @@ class RowTable:
         known: `(max_rows,)` int64 on the host: tokens of each row. Kept up to date where steps may run drafts.
         width: Columns of `tokens`: token `p` of row `r` is number `r * width + p` of the pool.
         transfers: How the host reaches the device.
+        recurrent: Whether the model keeps states: a row's slot has its number.
     """
 
     def __init__(
@@ -38,7 +39,10 @@ class RowTable:
         block_size: int,
         transfers: Transfers,
         layers: Sequence[frozenset[int] | None] = (None,),
+        *,
+        recurrent: bool = False,
     ) -> None:
+        self.recurrent = recurrent
         columns = -(-max_model_len // block_size)
         self.transfers = transfers
         self.device = transfers.device

@@ -32,6 +32,7 @@ from core.worker.memory import KVBudget, gib
 from core.worker.participants.stages import Late
 from core.worker.rows import RowTable
 from core.worker.runner import StepRunner
+from core.worker.states import StatePlan, plan_states
 from core.worker.tasks.base import RunnerSetup
 from core.worker.transfers import Transfers
 from core.worker.warmup import warm_up, widest_step
@@ -69,6 +70,7 @@ class Worker:
         self._runner: StepRunner
         self._cache: CachePlan
         self._budget: KVBudget
+        self._states: StatePlan
         self._weights_version = "initial"
         self._profile: Profile | None = None
         self._device = ""
@@ -128,6 +130,7 @@ class Worker:
             self._timeline,
             self._cache.groups.specs,
             self._config.max_model_len,
+            self._config.options.scheduler.max_num_seqs,
         )
 
     def begin(self, plan: StepPlan, late: Late | None = None) -> Pending[StepResult]:
@@ -191,14 +194,20 @@ class Worker:
         """
         self._task.check(self._config, loaded)
         check_taps(self._active, loaded.taps, loaded.owners.model)
-        plan_cache(self._config, loaded, self._active, self._platform.memory(), unread=loaded.weight_bytes)
+        memory, weights = self._platform.memory(), loaded.weight_bytes
+        states = plan_states(self._config, loaded.states, memory, unread=weights)
+        plan_cache(self._config, loaded, self._active, memory, unread=weights + states.num_bytes)
 
     def _allocate(self, device: torch.device) -> list[Tensor]:
         """Size the cache, allocate it, and bind each layer to its part."""
-        self._cache = plan_cache(self._config, self._loaded, self._active, self._platform.memory())
+        memory = self._platform.memory()
+        self._states = plan_states(self._config, self._loaded.states, memory)
+        self._narrow(self._states)
+        self._cache = plan_cache(self._config, self._loaded, self._active, memory, unread=self._states.num_bytes)
         self._budget = self._cache.budget
         self._shorten(self._budget)
         self._loaded.prepare(self._config.max_model_len)
+        self._states.allocate(device, apart=self._transfers.apart)
         return self._cache.allocate(device, apart=self._transfers.apart)
 
     def _measure(self, device: torch.device) -> None:
@@ -208,6 +217,7 @@ class Worker:
         self._loaded.prepare(longest)
         self._platform.mark_memory()
         self._cache = small_cache(config, self._loaded, MEASURED_BLOCKS + 1)
+        StatePlan(self._loaded.states, rows, 0).allocate(device, apart=self._transfers.apart)
         runner = self._make_runner(self._cache.allocate(device, apart=self._transfers.apart), device)
         runner.execute(widest_step(config.step_tokens, rows, longest, size, MEASURED_BLOCKS))
 
@@ -224,10 +234,28 @@ class Worker:
             )
             self._config = self._config.shortened(budget.max_model_len)
 
+    def _narrow(self, states: StatePlan) -> None:
+        """Lower the number of rows to those whose states fit."""
+        wanted = self._config.options.scheduler.max_num_seqs
+        if states.rows < wanted:
+            logger.warning(
+                "CORE-C211 %d requests run at once instead of %d: their recurrent states take %s each. Set"
+                " --max-num-seqs, or raise --memory-fraction.",
+                *(states.rows, wanted, gib(states.row_bytes)),
+            )
+            self._config = self._config.narrowed(states.rows)
+
     def _make_runner(self, caches: list[Tensor], device: torch.device) -> StepRunner:
         config = self._config
         max_rows, layers = config.options.scheduler.max_num_seqs, self._cache.layers
-        rows = RowTable(max_rows, config.max_model_len, config.block_size, self._transfers, layers)
+        rows = RowTable(
+            max_rows,
+            config.max_model_len,
+            config.block_size,
+            self._transfers,
+            layers,
+            recurrent=bool(self._loaded.states),
+        )
         loaded = self._loaded
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)
         backend = GuardedBackend(loaded.backend, loaded.owners.attention)
@@ -281,6 +309,7 @@ class Worker:
             "checkpoint": gib(self._config.checkpoint.num_bytes),
             "attention": attention.name if attention else "",
             "kv cache": self._budget.describe(),
+            **({"states": self._states.describe()} if self._states.states else {}),
             **{name: text for name, text in further.items() if text},
         }
 

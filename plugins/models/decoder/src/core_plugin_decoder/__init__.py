@@ -15,6 +15,7 @@ from core_plugin_decoder.description import (
     Mix,
     Mixture,
     Norm,
+    Recurrence,
     Score,
 )
 from core_plugin_decoder.model import CausalLM
@@ -38,6 +39,7 @@ __all__ = [
     "Mix",
     "Mixture",
     "Norm",
+    "Recurrence",
     "Score",
     "alibi_slopes",
     "beyond",

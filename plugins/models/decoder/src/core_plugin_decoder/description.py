@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from core.api import RopeConfig, Routing
 
 if TYPE_CHECKING:
-    from core.api import LayerBuilder, PoolingShape
+    from torch import Tensor
+
+    from core.api import LayerBuilder, PoolingShape, StepInputs
     from core.api.experts import Router
     from core.api.models import Activation
 
@@ -21,6 +23,10 @@ MakeActivation = Callable[["LayerBuilder", str], "Activation"]
 
 MakeRouter = Callable[["LayerBuilder", int, str], "Router"]
 """`(builder, hidden size, path of the router) -> router`, for one that no `Routing` says."""
+
+
+MakeRecurrence = Callable[["LayerBuilder", int, str], Callable[["Tensor", "StepInputs"], "Tensor"]]
+"""`(builder, hidden size, path) -> (hidden states, step) -> hidden states`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +323,21 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """What reads its past by recurrence in the place of an attention.
+
+    Attributes:
+        name: Its module in a layer.
+        make: Makes it of the layer builder, the hidden size and its path.
+        weights: Modules below it whose weights have these sizes: key of the configuration and size of each dimension.
+    """
+
+    name: str
+    make: MakeRecurrence
+    weights: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """Attention and MLP (or a mixture of experts), each of which adds to the residual.
 
@@ -336,7 +357,7 @@ class Layer:
         aside: A mixture that reads what `mlp` reads, and whose result is added behind `second`.
     """
 
-    attention: Attention | LatentAttention | Linear | None
+    attention: Attention | LatentAttention | Recurrence | Linear | None
     mlp: MLP | Mixture | Linear | None
     before_attention: Norm | None = None
     after_attention: Norm | None = None
@@ -466,6 +487,11 @@ class Decoder:
     def halves(self) -> int:
         """KV layers of a layer: two where some have a second one in them."""
         return max(len(layer.parts) for layer in self.layers)
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether a layer reads its past by recurrence."""
+        return any(isinstance(layer.attention, Recurrence) for layer in self.layers)
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

@@ -9,7 +9,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeAlias
 
 from core_plugin_decoder.attention import SelfAttention
-from core_plugin_decoder.description import LatentAttention, Linear, Mixture
+from core_plugin_decoder.description import LatentAttention, Linear, Mixture, Recurrence
 from core_plugin_decoder.latent import LatentSelfAttention
 from core_plugin_decoder.mixture import MixtureOfExperts
 from core_plugin_decoder.mlp import FeedForward
@@ -82,6 +82,9 @@ def _attention(
         return None
     if isinstance(layer.attention, Linear):
         return _linear(decoder, layer.attention, build, decoder.layer_path(index))
+    if isinstance(layer.attention, Recurrence):
+        path = f"{decoder.layer_path(index)}.{layer.attention.name}"
+        return layer.attention.make(build, decoder.hidden_size, path)
     if isinstance(layer.attention, LatentAttention):
         return LatentSelfAttention(decoder, layer.attention, build, index, kv, picked)
     return SelfAttention(decoder, layer.attention, build, index, growth, kv)

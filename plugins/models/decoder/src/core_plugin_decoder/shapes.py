@@ -16,9 +16,13 @@ from core_plugin_decoder.description import (
     Linear,
     Mixture,
     Norm,
+    Recurrence,
 )
 
 Dim = tuple[str, int]
+
+_NO_ATTENTION = (1, 1, 64)
+"""Heads and their size, of a model that has no attention: any backend takes them, and none computes with them."""
 
 
 def shape_of(read: Callable[[Mapping[str, Any]], Decoder]) -> Callable[[dict[str, Any]], ModelShape]:
@@ -34,7 +38,7 @@ def shape_of(read: Callable[[Mapping[str, Any]], Decoder]) -> Callable[[dict[str
 def described(decoder: Decoder) -> ModelShape:
     """Return the shape of a decoder."""
     attentions = decoder.attentions
-    first = attentions[0]
+    heads = [(one.heads, one.kv_heads, one.head_dim) for one in attentions] or [_NO_ATTENTION]
     ropes: list[RopeConfig] = []
     for attention in attentions:
         index = attention.index if isinstance(attention, LatentAttention) else None
@@ -46,9 +50,9 @@ def described(decoder: Decoder) -> ModelShape:
         max_positions=decoder.max_positions,
         num_layers=len(decoder.layers),
         hidden_size=decoder.hidden_size,
-        num_heads=first.heads,
-        num_kv_heads=first.kv_heads,
-        head_dim=first.head_dim,
+        num_heads=heads[0][0],
+        num_kv_heads=heads[0][1],
+        head_dim=heads[0][2],
         head_dims=frozenset(attention.head_dim for attention in attentions),
         features=frozenset(_features(decoder)),
         dtype=decoder.dtype,
@@ -56,6 +60,7 @@ def described(decoder: Decoder) -> ModelShape:
         ropes=tuple(ropes),
         weights=tuple(_weights(decoder)),
         layers_key=decoder.layers_key,
+        recurrent=decoder.recurrent,
     )
 
 
@@ -118,6 +123,8 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_attention(attention, hidden).items()}
     elif isinstance(attention, LatentAttention):
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_latent(attention, hidden).items()}
+    elif isinstance(attention, Recurrence):
+        found |= {f"{attention.name}.{name}": dims for name, dims in attention.weights}
     if isinstance(layer.mlp, MLP):
         found |= _of_mlp(layer.mlp, hidden)
     for mixture in (layer.mlp, layer.aside):

@@ -14,6 +14,7 @@ from torch import Tensor
 from core.api.attention import AttentionPlan, BatchView
 from core.api.facets import Forward, GraphFacet, StepShape
 from core.api.models import StepInputs
+from core.api.states import StateRows
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.partial import NotReplayableError
 from core_plugin_cpu.native.program import Inputs, Program
@@ -37,6 +38,7 @@ class PaddedStep:
     positions: Tensor
     plans: Sequence[AttentionPlan]
     batches: Sequence[Batch]
+    states: StateRows
     token_types: None = None
     arrays: tuple[()] = ()
 
@@ -44,11 +46,11 @@ class PaddedStep:
     def of(size: int, groups: int = 1) -> PaddedStep:
         """Make the inputs of a step of `size` tokens for a model with so many cache groups."""
         # Memory of its own for each of them: by their addresses the program tells them apart.
-        zeros, positions, *slots = torch.zeros(2 + groups, size, dtype=torch.int64).unbind()
+        zeros, positions, held, fresh, *slots = torch.zeros(4 + groups, size, dtype=torch.int64).unbind()
         starts, lengths = np.arange(size + 1, dtype=np.int32), np.ones(size, dtype=np.int32)
         tables = torch.zeros(groups, size, 1, dtype=torch.int32).unbind()
         batches = [Batch.of(BatchView(starts, lengths, *own, 1, 1)) for own in zip(tables, slots)]
-        return PaddedStep(zeros, positions, batches, batches)
+        return PaddedStep(zeros, positions, batches, batches, StateRows(held, fresh, starts))
 
     @property
     def plan(self) -> AttentionPlan:
@@ -63,6 +65,8 @@ class PaddedStep:
             self.positions.data_ptr(): "positions",
             batch.query_starts: "query_starts",
             batch.seq_lens: "seq_lens",
+            self.states.slots.data_ptr(): "state_slots",
+            self.states.fresh.data_ptr(): "fresh",
         }
         for group, own in enumerate(self.batches):
             places |= {own.slots: _of_group("slots", group), own.table: _of_group("table", group)}
@@ -96,6 +100,8 @@ class ProgramGraph:
             "table_stride": batch.table_stride,
             "table_width": batch.table_width,
         }
+        if step.states is not None:
+            values["state_slots"], values["fresh"] = step.states.slots.data_ptr(), step.states.fresh.data_ptr()
         for group, own in enumerate(batches):
             values[_of_group("slots", group)], values[_of_group("table", group)] = own.slots, own.table
         self._program.set(values)

@@ -1,0 +1,34 @@
+"""Short convolutions: gates around a convolution of each channel with the few tokens before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.api import LayerBuilder, StepInputs
+
+
+class ShortConv:
+    """`out(c * conv(b * x))`, where `b`, `c` and `x` are three projections of the hidden states.
+
+    Args:
+        width: Tokens that the convolution reads, with the own one.
+        bias: Whether linears and convolution have one.
+    """
+
+    def __init__(self, build: LayerBuilder, hidden_size: int, path: str, width: int, bias: bool) -> None:
+        self.size = hidden_size
+        self.project = build.linear(hidden_size, 3 * hidden_size, f"{path}.in_proj", bias=bias)
+        self.out = build.linear(hidden_size, hidden_size, f"{path}.out_proj", bias=bias)
+        self.weight = build.parameter(f"{path}.conv.weight", (hidden_size, 1, width))
+        self.bias = build.parameter(f"{path}.conv.bias", (hidden_size,)) if bias else None
+        self.state = build.state(f"{path}.conv", (hidden_size, width - 1), dtype="compute")
+        self.conv = build.operation("causal_conv", channels=hidden_size, width=width)
+
+    def __call__(self, x: Tensor, step: StepInputs) -> Tensor:
+        """`(T, D) -> (T, D)`."""
+        b, c, x = self.project(x).split_with_sizes((self.size,) * 3, dim=-1)
+        bias = None if self.bias is None else self.bias()
+        return self.out(c * self.conv(b * x, self.weight().squeeze(1), bias, self.state(step), False))

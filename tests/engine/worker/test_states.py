@@ -1,0 +1,151 @@
+"""Recurrent states in the worker: a slot for each row, fresh rows, fewer rows where memory is short, what is refused."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from core import LLM, SamplingParams
+from core.api.errors import EngineError, PluginError
+from core.api.platform import MemorySnapshot
+from core.boot import resolve
+from core.config.resolved import KVOptions, ModelOptions, Options, RuntimeOptions, SchedulerOptions, SelectOptions
+from core.engine.client import open_sync
+from core.layers.states import StateMemory
+from core.testing.tinymodels import tiny_llama
+from core.worker import states
+from core.worker.states import plan_states
+
+ROWS = Path(__file__).parents[3] / "plugins" / "models" / "lfm2" / "tests" / "rows.py"
+RNG = np.random.default_rng(4)
+PROMPTS = [RNG.integers(3, 300, length).tolist() for length in (40, 7, 23, 40, 12)]
+GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
+SETTINGS = {"dtype": "float32", "threads": 1, "max_model_len": 64, "num_blocks": 60}
+
+
+@pytest.fixture(scope="module")
+def lfm2(tmp_path_factory):
+    spec = spec_from_file_location("rows_of_lfm2", ROWS)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    row = module.ROWS[0]
+    return str(row.write(tmp_path_factory.mktemp("states") / "lfm2", **row.native))
+
+
+def tokens(outputs):
+    return [one.outputs[0].token_ids for one in outputs]
+
+
+@pytest.fixture(scope="module")
+def alone(lfm2):
+    """Each prompt's answer, alone in a new engine."""
+    found = []
+    for prompt in PROMPTS:
+        with LLM(lfm2, **SETTINGS) as llm:
+            found += tokens(llm.generate([prompt], GREEDY))
+    return found
+
+
+@pytest.mark.covers("ATTN-11")
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_rows_are_used_again_whatever_their_slots_hold(lfm2, alone, monkeypatch, rows):
+    """Slots that hold NaN at first, and states of others afterwards."""
+    made = []
+
+    def poisoned(shape, dtype, device, *, apart):
+        made.append(torch.full(shape, float("nan"), dtype=dtype))
+        return made[-1]
+
+    monkeypatch.setattr(states, "zeros", poisoned)
+    with LLM(lfm2, **SETTINGS, max_num_seqs=rows) as llm:
+        for _ in range(2):
+            assert tokens(llm.generate(PROMPTS, GREEDY)) == alone
+    assert made and all(len(one) == rows for one in made)
+
+
+@pytest.mark.covers("ATTN-11")
+def test_the_start_table_says_what_states_take(lfm2):
+    options = Options(
+        model=ModelOptions(model=lfm2, dtype="float32", max_model_len=64),
+        kv=KVOptions(num_blocks=60),
+        runtime=RuntimeOptions(threads=1),
+        scheduler=SchedulerOptions(max_num_seqs=7),
+    )
+    with closing(open_sync(resolve(options).config)) as engine:
+        found = engine.ready.facts["states"]
+        layers = engine._core.config.checkpoint.config["layer_types"].count("conv")
+        hidden = engine._core.config.shape.hidden_size
+    assert found == f"0.00 GiB, 7 requests of {layers * hidden * 2 * 4 / 2**20:.2f} MiB"
+
+
+@pytest.mark.covers("ATTN-11")
+def test_equal_prefixes_are_computed_again(lfm2, alone):
+    """Blocks of a prefix are not all that decides what follows it: without its states it is no prefix."""
+    with LLM(lfm2, **SETTINGS) as llm:
+        for _ in range(2):
+            found = llm.generate([PROMPTS[0]], GREEDY)
+            assert tokens(found) == alone[:1] and not found[0].num_cached_tokens
+
+
+@pytest.mark.parametrize(
+    ("select", "why"),
+    [
+        ({"drafter": "ngram"}, "a refused draft cannot be taken back"),
+        ({"kv_connector": ["cpu_offload"]}, "recurrent states, which blocks do not hold"),
+    ],
+)
+def test_what_cannot_follow_states_is_refused(lfm2, select, why):
+    options = Options(model=ModelOptions(model=lfm2), select=SelectOptions(**select))
+    with pytest.raises(PluginError, match=why):
+        resolve(options)
+
+
+def planned(free, *, rows=8, row_bytes=1000, unread=0):
+    config = SimpleNamespace(
+        options=Options(scheduler=SchedulerOptions(max_num_seqs=rows), kv=KVOptions(memory_fraction=0.8))
+    )
+    memory = [StateMemory("a", (row_bytes // 4,), torch.float32)]
+    return plan_states(config, memory, MemorySnapshot(total=10**9, free=free), unread=unread)
+
+
+def test_states_take_at_most_half_of_what_is_free():
+    assert planned(10**8).rows == 8
+    assert planned(10_000).rows == 4
+    assert planned(20_000, unread=10_000).rows == 4
+    with pytest.raises(EngineError, match="CORE-E127"):
+        planned(2_000)
+    with pytest.raises(EngineError, match="CORE-E127"):
+        planned(5_000, unread=4_000)
+
+
+def test_fewer_rows_run_where_states_do_not_fit(lfm2, alone, monkeypatch, caplog):
+    plan = states.StatePlan
+
+    def short(config, memory, *given, **named):
+        each = sum(one.num_bytes for one in memory)
+        return plan(memory, 2, each)
+
+    monkeypatch.setattr("core.worker.worker.plan_states", short)
+    with caplog.at_level(logging.WARNING), LLM(lfm2, **SETTINGS, max_num_seqs=16) as llm:
+        assert tokens(llm.generate(PROMPTS, GREEDY)) == alone
+        assert llm.call("stats")["rows_total"] == 2 if "rows_total" in llm.call("stats") else True
+    assert "CORE-C211 2 requests run at once instead of 16" in caplog.text
+
+
+def test_a_model_without_states_has_none_of_it(tmp_path):
+    options = Options(
+        model=ModelOptions(model=str(tiny_llama(tmp_path / "llama")), dtype="float32"),
+        kv=KVOptions(num_blocks=20),
+        runtime=RuntimeOptions(threads=1),
+    )
+    with closing(open_sync(resolve(options).config)) as engine:
+        assert "states" not in engine.ready.facts
+        worker = engine._core.executor._worker
+        assert not worker._runner._rows.recurrent and not worker._states.states
