@@ -12,7 +12,7 @@ constexpr int64_t kMostWidth = CORE_MOST_CONV_WIDTH;
 
 // (channels, width) as one line of channels for each of `width`: what vectors over channels read. `Width` 0: any.
 template <int64_t Width, typename T>
-void spread_of(const T* from, float* to, int64_t channels, int64_t width) {
+void spread_of(const T* __restrict from, float* __restrict to, int64_t channels, int64_t width) {
   const int64_t w = Width > 0 ? Width : width;
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t j = 0; j < w; ++j) to[j * kConvBlock + c] = to_float(from[c * w + j]);
@@ -38,12 +38,34 @@ struct Lines {
 
   float* of(int64_t line) { return data + line * kConvBlock; }
 
+  // The state again; what was a bfloat16 is one without rounding.
   template <typename S>
   void keep(S* state, int64_t channels, int64_t width, int64_t first) {
-    for (int64_t j = 0; j < width; ++j) {
-      const float* line = of((first + j) % (width + 1));
-      for (int64_t c = 0; c < channels; ++c) state[c * width + j] = from_float<S>(line[c]);
+    if (width == 2) return keep_of<2>(state, channels, width, first);
+    if (width == 3) return keep_of<3>(state, channels, width, first);
+    keep_of<0>(state, channels, width, first);
+  }
+
+ private:
+  template <int64_t Width, typename S>
+  void keep_of(S* __restrict state, int64_t channels, int64_t width, int64_t first) {
+    const int64_t w = Width > 0 ? Width : width;
+    int64_t lines[kMostWidth];
+    for (int64_t j = 0; j < w; ++j) lines[j] = (first + j) % (w + 1) * kConvBlock;
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t j = 0; j < w; ++j) state[c * w + j] = exactly<S>(data[lines[j] + c]);
     }
+  }
+
+  template <typename S>
+  static S exactly(float value) {
+    if constexpr (sizeof(S) == sizeof(float)) return value;
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    uint16_t upper = static_cast<uint16_t>(bits >> 16);
+    S out;
+    std::memcpy(&out, &upper, sizeof upper);
+    return out;
   }
 };
 
