@@ -248,6 +248,8 @@ def flawed_mixtures() -> Iterator[tuple[str, Call]]:
 class Step:
     """A step of three rows that decode, as the graph facet sees one."""
 
+    states = None
+
     def __init__(self, view: BatchView, **changes: torch.Tensor) -> None:
         given = {"token_ids": torch.arange(TOKENS), "positions": torch.full((TOKENS,), 19), **changes}
         self.token_ids, self.positions, self.plans = given["token_ids"], given["positions"], [BACKEND.plan(view)]

@@ -1,12 +1,16 @@
 """Recurrences against their forms in torch with float64, at every instruction set of this machine."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from core_plugin_cpu.native import recurrent
+from core_plugin_cpu.attention import NativeAttentionBackend
+from core_plugin_cpu.graphs import ProgramGraphs
+from core_plugin_cpu.native import elementwise, library, recurrent
 
+from core.api.attention import AttentionContext, AttentionSite, BatchView
 from core.api.states import State, StateRows
 from core.ops import recurrent as forms
 
@@ -191,3 +195,60 @@ def gated(x=None, decay=None, state=None, **rows):
 def test_what_does_not_fit_is_refused(isa, call, error, told):
     with pytest.raises(error, match=told):
         call()
+
+
+HEADS, DIM, BLOCK, SLOTS = 2, 16, 16, 4
+TABLE, WEIGHT = torch.randn(50, HEADS * DIM), torch.randn(HEADS * DIM, 3)
+
+
+class Layer:
+    """Embeds, convolves, and attends to what came out."""
+
+    def __init__(self):
+        backend = NativeAttentionBackend(AttentionContext(torch.device("cpu"), F32, F32, BLOCK))
+        site = AttentionSite(0, HEADS, HEADS, DIM, 0.25)
+        self.plan, self.attention = backend.plan, backend.layer(site)
+        self.kv = torch.zeros(9, *backend.kv_layout(site).block_shape)
+        self.memory = torch.full((SLOTS, HEADS * DIM, 2), float("nan"))
+
+    def __call__(self, step):
+        x = elementwise.gather(TABLE, step.token_ids)
+        x = recurrent.causal_conv(x, WEIGHT, None, State(self.memory, step.states), False).view(-1, HEADS, DIM)
+        self.attention.write_kv(x, x, self.kv, step.plans[0])
+        return self.attention.forward(x, self.kv, step.plans[0])
+
+    def step(self, lengths, contexts, slots):
+        """A step of rows with tokens in it and before it, each with two blocks of its own."""
+        starts, tokens = np.cumsum([0, *lengths], dtype=np.int32), sum(lengths)
+        table = torch.tensor([[1 + 2 * slot, 2 + 2 * slot] for slot in slots], dtype=torch.int32)
+        positions = torch.tensor([c + i for n, c in zip(lengths, contexts) for i in range(n)])
+        rows = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+        places = table[rows, positions // BLOCK].long() * BLOCK + positions % BLOCK
+        held = np.add(lengths, contexts).astype(np.int32)
+        view = BatchView(starts, held, table, places, max(lengths), int(held.max()))
+        fresh = torch.tensor([int(context == 0) for context in contexts])
+        states = StateRows(torch.tensor(slots), fresh, starts)
+        ids = torch.arange(tokens) * 7 % 50
+        return SimpleNamespace(token_ids=ids, positions=positions, plans=[self.plan(view)], states=states)
+
+
+@pytest.mark.skipif(not library.available(), reason="no native library")
+def test_a_program_runs_rows_of_any_lengths():
+    """Also those that attention takes apart: of a row of three tokens with a context it makes three rows."""
+    eager, replayed = Layer(), Layer()
+    graph = None
+    for lengths, contexts, slots in (
+        ([5, 20], [0, 0], [2, 0]),
+        ([1, 3, 9], [5, 20, 0], [2, 0, 3]),
+        ([1, 1, 2, 1], [6, 23, 9, 0], [2, 0, 3, 1]),
+    ):
+        graph = graph or ProgramGraphs().capture(replayed, replayed.step(lengths, contexts, slots))
+        wanted = eager(eager.step(lengths, contexts, slots))
+        got = graph.replay(replayed.step(lengths, contexts, slots))
+        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(replayed.memory, eager.memory, rtol=0, atol=0, equal_nan=True)
+    assert "torch" not in graph.describe()
+    with pytest.raises(IndexError, match="slots of states: number 1 of 2 is 4, outside 0 to 3"):
+        step = replayed.step([1, 1], [7, 24], [2, 0])
+        step.states = StateRows(torch.tensor([2, SLOTS]), step.states.fresh, step.states.starts)
+        graph.replay(step)
