@@ -124,15 +124,17 @@ class KernelBench:
         for number, (one, like, due) in enumerate(zip(found, form, expected)):
             self._require_close(one, like, due, f"{where}: output {number}")
         for place, held in enumerate(zip(mine, arguments, plain, exact)):
-            one, before, like, due = map(memory_of, held)
-            if one is None or before is None or like is None or due is None:
-                continue
-            if same_bits(like, before):
-                require(
-                    same_bits(one, before), f"{where}: it changes argument {place}, which the reference leaves alone"
-                )
-            else:
-                self._require_close(one, like, due, f"{where}: argument {place}, which is changed in place,")
+            tensors = [one for one in map(memory_of, held) if one is not None]
+            if tensors:
+                self._require_same_changes(tensors, f"{where}: it changes argument {place}")
+
+    def _require_same_changes(self, tensors: Sequence[Tensor], where: str) -> None:
+        """Hold an argument that the kernel was given, as it was before, to the reference's in the dtype and exactly."""
+        mine, before, like, due = tensors
+        if same_bits(like, before):
+            require(same_bits(mine, before), f"{where}, which the reference leaves alone")
+        else:
+            self._require_close(mine, like, due, f"{where} in place, which")
 
     def _require_close(self, found: Tensor, like: Tensor, due: Tensor, where: str) -> None:
         require(isinstance(found, Tensor), f"{where} is a {type(found).__name__}")

@@ -38,7 +38,7 @@ class PaddedStep:
     positions: Tensor
     plans: Sequence[AttentionPlan]
     batches: Sequence[Batch]
-    states: StateRows
+    states: StateRows | None
     token_types: None = None
     arrays: tuple[()] = ()
 
@@ -66,10 +66,9 @@ class PaddedStep:
             self.positions.data_ptr(): "positions",
             batch.query_starts: "query_starts",
             batch.seq_lens: "seq_lens",
-            self.states.slots.data_ptr(): "state_slots",
-            self.states.fresh.data_ptr(): "fresh",
-            self.states.starts.ctypes.data: "state_starts",
         }
+        of_states = {} if self.states is None else _of_states(self.states)
+        places |= {address: slot for slot, address in of_states.items() if slot != "state_rows"}
         for group, own in enumerate(self.batches):
             places |= {own.slots: _of_group("slots", group), own.table: _of_group("table", group)}
         return Inputs(len(self.token_ids), places)
