@@ -29,9 +29,9 @@ def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None, state: State, ac
     """
     out = torch.empty_like(x)
     width = weight.shape[1]
-    wide = state.memory.dtype
+    wide = torch.promote_types(state.memory.dtype, torch.float32)
     for begin, end, slot, past in _rows(state):
-        line = torch.cat([past, x[begin:end].to(wide).T], dim=1)  # (channels, width - 1 + tokens)
+        line = torch.cat([past.to(wide), x[begin:end].to(wide).T], dim=1)  # (channels, width - 1 + tokens)
         summed = (line.unfold(1, width, 1) * weight.to(wide).unsqueeze(1)).sum(-1)
         if bias is not None:
             summed = summed + bias.to(wide).unsqueeze(1)

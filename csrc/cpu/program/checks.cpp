@@ -36,3 +36,12 @@ CORE_API int64_t core_cpu_batch(const core_batch_args* args) {
   }
   return a.blocks == 0 || all_within(a.slots, a.tokens, a.blocks * a.block_size) ? 0 : 1;
 }
+
+CORE_API int64_t core_cpu_state_rows(const core_state_rows_args* args) {
+  const core_state_rows_args& a = *args;
+  if (a.query_starts[0] != 0 || a.query_starts[a.rows] != a.tokens) return 1;
+  for (int64_t row = 0; row < a.rows; ++row) {
+    if (a.query_starts[row + 1] < a.query_starts[row]) return 1;
+  }
+  return all_within(a.state_slots, a.rows, a.slots) ? 0 : 1;
+}

@@ -27,4 +27,14 @@ struct core_batch_args {
 // named lie in the cache.
 CORE_API int64_t core_cpu_batch(const core_batch_args* args);
 
+// The rows of a step and the slots of their states.
+struct core_state_rows_args {
+  const int64_t *state_slots, *fresh;  // (rows)
+  const int32_t* query_starts;         // (rows + 1)
+  int64_t rows, tokens, slots;         // slots: for how many there is memory
+};
+
+// Returns 0 if the rows share the tokens of the step in order and each has a slot there is memory for, else 1.
+CORE_API int64_t core_cpu_state_rows(const core_state_rows_args* args);
+
 }  // extern "C"

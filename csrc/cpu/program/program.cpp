@@ -48,6 +48,9 @@ bool is_check(const core_op& op, int64_t (*check)(const Args*)) {
 bool sound(const core_op& op) {
   if (is_check(op, core_cpu_range)) return core_cpu_range(static_cast<const core_range_args*>(op.args)) == 0;
   if (is_check(op, core_cpu_batch)) return core_cpu_batch(static_cast<const core_batch_args*>(op.args)) == 0;
+  if (is_check(op, core_cpu_state_rows)) {
+    return core_cpu_state_rows(static_cast<const core_state_rows_args*>(op.args)) == 0;
+  }
   op.function(op.args);
   return true;
 }

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from core.api.descriptors import KernelSpec
+from core.api.states import State
 from core.ops.registry import REGISTRY
 from core.testing.conformance.device_samples import KernelSample
 from core.testing.conformance.outcome import NotApplicable, Unavailable, require
@@ -32,14 +33,19 @@ class Guarded:
     Attributes:
         view: The tensor.
         whole: What it is a part of.
+        state: Whose memory it is; None: it is an argument itself.
     """
 
     view: Tensor
     whole: Tensor
+    state: State | None = None
 
     @classmethod
-    def of(cls, tensor: Tensor, *, sliced: bool) -> Guarded:
+    def of(cls, argument: Tensor | State, *, sliced: bool) -> Guarded:
         """Copy a tensor between guards; `sliced` puts some between its rows too, so that it is not contiguous."""
+        if isinstance(argument, State):
+            return replace(cls.of(argument.memory, sliced=sliced), state=argument)
+        tensor = argument
         fill = float("nan") if tensor.is_floating_point() else 0
         if sliced and tensor.dim() > 1:
             width = tensor[0].numel()
@@ -51,6 +57,11 @@ class Guarded:
             view = whole[_GAP : _GAP + tensor.numel()].view(tensor.shape)
         view.copy_(tensor)
         return cls(view, whole)
+
+    @property
+    def argument(self) -> Tensor | State:
+        """What a form of an operation is given."""
+        return self.view if self.state is None else replace(self.state, memory=self.view)
 
     def guards(self) -> Tensor:
         """Return the bytes of everything but the tensor."""
@@ -85,7 +96,7 @@ class KernelBench:
     def guarded(self, arguments: Sequence[Any], *, sliced: bool) -> list[Any]:
         """Return the arguments with guards around every tensor (as `Guarded`); those of rows may be slices."""
         return [
-            Guarded.of(one, sliced=sliced and place in self.shape.rows) if isinstance(one, Tensor) else one
+            Guarded.of(one, sliced=sliced and place in self.shape.rows) if isinstance(one, Tensor | State) else one
             for place, one in enumerate(arguments)
         ]
 
@@ -112,15 +123,18 @@ class KernelBench:
             found = self.shape.settle(exact, found, expected)
         for number, (one, like, due) in enumerate(zip(found, form, expected)):
             self._require_close(one, like, due, f"{where}: output {number}")
-        for place, (one, before, like, due) in enumerate(zip(mine, arguments, plain, exact)):
-            if not isinstance(one, Tensor):
-                continue
-            if same_bits(like, before):
-                require(
-                    same_bits(one, before), f"{where}: it changes argument {place}, which the reference leaves alone"
-                )
-            else:
-                self._require_close(one, like, due, f"{where}: argument {place}, which is changed in place,")
+        for place, held in enumerate(zip(mine, arguments, plain, exact)):
+            tensors = [one for one in map(memory_of, held) if one is not None]
+            if tensors:
+                self._require_same_changes(tensors, f"{where}: it changes argument {place}")
+
+    def _require_same_changes(self, tensors: Sequence[Tensor], where: str) -> None:
+        """Hold an argument that the kernel was given, as it was before, to the reference's in the dtype and exactly."""
+        mine, before, like, due = tensors
+        if same_bits(like, before):
+            require(same_bits(mine, before), f"{where}, which the reference leaves alone")
+        else:
+            self._require_close(mine, like, due, f"{where} in place, which")
 
     def _require_close(self, found: Tensor, like: Tensor, due: Tensor, where: str) -> None:
         require(isinstance(found, Tensor), f"{where} is a {type(found).__name__}")
@@ -152,7 +166,12 @@ class KernelBench:
         return _FLOAT32 + max(_FLOAT32, epsilon) * meant.abs() + max(epsilon, _LEAST_EPSILON) * rows
 
     def _placed(self, one: Any) -> Any:
-        return one.to(self.device) if isinstance(one, Tensor) else one
+        if not isinstance(one, State):
+            return one.to(self.device) if isinstance(one, Tensor) else one
+        rows = one.rows
+        twins = None if self.device.type == "cpu" else torch.from_numpy(rows.starts).to(self.device)
+        rows = replace(rows, slots=rows.slots.to(self.device), fresh=rows.fresh.to(self.device), twins=twins)
+        return State(one.memory.to(self.device), rows)
 
 
 def shape_of(subject: Subject) -> OpShape:
@@ -210,12 +229,19 @@ def outputs_of(answer: Any) -> list[Tensor]:
 
 def copies(arguments: Sequence[Any]) -> list[Any]:
     """Return the arguments with tensors of their own."""
-    return [one.clone() if isinstance(one, Tensor) else one for one in arguments]
+    return [_changed(one, torch.clone) for one in arguments]
+
+
+def memory_of(argument: Any) -> Tensor | None:
+    """Return the tensor that an operation may change in an argument; None if it has none."""
+    if isinstance(argument, State):
+        return argument.memory
+    return argument if isinstance(argument, Tensor) else None
 
 
 def views(arguments: Sequence[Any]) -> list[Any]:
     """Return the arguments with the tensors that stand between guards."""
-    return [one.view if isinstance(one, Guarded) else one for one in arguments]
+    return [one.argument if isinstance(one, Guarded) else one for one in arguments]
 
 
 def same_bits(first: Tensor, second: Tensor) -> bool:
@@ -236,9 +262,14 @@ def within_rounding(first: Tensor, second: Tensor) -> bool:
 
 
 def _widened(one: Any) -> Any:
-    if not isinstance(one, Tensor):
-        return one
-    return one.float().clone() if one.is_floating_point() else one.clone()
+    return _changed(one, lambda tensor: tensor.float().clone() if tensor.is_floating_point() else tensor.clone())
+
+
+def _changed(one: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return an argument with another tensor in place of the one that it is or has."""
+    if isinstance(one, State):
+        return replace(one, memory=change(one.memory))
+    return change(one) if isinstance(one, Tensor) else one
 
 
 def _same_strange(mine: Tensor, meant: Tensor) -> bool:

@@ -6,8 +6,7 @@ An operation of `core.ops.registry` that has no entry in `SHAPES` cannot be chec
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,75 +18,12 @@ from core.ops.experts import preference, weights_of
 from core.ops.rotary import rotary_table
 from core.ops.sampling import MIN_P, TEMPERATURE, TOP_K, TOP_P, UNIFORM
 from core.ops.truncation import cutoffs
-
-Sizes = Mapping[str, int]
-Make = Callable[["Maker", Sizes], tuple[Any, ...]]
-Settle = Callable[[Sequence[Any], list[Tensor], list[Tensor]], list[Tensor]]
+from core.testing.conformance.tools.recurrences import RECURRENCES
+from core.testing.conformance.tools.shapes import Make, Maker, Named, OpShape, Settle, Sizes
 
 _POSITIONS = 4096
 _EDGE = 1e-5
 """Probability that sums of float32 may be off by."""
-
-
-class Named(dict[str, Any]):
-    """Arguments that are passed by name; the last of an operation's arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """Makes tensors of one dtype from one seed.
-
-    Attributes:
-        values: Changes random values, for instance into special ones; given the tensor, returns it.
-    """
-
-    dtype: torch.dtype
-    rng: torch.Generator
-    values: Callable[[Tensor], Tensor] = lambda tensor: tensor
-
-    def activations(self, *shape: int) -> Tensor:
-        """Return what a layer may be given: normal values, or special ones."""
-        return self.values(torch.randn(*shape, generator=self.rng)).to(self.dtype)
-
-    def weights(self, *shape: int) -> Tensor:
-        """Return parameters about 1."""
-        return (1 + 0.2 * torch.randn(*shape, generator=self.rng)).to(self.dtype)
-
-    def indices(self, count: int, below: int) -> Tensor:
-        """Return `(count,)` int64 numbers in `[0, below)`."""
-        return torch.randint(0, below, (count,), generator=self.rng)
-
-
-@dataclass(frozen=True, slots=True)
-class OpShape:
-    """The arguments of one operation.
-
-    Attributes:
-        sizes: Name of each size -> values worth trying, `rows` left out; those that `core.ops.registry` names are
-            what a kernel's `dims` are held against.
-        make: Makes the arguments, in the reference form's order, for `sizes` and `rows`.
-        rows: Places of the arguments whose first dimension is the rows; a result's first dimension is too. Layers may
-            pass these as slices of something larger; their last dimension is contiguous.
-        large: Sizes at which speed says something; `rows` included.
-        fits: Whether a combination of sizes makes sense.
-        settle: Given arguments, a kernel's outputs and the reference's, returns the kernel's outputs with the
-            reference's in place of those that are as good as they, where the operation leaves a choice.
-        part: Given arguments and two numbers, returns the arguments for the rows between; by default `rows` are sliced.
-    """
-
-    sizes: Mapping[str, Sequence[int]]
-    make: Make
-    rows: tuple[int, ...]
-    large: Sizes
-    fits: Callable[[Sizes], bool] = lambda sizes: True
-    settle: Settle = lambda arguments, found, due: found
-    part: Callable[[Sequence[Any], int, int], list[Any]] | None = None
-
-    def between(self, arguments: Sequence[Any], begin: int, end: int) -> list[Any]:
-        """Return the arguments for some of the rows, in memory of their own."""
-        if self.part is not None:
-            return self.part(arguments, begin, end)
-        return [one[begin:end].clone() if place in self.rows else one for place, one in enumerate(arguments)]
 
 
 _WIDTHS = (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 256, 300, 576, 1000, 1024, 1536, 4096)
@@ -287,6 +223,8 @@ _DRAW = OpShape(
     part=_part_of_draw,
 )
 
+__all__ = ["SHAPES", "Make", "Maker", "Named", "OpShape", "Settle", "Sizes"]
+
 SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
     {
         "rms_norm": _NORM,
@@ -301,6 +239,7 @@ SHAPES: Mapping[str, OpShape] = types.MappingProxyType(
         "rotary": _ROTARY,
         "rotary_interleaved": _ROTARY,
         "route": _ROUTE,
+        **RECURRENCES,
         "argmax": _ARGMAX,
         "draw": _DRAW,
     }

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from core_plugin_cpu.attention import NativeAttentionBackend
 from core_plugin_cpu.graphs import ProgramGraphs
-from core_plugin_cpu.native import elementwise, experts, gemm, sampling
+from core_plugin_cpu.native import elementwise, experts, gemm, recurrent, sampling
 from core_plugin_cpu.native.packed import Format
 
 from core.api import RopeConfig
 from core.api.attention import AttentionContext, AttentionSite, BatchView, LatentSite
 from core.api.experts import Routing
+from core.api.states import State, StateRows
 from core.ops import rotary_table
 
 CPU = torch.device("cpu")
@@ -275,8 +276,29 @@ def flawed_mixtures() -> Iterator[tuple[str, Call]]:
     yield "experts_out: place of another size", narrow(y=torch.empty(TOKENS, 48))
 
 
+def recur(**rows: object) -> Call:
+    """A decaying sum of three rows, in memory for four."""
+    given = {"slots": torch.tensor([3, 0, 1]), "fresh": torch.zeros(3, dtype=torch.int64), **rows}
+    starts = given.pop("starts", np.arange(TOKENS + 1, dtype=np.int32))
+    state = State(torch.zeros(4, 8), StateRows(given["slots"], given["fresh"], starts))
+    return lambda: recurrent.gated_recurrence(torch.randn(TOKENS, 8), torch.zeros(TOKENS, 8), state)
+
+
+def flawed_recurrences() -> Iterator[tuple[str, Call]]:
+    """Yield rows with states that are none of the step's."""
+    yield "recurrence: slot out of range", recur(slots=torch.tensor([3, 4, 1]))
+    yield "recurrence: negative slot", recur(slots=torch.tensor([3, -1, 1]))
+    yield "recurrence: slots of another dtype", recur(slots=torch.tensor([3, 0, 1], dtype=torch.int32))
+    yield "recurrence: fewer slots", recur(slots=torch.tensor([3, 0]))
+    yield "recurrence: offsets beyond the tokens", recur(starts=np.array([0, 1, 2, 4], np.int32))
+    yield "recurrence: offsets that fall", recur(starts=np.array([0, 2, 1, 3], np.int32))
+    yield "recurrence: offsets of another dtype", recur(starts=np.arange(TOKENS + 1))
+
+
 class Step:
     """A step of three rows that decode, as the graph facet sees one."""
+
+    states = None
 
     def __init__(self, view: BatchView, **changes: torch.Tensor) -> None:
         given = {"token_ids": torch.arange(TOKENS), "positions": torch.full((TOKENS,), 19), **changes}
@@ -335,7 +357,14 @@ def flawed_programs() -> Iterator[tuple[str, Call]]:
 
 def cases() -> Iterator[tuple[str, Call]]:
     """Yield every misuse with its name."""
-    for part in (flawed_attention, flawed_operations, flawed_products, flawed_mixtures, flawed_programs):
+    for part in (
+        flawed_attention,
+        flawed_operations,
+        flawed_products,
+        flawed_mixtures,
+        flawed_recurrences,
+        flawed_programs,
+    ):
         yield from part()
 
 
@@ -364,6 +393,7 @@ def main() -> None:
             store_latents(),
             encode(),
             rotate(),
+            recur(),
             *mixtures,
             replayed(lambda: Step(batch())),
         ]

@@ -341,7 +341,8 @@ class Model:
 def step_of(tokens, seed=0):
     step = PaddedStep.of(tokens)
     ids = torch.randint(0, 50, (tokens,), generator=torch.Generator().manual_seed(seed))
-    return SimpleNamespace(token_ids=ids, positions=torch.arange(tokens), plan=step.plan, plans=step.plans, keep=step)
+    places = torch.arange(tokens)
+    return SimpleNamespace(token_ids=ids, positions=places, plan=step.plan, plans=step.plans, states=None, keep=step)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -69,7 +69,7 @@ def decode_step(model, lengths, seed):
     slots = tables[torch.arange(rows), positions // BLOCK].long() * BLOCK + positions % BLOCK
     batch = BatchView(np.arange(rows + 1, dtype=np.int32), lengths, tables, slots, 1, int(lengths.max()))
     tokens = torch.randint(0, VOCAB, (rows,), generator=generator)
-    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)])
+    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)], states=None)
 
 
 STEPS = ([3, 20, 40], [4, 21, 41], [5, 42, 17, 60], [61], [1, 2])
@@ -202,7 +202,7 @@ def step_of(model, rows, seed):
         starts.astype(np.int32), lengths.astype(np.int32), tables, slots, int(queries.max()), int(lengths.max())
     )
     tokens = torch.randint(0, VOCAB, (int(starts[-1]),), generator=torch.Generator().manual_seed(seed))
-    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)])
+    return SimpleNamespace(token_ids=tokens, positions=positions, plans=[model.backend.plan(batch)], states=None)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -43,7 +43,8 @@ def step_of(tokens, seed=0):
     step = PaddedStep.of(tokens)
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, VOCAB, (tokens,), generator=generator)
-    return SimpleNamespace(token_ids=ids, positions=torch.arange(tokens), plan=step.plan, plans=step.plans, keep=step)
+    places = torch.arange(tokens)
+    return SimpleNamespace(token_ids=ids, positions=places, plan=step.plan, plans=step.plans, states=None, keep=step)
 
 
 def compare(parts, sizes=EVERY):

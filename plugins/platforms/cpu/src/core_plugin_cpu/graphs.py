@@ -38,7 +38,7 @@ class PaddedStep:
     positions: Tensor
     plans: Sequence[AttentionPlan]
     batches: Sequence[Batch]
-    states: StateRows
+    states: StateRows | None
     token_types: None = None
     arrays: tuple[()] = ()
 
@@ -50,7 +50,8 @@ class PaddedStep:
         starts, lengths = np.arange(size + 1, dtype=np.int32), np.ones(size, dtype=np.int32)
         tables = torch.zeros(groups, size, 1, dtype=torch.int32).unbind()
         batches = [Batch.of(BatchView(starts, lengths, *own, 1, 1)) for own in zip(tables, slots)]
-        return PaddedStep(zeros, positions, batches, batches, StateRows(held, fresh, starts))
+        # Rows with states are those that were scheduled, of which attention may have several made.
+        return PaddedStep(zeros, positions, batches, batches, StateRows(held, fresh, starts.copy()))
 
     @property
     def plan(self) -> AttentionPlan:
@@ -65,9 +66,9 @@ class PaddedStep:
             self.positions.data_ptr(): "positions",
             batch.query_starts: "query_starts",
             batch.seq_lens: "seq_lens",
-            self.states.slots.data_ptr(): "state_slots",
-            self.states.fresh.data_ptr(): "fresh",
         }
+        of_states = {} if self.states is None else _of_states(self.states)
+        places |= {address: slot for slot, address in of_states.items() if slot != "state_rows"}
         for group, own in enumerate(self.batches):
             places |= {own.slots: _of_group("slots", group), own.table: _of_group("table", group)}
         return Inputs(len(self.token_ids), places)
@@ -101,7 +102,7 @@ class ProgramGraph:
             "table_width": batch.table_width,
         }
         if step.states is not None:
-            values["state_slots"], values["fresh"] = step.states.slots.data_ptr(), step.states.fresh.data_ptr()
+            values |= _of_states(step.states)
         for group, own in enumerate(batches):
             values[_of_group("slots", group)], values[_of_group("table", group)] = own.slots, own.table
         self._program.set(values)
@@ -176,6 +177,16 @@ class ProgramGraphs(GraphFacet):
 def _trial(forward: Forward, tokens: int, groups: int) -> Trial:
     padded = PaddedStep.of(tokens, groups)
     return Trial(lambda: forward(padded), padded.inputs(), padded)
+
+
+def _of_states(rows: StateRows) -> dict[str, int]:
+    """Return the slots of a program that rows with states fill."""
+    return {
+        "state_slots": rows.slots.data_ptr(),
+        "fresh": rows.fresh.data_ptr(),
+        "state_starts": rows.starts.ctypes.data,
+        "state_rows": len(rows.slots),
+    }
 
 
 def _of_group(slot: str, group: int) -> str:

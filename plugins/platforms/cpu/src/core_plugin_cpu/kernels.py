@@ -14,22 +14,27 @@ from core_plugin_cpu.native.elementwise import (
     rotary,
 )
 from core_plugin_cpu.native.experts import route
+from core_plugin_cpu.native.recurrent import causal_conv, gated_recurrence, linear_attention, selective_scan
 from core_plugin_cpu.native.sampling import argmax, draw
 
 __all__ = [
     "add_layer_norm",
     "add_rms_norm",
     "argmax",
+    "causal_conv",
     "draw",
+    "gated_recurrence",
     "gelu",
     "gelu_and_mul",
     "gelu_tanh",
     "gelu_tanh_and_mul",
     "layer_norm",
+    "linear_attention",
     "rms_norm",
     "rotary",
     "rotary_interleaved",
     "route",
+    "selective_scan",
     "silu_and_mul",
 ]
 

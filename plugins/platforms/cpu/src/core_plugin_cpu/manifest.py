@@ -111,5 +111,13 @@ CPU_GELU_TANH_AND_MUL = _kernel("gelu_tanh_and_mul", "GeGLU (tanh) in one pass, 
 CPU_ROTARY = _kernel("rotary", "Rotary embedding in one pass, in C++")
 CPU_ROTARY_INTERLEAVED = _kernel("rotary_interleaved", "Rotary embedding of neighbours in one pass, in C++")
 CPU_ROUTE = _kernel("route", "Choice of experts in one pass, in C++", dims={"experts": DimRule(most=2048)})
+CPU_CAUSAL_CONV = _kernel(
+    "causal_conv", "Short convolutions over tokens, in C++", dims={"width": DimRule(least=2, most=16)}
+)
+CPU_LINEAR_ATTENTION = _kernel(
+    "linear_attention", "Gated linear attention and delta rule, in C++", dims={"key_dim": DimRule(most=256)}
+)
+CPU_SELECTIVE_SCAN = _kernel("selective_scan", "Mamba's scan, in C++", dims={"state_dim": DimRule(most=256)})
+CPU_GATED_RECURRENCE = _kernel("gated_recurrence", "Decaying sums of channels, in C++")
 CPU_ARGMAX = _kernel("argmax", "Most likely tokens in one pass, in C++")
 CPU_DRAW = _kernel("draw", "Random tokens after top-k, top-p and min-p without a sort, in C++")

@@ -35,8 +35,21 @@ BATCH = Entry(
     },
     result=True,
 )
+STATE_ROWS = Entry(
+    "state_rows",
+    pointers="state_slots fresh query_starts",
+    sizes="rows tokens slots",
+    slots={
+        "state_slots": "state_slots",
+        "fresh": "fresh",
+        "query_starts": "state_starts",
+        "rows": "state_rows",
+        "tokens": "tokens",
+    },
+    result=True,
+)
 _NAMES = {"token_ids": "rows of a table", "positions": "positions"}
-CHECKS = (TOKEN_IDS, POSITIONS, BATCH)
+CHECKS = (TOKEN_IDS, POSITIONS, BATCH, STATE_ROWS)
 """Calls that compute nothing, so that one of several equal ones is enough."""
 
 
@@ -81,6 +94,10 @@ def explain(entry: Entry, given: Mapping[str, float]) -> str:
     fields = {name: int(value) for name, value in given.items()}
     if entry is BATCH:
         return _explain_batch(fields)
+    if entry is STATE_ROWS:
+        starts = _read(fields["query_starts"], fields["rows"] + 1, np.int32)
+        slots = _read(fields["state_slots"], fields["rows"], np.int64)
+        return _wrong_rows(starts, fields["tokens"]) or _outside("slots of states", slots, fields["slots"])
     return _outside(_NAMES[entry.slots["values"]], _read(fields["values"], fields["count"], np.int64), fields["limit"])
 
 
@@ -93,18 +110,26 @@ def _explain_batch(fields: Mapping[str, int]) -> str:
     rows, tokens, blocks, size = (fields[name] for name in ("rows", "tokens", "blocks", "block_size"))
     starts, lengths = _read(fields["query_starts"], rows + 1, np.int32), _read(fields["seq_lens"], rows, np.int32)
     counts = np.diff(starts)
-    if starts[0] != 0 or starts[-1] != tokens or (counts < 0).any():
-        return f"the rows of the step have {counts.tolist()} tokens, which are not its {tokens}"
+    if wrong := _wrong_rows(starts, tokens):
+        return wrong
     room = fields["table_width"] * size
-    wrong = np.flatnonzero((lengths < counts) | (lengths > room))
-    if len(wrong):
-        row = int(wrong[0])
+    long = np.flatnonzero((lengths < counts) | (lengths > room))
+    if len(long):
+        row = int(long[0])
         return f"row {row} has {lengths[row]} tokens, {counts[row]} of them in this step; its block table holds {room}"
     for row, length in enumerate(lengths.tolist()):
         table = _read(fields["table"] + 4 * row * fields["table_stride"], -(-length // size), np.int32)
         if ((table < 0) | (table >= blocks)).any():
             return _outside(f"blocks of row {row}", table, blocks)
     return _outside("slots", _read(fields["slots"], tokens, np.int64), blocks * size)
+
+
+def _wrong_rows(starts: np.ndarray, tokens: int) -> str:
+    """Say that rows do not share the tokens of a step in order; empty if they do."""
+    counts = np.diff(starts)
+    if starts[0] == 0 and starts[-1] == tokens and (counts >= 0).all():
+        return ""
+    return f"the rows of the step have {counts.tolist()} tokens, which are not its {tokens}"
 
 
 def _outside(what: str, values: np.ndarray, limit: int) -> str:

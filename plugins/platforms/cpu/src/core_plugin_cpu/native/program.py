@@ -5,9 +5,10 @@ Where an operation has no native call the program is cut: torch makes it, betwee
 A program owns the memory that its calls read and write. Calls that follow each other may have become one
 (`native.fusion`), and results that are no longer read make room for others (`native.arena`). What differs from step to
 step goes through *slots*: `tokens` and `rows` (sizes), and pointers to the step's inputs (`token_ids`, `positions`,
-`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride` and `table_width`). A second cache group has `slots.1`
-and `table.1`, and so on. Each struct field that may take one says so in its `Entry`, and `Inputs` which of them do; to
-change a slot writes one word per call that has it.
+`slots`, `query_starts`, `seq_lens`, `table`, with `table_stride` and `table_width`). A second cache group has
+`slots.1` and `table.1`, and so on. Rows with states have `state_rows`, `state_slots`, `fresh` and `state_starts`
+(where their tokens begin); attention may have made several rows of one of theirs. Each struct field that may take one
+says so in its `Entry`, and `Inputs` which of them do; to change a slot writes one word per call that has it.
 """
 
 from __future__ import annotations

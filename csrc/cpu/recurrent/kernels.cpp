@@ -1,0 +1,2 @@
+#define CORE_VARIANT base
+#include "recurrent/kernels.h"

@@ -1,0 +1,100 @@
+// Recurrences of single channels: diagonal state spaces, and decaying sums. Included per instruction set.
+#pragma once
+
+#include "recurrent/rows.h"
+
+namespace core {
+namespace CORE_VARIANT {
+namespace {
+
+constexpr int64_t kScanBlock = 32;  // channels of a unit
+constexpr int64_t kMostStateDim = CORE_MOST_STATE_DIM;
+
+// The first `count` lanes; the others 0, whatever they are.
+CORE_INLINE vf first_lanes(vf value, int64_t count) {
+  alignas(64) static const uint32_t ones[2 * 16] = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
+                                                    ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
+  return as_float(as_bits(value) & load_bits(ones + 16 - (count < kLanes ? count : kLanes)));
+}
+
+// Some channels of one row. Each has `vectors` vectors, whose lanes behind `state_dim` are 0.
+struct ScanBlock {
+  const core_selective_scan_args& a;
+  int64_t begin, channels, size, padded;
+  alignas(64) float h[kScanBlock * kMostStateDim], rate[kScanBlock * kMostStateDim];
+  alignas(64) float in[kMostStateDim], out[kMostStateDim];
+
+  ScanBlock(const core_selective_scan_args& args, int64_t block)
+      : a(args), begin(block * kScanBlock), channels(args.channels - begin), size(args.state_dim),
+        padded(round_up(args.state_dim, kLanes)) {
+    if (channels > kScanBlock) channels = kScanBlock;
+    for (int64_t i = 0; i < channels; ++i) widen(a.a + (begin + i) * size, rate + i * padded, size);
+  }
+
+  template <typename T>
+  void run(int64_t row) {
+    float* state = a.state + a.state_slots[row] * a.slot_stride + begin * size;
+    if (a.fresh[row] != 0) std::memset(h, 0, static_cast<size_t>(channels * padded) * sizeof(float));
+    for (int64_t i = 0; a.fresh[row] == 0 && i < channels; ++i) widen(state + i * size, h + i * padded, size);
+    for (int64_t token = a.query_starts[row]; token < a.query_starts[row + 1]; ++token) {
+      widen(static_cast<const T*>(a.b) + token * a.b_stride, in, size);
+      widen(static_cast<const T*>(a.c) + token * a.c_stride, out, size);
+      const T* x = static_cast<const T*>(a.x) + token * a.x_stride + begin;
+      const float* delta = a.step + token * a.step_stride + begin;
+      T* to = static_cast<T*>(a.out) + token * a.channels + begin;
+      for (int64_t i = 0; i < channels; ++i) to[i] = from_float<T>(one(i * padded, delta[i], to_float(x[i])));
+    }
+    for (int64_t i = 0; i < channels; ++i) {
+      std::memcpy(state + i * size, h + i * padded, static_cast<size_t>(size) * sizeof(float));
+    }
+  }
+
+ private:
+  CORE_INLINE float one(int64_t at, float delta, float x) {
+    vf total = {}, given = splat(delta * x);
+    for (int64_t i = 0; i < padded; i += kLanes) {
+      vf now = multiply_add(exp(load(rate + at + i) * delta), load(h + at + i), given * load(in + i));
+      if (size - i < kLanes) now = first_lanes(now, size - i);  // 0 times what is not finite
+      store(h + at + i, now);
+      total = multiply_add(now, load(out + i), total);
+    }
+    return sum(total);
+  }
+};
+
+template <typename T>
+void selective_scan(const core_selective_scan_args& a) {
+  constexpr int64_t operations = 8;  // of a vector, with its exponential
+  int64_t work = operations * kScanBlock * ceil_div(a.state_dim, kLanes);
+  for_parts(a, ceil_div(a.channels, kScanBlock), work, [&](int64_t block, int64_t row) {
+    ScanBlock(a, block).run<T>(row);
+  });
+}
+
+constexpr int64_t kSumBlock = 128;  // channels of a unit
+
+template <typename T>
+void gated_recurrence(const core_gated_recurrence_args& a) {
+  for_parts(a, ceil_div(a.channels, kSumBlock), 4 * kSumBlock / kLanes, [&](int64_t block, int64_t row) {
+    alignas(64) float h[kSumBlock] = {};
+    int64_t begin = block * kSumBlock, size = a.channels - begin < kSumBlock ? a.channels - begin : kSumBlock;
+    float* state = a.state + a.state_slots[row] * a.slot_stride + begin;
+    if (a.fresh[row] == 0) widen(state, h, size);
+    for (int64_t token = a.query_starts[row]; token < a.query_starts[row + 1]; ++token) {
+      const T* x = static_cast<const T*>(a.x) + token * a.x_stride + begin;
+      const float* decay = a.decay + token * a.decay_stride + begin;
+      T* out = static_cast<T*>(a.out) + token * a.channels + begin;
+      for (int64_t i = 0; i < size; i += kLanes) {
+        int64_t left = size - i;
+        vf now = multiply_add(exp(load_some(decay + i, left)), load(h + i), load_some(x + i, left));
+        store(h + i, now);
+        store_some(out + i, now, left);
+      }
+    }
+    std::memcpy(state, h, static_cast<size_t>(size) * sizeof(float));
+  });
+}
+
+}  // namespace
+}  // namespace CORE_VARIANT
+}  // namespace core
