@@ -339,6 +339,7 @@ class Layer:
 
     Attributes:
         attention, mlp: None: the layer has none, and no norms of it.
+        recurrence: What reads the same as the attention, and is added to what that gives.
         before_attention, after_attention, before_mlp, after_mlp: Norms of what comes in, and of what is added.
         parallel: Both read what came into the layer, and their sum is added. `before_mlp` None: behind one norm.
         closing: The norms behind (`after_*`) are of the sum with the residual, and their result is the new residual.
@@ -352,6 +353,7 @@ class Layer:
 
     attention: Attention | LatentAttention | Recurrence | Linear | None
     mlp: MLP | Mixture | Linear | None
+    recurrence: Recurrence | None = None
     before_attention: Norm | None = None
     after_attention: Norm | None = None
     before_mlp: Norm | None = None
@@ -363,6 +365,11 @@ class Layer:
     blends: tuple[tuple[int, float], ...] = ()
     beside: MLP | None = None
     before_beside: Norm | None = None
+
+    @property
+    def recurrences(self) -> tuple[Recurrence, ...]:
+        """What reads its past by recurrence, in the place of the attention or beside it."""
+        return tuple(one for one in (self.attention, self.recurrence) if isinstance(one, Recurrence))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,7 +476,7 @@ class Decoder:
     @property
     def recurrent(self) -> bool:
         """Whether a layer reads its past by recurrence."""
-        return any(isinstance(layer.attention, Recurrence) for layer in self.layers)
+        return any(layer.recurrences for layer in self.layers)
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

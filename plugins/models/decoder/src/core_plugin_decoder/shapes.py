@@ -16,7 +16,6 @@ from core_plugin_decoder.description import (
     Linear,
     Mixture,
     Norm,
-    Recurrence,
 )
 
 Dim = tuple[str, int]
@@ -120,8 +119,8 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_attention(attention, hidden).items()}
     elif isinstance(attention, LatentAttention):
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_latent(attention, hidden).items()}
-    elif isinstance(attention, Recurrence):
-        found |= {f"{attention.name}.{name}": dims for name, dims in attention.weights}
+    for one in layer.recurrences:
+        found |= {f"{one.name}.{name}": dims for name, dims in one.weights}
     if isinstance(layer.mlp, MLP):
         found |= _of_mlp(layer.mlp, hidden)
     elif isinstance(layer.mlp, Mixture):
