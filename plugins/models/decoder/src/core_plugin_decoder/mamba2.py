@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Mamba2Mixer:
-    """`out(norm((attend(C, B, steps * values) + D * values) * silu(gate)))`, of values, B and C behind a convolution."""
+    """`out(norm((attend(C, B, steps * values) + D * values) * silu(gate)))`; a convolution gives values, B and C."""
 
     def __init__(self, given: Mamba2, build: LayerBuilder, hidden_size: int, path: str) -> None:
         self.given = given

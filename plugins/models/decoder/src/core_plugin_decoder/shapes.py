@@ -106,8 +106,14 @@ def _weights(decoder: Decoder) -> Iterator[WeightShape]:
     yield matrix(decoder.path(decoder.embed), (vocabulary, width))
     if decoder.pooling is None or decoder.score.tokens:
         yield matrix(decoder.head, (vocabulary, width))
-    if decoder.final_norm is not None and decoder.final_norm.weight:
-        yield matrix(decoder.path(decoder.final_norm.name), (hidden,))
+    last = decoder.final_norm
+    # Tensors are told by how their names end: one that a layer has as well says nothing of the last norm.
+    if (
+        last is not None
+        and last.weight
+        and not any(f".{name}".endswith(f".{last.name}") for one in layers for name in one)
+    ):
+        yield matrix(decoder.path(last.name), (hidden,))
 
 
 def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
