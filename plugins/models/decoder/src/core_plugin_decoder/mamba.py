@@ -72,10 +72,9 @@ class MambaMixer:
         """`(T, D) -> (T, D)`."""
         x, gate = self.project(hidden).split_with_sizes((self.channels,) * 2, dim=-1)
         x = self.conv(x, step)
-        parts = self.select(x).split_with_sizes(self.sizes, dim=-1)
+        delta, b, c = self.select(x).split_with_sizes(self.sizes, dim=-1)
         if self.norms:
-            parts = [one(part.contiguous()) for one, part in zip(self.norms, parts)]
-        delta, b, c = parts
+            delta, b, c = (one(part.contiguous()) for one, part in zip(self.norms, (delta, b, c)))
         delta = softplus(self.widen(delta).float() + self.step_bias())
         found = self.scan(x, delta, self.a(), b, c, self.state(step))
         found = (found.float() + x.float() * self.skip()) * silu(gate.float())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from core_plugin_decoder import CausalLM, Decoder, Fields, Mamba2, Norm, Recurrence, shape_of, step_limits
+from core_plugin_decoder import Attention, CausalLM, Decoder, Fields, Mamba2, Norm, Recurrence, shape_of, step_limits
 
 from core.api import CheckpointError, config_names
 from core_plugin_granite.family import read as read_granite
@@ -24,17 +24,21 @@ def read(config: Mapping[str, Any]) -> Decoder:
     decoder, mixer = read_granite(config), _mixer(given)
     rotates = config.get("position_embedding_type") == "rope"
     experts = given.count("num_local_experts", 8)
-    layers = []
-    for layer, attends in zip(decoder.layers, _attending(given), strict=True):
-        attention = layer.attention if rotates else replace(layer.attention, rope=None)
-        mlp = mixture(given, FIRST, shared_mlp(given)) if experts else shared_mlp(given)
-        layers.append(replace(layer, attention=attention if attends else mixer, mlp=mlp))
+    mlp = mixture(given, FIRST, shared_mlp(given)) if experts else shared_mlp(given)
+    mixing = replace(decoder.layers[0], attention=mixer, mlp=mlp)
+    attending = replace(decoder.layers[0], attention=_attention(decoder, rotates=rotates), mlp=mlp)
     return replace(
         decoder,
-        layers=tuple(layers),
+        layers=tuple(attending if attends else mixing for attends in _attending(given)),
         max_positions=decoder.max_positions if rotates else given.positions(),
         experts=FIRST.stored if experts else (),
     )
+
+
+def _attention(decoder: Decoder, *, rotates: bool) -> Attention:
+    """Return the attention of a dense Granite; without rotary embedding, if nothing rotates."""
+    (attention, *_) = (one for one in decoder.attentions if isinstance(one, Attention))
+    return attention if rotates else replace(attention, rope=None)
 
 
 def _attending(given: Fields) -> tuple[bool, ...]:
