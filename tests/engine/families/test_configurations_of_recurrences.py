@@ -32,7 +32,7 @@ REFUSED = [
     ("bamba", {"mamba_n_heads": 7}, "mamba_n_heads"),
     ("granite_hybrid", {"layer_types": ["conv"] * 4}, "layer_types"),
     ("granite_hybrid", {"mamba_n_heads": 7}, "mamba_n_heads"),
-    ("nemotron_h", {"moe_latent_size": 8}, "moe_latent_size"),
+    ("nemotron_h", {"sliding_window": 8}, "sliding_window"),
     ("nemotron_h", {"layers_block_type": ["conv"]}, "layers_block_type"),
     ("jamba", {"attn_layer_offset": 2}, "attn_layer_offset"),
 ]

@@ -48,6 +48,22 @@ ROWS = [
         },
     ),
     TinyFamily(
+        "nemotron_h_latent",
+        "NemotronHForCausalLM",
+        {
+            "model_type": "nemotron_h",
+            **_HYBRID,
+            "layers_block_type": ["moe", "linear_attention", "full_attention", "moe"],
+            "n_routed_experts": 5,
+            "num_experts_per_tok": 3,
+            "moe_latent_size": 48,
+            "moe_intermediate_size": 24,
+            "moe_shared_expert_intermediate_size": 36,
+            "norm_topk_prob": False,
+            "head_dim": 20,
+        },
+    ),
+    TinyFamily(
         "nemotron_h_biased",
         "NemotronHForCausalLM",
         {

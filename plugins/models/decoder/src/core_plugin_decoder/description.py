@@ -293,6 +293,9 @@ class Mixture:
         shared_gate: Module of a linear with one output, whose sigmoid is the factor of that; None: there is no factor.
         chooses: Makes the router; None: it is as `routing` says.
         weighs_input: A token's weights are factors of what its experts read, and their results are summed as they are.
+        latent: Size of what experts read and give, where linears stand before and behind them; the router and the
+            shared MLP read the hidden state itself. None: the hidden size.
+        narrow, widen, latent_bias: Modules of these linears, and whether they have a bias.
     """
 
     experts: int
@@ -312,6 +315,10 @@ class Mixture:
     shared_gate: str | None = None
     chooses: MakeRouter | None = None
     weighs_input: bool = False
+    latent: int | None = None
+    narrow: str = "fc1_latent_proj"
+    widen: str = "fc2_latent_proj"
+    latent_bias: bool = False
 
     def path(self, layer: str, name: str) -> str:
         """Return the path of a part of it in a layer."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder
     from core.api.experts import Router
+    from core.api.models import Linear
     from core_plugin_decoder.description import Mixture
 
 
@@ -23,9 +24,10 @@ class MixtureOfExperts:
         self.weighs_input = given.weighs_input
         prefix = given.path(layer, given.module)
         self.leave = build.tap("experts", prefix, given.routing.top_k, size=given.experts, dtype="int32")
+        self.narrow, self.widen = _around(given, build, hidden_size, layer)
         self.experts = build.experts(
             given.experts,
-            hidden_size,
+            given.latent or hidden_size,
             given.size,
             prefix,
             activation_of(given.activation, build, prefix, gated=given.fused is not None or len(given.parts) > 1),
@@ -46,7 +48,10 @@ class MixtureOfExperts:
         """`(T, D) -> (T, D)`."""
         weights, ids = self.router(x)
         self.leave(ids)
-        out = self._of_weighed(x, weights, ids) if self.weighs_input else self.experts(x, weights, ids)
+        read = x if self.narrow is None else self.narrow(x)
+        out = self._of_weighed(read, weights, ids) if self.weighs_input else self.experts(read, weights, ids)
+        if self.widen is not None:
+            out = self.widen(out)
         if self.shared is None:
             return out
         shared = self.shared(x)
@@ -61,6 +66,14 @@ class MixtureOfExperts:
             chosen = ids[:, place : place + 1].contiguous()
             out = out + self.experts(x * factors[:, place : place + 1], alone, chosen)
         return out
+
+
+def _around(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> tuple[Linear | None, Linear | None]:
+    """Return the linears before and behind the experts."""
+    if given.latent is None:
+        return None, None
+    narrow = build.linear(hidden_size, given.latent, given.path(layer, given.narrow), bias=given.latent_bias)
+    return narrow, build.linear(given.latent, hidden_size, given.path(layer, given.widen), bias=given.latent_bias)
 
 
 def _router(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> Router:

@@ -132,6 +132,10 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
     elif isinstance(layer.mlp, Mixture):
         # The router alone: how the weights of experts are stored differs among checkpoints.
         found[layer.mlp.path("", layer.mlp.router)] = (("experts", layer.mlp.experts), hidden)
+        if layer.mlp.latent is not None:
+            latent = ("moe_latent_size", layer.mlp.latent)
+            found[layer.mlp.path("", layer.mlp.narrow)] = (latent, hidden)
+            found[layer.mlp.path("", layer.mlp.widen)] = (hidden, latent)
     found |= {one.name: (hidden, hidden) for one in (attention, layer.mlp) if isinstance(one, Linear)}
     return found
 

@@ -45,7 +45,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields(
         {**usual, **config}, "NemotronHForCausalLM", {new: old for new, old in older.items() if old in config}
     )
-    given.refuse("moe_latent_size", "sliding_window")
+    given.refuse("sliding_window")
     given.expect("mamba_hidden_act", "silu")
     pattern, eps = _pattern(given), given.number("layer_norm_epsilon", 1e-5, least=0.0)
     norm = Norm(name="norm", eps=eps)
@@ -109,6 +109,8 @@ def _mixture(given: Fields) -> Mixture:
         name="mixer",
         parts=("up_proj",),
         shared=_mlp(given, size, "shared_experts"),
+        latent=None if given.config.get("moe_latent_size") is None else given.integer("moe_latent_size"),
+        latent_bias=given.flag("mlp_bias"),
     )
 
 
