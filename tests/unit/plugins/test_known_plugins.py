@@ -148,7 +148,7 @@ def test_a_model_source_that_is_not_installed_is_named():
 @pytest.mark.parametrize(
     ("model", "code", "said"),
     [
-        ("model FalconH1ForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-falcon-h1"),
+        ("model DeepseekV4ForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-deepseek-v4"),
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
         ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
         ("model LlamaForCausalLM fp8 128 float32", "CORE-P203", "'fp8' is planned as core-plugin-fp8"),

@@ -11,6 +11,9 @@ _FACTORS = {
     "logits_scaling": 4.0,
 }
 
+_MAMBA = {"mamba_n_heads": 8, "mamba_d_state": 12, "mamba_chunk_size": 16}
+_MAMBA_NATIVE = {"hidden_size": 128, "mamba_d_head": "auto"}
+
 ROWS = [
     TinyFamily("granite", "GraniteForCausalLM", {"model_type": "granite", **_FACTORS}),
     TinyFamily(
@@ -69,5 +72,39 @@ ROWS = [
             "sliding_window": 6,
             "layer_rope_theta": [10000.0, 0, 500.0, 10000.0],
         },
+    ),
+    TinyFamily(
+        "granite_hybrid",
+        "GraniteMoeHybridForCausalLM",
+        {
+            "model_type": "granitemoehybrid",
+            **_FACTORS,
+            **_MAMBA,
+            "num_hidden_layers": 4,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "shared_intermediate_size": 44,
+            "position_embedding_type": "nope",
+        },
+        native=_MAMBA_NATIVE,
+    ),
+    TinyFamily(
+        "granite_hybrid_dense",
+        "GraniteMoeHybridForCausalLM",
+        {
+            "model_type": "granitemoehybrid",
+            **_MAMBA,
+            "mamba_n_groups": 2,
+            "mamba_proj_bias": True,
+            "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+            "num_local_experts": 0,
+            "shared_intermediate_size": 56,
+            "position_embedding_type": "rope",
+            "attention_multiplier": 0.2,
+            "time_step_limit": [0.5, 0.9],
+            "tie_word_embeddings": True,
+        },
+        native=_MAMBA_NATIVE,
     ),
 ]

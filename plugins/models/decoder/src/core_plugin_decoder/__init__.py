@@ -21,11 +21,13 @@ from core_plugin_decoder.description import (
 from core_plugin_decoder.model import CausalLM
 from core_plugin_decoder.reading import FULL, SLIDING, Fields
 from core_plugin_decoder.shapes import shape_of
+from core_plugin_decoder.statespace import UNLIMITED, Mamba, Mamba2, step_limits
 
 __all__ = [
     "FULL",
     "MLP",
     "SLIDING",
+    "UNLIMITED",
     "Attention",
     "CausalLM",
     "Decoder",
@@ -36,6 +38,8 @@ __all__ = [
     "Layer",
     "Learned",
     "Linear",
+    "Mamba",
+    "Mamba2",
     "Mix",
     "Mixture",
     "Norm",
@@ -46,4 +50,5 @@ __all__ = [
     "grouped_mixture",
     "grouped_routing",
     "shape_of",
+    "step_limits",
 ]

@@ -296,6 +296,9 @@ class Mixture:
         chooses: Makes the router; None: it is as `routing` says.
         weighs_input: A token's weights are factors of what its experts read, and their results are summed as they are.
         identities: Further experts, with numbers behind the others', which give what they read and have no weights.
+        latent: Size of what experts read and give, where linears stand before and behind them; the router and the
+            shared MLP read the hidden state itself. None: the hidden size.
+        narrow, widen, latent_bias: Modules of these linears, and whether they have a bias.
     """
 
     experts: int
@@ -316,6 +319,10 @@ class Mixture:
     chooses: MakeRouter | None = None
     weighs_input: bool = False
     identities: int = 0
+    latent: int | None = None
+    narrow: str = "fc1_latent_proj"
+    widen: str = "fc2_latent_proj"
+    latent_bias: bool = False
 
     def path(self, layer: str, name: str) -> str:
         """Return the path of a part of it in a layer."""
@@ -343,6 +350,7 @@ class Layer:
 
     Attributes:
         attention, mlp: None: the layer has none, and no norms of it.
+        recurrence: What reads the same as the attention, and is added to what that gives.
         before_attention, after_attention, before_mlp, after_mlp: Norms of what comes in, and of what is added.
         parallel: Both read what came into the layer, and their sum is added. `before_mlp` None: behind one norm.
         closing: The norms behind (`after_*`) are of the sum with the residual, and their result is the new residual.
@@ -359,6 +367,7 @@ class Layer:
 
     attention: Attention | LatentAttention | Recurrence | Linear | None
     mlp: MLP | Mixture | Linear | None
+    recurrence: Recurrence | None = None
     before_attention: Norm | None = None
     after_attention: Norm | None = None
     before_mlp: Norm | None = None
@@ -377,6 +386,11 @@ class Layer:
     def parts(self) -> tuple[Layer, ...]:
         """This layer, and the second one, if there is one."""
         return (self,) if self.second is None else (self, self.second)
+
+    @property
+    def recurrences(self) -> tuple[Recurrence, ...]:
+        """What reads its past by recurrence, in the place of the attention or beside it."""
+        return tuple(one for one in (self.attention, self.recurrence) if isinstance(one, Recurrence))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,7 +505,7 @@ class Decoder:
     @property
     def recurrent(self) -> bool:
         """Whether a layer reads its past by recurrence."""
-        return any(isinstance(layer.attention, Recurrence) for layer in self.layers)
+        return any(layer.recurrences for layer in self.layers)
 
     def path(self, name: str) -> str:
         """Return the path of a module below the root."""

@@ -55,6 +55,8 @@ def _sublayers(
     given = (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp)
     norms = [None if one is None else norm(one, build, decoder.hidden_size, path) for one in given]
     attention = _attention(decoder, layer, build, index, kv, growth, picked)
+    if attention is not None and layer.recurrence is not None:
+        attention = _both(attention, _recurrence(decoder, layer.recurrence, build, path))
     mlp = _mlp(decoder, layer, build, path)
     if layer.parallel:
         if attention is None or mlp is None:
@@ -83,11 +85,19 @@ def _attention(
     if isinstance(layer.attention, Linear):
         return _linear(decoder, layer.attention, build, decoder.layer_path(index))
     if isinstance(layer.attention, Recurrence):
-        path = f"{decoder.layer_path(index)}.{layer.attention.name}"
-        return layer.attention.make(build, decoder.hidden_size, path)
+        return _recurrence(decoder, layer.attention, build, decoder.layer_path(index))
     if isinstance(layer.attention, LatentAttention):
         return LatentSelfAttention(decoder, layer.attention, build, index, kv, picked)
     return SelfAttention(decoder, layer.attention, build, index, growth, kv)
+
+
+def _recurrence(decoder: Decoder, given: Recurrence, build: LayerBuilder, layer: str) -> Body:
+    return given.make(build, decoder.hidden_size, f"{layer}.{given.name}")
+
+
+def _both(first: Body, second: Body) -> Body:
+    """Return the sum of what two make of the same."""
+    return lambda hidden, step: first(hidden, step) + second(hidden, step)
 
 
 def _mlp(decoder: Decoder, layer: Layer, build: LayerBuilder, path: str) -> Body | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder
     from core.api.experts import Router
+    from core.api.models import Linear
     from core_plugin_decoder.description import Mixture
 
 
@@ -25,9 +26,10 @@ class MixtureOfExperts:
         prefix = given.path(layer, given.module)
         choices = given.experts + given.identities
         self.leave = build.tap("experts", prefix, given.routing.top_k, size=choices, dtype="int32")
+        self.narrow, self.widen = _around(given, build, hidden_size, layer)
         self.experts = build.experts(
             given.experts,
-            hidden_size,
+            given.latent or hidden_size,
             given.size,
             prefix,
             activation_of(given.activation, build, prefix, gated=given.fused is not None or len(given.parts) > 1),
@@ -48,10 +50,13 @@ class MixtureOfExperts:
         """`(T, D) -> (T, D)`."""
         weights, ids = self.router(x)
         self.leave(ids)
+        read = x if self.narrow is None else self.narrow(x)
         if self.real is not None:
-            out = self._with_identities(x, weights, ids, self.real)
+            out = self._with_identities(read, weights, ids, self.real)
         else:
-            out = self._of_weighed(x, weights, ids) if self.weighs_input else self.experts(x, weights, ids)
+            out = self._of_weighed(read, weights, ids) if self.weighs_input else self.experts(read, weights, ids)
+        if self.widen is not None:
+            out = self.widen(out)
         if self.shared is None:
             return out
         shared = self.shared(x)
@@ -72,6 +77,14 @@ class MixtureOfExperts:
         passes = ids >= real
         share = weights.masked_fill(~passes, 0.0).sum(-1, keepdim=True)
         return self.experts(x, weights, ids.masked_fill(passes, -1)) + (x.float() * share).to(x.dtype)
+
+
+def _around(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> tuple[Linear | None, Linear | None]:
+    """Return the linears before and behind the experts."""
+    if given.latent is None:
+        return None, None
+    narrow = build.linear(hidden_size, given.latent, given.path(layer, given.narrow), bias=given.latent_bias)
+    return narrow, build.linear(given.latent, hidden_size, given.path(layer, given.widen), bias=given.latent_bias)
 
 
 def _router(given: Mixture, build: LayerBuilder, hidden_size: int, layer: str) -> Router:

@@ -16,7 +16,6 @@ from core_plugin_decoder.description import (
     Linear,
     Mixture,
     Norm,
-    Recurrence,
 )
 
 Dim = tuple[str, int]
@@ -110,8 +109,14 @@ def _weights(decoder: Decoder) -> Iterator[WeightShape]:
     yield matrix(decoder.path(decoder.embed), (vocabulary, width))
     if decoder.pooling is None or decoder.score.tokens:
         yield matrix(decoder.head, (vocabulary, width))
-    if decoder.final_norm is not None and decoder.final_norm.weight:
-        yield matrix(decoder.path(decoder.final_norm.name), (hidden,))
+    last = decoder.final_norm
+    # Tensors are told by how their names end: one that a layer has as well says nothing of the last norm.
+    if (
+        last is not None
+        and last.weight
+        and not any(f".{name}".endswith(f".{last.name}") for one in layers for name in one)
+    ):
+        yield matrix(decoder.path(last.name), (hidden,))
 
 
 def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
@@ -123,8 +128,8 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_attention(attention, hidden).items()}
     elif isinstance(attention, LatentAttention):
         found |= {f"{attention.name}.{name}": dims for name, dims in _of_latent(attention, hidden).items()}
-    elif isinstance(attention, Recurrence):
-        found |= {f"{attention.name}.{name}": dims for name, dims in attention.weights}
+    for one in layer.recurrences:
+        found |= {f"{one.name}.{name}": dims for name, dims in one.weights}
     if isinstance(layer.mlp, MLP):
         found |= _of_mlp(layer.mlp, hidden)
     for mixture in (layer.mlp, layer.aside):
@@ -132,6 +137,10 @@ def _of_layer(layer: Layer, hidden: Dim) -> dict[str, tuple[Dim, ...]]:
             # The router alone: how the weights of experts are stored differs among checkpoints.
             experts = mixture.experts + mixture.identities
             found[mixture.path("", mixture.router)] = (("experts", experts), hidden)
+            if mixture.latent is not None:
+                latent = ("moe_latent_size", mixture.latent)
+                found[mixture.path("", mixture.narrow)] = (latent, hidden)
+                found[mixture.path("", mixture.widen)] = (hidden, latent)
     found |= {one.name: (hidden, hidden) for one in (attention, layer.mlp) if isinstance(one, Linear)}
     return found
 

@@ -32,3 +32,13 @@ MOE = ModelSpec(
     architectures=("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GraniteMoeSWAForCausalLM"),
     shape="core_plugin_granite.moe:shape",
 )
+
+HYBRID = ModelSpec(
+    name="granite-hybrid",
+    impl="core_plugin_granite.hybrid:GraniteHybrid",
+    api=2,
+    summary="Granite decoders of Mamba-2 and attention, dense and with experts",
+    architectures=("GraniteMoeHybridForCausalLM",),
+    shape="core_plugin_granite.hybrid:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
+)

@@ -36,7 +36,7 @@ class _Names(NamedTuple):
         return tuple((f".{self.module}.{name}{self.ending}", f".{self.module}.{{}}.{name}.weight") for name in names)
 
 
-_FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("input_linear",), "output_linear", ".weight")
+FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("input_linear",), "output_linear", ".weight")
 _WINDOWED = _Names("block_sparse_moe.router", "block_sparse_moe.experts", ("gate_up_proj",), "down_proj", "")
 # Files of other layouts have the parts.
 _APART = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("gate_proj", "up_proj"), "output_linear", None)
@@ -47,29 +47,38 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields(config, "GraniteMoeForCausalLM")
     given.refuse("mlp_bias")
     windowed = given.architecture.startswith("GraniteMoeSWA")
-    names = _WINDOWED if windowed else _FIRST if given.flag("experts_fused", default=True) else _APART
-    decoder, mixture = (read_windowed if windowed else read_granite)(config), _mixture(given, names)
+    names = _WINDOWED if windowed else FIRST if given.flag("experts_fused", default=True) else _APART
+    decoder = (read_windowed if windowed else read_granite)(config)
+    experts = mixture(given, names, _shared(given, fused=names.ending is not None))
     return replace(
         decoder,
-        layers=tuple(replace(layer, mlp=mixture) for layer in decoder.layers),
+        layers=tuple(replace(layer, mlp=experts) for layer in decoder.layers),
         tied=given.flag("tie_word_embeddings"),
         experts=names.stored,
     )
 
 
-def _mixture(given: Fields, names: _Names) -> Mixture:
-    experts, activation = given.integer("num_local_experts", 8), given.text("hidden_act", "silu")
-    shared = None
+def _shared(given: Fields, *, fused: bool) -> MLP | None:
+    """Return the MLP beside the experts, of the architectures that may have one."""
     shares = given.architecture.startswith(("GraniteMoeShared", "GraniteMoeSWA"))
-    if shares and given.config.get("shared_intermediate_size"):
-        size = given.integer("shared_intermediate_size")
-        fused = None if names.ending is None else "input_linear"
-        shared = MLP(size=size, activation=activation, name="shared_mlp", fused=fused, down="output_linear")
+    return shared_mlp(given, fused=fused) if shares and given.config.get("shared_intermediate_size") else None
+
+
+def shared_mlp(given: Fields, *, fused: bool = True) -> MLP:
+    """Return the MLP that all tokens share; `fused`: one module holds gate and up."""
+    size, activation = given.integer("shared_intermediate_size", 1024), given.text("hidden_act", "silu")
+    module = "input_linear" if fused else None
+    return MLP(size=size, activation=activation, name="shared_mlp", fused=module, down="output_linear")
+
+
+def mixture(given: Fields, names: _Names, shared: MLP | None) -> Mixture:
+    """Return a layer's experts, and the MLP beside them."""
+    experts = given.integer("num_local_experts", 8)
     return Mixture(
         experts=experts,
         size=given.integer("intermediate_size"),
         routing=Routing(top_k=given.integer("num_experts_per_tok", 2, most=experts), chosen_only=True),
-        activation=activation,
+        activation=given.text("hidden_act", "silu"),
         name="",  # the shared MLP stands beside the experts
         router=names.router,
         module=names.module,

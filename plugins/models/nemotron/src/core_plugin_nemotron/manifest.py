@@ -23,3 +23,13 @@ POOLING = ModelSpec(
     shape="core_plugin_nemotron.family:shape",
     tasks=frozenset({"embed", "classify"}),
 )
+
+HYBRID = ModelSpec(
+    name="nemotron-h",
+    impl="core_plugin_nemotron.hybrid:NemotronH",
+    api=2,
+    summary="Nemotron-H decoders of Mamba-2, attention, MLPs and mixtures of experts",
+    architectures=("NemotronHForCausalLM",),
+    shape="core_plugin_nemotron.hybrid:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
+)
