@@ -116,6 +116,8 @@ class Attention:
         value_scale: Factor of the values.
         gate: Module of a projection of what the layer reads, as wide as all heads; behind `gate_activation` it is
             multiplied by what attention gives. None: there is none.
+        gated_queries: The module of the queries, which is not `fused`, holds such a gate too, behind the queries of
+            each head and as wide.
         mix: How passes behind the first attend; None: each to its own keys and values.
     """
 
@@ -152,6 +154,7 @@ class Attention:
     value_dim: int | None = None
     value_scale: float = 1.0
     gate: str | None = None
+    gated_queries: bool = False
     gate_activation: str | MakeActivation = "sigmoid"
     mix: Mix | None = None
 
@@ -195,6 +198,7 @@ class LatentAttention:
         key_dim, rope_dim: Sizes of the parts of a head of queries and keys that are not rotated, and that are.
         value_dim: Size of a head of the values.
         scale: Factor of the scores.
+        rope: None: nothing is rotated, and the part that would be is one key for all heads.
         bias: Whether the modules that make latents have one.
         output_bias: Whether the output projection has one.
         eps: Of the norms of the latents.
@@ -211,7 +215,7 @@ class LatentAttention:
     rope_dim: int
     value_dim: int
     scale: float
-    rope: RopeConfig
+    rope: RopeConfig | None
     bias: bool = False
     output_bias: bool = False
     eps: float = 1e-6
