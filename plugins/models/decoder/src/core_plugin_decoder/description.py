@@ -347,6 +347,8 @@ class Layer:
         parallel: Both read what came into the layer, and their sum is added. `before_mlp` None: behind one norm.
         closing: The norms behind (`after_*`) are of the sum with the residual, and their result is the new residual.
         scale: Factor of what is added.
+        weighs: Factors of the residual and of what is added to it: those of the attention, and those of the MLP. The
+            residual is then what the norm before gives, and `scale` does not count.
         keeps: Places in which the hidden states that come in are kept for later layers.
         blends: `(place, share)`, one after another and behind `keeps`: the hidden states that come in become `share` of
             those that are kept there, and of themselves the rest.
@@ -363,6 +365,7 @@ class Layer:
     parallel: bool = False
     closing: bool = False
     scale: float = 1.0
+    weighs: tuple[tuple[float, float], tuple[float, float]] | None = None
     keeps: tuple[int, ...] = ()
     blends: tuple[tuple[int, float], ...] = ()
     beside: MLP | None = None
