@@ -107,7 +107,9 @@ def _weights(decoder: Decoder) -> Iterator[WeightShape]:
     yield matrix(decoder.path(decoder.embed), (vocabulary, width))
     if decoder.pooling is None or decoder.score.tokens:
         yield matrix(decoder.head, (vocabulary, width))
-    if decoder.final_norm is not None and decoder.final_norm.weight:
+    # Tensors are known by what their names end with: a module of layers by the same name would be taken for it.
+    inner = {name.rpartition(".")[2] for layer in layers for name in layer}
+    if decoder.final_norm is not None and decoder.final_norm.weight and decoder.final_norm.name not in inner:
         yield matrix(decoder.path(decoder.final_norm.name), (hidden,))
 
 

@@ -74,7 +74,9 @@ class GatedRecurrence:
         decay = kept.float() * self.rate()
         # What comes in is weighed so that the sum keeps its size; a request's first token is the whole sum.
         share, first = (1.0 - (decay * 2.0).exp()).sqrt(), self.first(step.positions).float()
-        return self.recur(x * taken * (share + (1.0 - share) * first).to(x.dtype), decay, self.state(step))
+        weighed = x * taken * (share + (1.0 - share) * first).to(x.dtype)
+        found: Tensor = self.recur(weighed, decay, self.state(step))
+        return found
 
 
 def _first(count: int) -> Tensor:

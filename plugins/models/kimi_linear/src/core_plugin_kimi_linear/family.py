@@ -110,13 +110,14 @@ def _kinds(given: Fields) -> tuple[str, ...]:
     count, inner = given.layers(), config_object(given.config, "linear_attn_config")
     if given.config.get("layer_types") is not None:
         return _listed(given, "layer_types", (LINEAR, FULL))
-    lists = [inner.get("kda_layers"), inner.get("full_attn_layers")]
-    if all(one is None for one in lists):
+    linear, full = inner.get("kda_layers"), inner.get("full_attn_layers")
+    if linear is None and full is None:
         return tuple(FULL if index and index % 4 == 0 else LINEAR for index in range(count))
-    if not all(isinstance(one, list) for one in lists) or sorted(chain(*lists)) != list(range(1, count + 1)):
+    both = isinstance(linear, list) and isinstance(full, list)
+    if not both or sorted(chain(linear, full)) != list(range(1, count + 1)):
         text = f"'kda_layers' and 'full_attn_layers' of 'linear_attn_config' must name each of {count} layers once."
         raise CheckpointError("CORE-M126", text)
-    return tuple(LINEAR if index + 1 in lists[0] else FULL for index in range(count))
+    return tuple(LINEAR if index + 1 in linear else FULL for index in range(count))
 
 
 def _mlps(given: Fields) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ class LightningAttention:
         self.norm = build.rms_norm(heads * size, _EPS, f"{path}.norm")
         self.gate = build.linear(hidden_size, heads * size, f"{path}.output_gate")
         self.out = build.linear(heads * size, hidden_size, f"{path}.out_proj")
-        self.slopes, self._decay = tuple(slopes), None
+        self.slopes = tuple(slopes)
+        self._decay: Tensor | None = None
 
     def __call__(self, x: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
@@ -49,6 +50,6 @@ class LightningAttention:
         if self._decay is None or self._decay.device != q.device:
             from torch import float32, tensor
 
-            self._decay: Tensor | None = tensor(self.slopes, dtype=float32, device=q.device).neg()
+            self._decay = tensor(self.slopes, dtype=float32, device=q.device).neg()
         # Zeros by a product: programs without torch have it.
         return q[:, :, 0].float() * 0.0 + self._decay

@@ -77,10 +77,9 @@ def read(config: Mapping[str, Any]) -> Decoder:
     )
 
 
-_STACKED = tuple(
-    (f".mlp.experts.{name}", f".mlp.experts.{{}}.{name}.weight") for name in ("gate_up_proj", "down_proj")
-)
+_STACKED = tuple((f".mlp.experts.{name}", f".mlp.experts.{{}}.{name}.weight") for name in ("gate_up_proj", "down_proj"))
 """Checkpoints of the multimodal architecture hold the weights of all experts of a layer in two tensors."""
+
 
 shape = shape_of(read)
 
@@ -187,6 +186,7 @@ def _mlp(given: Fields, size: int, name: str = "mlp") -> MLP:
 
 
 def _mixture(given: Fields) -> Mixture:
+    stacked = _is_stacked(given)
     renormalize = given.flag("norm_topk_prob", default=True) if _is_next(given) else True
     return Mixture(
         experts=given.integer("num_experts"),
@@ -195,5 +195,6 @@ def _mixture(given: Fields) -> Mixture:
         activation=given.text("hidden_act", "silu"),
         shared=_mlp(given, given.integer("shared_expert_intermediate_size", 512), "shared_expert"),
         shared_gate="shared_expert_gate",
-        **({"parts": ("gate_up_proj",), "fused": "halves"} if _is_stacked(given) else {}),
+        parts=("gate_up_proj",) if stacked else ("gate_proj", "up_proj"),
+        fused="halves" if stacked else None,
     )
