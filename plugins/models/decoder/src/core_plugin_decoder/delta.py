@@ -106,7 +106,7 @@ class Decay:
 
     def __init__(self, build: LayerBuilder, path: str, shape: Sequence[int], size: int = 1) -> None:
         heads = max(shape)
-        self.rate = build.parameter(f"{path}.A_log", shape, read=lambda stored: -stored.exp(), dtype="float32")
+        self.rate = build.parameter(f"{path}.A_log", shape, dtype="float32")
         self.bias = build.parameter(f"{path}.dt_bias", (heads * size,), dtype="float32")
         self.view, self.each = (-1, heads, size), size > 1
 
@@ -114,7 +114,7 @@ class Decay:
         """`(T, H * size) -> (T, H, size)`, or `(T, H)` where the size is 1."""
         from torch.nn.functional import softplus
 
-        grown = softplus(x.float() + self.bias())
+        grown, rate = softplus(x.float() + self.bias()), self.rate().exp().neg()
         if not self.each:
-            return grown * self.rate().view(-1)
-        return grown.view(self.view) * self.rate().view(-1, 1)
+            return grown * rate.view(-1)
+        return grown.view(self.view) * rate.view(-1, 1)

@@ -48,18 +48,11 @@ class GatedRecurrence:
     """The real-gated linear recurrent unit: gates say what each channel takes, and how much it keeps."""
 
     def __init__(self, build: LayerBuilder, path: str, channels: int, heads: int) -> None:
-        from torch.nn.functional import softplus
-
         size = channels // heads
         self.parts, self.halves = (size,) * heads, (size, size)
         names = {"input_gate": size, "recurrent_gate": size}
         self.gates = [build.merged_linear(size, names, f"{path}.{head}", bias=True) for head in range(heads)]
-        self.rate = build.parameter(
-            f"{path}.recurrent_param",
-            (channels,),
-            read=lambda stored: -_SHARPNESS * softplus(stored),
-            dtype="float32",
-        )
+        self.rate = build.parameter(f"{path}.recurrent_param", (channels,), dtype="float32")
         self.first = build.by_position(1, _first)
         self.state = build.state(path, (channels,))
         self.recur = build.operation("gated_recurrence", channels=channels)
@@ -67,11 +60,12 @@ class GatedRecurrence:
     def __call__(self, x: Tensor, step: StepInputs) -> Tensor:
         """`(T, W) -> (T, W)`."""
         from torch import cat
+        from torch.nn.functional import softplus
 
         gates = [gate(part.contiguous()) for gate, part in zip(self.gates, x.split_with_sizes(self.parts, dim=1))]
         pairs = [gate.split_with_sizes(self.halves, dim=1) for gate in gates]
         taken, kept = (cat(some, dim=1).sigmoid() for some in zip(*pairs, strict=True))
-        decay = kept.float() * self.rate()
+        decay = kept.float() * softplus(self.rate()) * -_SHARPNESS
         # What comes in is weighed so that the sum keeps its size; a request's first token is the whole sum.
         share, first = (1.0 - (decay * 2.0).exp()).sqrt(), self.first(step.positions).float()
         weighed = x * taken * (share + (1.0 - share) * first).to(x.dtype)

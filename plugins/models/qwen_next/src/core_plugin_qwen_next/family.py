@@ -45,6 +45,9 @@ _DENSE = {"head_dim": 256, "num_key_value_heads": 4, "intermediate_size": 12288}
 _EXPERTS = {"head_dim": 256, "num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8}
 """What transformers takes for keys that a configuration lacks."""
 
+_NESTED = "model.language_model"
+"""The text decoder in multimodal checkpoints."""
+
 _MULTIMODAL = ("mrope_section", "mrope_interleaved")
 """Of rotary parameters: how positions in images are rotated. Text has one position for all sections."""
 
@@ -54,6 +57,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = _fields(config)
     rope, eps = given.rope(partial=0.25), given.number("rms_norm_eps", 1e-6, least=0.0)
     sparse, kinds = _sparse(given), _kinds(given)
+    nested = given.architecture.endswith("ForConditionalGeneration")
     layers = tuple(
         Layer(
             attention=_linear(given, eps) if kind == LINEAR else _attention(given, rope, eps),
@@ -71,7 +75,8 @@ def read(config: Mapping[str, Any]) -> Decoder:
         max_positions=rope.context,
         dtype=given.dtype(),
         tied=given.flag("tie_word_embeddings"),
-        renames=(("model.language_model.", "model."),),
+        root=_NESTED if nested else "model",
+        renames=() if nested else ((f"{_NESTED}.", "model."),),
         skips=("mtp.*", "model.visual.*"),
         experts=_STACKED if _is_stacked(given) else (),
     )
