@@ -46,13 +46,13 @@ def require_fitting(checkpoint: CheckpointInfo, shape: ModelShape) -> None:
 
 def _known(known: Mapping[str, WeightShape], name: str) -> WeightShape | None:
     """Return what is known of a tensor, in whatever modules it is nested."""
-    for ending in (_LAYER.sub("{}", name, count=1), name):
-        while ending not in known:
-            _, dot, ending = ending.partition(".")
-            if not dot:
-                break
-        else:
-            return known[ending]
+    endings = [_LAYER.sub("{}", name, count=1), name]
+    while all(endings):
+        for ending in endings:
+            if ending in known:
+                return known[ending]
+        # The longest ending counts: a layer may have a module of its own by the name of one outside of layers.
+        endings = [ending.partition(".")[2] for ending in endings]
     return None
 
 

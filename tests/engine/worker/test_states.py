@@ -1,4 +1,4 @@
-"""Recurrent states in the worker: a slot for each row, fresh rows, fewer rows where memory is short, what is refused."""
+"""Recurrent states in the worker: a slot for each row, fresh rows, fewer rows where memory is short, refusals."""
 
 from __future__ import annotations
 

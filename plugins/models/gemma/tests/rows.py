@@ -156,4 +156,23 @@ ROWS = [
             "attention_bias": True,
         },
     ),
+    TinyFamily(
+        "recurrent_gemma",
+        "RecurrentGemmaForCausalLM",
+        {"model_type": "recurrent_gemma", "num_hidden_layers": 4, "attention_window_size": 8},
+        native={"hidden_size": 128},
+    ),
+    TinyFamily(
+        "recurrent_gemma_wide",
+        "RecurrentGemmaForCausalLM",
+        {
+            "model_type": "recurrent_gemma",
+            "block_types": ["attention", "recurrent"],
+            "lru_width": 96,
+            "conv1d_width": 3,
+            "attention_bias": True,
+            "logits_soft_cap": 12.0,
+        },
+        native={"hidden_size": 128},
+    ),
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from core.testing.families import TinyFamily
 
 _MINIMAX = {
@@ -11,11 +14,64 @@ _MINIMAX = {
     "head_dim": 24,
 }
 
+
+def _text(values: Mapping[str, Any]) -> Any:
+    """Return transformers' model, whose decays are what they are: no weights that could be random."""
+    import transformers
+
+    config = transformers.MiniMaxConfig(**{key: value for key, value in values.items() if key != "architectures"})
+    config._attn_implementation = "eager"
+    model = transformers.MiniMaxForCausalLM(config)
+    for module in model.modules():
+        module._non_persistent_buffers_set.update(module._buffers)
+    return model
+
+
+def _stored(name: str, tensor: Any) -> list[tuple[str, Any]]:
+    """Return what checkpoints call a tensor: each expert has its own."""
+    name = name.replace(".mlp.", ".block_sparse_moe.")
+    if name.endswith("experts.gate_up_proj"):
+        halves = [(expert, *one.chunk(2)) for expert, one in enumerate(tensor)]
+        path = name.removesuffix(".gate_up_proj")
+        return [
+            (f"{path}.{expert}.{part}.weight", half)
+            for expert, *both in halves
+            for part, half in zip(("w1", "w3"), both, strict=True)
+        ]
+    if name.endswith("experts.down_proj"):
+        path = name.removesuffix(".down_proj")
+        return [(f"{path}.{expert}.w2.weight", one) for expert, one in enumerate(tensor)]
+    return [(name, tensor)]
+
+
+_FACTORS = {
+    "full_attn_alpha_factor": 1.5,
+    "full_attn_beta_factor": 0.75,
+    "linear_attn_alpha_factor": 1.25,
+    "linear_attn_beta_factor": 0.5,
+    "mlp_alpha_factor": 2.0,
+    "mlp_beta_factor": 1.5,
+}
+_TEXT = {"model_type": "minimax", "num_hidden_layers": 4, "num_local_experts": 5, "block_size": 16}
+
 ROWS = [
     TinyFamily("minimax_m2", "MiniMaxM2ForCausalLM", _MINIMAX | {"rotary_dim": 12}),
     TinyFamily(
         "minimax_m2_whole",
         "MiniMaxM2ForCausalLM",
         _MINIMAX | {"num_local_experts": 5, "num_experts_per_tok": 1, "tie_word_embeddings": True, "rope_theta": 900.0},
+    ),
+    TinyFamily("minimax", "MiniMaxForCausalLM", _TEXT, reference=_text, save=_stored),
+    TinyFamily(
+        "minimax_factors",
+        "MiniMaxForCausalLM",
+        {
+            **_TEXT,
+            **_FACTORS,
+            "head_dim": 24,
+            "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
+        },
+        reference=_text,
+        save=_stored,
     ),
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from core_plugin_decoder.gating import MixedAttention, Mixer, OutputGate
+from core_plugin_decoder.gating import MixedAttention, Mixer, OutputGate, gate_activation
 from core_plugin_decoder.norms import head_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -51,30 +52,23 @@ class SelfAttention:
         units = dict(zip(parts, widths))
         if given.turns:
             units = {name: size // given.turns for name, size in parts.items()}
-        stored = [(parts, given.fused, heads, widths)]
-        if given.fused_kv is not None:
-            queries, *others = parts.items()
-            stored = [
-                (dict([queries]), None, heads[:1], widths[:1]),
-                (dict(others), given.fused_kv, heads[1:], widths[1:]),
-            ]
         # Each with the heads of its parts, and their sizes.
         self.linears = [
             (
                 build.merged_linear(
                     decoder.hidden_size,
-                    some,
+                    {name: size for name, (size, _) in some.parts.items()},
                     path,
                     bias=given.bias,
                     shard="out",
-                    units={name: units[name] for name in some},
-                    fused=fused,
-                    split=given.split,
+                    units={name: unit for name, (_, unit) in some.parts.items()},
+                    fused=some.fused,
+                    split=some.split,
                 ),
-                counts,
-                own,
+                some.heads,
+                some.widths,
             )
-            for some, fused, counts, own in stored
+            for some in _stored(given, {name: (parts[name], units[name]) for name in parts}, heads, widths)
         ]
         self.output = build.linear(
             given.heads * width, decoder.hidden_size, f"{path}.{given.output}", bias=given.output_bias, shard="in"
@@ -109,6 +103,7 @@ class SelfAttention:
             }
         self.attend = self._attend(build, self.layer)
         self.gate = None if given.gate is None else OutputGate(given, build, decoder.hidden_size, path)
+        self.query_gate = gate_activation(given, build, path) if given.gated_queries else None
         self.mix, self.mixer = given.mix, None
         if given.mix is not None and decoder.passes > 1:
             self.mixer = Mixer(given.mix, given, build, decoder, index)
@@ -129,8 +124,16 @@ class SelfAttention:
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
         split = self._projected(hidden)
+        if self.query_gate is not None:
+            factors = self.query_gate(split.pop(1).flatten(1))
+            return self.output(self._of_parts(split, step) * factors)
+        attended = self._of_parts(split, step)
+        return self.output(attended if self.gate is None else attended * self.gate(hidden))
+
+    def _of_parts(self, split: Sequence[Tensor], step: StepInputs) -> Tensor:
+        """Return the results of all heads, `(T, heads * value_dim)`, from what was projected."""
         if len(split) == 1:
-            return self._given_out(self.attend(self._query(split[0], step), None, None, step), hidden)
+            return self.attend(self._query(split[0], step), None, None, step)
         q, k, v = (split[place] for place in self.places)
         if self.rotates_first:
             q, k = self._rotated(q, k, step)
@@ -146,11 +149,7 @@ class SelfAttention:
             v = v * self.value_scale
         if self.growth is not None:
             q = q * self.growth(step.positions).unsqueeze(1)
-        return self._given_out(self._attended(q, k, v, step), hidden)
-
-    def _given_out(self, attended: Tensor, hidden: Tensor) -> Tensor:
-        """Project what attention gives; `hidden` is what the layer's queries are made of."""
-        return self.output(attended if self.gate is None else attended * self.gate(hidden))
+        return self._attended(q, k, v, step)
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, step: StepInputs) -> Tensor:
         """Return the results of all heads, `(T, heads * value_dim)`."""
@@ -163,8 +162,11 @@ class SelfAttention:
         wide = self.attend(q, k, cat((v, k[..., width:] * 0.0), -1), step)
         return wide.view(-1, self.query_heads, size)[..., :width].flatten(1)
 
-    def _projected(self, hidden: Tensor) -> Sequence[Tensor]:
-        """Return what is projected, part by part: `(T, heads, head_dim)`, twice `(T, kv_heads, head_dim)`."""
+    def _projected(self, hidden: Tensor) -> list[Tensor]:
+        """Return what is projected, part by part: `(T, heads, head_dim)`, twice `(T, kv_heads, head_dim)`.
+
+        Behind the queries comes their gate, where they have one.
+        """
         found: list[Tensor] = []
         for linear, heads, widths in self.linears:
             joined = linear(hidden)
@@ -188,6 +190,39 @@ class SelfAttention:
 
     def _rotated(self, q: Tensor, k: Tensor, step: StepInputs) -> tuple[Tensor, Tensor]:
         return (q, k) if self.rope is None else self.rope(step.positions, q, k)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Parts of a projection that are one product.
+
+    Attributes:
+        parts: Name -> outputs of all heads, and those that stay together.
+        heads, widths: Of each part: heads of this rank, and their size.
+        fused, split: As in `LayerBuilder.merged_linear`.
+    """
+
+    parts: Mapping[str, tuple[int, int]]
+    heads: Sequence[int]
+    widths: Sequence[int]
+    fused: str | None = None
+    split: Literal["halves", "interleaved"] = "halves"
+
+
+def _stored(
+    given: Attention, parts: Mapping[str, tuple[int, int]], heads: Sequence[int], widths: Sequence[int]
+) -> list[_Stored]:
+    """Return the products that make queries, keys and values."""
+    if given.fused_kv is None and not given.gated_queries:
+        return [_Stored(parts, heads, widths, given.fused, given.split)]
+    (name, size), *others = parts.items()
+    queries = _Stored({name: size}, heads[:1], widths[:1])
+    if given.gated_queries:
+        gated = {name: size, f"{name}.gate": size}
+        queries = _Stored(gated, [heads[0]] * 2, [widths[0]] * 2, fused=name, split="interleaved")
+    if not others:
+        return [queries]
+    return [queries, _Stored(dict(others), heads[1:], widths[1:], given.fused_kv, given.split)]
 
 
 def _by_heads(joined: Tensor, heads: Sequence[int], widths: Sequence[int]) -> Sequence[Tensor]:

@@ -116,6 +116,8 @@ class Attention:
         value_scale: Factor of the values.
         gate: Module of a projection of what the layer reads, as wide as all heads; behind `gate_activation` it is
             multiplied by what attention gives. None: there is none.
+        gated_queries: The module of the queries, which is not `fused`, holds such a gate too, behind the queries of
+            each head and as wide.
         mix: How passes behind the first attend; None: each to its own keys and values.
     """
 
@@ -152,6 +154,7 @@ class Attention:
     value_dim: int | None = None
     value_scale: float = 1.0
     gate: str | None = None
+    gated_queries: bool = False
     gate_activation: str | MakeActivation = "sigmoid"
     mix: Mix | None = None
 
@@ -195,6 +198,7 @@ class LatentAttention:
         key_dim, rope_dim: Sizes of the parts of a head of queries and keys that are not rotated, and that are.
         value_dim: Size of a head of the values.
         scale: Factor of the scores.
+        rope: None: nothing is rotated, and the part that would be is one key for all heads.
         bias: Whether the modules that make latents have one.
         output_bias: Whether the output projection has one.
         eps: Of the norms of the latents.
@@ -212,7 +216,7 @@ class LatentAttention:
     rope_dim: int
     value_dim: int
     scale: float
-    rope: RopeConfig
+    rope: RopeConfig | None
     bias: bool = False
     output_bias: bool = False
     eps: float = 1e-6
@@ -355,6 +359,8 @@ class Layer:
         parallel: Both read what came into the layer, and their sum is added. `before_mlp` None: behind one norm.
         closing: The norms behind (`after_*`) are of the sum with the residual, and their result is the new residual.
         scale: Factor of what is added.
+        weighs: Factors of the residual and of what is added to it: those of the attention, and those of the MLP. The
+            residual is then what the norm before gives, and `scale` does not count.
         keeps: Places in which the hidden states that come in are kept for later layers.
         blends: `(place, share)`, one after another and behind `keeps`: the hidden states that come in become `share` of
             those that are kept there, and of themselves the rest.
@@ -375,6 +381,7 @@ class Layer:
     parallel: bool = False
     closing: bool = False
     scale: float = 1.0
+    weighs: tuple[tuple[float, float], tuple[float, float]] | None = None
     keeps: tuple[int, ...] = ()
     blends: tuple[tuple[int, float], ...] = ()
     beside: MLP | None = None

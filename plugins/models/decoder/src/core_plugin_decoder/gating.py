@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
+    from core.api.models import Activation
     from core.api.models import Attention as Attend
     from core_plugin_decoder.description import Attention, Decoder, Mix
 
@@ -19,14 +20,20 @@ class OutputGate:
     """`act(gate(hidden))`: a factor of each number that attention gives."""
 
     def __init__(self, given: Attention, build: LayerBuilder, hidden_size: int, path: str) -> None:
-        name, size, made = given.gate or "", given.heads * given.head_dim, given.gate_activation
+        name, size = given.gate or "", given.heads * given.head_dim
         units = {name: given.head_dim}
         self.project = build.merged_linear(hidden_size, {name: size}, path, shard="out", units=units)
-        self.activation = build.activation(made) if isinstance(made, str) else made(build, path)
+        self.activation = gate_activation(given, build, path)
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """`(T, D) -> (T, H * head_dim)`."""
         return self.activation(self.project(hidden))
+
+
+def gate_activation(given: Attention, build: LayerBuilder, path: str) -> Activation:
+    """Return what makes a gate's numbers factors; `path` is that of the attention."""
+    made = given.gate_activation
+    return build.activation(made) if isinstance(made, str) else made(build, path)
 
 
 class Mixer:

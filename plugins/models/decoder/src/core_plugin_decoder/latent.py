@@ -43,7 +43,7 @@ class LatentSelfAttention:
             given.query_dim or hidden, given.heads * given.head_dim, f"{path}.{module}", shard="out"
         )
         self.norm = build.rms_norm(given.latent_dim, given.eps, f"{path}.kv_a_layernorm")
-        self.rope = build.rope(given.rope)
+        self.rope = None if given.rope is None else build.rope(given.rope)
         self.scale = given.latent_scale
         self.attend = build.latent_attention(
             kv,
@@ -69,9 +69,11 @@ class LatentSelfAttention:
             self.indexer(hidden, query, step)
         # (T, heads, key_dim), (T, heads, rope_dim)
         q, q_rope = self.query(query).view(self.view).split_with_sizes(self.split, dim=2)
-        q_rope, rotated = self.rope(step.positions, q_rope, rope_key.unsqueeze(1))
+        if self.rope is not None:
+            q_rope, rotated = self.rope(step.positions, q_rope, rope_key.unsqueeze(1))
+            rope_key = rotated.squeeze(1)
         latent = self.norm(latent.contiguous())
         if self.scale != 1.0:
             latent = latent * self.scale
         picked = None if self.picked is None else self.picked.positions
-        return self.output(self.attend(q, q_rope, latent, rotated.squeeze(1), step, picked))
+        return self.output(self.attend(q, q_rope, latent, rope_key, step, picked))

@@ -70,6 +70,9 @@ def _sublayers(
         beside = FeedForward(layer.beside, build, decoder.hidden_size, path)
         return [_Around(norms[0], attention, norms[2], mlp, before, _by_token(beside))]
     found: list[Sublayer] = []
+    if layer.weighs is not None:
+        bodies = ((norms[0], attention, layer.weighs[0]), (norms[2], mlp, layer.weighs[1]))
+        return [_Weighing(before, body, *factors) for before, body, factors in bodies if body is not None]
     if attention is not None:
         found.append(kind(norms[0], attention, norms[1], layer.scale))
     if mlp is not None:
@@ -171,6 +174,22 @@ class _Closing(_Adding):
         if self.after is None:
             return out, residual
         return None, self.after.add(out, residual)[0]
+
+
+class _Weighing(_Adding):
+    """`share * before(residual) + scale * body(before(residual))`."""
+
+    def __init__(self, before: Norm | None, body: Body, share: float, scale: float) -> None:
+        super().__init__(before, body, None, scale)
+        self.share = share
+
+    def __call__(self, pending: Pending, residual: Tensor, step: StepInputs) -> tuple[Pending, Tensor]:
+        hidden, _ = _entered(self.before, pending, residual)
+        out = self.body(hidden, step)
+        return (
+            out if self.scale == 1.0 else out * self.scale,
+            hidden if self.share == 1.0 else hidden * self.share,
+        )
 
 
 class _Parallel:

@@ -172,7 +172,8 @@ def _of_attention(attention: Attention, hidden: Dim) -> dict[str, tuple[Dim, ...
         text = "(num_attention_heads + 2 * num_key_value_heads) * head_dim"
         found = {attention.fused: ((text, queries[1] + 2 * keys[1]), hidden)}
     else:
-        rows = (queries, keys, values)[: 1 if attention.fused_kv is not None else attention.parts]
+        stored = ("2 * num_attention_heads * head_dim", 2 * queries[1]) if attention.gated_queries else queries
+        rows = (stored, keys, values)[: 1 if attention.fused_kv is not None else attention.parts]
         found = {name: (given, hidden) for name, given in zip(attention.projections, rows)}
     if attention.fused_kv is not None:
         found[attention.fused_kv] = (("2 * num_key_value_heads * head_dim", 2 * keys[1]), hidden)

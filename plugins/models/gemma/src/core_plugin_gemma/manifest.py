@@ -36,6 +36,16 @@ GEMMA4 = ModelSpec(
     shape="core_plugin_gemma.gemma4:shape",
 )
 
+RECURRENT = ModelSpec(
+    name="recurrent-gemma",
+    impl="core_plugin_gemma.recurrent:RecurrentGemma",
+    api=2,
+    summary="RecurrentGemma decoders",
+    architectures=("RecurrentGemmaForCausalLM",),
+    shape="core_plugin_gemma.recurrent:shape",
+    chat_templates="core_plugin_gemma.chat:Templates",
+)
+
 POOLING = ModelSpec(
     name="gemma-pooling",
     impl="core_plugin_gemma.family:Gemma",

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from core.api.descriptors import ModelSpec
 
+MINIMAX_TEXT = ModelSpec(
+    name="minimax-text",
+    impl="core_plugin_minimax.text:MiniMaxText",
+    api=2,
+    summary="MiniMax-Text-01 decoders",
+    architectures=("MiniMaxForCausalLM",),
+    shape="core_plugin_minimax.text:shape",
+    chat_templates="core_plugin_decoder.chat:Templates",
+)
+
 MINIMAX_M2 = ModelSpec(
     name="minimax-m2",
     impl="core_plugin_minimax.family:MiniMaxM2",
