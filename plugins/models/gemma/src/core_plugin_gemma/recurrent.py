@@ -38,7 +38,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields(config, "RecurrentGemmaForCausalLM", {"sliding_window": "attention_window_size"})
     hidden, eps = given.integer("hidden_size"), given.number("rms_norm_eps", 1e-6, least=0.0)
     rope = given.rope(hidden // given.heads(), partial=0.5)
-    blocks = {RECURRENT: _recurrent(given), ATTENTION: _attention(given, rope)}
+    blocks: dict[str, Attention | Recurrence] = {RECURRENT: _recurrent(given), ATTENTION: _attention(given, rope)}
     mlp = MLP(
         size=given.integer("intermediate_size") // 2,
         activation=given.text("hidden_activation", "gelu_pytorch_tanh"),

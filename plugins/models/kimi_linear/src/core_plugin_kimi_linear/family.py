@@ -113,8 +113,8 @@ def _kinds(given: Fields) -> tuple[str, ...]:
     linear, full = inner.get("kda_layers"), inner.get("full_attn_layers")
     if linear is None and full is None:
         return tuple(FULL if index and index % 4 == 0 else LINEAR for index in range(count))
-    both = isinstance(linear, list) and isinstance(full, list)
-    if not both or sorted(chain(linear, full)) != list(range(1, count + 1)):
+    linear, full = linear or [], full or []
+    if sorted(chain(linear, full)) != list(range(1, count + 1)):
         text = f"'kda_layers' and 'full_attn_layers' of 'linear_attn_config' must name each of {count} layers once."
         raise CheckpointError("CORE-M126", text)
     return tuple(LINEAR if index + 1 in linear else FULL for index in range(count))
