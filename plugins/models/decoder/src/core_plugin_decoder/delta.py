@@ -114,7 +114,7 @@ class Decay:
         """`(T, H * size) -> (T, H, size)`, or `(T, H)` where the size is 1."""
         from torch.nn.functional import softplus
 
-        grown, rate = softplus(x.float() + self.bias()), self.rate().exp().neg()
+        grown, rate = softplus(x.float() + self.bias()), self.rate().exp()
         if not self.each:
-            return grown * rate.view(-1)
-        return grown.view(self.view) * rate.view(-1, 1)
+            return (grown * rate.view(-1)).neg()
+        return (grown.view(self.view) * rate.view(-1, 1)).neg()
