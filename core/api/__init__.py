@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     )
     from core.api.participants import (
         AllowedTokens,
+        BatchInputs,
         BlockRef,
         EngineSetup,
         FrontParticipant,
@@ -125,6 +126,8 @@ if TYPE_CHECKING:
         Parts,
         SampledStep,
         StagedRequest,
+        Tap,
+        TapPlace,
         WorkerParticipant,
         WorkerSetup,
     )
@@ -140,6 +143,7 @@ if TYPE_CHECKING:
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
+    from core.api.states import State, StateMemory, StateRows
     from core.api.structured import (
         GRAMMAR_KINDS,
         CompiledGrammar,
@@ -215,8 +219,8 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
             "ToolArguments ToolEnd ToolStart"
         ),
         "participants": (
-            "AllowedTokens BlockRef EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep "
-            "StagedRequest WorkerParticipant WorkerSetup"
+            "AllowedTokens BatchInputs BlockRef EngineSetup FrontParticipant FrontSetup Participant Parts SampledStep "
+            "StagedRequest Tap TapPlace WorkerParticipant WorkerSetup"
         ),
         "patches": "ConfigPatch Finding Problem Waiver",
         "platform": "Done MemorySnapshot Pending Platform Queue Stream",
@@ -230,6 +234,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
         "sinks": "EngineStats FinishedRequest StatSink",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
+        "states": "State StateMemory StateRows",
         "structured": (
             "check_grammar_nesting CompiledGrammar grammar_choices grammar_json GRAMMAR_KINDS GrammarMatcher "
             "LoadsGrammars PortableGrammar StructuredContext StructuredOutputBackend"
@@ -479,4 +484,10 @@ __all__ = [
     "token_table",
     "tokenizer_from_directory",
     "versions",
+    "BatchInputs",
+    "State",
+    "StateMemory",
+    "StateRows",
+    "Tap",
+    "TapPlace",
 ]

@@ -128,6 +128,8 @@ def _asked(config: EngineConfig, option: str) -> bool:
 def _size_rows(config: EngineConfig) -> list[Row]:
     model, kv, scheduler = config.options.model, config.options.kv, config.options.scheduler
     caching = "prefix caching" if kv.prefix_caching else "no prefix caching"
+    if config.shape.recurrent:
+        caching = "no prefix caching: the model keeps recurrent states"
     sized = {"kv_memory", "memory_fraction", "num_blocks"} & kv.model_fields_set
     return [
         ("dtype", config.dtype, "auto" if model.dtype == "auto" else "set"),

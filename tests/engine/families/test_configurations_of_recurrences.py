@@ -68,7 +68,7 @@ def test_what_is_not_supported_is_named(name, values, key, families):
     assert caught.value.code == "CORE-M126"
 
 
-@pytest.mark.covers("MODEL-01")
+@pytest.mark.covers("MODEL-01", "MODEL-06")
 @pytest.mark.parametrize(("name", "usual", "makers"), SAME)
 def test_makers_configurations_describe_the_same_weights(name, usual, makers, families):
     shapes = [module.shape(config) for module, config in (given(families, name, one) for one in (usual, makers))]

@@ -242,6 +242,7 @@ class _Step:
 
     plan: AttentionPlan = None
     plans: Sequence[AttentionPlan] = (None,)
+    states: StateRows | None = None
 
     def __init__(self, device: torch.device, offset: int) -> None:
         self.token_ids = torch.arange(offset, offset + 4, device=device)
