@@ -16,6 +16,7 @@ from core.api.descriptors import PlatformSpec
 from core.api.facets import GraphFacet, StepShape
 from core.api.models import StepInputs
 from core.api.platform import Pending, Platform
+from core.api.states import StateRows
 from core.api.verdict import ProbeResult
 from core.testing.conformance.outcome import NotApplicable, Unavailable, checks, require, require_core_error
 from core.testing.conformance.subject import Subject
