@@ -63,9 +63,9 @@ def test_biases_of_interleaved_projections(tiny):
 
 
 def test_rows_that_do_not_fit_the_heads(tiny):
-    odd = np.zeros((12, 64), dtype=np.float32)
-    made = tiny("llama", extend=lambda writer: writer.add_tensor("blk.2.attn_q.weight", odd))
-    with pytest.raises(CheckpointError, match=r"12 rows of tensor blk\.2\.attn_q\.weight"):
+    odd = np.zeros(12, dtype=np.float32)
+    made = tiny("llama", extend=lambda writer: writer.add_tensor("blk.1.attn_q.bias", odd))
+    with pytest.raises(CheckpointError, match=r"12 rows of tensor blk\.1\.attn_q\.bias"):
         read(made.path)
 
 
