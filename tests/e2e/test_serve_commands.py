@@ -85,9 +85,9 @@ def test_a_tensor_that_is_missing(serve, broken):
 
 def test_an_architecture_that_nobody_implements(serve, broken):
     path = broken / "config.json"
-    config = {**json.loads(path.read_text()), "architectures": ["FutureForCausalLM"], "model_type": "future"}
+    config = {**json.loads(path.read_text()), "architectures": ["Mistral9ForCausalLM"], "model_type": "future"}
     path.write_text(json.dumps(config))
-    assert_failed(serve(broken), "CORE-M103", "FutureForCausalLM", "nearest", "ForCausalLM (")
+    assert_failed(serve(broken), "CORE-M103", "Mistral9ForCausalLM", "nearest", "MistralForCausalLM (")
 
 
 def test_a_rotary_scaling_that_nobody_computes(serve, tiny):

@@ -17,6 +17,7 @@ from core.engine.sampling import SamplingParams
 from core.engine.step import BlockUpdate, NewRow, StepPlan
 from core.layers.guard import Owners
 from core.layers.kernels import KernelTable
+from core.layers.taps import Taps
 from core.plugins.catalog import Entry
 from core.plugins.drivers import guarded, guarded_items
 from core.plugins.hooks import Hooks
@@ -153,6 +154,8 @@ def make_worker(monkeypatch, make_bench):
             kernels=KernelTable("cpu", "float32"),
             num_parameters=7,
             weight_bytes=config.weight_bytes,
+            taps=Taps(),
+            states=(),
         )
         check(loaded)
         progress(5, 10)

@@ -175,7 +175,8 @@ def test_what_is_missing_is_named(world, disabled, code, text):
     ("content", "code", "text"),
     [
         ("something else", "CORE-M102", "txt: does not recognise odd.txt"),
-        ("model GemmaForCausalLM none 1 float32", "CORE-M103", "nearest that are implemented: LlamaForCausalLM"),
+        ("model Llama9ForCausalLM none 1 float32", "CORE-M103", "nearest that are implemented: LlamaForCausalLM"),
+        ("model GemmaForCausalLM none 1 float32", "CORE-M103", "no plugin implements architecture GemmaForCausalLM"),
         ("model LlamaForCausalLM awq 1 float32", "CORE-P203", "reads none, not awq"),
         (
             "model LlamaForCausalLM none x float32",

@@ -252,4 +252,4 @@ def test_the_fourth_version_is_refused_with_what_it_needs(written, tmp_path):
         CheckpointError, match="CORE-M103 no plugin implements architecture DeepseekV4ForCausalLM"
     ) as no:
         opened(path.parent, num_blocks=14)
-    assert "caches of compressed tokens" in no.value.hint
+    assert "compressed caches" in no.value.hint
