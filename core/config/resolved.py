@@ -121,6 +121,17 @@ class KVOptions(_Section):
         "fp8 is fp8_e4m3.",
     )
     prefix_caching: bool = Field(True, description="Share the KV blocks of equal prefixes.")
+    state_interval: int = Field(
+        512,
+        ge=1,
+        description="Tokens from one snapshot of a request's recurrent states to the next, rounded up to whole blocks: "
+        "where prefix hits of models with such states end.",
+    )
+    state_snapshots: int | None = Field(
+        None,
+        ge=0,
+        description="Snapshots of recurrent states; default: one for each interval that the cache holds.",
+    )
     hash_seed: str | None = Field(
         None, description="Secret text that makes block hashes equal in every start, for KV stores that outlive it."
     )
@@ -359,6 +370,11 @@ class EngineConfig(_Section):
     environment: dict[str, str] = {}
     task: str = "generate"
     pooling: PoolingShape | None = None
+
+    @property
+    def state_interval(self) -> int:
+        """Tokens from one snapshot of recurrent states to the next, in whole blocks."""
+        return -(-self.options.kv.state_interval // self.block_size) * self.block_size
 
     def narrowed(self, max_num_seqs: int | None) -> EngineConfig:
         """Return the configuration with fewer rows; itself where that is None or no fewer."""

@@ -43,6 +43,7 @@ from core.engine.profile import Profile, untimed
 from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.scheduler import Scheduler
+from core.engine.snapshots import Snapshots
 from core.engine.step import WorkerInfo
 from core.engine.step_budget import Limits
 from core.plugins.boot import ActivePlugins, enter
@@ -75,9 +76,13 @@ class EngineCore:
         self.rows = RowTable(options.scheduler.max_num_seqs, config.max_model_len, config.block_size, managers.groups)
         self.pool = BlockPool(info.num_blocks)
         self.task = engine_half(config.task)()
-        # What a prefix has left in recurrent states is nobody's but its request's.
-        shares = options.kv.prefix_caching and self.task.shares_prefixes(config) and not config.shape.recurrent
-        self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers)
+        shares = options.kv.prefix_caching and self.task.shares_prefixes(config)
+        snapshots = None
+        if config.shape.recurrent:
+            # Without snapshots, what a prefix has left in states is nobody's but its request's.
+            shares = shares and info.snapshots > 0
+            snapshots = Snapshots(self.rows, info.snapshots, config.state_interval) if shares else None
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers, snapshots=snapshots)
         setup = Setup(config, info, active, self.task, self._faults, self.cache.cached_tokens)
         self.stages = engine_stages(setup)
         self.scheduler = Scheduler(

@@ -1,7 +1,8 @@
 """The prefix cache: which blocks of a request are already somewhere in the pool.
 
 A full block is found by its content and its cache group: the key is the chained hash of the column's tokens followed by
-the group's suffix. What a request can start from are columns of which every group still has what the next query reads.
+the group's suffix. What a request can start from are columns of which every group still has what the next query reads,
+and behind which the model's recurrent states were kept, if it has some.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from core.engine.blocks import NULL_BLOCK, BlockPool
 from core.engine.hashing import BlockHasher
 from core.engine.managers import FullManager, KVManagers
 from core.engine.request import Request
+from core.engine.snapshots import Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class PrefixCache:
 
     Args:
         managers: Those of the cache groups; None: one group that keeps everything.
+        snapshots: Of the model's recurrent states; None if it has none.
 
     Attributes:
         suffixes: What the keys of each group end with.
@@ -48,9 +51,16 @@ class PrefixCache:
     """
 
     def __init__(
-        self, pool: BlockPool, hasher: BlockHasher, *, enabled: bool, managers: KVManagers | None = None
+        self,
+        pool: BlockPool,
+        hasher: BlockHasher,
+        *,
+        enabled: bool,
+        managers: KVManagers | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
-        self.pool, self.hasher, self.enabled = pool, hasher, enabled
+        self.pool, self.hasher, self.enabled, self.snapshots = pool, hasher, enabled, snapshots
+        self._reach = (lambda hashes, columns: columns) if snapshots is None else snapshots.reach
         self.managers = managers or KVManagers([FullManager((), hasher.block_size)], hasher.block_size)
         # The first group has none: where it is the only one, keys are the hashes themselves.
         self.suffixes = [b"", *(group.to_bytes(2, "little") for group in range(1, self.managers.groups))]
@@ -101,7 +111,7 @@ class PrefixCache:
     def match(self, hashes: list[bytes]) -> Hit:
         """Return the longest cached prefix of the columns with these hashes."""
         found = [self._leading(keys_of(hashes, suffix)) for suffix in self._kept]
-        columns = min([len(blocks) for blocks in found], default=len(hashes))
+        columns = self._reach(hashes, min([len(blocks) for blocks in found], default=len(hashes)))
         if not self.managers.frees:
             keys = [keys_of(hashes[:columns], suffix) for suffix in self._kept]
             return Hit(columns, [0] * len(found), [blocks[:columns] for blocks in found], keys)
@@ -113,8 +123,22 @@ class PrefixCache:
                 of_group = dead[groups[0]].tolist()
                 for group in groups.tolist():
                     columns = self._recent(hashes, self.suffixes[group], of_group, columns)
+            columns = self._reach(hashes, columns)
             changed = columns < before
         return self._hit(hashes[:columns], dead[:, columns].tolist())
+
+    def forget(self, request: Request, blocks: Iterable[int]) -> None:
+        """Make what a request has computed unfindable, in these blocks of its table."""
+        for block in blocks:
+            self.pool.forget(block)
+        if self.snapshots is not None:
+            self.snapshots.forget(request.hashes)
+
+    def forget_all(self) -> None:
+        """Drop all cached content; requests keep what they hold."""
+        self.pool.forget_all()
+        if self.snapshots is not None:
+            self.snapshots.forget_all()
 
     def publish(self, request: Request, tables: Sequence[Sequence[int]], first: int) -> None:
         """Make the columns `first, first + 1, ...` of each group's blocks findable; null blocks are left out."""

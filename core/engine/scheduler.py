@@ -82,7 +82,7 @@ class Scheduler:
         task: Task | None = None,
     ) -> None:
         self.limits, self.rows, self.cache, self.policy = limits, rows, cache, policy
-        self.pool = cache.pool
+        self.pool, self.snapshots = cache.pool, cache.snapshots
         self.stages = stages or Stages()
         self.task = task or Generate()
         self._accept, self._row_parts = self.task.accept, self.task.row_parts
@@ -200,7 +200,7 @@ class Scheduler:
 
     def forget_cache(self) -> None:
         """Drop all cached content, on the device and in every participant. Running requests keep their blocks."""
-        self.pool.forget_all()
+        self.cache.forget_all()
         for reset in self.stages.reset:
             reset()
 
@@ -216,6 +216,8 @@ class Scheduler:
             self._came.remove(request.row)
         else:
             self._left.append(request.row)
+        if self.snapshots is not None:
+            self.snapshots.leave(request.row)
 
     def _current_rows(self) -> np.ndarray:
         """Return the rows of `running`; the array is made anew once a step, however many came and left."""
@@ -300,6 +302,8 @@ class Scheduler:
             order = np.argsort(prompts, kind="stable")
             rows, need = rows[order], need[order]
             need = shared_out(need, builder.budget, self.limits.slack)
+            if self.snapshots is not None:
+                need = self.snapshots.cut(table.computed[rows], need)
             builder.prompts = int(need[(need > 1) & prompts[order]].sum())
         if need.all():
             return rows, need
@@ -509,6 +513,8 @@ class Scheduler:
         cached = filled * size
         self._enter(builder, request, cached)
         builder.admit(request.row, count, tables)
+        if self.snapshots is not None and hit.columns:
+            self.snapshots.load(request.row, hashes[hit.columns - 1])
         self.rows.place_blocks(request.row, tables, dead)
         self.rows.computed[request.row] = cached
         self.rows.published[request.row] = filled
@@ -555,6 +561,13 @@ class Scheduler:
         """Return how many of the `rest` tokens run in this step; 0 if the request has to wait for another one."""
         if self._whole_prompts:
             return rest if rest <= builder.budget else 0
+        count = self._longest_chunk(request, rest, cached, builder)
+        if self.snapshots is None:
+            return count
+        return int(self.snapshots.cut(np.array([cached]), np.array([count]))[0])
+
+    def _longest_chunk(self, request: Request, rest: int, cached: int, builder: PlanBuilder) -> int:
+        """Return how many of the `rest` tokens of a prompt may run in this step."""
         count = min(rest, self.limits.max_chunk)
         if count > builder.budget + self.limits.slack:
             count = builder.budget
@@ -614,6 +627,8 @@ class Scheduler:
             table.bound(rows, np.maximum(plan.drafts, 0))
         self._publisher.publish(rows, ends)
         self._publisher.offer_kept()
+        if self.snapshots is not None:
+            plan.states = self.snapshots.copies(rows, ends)
         for add_to in self.stages.plan:
             add_to(plan)
         return Step(plan, rows, table.epoch[rows])
@@ -622,6 +637,8 @@ class Scheduler:
         """Verify blocks, rows and queues against each other. Raises `RuntimeError` naming what is broken."""
         owners = [request.row for request in self.requests.values() if request.row >= 0]
         self.pool.check([self.rows.blocks(row) for row in owners])
+        if self.snapshots is not None:
+            self.snapshots.check()
         table = self.rows
         writable = [
             b for row in owners for b in table.tables[:, row, table.published[row] : table.owned[row]].ravel().tolist()

@@ -120,9 +120,10 @@ class Settler:
     def _fail_rows(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:
         for index, error in result.errors.items():
             if alive[index]:
-                row = int(step.plan.rows[index])
-                for block in self.scheduler.rows.blocks(row):
-                    self.scheduler.pool.forget(block)  # whatever it wrote must not be found by others
+                row, table = int(step.plan.rows[index]), self.scheduler.rows
+                failed = table.requests[row]
+                if failed is not None:  # whatever it wrote must not be found by others
+                    self.scheduler.cache.forget(failed, table.blocks(row))
                 self._finish_row(row, "error", outputs, error=error)
 
     def _settle_prompts(self, step: Step, alive: np.ndarray, result: StepResult, outputs: Outputs) -> None:

@@ -51,6 +51,21 @@ class BlockUpdate:
 
 
 @dataclass(slots=True)
+class StateCopies:
+    """Copies of recurrent states, each `(n, 2)` int32: the slot that is read, and the one that is written.
+
+    The slots of rows have the rows' numbers; those behind them hold snapshots.
+
+    Attributes:
+        loads: Snapshots that rows begin with; before the forward pass.
+        keeps: States of rows that become snapshots; behind it.
+    """
+
+    loads: np.ndarray
+    keeps: np.ndarray
+
+
+@dataclass(slots=True)
 class StepPlan:
     """One step's work. Entry `i` of every array is the i-th scheduled request.
 
@@ -70,6 +85,7 @@ class StepPlan:
         drafts: `(n,)` int32, how many drafts each row may run behind its last token, which are in its count. Such a row
             is bound late: `starts`, `output_counts` are upper bounds, it runs from its last token, wherever that is,
             and has as many tokens more as drafts are there. -1: the row runs exactly what is said. None: all rows do.
+        states: Recurrent states that are copied around the forward pass; None for none.
     """
 
     number: int
@@ -85,6 +101,7 @@ class StepPlan:
     leaving: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
     drafts: np.ndarray | None = None
+    states: StateCopies | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -149,6 +166,7 @@ class WorkerInfo:
         max_model_len: Longest request, in tokens, lowered to what the cache holds where the configuration allows it;
             None: the configuration's.
         max_num_seqs: Rows, lowered to those whose recurrent states fit; None: the configuration's.
+        snapshots: Slots for snapshots of recurrent states, behind those of the rows.
     """
 
     num_blocks: int
@@ -158,6 +176,7 @@ class WorkerInfo:
     groups: tuple[KVSpec, ...] = (KVSpec(),)
     max_model_len: int | None = None
     max_num_seqs: int | None = None
+    snapshots: int = 0
 
     @property
     def column_bytes(self) -> int:

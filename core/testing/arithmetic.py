@@ -10,7 +10,7 @@ run through the same slots, and are kept while they equal what follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -35,17 +35,28 @@ def next_token(context: np.ndarray, vocab_size: int, allowed: Callable[[int], bo
     return next((t for i in range(vocab_size) if allowed(t := (token + i) % vocab_size)), NO_TOKEN)
 
 
-def generate(prompt: list[int], count: int, vocab_size: int, windows: Sequence[int] = (0,)) -> list[int]:
+def generate(
+    prompt: list[int], count: int, vocab_size: int, windows: Sequence[int] = (0,), *, recurrent: bool = False
+) -> list[int]:
     """Return what any correct engine produces after `prompt`: the next token depends on what each cache group sees.
 
     Args:
         windows: How many of the last tokens each group sees; 0: all.
+        recurrent: It depends on a state as well, which every token changes.
     """
     tokens = list(prompt)
     for _ in range(count):
         seen = [token for window in windows for token in tokens[-window:]]
-        tokens.append(next_token(np.array(seen, np.int32), vocab_size))
+        state = [folded(0, tokens)] if recurrent else []
+        tokens.append(next_token(np.array([*seen, *state], np.int32), vocab_size))
     return tokens[len(prompt) :]
+
+
+def folded(state: int, tokens: Iterable[int]) -> int:
+    """Return a recurrent state behind further tokens: it depends on each of them and on their order."""
+    for token in tokens:
+        state = (state * 31 + token + 1) % 2**31
+    return state
 
 
 class ArithmeticWorker:
@@ -55,6 +66,7 @@ class ArithmeticWorker:
         agreement: Share of the guesses that are right.
         windows: How many of the last tokens the next one depends on, by cache group; 0: all of them. Every group keeps
             the tokens in blocks of its own, marked as the group's, so that another group's block gives another token.
+        snapshots: Slots for snapshots of a state that the next token depends on, too; None: it depends on none.
 
     Attributes:
         known: `(max_rows,)` tokens of each row: where it really stands.
@@ -70,7 +82,10 @@ class ArithmeticWorker:
         vocab_size: int,
         agreement: float = 0.0,
         windows: Sequence[int] = (0,),
+        snapshots: int | None = None,
     ) -> None:
+        self.snapshots = snapshots
+        self.states = np.full(max_rows + (snapshots or 0), -7, np.int64)  # nobody's: a fresh row's counts as zero
         self.block_size, self.vocab_size = block_size, vocab_size
         self.known = np.zeros(max_rows, np.int32)
         self.drafted = self.accepted = 0
@@ -102,6 +117,14 @@ class ArithmeticWorker:
                 blocks = update.blocks[update.offsets[i] : update.offsets[i + 1]]
                 table[row, start : start + len(blocks)] = blocks
         work = self._work(plan)
+        if plan.states is not None:
+            self._copy(plan.states.loads)
+        for row, start, count in work if self.snapshots is not None else ():
+            self.states[row] = folded(
+                int(self.states[row]) if start else 0, self.pool[row, start : start + count].tolist()
+            )
+        if plan.states is not None:
+            self._copy(plan.states.keeps)
         for row, start, count in work:  # every row writes before any row reads, as in a real layer
             for group in range(len(self.windows)):
                 mark = group * self.vocab_size
@@ -128,6 +151,10 @@ class ArithmeticWorker:
                     raise ValueError(f"row {row} has {known} tokens and is to run {count} from position {start} on")
                 work[i] = (row, known - 1, 1 + self._guess(row, known, most))
         return work
+
+    def _copy(self, copies: np.ndarray) -> None:
+        for source, target in copies.tolist():
+            self.states[target] = self.states[source]
 
     def _guess(self, row: int, known: int, most: int) -> int:
         """Write up to `most` guesses behind a row's tokens; return how many."""
@@ -160,6 +187,8 @@ class ArithmeticWorker:
         shortest, stop_ids = self._minima.get(row, (0, ()))
         held, bits = stop_ids if length < shortest else (), self._allowed.get(row)
         seen = [self._seen(group, row, length) for group in range(len(self.windows))]
+        if self.snapshots is not None:
+            seen.append(self.states[row : row + 1].astype(np.int32))
         token = next_token(
             np.concatenate(seen),
             self.vocab_size,
@@ -208,7 +237,8 @@ class ArithmeticExecutor:
     def start(self) -> WorkerInfo:
         """Report the worker's size and cache groups."""
         groups = tuple(KVSpec("sliding", window) if window else KVSpec() for window in self.worker.windows)
-        return WorkerInfo(self._num_blocks, self.worker.block_size * 4, {}, [], groups)
+        snapshots = self.worker.snapshots or 0
+        return WorkerInfo(self._num_blocks, self.worker.block_size * 4, {}, [], groups, snapshots=snapshots)
 
     def launch(self, plan: StepPlan) -> _Lazy:
         """Queue a step."""

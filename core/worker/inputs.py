@@ -78,7 +78,7 @@ class InputBuilder:
         tables = self._tables.follow(step, seq_lens, context)
         arrays = [table.numpy() for table in tables] if self._rows.transfers.apart else []
         further = (query_starts, seq_lens, *arrays) if arrays else ()
-        of_rows = [step.rows, step.starts == 0] if self._rows.recurrent else []
+        of_rows = [step.rows, step.starts == 0] if self._rows.states else []
         self._write(token_rows, begins, sampled, further, of_rows)
         token_ids, positions, places, last, *rest = self._stage.tensors
         held, rest = rest[: len(of_rows)], rest[len(of_rows) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from core.engine.blocks import NULL_BLOCK
 from core.engine.step import BlockUpdate, NewRow
 from core.worker.allocate import zeros
 from core.worker.transfers import Transfers
+
+if TYPE_CHECKING:
+    from core.layers.states import StateMemory
 
 
 class RowTable:
@@ -29,7 +33,7 @@ class RowTable:
         known: `(max_rows,)` int64 on the host: tokens of each row. Kept up to date where steps may run drafts.
         width: Columns of `tokens`: token `p` of row `r` is number `r * width + p` of the pool.
         transfers: How the host reaches the device.
-        recurrent: Whether the model keeps states: a row's slot has its number.
+        states: Memory of the model's recurrent states: a row's slot has its number.
     """
 
     def __init__(
@@ -40,9 +44,9 @@ class RowTable:
         transfers: Transfers,
         layers: Sequence[frozenset[int] | None] = (None,),
         *,
-        recurrent: bool = False,
+        states: Sequence[StateMemory] = (),
     ) -> None:
-        self.recurrent = recurrent
+        self.states = states
         columns = -(-max_model_len // block_size)
         self.transfers = transfers
         self.device = transfers.device

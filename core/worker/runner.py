@@ -26,6 +26,7 @@ from core.worker.sampling.batch import Feature, SampleBatch
 from core.worker.sampling.prompt import PromptScorer, PromptScores
 from core.worker.sampling.sampled import Chosen, Sampled
 from core.worker.sampling.sampler import Sampler
+from core.worker.states import copy_slots
 from core.worker.tainted import TaintedBlocks
 from core.worker.transfers import Then
 
@@ -114,9 +115,13 @@ class StepRunner(ABC):
         if result.lost:
             self._tainted.empty(result.lost)
         pending: Pending[StepResult] = Done(result)
+        if plan.states is not None:
+            copy_slots(self._rows.states, plan.states.loads)
         if len(plan.rows):
             try:
                 pending = self._fetched(plan, result, self._run(plan, result))
+                if plan.states is not None:
+                    copy_slots(self._rows.states, plan.states.keeps)
             except Exception:
                 self._taint(plan, range(len(plan.rows)))  # whoever gets their blocks must not read what was left there
                 raise

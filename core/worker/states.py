@@ -1,54 +1,98 @@
-"""The memory of recurrent states: how many rows it holds, and what is said of it."""
+"""The memory of recurrent states: how many rows and snapshots it holds, and what is said of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
 from core.api.errors import EngineError
+from core.tasks import engine_half
 from core.worker.allocate import zeros
 from core.worker.memory import gib
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from core.api.platform import MemorySnapshot
     from core.config.resolved import EngineConfig
     from core.layers.states import StateMemory
 
 MOST = 0.5
-"""Share of the memory for keys, values and states that states take at most: beyond it fewer rows run."""
+"""Share of the memory for keys, values and states that the states of rows take at most: beyond it fewer rows run."""
+MOST_SNAPSHOTS = 0.25
+"""The same for snapshots of states."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """A slot for each row.
+    """A slot for each row, and behind them those for snapshots.
 
     Attributes:
         rows: How many, as many as run at once.
         row_bytes: Of all states of one request.
+        snapshots: Slots for snapshots.
+        room: Snapshots that memory has room for.
+        note: What else the start-up table says.
     """
 
     states: Sequence[StateMemory]
     rows: int
     row_bytes: int
+    snapshots: int = 0
+    room: int = 0
+    note: str = ""
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all slots."""
-        return self.rows * self.row_bytes
+        return (self.rows + self.snapshots) * self.row_bytes
+
+    def with_snapshots(self, config: EngineConfig, tokens: int) -> StatePlan:
+        """Return the plan with as many snapshots as a KV cache of so many `tokens` has intervals, or as fit."""
+        if not self.states:
+            return self
+        wanted, interval = config.options.kv.state_snapshots, config.state_interval
+        snapshots = min(-(-tokens // interval) if wanted is None else wanted, self.room)
+        without = _without_snapshots(config) or ("" if snapshots else "there is no memory for snapshots")
+        if without:
+            return replace(self, note=f"no prefix caching: {without}")
+        return replace(self, snapshots=snapshots, note=f"{snapshots} snapshots, one each {interval} tokens")
 
     def allocate(self, device: torch.device, *, apart: bool) -> None:
         """Make the memory and bind every state to its own. Arguments as of `CachePlan.allocate`."""
         with torch.inference_mode(False):
             for state in self.states:
-                state.memory = zeros((self.rows, *state.shape), state.dtype, device, apart=apart)
+                state.memory = zeros((self.rows + self.snapshots, *state.shape), state.dtype, device, apart=apart)
 
     def describe(self) -> str:
         """Return one line for the start-up table; empty for a model without states."""
         each = f"{self.row_bytes / 2**20:.2f} MiB"
-        return f"{gib(self.num_bytes)}, {self.rows} requests of {each}" if self.states else ""
+        text = f"{gib(self.num_bytes)}, {self.rows} requests of {each}" if self.states else ""
+        return f"{text}; {self.note}" if self.note else text
+
+
+def copy_slots(states: Sequence[StateMemory], copies: np.ndarray) -> None:
+    """Copy slots: `copies (n, 2)` holds the one that is read and the one that is written."""
+    for source, target in copies.tolist():
+        for state in states:
+            state.memory[target].copy_(state.memory[source])
+
+
+def _without_snapshots(config: EngineConfig) -> str:
+    """Return why no prefixes are shared, whatever there is memory for; empty where they are."""
+    task, options = engine_half(config.task)(), config.options.kv
+    if not options.prefix_caching:
+        return "it is switched off"
+    if options.state_snapshots == 0:
+        return "no snapshots of states are wanted"
+    if config.max_model_len <= config.state_interval:
+        return "no request is longer than an interval of states"
+    if task.whole_prompts or not task.shares_prefixes(config):
+        return "prompts run whole"
+    return ""
 
 
 def plan_states(
@@ -68,7 +112,8 @@ def plan_states(
     if not states:
         return StatePlan((), wanted, 0)
     free = max(0, memory.total - memory.peak if memory.peak else memory.free - unread)
-    fitting = int(free * config.options.kv.memory_fraction * MOST) // row_bytes
+    usable = free * config.options.kv.memory_fraction
+    fitting = int(usable * MOST) // row_bytes
     if not fitting:
         raise EngineError(
             "CORE-E127",
@@ -76,4 +121,4 @@ def plan_states(
             "and for keys and values.",
             hint="Raise --memory-fraction, or use a machine with more memory.",
         )
-    return StatePlan(states, min(wanted, fitting), row_bytes)
+    return StatePlan(states, min(wanted, fitting), row_bytes, room=int(usable * MOST_SNAPSHOTS) // row_bytes)

@@ -131,6 +131,7 @@ class Worker:
             self._cache.groups.specs,
             self._config.max_model_len,
             self._config.options.scheduler.max_num_seqs,
+            self._states.snapshots,
         )
 
     def begin(self, plan: StepPlan, late: Late | None = None) -> Pending[StepResult]:
@@ -204,6 +205,9 @@ class Worker:
         self._states = plan_states(self._config, self._loaded.states, memory)
         self._narrow(self._states)
         self._cache = plan_cache(self._config, self._loaded, self._active, memory, unread=self._states.num_bytes)
+        if self._states.states:
+            self._states = self._states.with_snapshots(self._config, self._cache.budget.num_tokens)
+            self._cache = plan_cache(self._config, self._loaded, self._active, memory, unread=self._states.num_bytes)
         self._budget = self._cache.budget
         self._shorten(self._budget)
         self._loaded.prepare(self._config.max_model_len)
@@ -254,7 +258,7 @@ class Worker:
             config.block_size,
             self._transfers,
             layers,
-            recurrent=bool(self._loaded.states),
+            states=self._loaded.states,
         )
         loaded = self._loaded
         model = GuardedModel(loaded.model, loaded.owners.model, config.shape.vocab_size)

@@ -31,7 +31,7 @@ TOP = 20
 def opened(directory, impl=None, *, blocks=ROOMY, depth=1, chunk=None, backend=None):
     options = Options(
         model=ModelOptions(model=str(directory), dtype="float32", max_model_len=LONGEST),
-        kv=KVOptions(num_blocks=blocks, block_size=BLOCK),
+        kv=KVOptions(num_blocks=blocks, block_size=BLOCK, state_interval=BLOCK),
         runtime=RuntimeOptions(threads=1),
         scheduler=SchedulerOptions(overlap_depth=depth, max_chunk=chunk, max_num_seqs=16),
         select=SelectOptions(attention_backend=backend, model_impl=impl),
@@ -101,6 +101,7 @@ def test_logits_and_tokens_are_those_of_the_reference(made, expected):
         assert len(scores[0]) == len(PROMPTS[0]) - 1
         assert run(engine, PROMPTS)[0] == expected  # and with what the first round left in the prefix cache
         assert run(engine, [PROMPTS[i % 3] for i in range(16)])[0] == [expected[i % 3] for i in range(16)]
+        assert engine._core.cache.hits >= 16 * BLOCK
 
 
 @pytest.mark.covers("MODEL-04")

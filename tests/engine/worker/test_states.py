@@ -27,7 +27,8 @@ ROWS = Path(__file__).parents[3] / "plugins" / "models" / "lfm2" / "tests" / "ro
 RNG = np.random.default_rng(4)
 PROMPTS = [RNG.integers(3, 300, length).tolist() for length in (40, 7, 23, 40, 12)]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
-SETTINGS = {"dtype": "float32", "threads": 1, "max_model_len": 64, "num_blocks": 60}
+SETTINGS = {"dtype": "float32", "threads": 1, "max_model_len": 64, "num_blocks": 60, "block_size": 16}
+SHARING = {**SETTINGS, "state_interval": 16}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +55,9 @@ def alone(lfm2):
 
 
 @pytest.mark.covers("ATTN-11")
+@pytest.mark.parametrize("snapshots", [0, 3, 40])
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_rows_are_used_again_whatever_their_slots_hold(lfm2, alone, monkeypatch, rows):
+def test_rows_are_used_again_whatever_their_slots_hold(lfm2, alone, monkeypatch, rows, snapshots):
     """Slots that hold NaN at first, and states of others afterwards."""
     made = []
 
@@ -64,17 +66,27 @@ def test_rows_are_used_again_whatever_their_slots_hold(lfm2, alone, monkeypatch,
         return made[-1]
 
     monkeypatch.setattr(states, "zeros", poisoned)
-    with LLM(lfm2, **SETTINGS, max_num_seqs=rows) as llm:
+    with LLM(lfm2, **SHARING, max_num_seqs=rows, state_snapshots=snapshots) as llm:
         for _ in range(2):
             assert tokens(llm.generate(PROMPTS, GREEDY)) == alone
-    assert made and all(len(one) == rows for one in made)
+    assert made and all(len(one) == rows + snapshots for one in made)
 
 
 @pytest.mark.covers("ATTN-11")
-def test_the_start_table_says_what_states_take(lfm2):
+@pytest.mark.parametrize(
+    ("kv", "note"),
+    [
+        ({"state_interval": 10}, "60 snapshots, one each 16 tokens"),
+        ({"state_interval": 16, "state_snapshots": 5}, "5 snapshots, one each 16 tokens"),
+        ({}, "no prefix caching: no request is longer than an interval of states"),
+        ({"state_interval": 16, "state_snapshots": 0}, "no prefix caching: no snapshots of states are wanted"),
+        ({"state_interval": 16, "prefix_caching": False}, "no prefix caching: it is switched off"),
+    ],
+)
+def test_the_start_table_says_what_states_take(lfm2, kv, note):
     options = Options(
         model=ModelOptions(model=lfm2, dtype="float32", max_model_len=64),
-        kv=KVOptions(num_blocks=60),
+        kv=KVOptions(num_blocks=61, block_size=16, **kv),
         runtime=RuntimeOptions(threads=1),
         scheduler=SchedulerOptions(max_num_seqs=7),
     )
@@ -82,16 +94,51 @@ def test_the_start_table_says_what_states_take(lfm2):
         found = engine.ready.facts["states"]
         layers = engine._core.config.checkpoint.config["layer_types"].count("conv")
         hidden = engine._core.config.shape.hidden_size
-    assert found == f"0.00 GiB, 7 requests of {layers * hidden * 2 * 4 / 2**20:.2f} MiB"
+    assert found == f"0.00 GiB, 7 requests of {layers * hidden * 2 * 4 / 2**20:.2f} MiB; {note}"
 
 
 @pytest.mark.covers("ATTN-11")
-def test_equal_prefixes_are_computed_again(lfm2, alone):
+@pytest.mark.parametrize(("given", "cached"), [({}, 32), ({"state_interval": 32}, 32), ({"state_snapshots": 0}, 0)])
+def test_equal_prefixes_are_shared_as_far_as_their_states_are_kept(lfm2, alone, given, cached):
     """Blocks of a prefix are not all that decides what follows it: without its states it is no prefix."""
-    with LLM(lfm2, **SETTINGS) as llm:
-        for _ in range(2):
+    with LLM(lfm2, **{**SHARING, **given}) as llm:
+        for expected in (0, cached):
             found = llm.generate([PROMPTS[0]], GREEDY)
-            assert tokens(found) == alone[:1] and not found[0].num_cached_tokens
+            assert tokens(found) == alone[:1] and found[0].num_cached_tokens == expected
+
+
+@pytest.mark.covers("ATTN-11")
+def test_sequences_of_one_request_part_behind_a_snapshot(lfm2, alone):
+    seeded = SamplingParams(temperature=1.0, max_tokens=8, ignore_eos=True, n=3, seed=5)
+    with LLM(lfm2, **SETTINGS) as llm:
+        due = [one.token_ids for one in llm.generate([PROMPTS[0]], seeded)[0].outputs]
+    with LLM(lfm2, **SHARING) as llm:
+        for _ in range(2):
+            assert [one.token_ids for one in llm.generate([PROMPTS[0]], seeded)[0].outputs] == due
+        assert llm.generate([PROMPTS[0]], GREEDY)[0].num_cached_tokens == 32
+    assert len({tuple(one) for one in due}) > 1
+
+
+@pytest.mark.covers("ATTN-11")
+def test_a_conversation_goes_on_from_what_was_answered(lfm2):
+    """States are kept while tokens are sampled, too."""
+    long = SamplingParams(temperature=0.0, max_tokens=20, ignore_eos=True)
+    with LLM(lfm2, **SHARING) as llm:
+        answer = tokens(llm.generate([PROMPTS[2]], long))[0]
+        further = [*PROMPTS[2], *answer, 5, 6, 7]
+        found = llm.generate([further], GREEDY)[0]
+        assert found.num_cached_tokens == 32 < len(PROMPTS[2]) + len(answer)
+    with LLM(lfm2, **SETTINGS) as llm:
+        assert tokens(llm.generate([further], GREEDY)) == tokens([found])
+
+
+@pytest.mark.covers("ATTN-11")
+def test_snapshots_are_dropped_with_the_prefix_cache(lfm2, alone):
+    with LLM(lfm2, **SHARING) as llm:
+        llm.generate([PROMPTS[0]], GREEDY)
+        llm.call("reset_prefix_cache")
+        found = llm.generate([PROMPTS[0]], GREEDY)
+        assert tokens(found) == alone[:1] and not found[0].num_cached_tokens
 
 
 @pytest.mark.parametrize(
@@ -154,4 +201,4 @@ def test_a_model_without_states_has_none_of_it(tmp_path):
     with closing(open_sync(resolve(options).config)) as engine:
         assert "states" not in engine.ready.facts
         worker = engine._core.executor._worker
-        assert not worker._runner._rows.recurrent and not worker._states.states
+        assert not worker._runner._rows.states and not worker._states.states

@@ -22,6 +22,7 @@ from core.engine.request import Request
 from core.engine.rows import RowTable
 from core.engine.sampling import SamplingParams
 from core.engine.scheduler import Scheduler
+from core.engine.snapshots import Snapshots
 from core.engine.step_budget import Limits
 from core.plugins.faults import Faults
 from core.plugins.plan import PlannedPlugin
@@ -181,11 +182,13 @@ class Harness:
     drafts: int = 0  # most drafts of a row in a step
     agreement: float = 0.7
     windows: tuple = (0,)  # tokens that the next one depends on, by cache group; what lies before is given back
+    snapshots: int | None = None  # of a recurrent state that the next token depends on as well
+    interval: int = 8  # tokens from one of them to the next
     task: object = None
 
     def __post_init__(self):
         sizes = (self.blocks, self.block_size, self.max_seqs, self.max_len, VOCAB)
-        self.worker = ArithmeticWorker(*sizes, agreement=self.agreement, windows=self.windows)
+        self.worker = ArithmeticWorker(*sizes, agreement=self.agreement, windows=self.windows, snapshots=self.snapshots)
         if self.drafts:
             self.participants = (*self.participants, Guesses(self.drafts))
         if self.shelved:
@@ -201,7 +204,9 @@ class Harness:
         self.executor = ArithmeticExecutor(self.worker, self.blocks)
         managers = managers_for(self.executor.start().groups, self.block_size)
         self.rows = RowTable(self.max_seqs, self.max_len, self.block_size, len(self.windows))
-        self.cache = PrefixCache(self.pool, self.hasher, enabled=self.prefix, managers=managers)
+        states = Snapshots(self.rows, self.snapshots, self.interval) if self.snapshots else None
+        shares = self.prefix and self.snapshots != 0
+        self.cache = PrefixCache(self.pool, self.hasher, enabled=shares, managers=managers, snapshots=states)
         self.scheduler = Scheduler(
             Limits(self.max_seqs, self.budget, self.max_chunk, self.max_len, self.advised),
             self.rows,

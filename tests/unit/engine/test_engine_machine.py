@@ -105,7 +105,8 @@ class EngineMachine(RuleBasedStateMachine):
     def outputs_are_right(self):
         for handle, tokens in self.engine.outputs.items():
             prompt, _ = self.prompts[handle]
-            assert tokens == generate(prompt, len(tokens), 97, self.engine.windows)
+            recurrent = self.engine.snapshots is not None
+            assert tokens == generate(prompt, len(tokens), 97, self.engine.windows, recurrent=recurrent)
 
     def teardown(self):
         while self.flying:
@@ -202,6 +203,24 @@ class DraftingShelfMachine(LosingMachine):
     more: ClassVar[dict] = {**AdvisedMachine.more, **LosingMachine.more, "drafts": 3}
 
 
+class RecurrentMachine(EngineMachine):
+    """The same with a recurrent state: prefixes are shared as far as there are snapshots, and those are few."""
+
+    more: ClassVar[dict] = {"snapshots": 2, "block_size": 2, "interval": 2}
+
+
+class RecurrentWindowMachine(AdvisedMachine):
+    """The same with a window in some layers, and a step budget that is advice."""
+
+    more: ClassVar[dict] = {**AdvisedMachine.more, "windows": (0, 5), "block_size": 2, "snapshots": 9, "interval": 4}
+
+
+class UnsharedStateMachine(EngineMachine):
+    """The same with a recurrent state and no memory for snapshots."""
+
+    more: ClassVar[dict] = {"snapshots": 0}
+
+
 MACHINES = [
     (EngineMachine, 120),
     (AdvisedMachine, 50),
@@ -215,6 +234,9 @@ MACHINES = [
     (ManyGroupsMachine, 60),
     (GroupedShelfMachine, 80),
     (WindowShelfMachine, 60),
+    (RecurrentMachine, 120),
+    (RecurrentWindowMachine, 80),
+    (UnsharedStateMachine, 40),
 ]
 
 

@@ -249,6 +249,8 @@ NO_CONTENT = {
     "options.kv.memory_fraction",
     "options.kv.num_blocks",
     "options.kv.prefix_caching",
+    "options.kv.state_interval",
+    "options.kv.state_snapshots",
     "options.runtime.threads",
     "options.runtime.threads_bind",
     "options.runtime.start_timeout",
