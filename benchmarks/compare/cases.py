@@ -109,6 +109,7 @@ VARIANTS = (
     Variant("transformers-fp32", "transformers", "fp32", "bf16", dtype="float32", kv_mib=0),
     *_of_shape("qwen3-moe"),
     *_of_shape("deepseek-lite"),
+    *_of_shape("qwen3-next"),
 )
 """In the order of a round: those that are compared stand next to each other."""
 
@@ -173,7 +174,7 @@ def _goals_of_shape(shape: str) -> list[Goal]:
     ]
 
 
-SHAPE_GOALS = {shape: _goals_of_shape(shape) for shape in ("qwen3-moe", "deepseek-lite")}
+SHAPE_GOALS = {shape: _goals_of_shape(shape) for shape in ("qwen3-moe", "deepseek-lite", "qwen3-next")}
 
 READY_GOAL, COMMAND_GOAL = 2.0, 0.3
 """Seconds: until the server is ready, and of a command that loads no model."""

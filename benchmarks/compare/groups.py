@@ -45,7 +45,7 @@ class Setting:
     @property
     def timeout(self) -> float:
         """Seconds that a measurement may take, with the time that a gate may hold it back."""
-        return 3600.0 if self.gate else 300.0
+        return 3600.0 if self.gate else 900.0
 
 
 def measure(setting: Setting, group: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""docs/benchmarks-mixtures.md: engines beside each other on a few layers of mixtures of experts."""
+"""docs/benchmarks-shapes.md: engines beside each other on a few layers of models that are too large to be whole."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from benchmarks.compare.figures import figure, judge
 from benchmarks.compare.report import table, verdict_row
 from benchmarks.compare.store import Store
 
-PAGE = "benchmarks-mixtures.md"
+PAGE = "benchmarks-shapes.md"
 _TITLES = {
     "qwen3-moe": "Four layers of Qwen3-30B-A3B: 128 experts, 8 of a token",
     "deepseek-lite": "Four layers of DeepSeek-V2-Lite, 64 experts, 6 of a token, two shared",
+    "qwen3-next": "Four layers of Qwen3-Next-80B-A3B: three of the delta rule, one attends; 128 of its experts",
 }
 _ENGINES = ("core", "vllm", "llama")
 
@@ -31,13 +32,13 @@ def write(docs: Path, store: Store, environments: Environments) -> bool:
 
 def _head(store: Store, environments: Environments) -> str:
     lines = [
-        "# Benchmarks of mixtures of experts",
+        "# Benchmarks of layers of large models",
         "",
         "A few layers of models that are too large to be compared whole, with made-up weights",
         "(`benchmarks/compare/shapes.py`): a step reads and computes what the layers of the model would. Method as in",
         "[Benchmarks](benchmarks.md): greedy, end of sequence ignored, prefix cache off, all cores; engines in turn.",
         "",
-        "- command: `python -m benchmarks.compare --only qwen3-moe,deepseek-lite`",
+        "- command: `python -m benchmarks.compare --only qwen3-moe,deepseek-lite,qwen3-next`",
         f"- machine: {machine.describe()}",
         "- a figure: the median over all rounds and repeats, in brackets the smallest and the largest",
     ]

@@ -202,7 +202,120 @@ DEEPSEEK_LITE = Shape(
     gguf=_lite_gguf,
 )
 
-SHAPES = {"qwen3-moe": QWEN3_MOE, "deepseek-lite": DEEPSEEK_LITE}
+# ---- Qwen3-Next-80B-A3B ----------------------------------------------------------------------------------------------
+
+_NEXT = {"experts": 128, "top_k": 10, "size": 512, "heads": 16, "kv_heads": 2, "head_dim": 256}
+"""A quarter of its 512 experts: a token reads ten of them and the router's row of each, whatever their number."""
+_STATE, _KEY_HEADS, _VALUE_HEADS, _CONV = 128, 16, 32, 4
+_KEYS, _VALUES = _KEY_HEADS * _STATE, _VALUE_HEADS * _STATE
+
+
+def _next_layer(layer: int) -> Sizes:
+    heads, kv, size = _NEXT["heads"], _NEXT["kv_heads"], _NEXT["head_dim"]
+    if _attends(layer):
+        yield "self_attn.q_proj.weight", (2 * heads * size, HIDDEN)
+        for name in ("k", "v"):
+            yield f"self_attn.{name}_proj.weight", (kv * size, HIDDEN)
+        yield "self_attn.o_proj.weight", (HIDDEN, heads * size)
+        yield "self_attn.q_norm.weight", (size,)
+        yield "self_attn.k_norm.weight", (size,)
+    else:
+        yield "linear_attn.in_proj_qkvz.weight", (2 * (_KEYS + _VALUES), HIDDEN)
+        yield "linear_attn.in_proj_ba.weight", (2 * _VALUE_HEADS, HIDDEN)
+        yield "linear_attn.conv1d.weight", (2 * _KEYS + _VALUES, 1, _CONV)
+        yield "linear_attn.dt_bias", (_VALUE_HEADS,)
+        yield "linear_attn.A_log", (_VALUE_HEADS,)
+        yield "linear_attn.norm.weight", (_STATE,)
+        yield "linear_attn.out_proj.weight", (HIDDEN, _VALUES)
+    for name, width in _norms():
+        yield f"{name}.weight", (width,)
+    yield "mlp.gate.weight", (_NEXT["experts"], HIDDEN)
+    yield "mlp.shared_expert_gate.weight", (1, HIDDEN)
+    yield from _mlp("mlp.shared_expert", _NEXT["size"])
+    for expert in range(_NEXT["experts"]):
+        yield from _mlp(f"mlp.experts.{expert}", _NEXT["size"])
+
+
+def _next_gguf(layer: int) -> Sizes:
+    heads, kv, size = _NEXT["heads"], _NEXT["kv_heads"], _NEXT["head_dim"]
+    if _attends(layer):
+        yield "attn_q.weight", (2 * heads * size, HIDDEN)
+        for name in ("k", "v"):
+            yield f"attn_{name}.weight", (kv * size, HIDDEN)
+        yield "attn_output.weight", (HIDDEN, heads * size)
+        yield "attn_q_norm.weight", (size,)
+        yield "attn_k_norm.weight", (size,)
+    else:
+        yield "attn_qkv.weight", (2 * _KEYS + _VALUES, HIDDEN)
+        yield "attn_gate.weight", (_VALUES, HIDDEN)
+        yield "ssm_ba.weight", (2 * _VALUE_HEADS, HIDDEN)
+        yield "ssm_conv1d.weight", (2 * _KEYS + _VALUES, _CONV)
+        yield "ssm_dt.bias", (_VALUE_HEADS,)
+        yield "ssm_a", (_VALUE_HEADS,)
+        yield "ssm_norm.weight", (_STATE,)
+        yield "ssm_out.weight", (HIDDEN, _VALUES)
+    for name in ("attn_norm", "post_attention_norm"):
+        yield f"{name}.weight", (HIDDEN,)
+    yield "ffn_gate_inp.weight", (_NEXT["experts"], HIDDEN)
+    yield "ffn_gate_inp_shexp.weight", (HIDDEN,)
+    yield from _dense("_shexp", _NEXT["size"])
+    yield from _stacked(_NEXT["experts"], _NEXT["size"])
+
+
+def _attends(layer: int) -> bool:
+    return layer % 4 == 3
+
+
+QWEN3_NEXT = Shape(
+    config={
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "num_attention_heads": _NEXT["heads"],
+        "num_key_value_heads": _NEXT["kv_heads"],
+        "head_dim": _NEXT["head_dim"],
+        "partial_rotary_factor": 0.25,
+        "full_attention_interval": 4,
+        "linear_num_key_heads": _KEY_HEADS,
+        "linear_num_value_heads": _VALUE_HEADS,
+        "linear_key_head_dim": _STATE,
+        "linear_value_head_dim": _STATE,
+        "linear_conv_kernel_dim": _CONV,
+        "num_experts": _NEXT["experts"],
+        "num_experts_per_tok": _NEXT["top_k"],
+        "moe_intermediate_size": _NEXT["size"],
+        "shared_expert_intermediate_size": _NEXT["size"],
+        "intermediate_size": 5120,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+        "rope_theta": 1e7,
+        "attention_bias": False,
+    },
+    layer=_next_layer,
+    arch="qwen3next",
+    metadata={
+        "attention.head_count": _NEXT["heads"],
+        "attention.head_count_kv": _NEXT["kv_heads"],
+        "attention.key_length": _NEXT["head_dim"],
+        "attention.value_length": _NEXT["head_dim"],
+        "rope.dimension_count": _NEXT["head_dim"] // 4,
+        "rope.freq_base": 1e7,
+        "full_attention_interval": 4,
+        "ssm.conv_kernel": _CONV,
+        "ssm.inner_size": _VALUES,
+        "ssm.state_size": _STATE,
+        "ssm.time_step_rank": _VALUE_HEADS,
+        "ssm.group_count": _KEY_HEADS,
+        "feed_forward_length": 5120,
+        "expert_count": _NEXT["experts"],
+        "expert_used_count": _NEXT["top_k"],
+        "expert_feed_forward_length": _NEXT["size"],
+        "expert_shared_feed_forward_length": _NEXT["size"],
+    },
+    gguf=_next_gguf,
+)
+
+SHAPES = {"qwen3-moe": QWEN3_MOE, "deepseek-lite": DEEPSEEK_LITE, "qwen3-next": QWEN3_NEXT}
 
 
 def _norms() -> tuple[tuple[str, int], ...]:
@@ -295,8 +408,9 @@ def gguf_file(shape: Shape, kind: str, target: Path) -> None:
     made = _Weights()
     form = gguf.GGMLQuantizationType[kind]
     for name, size in _tensors(shape.gguf, "blk.{}.", _GGUF_ENDS):
-        whole = len(size) == 1 or "ffn_gate_inp" in name
-        values = made(size) if len(size) > 1 else np.ones(size, np.float32)
+        whole = len(size) == 1 or "ffn_gate_inp" in name or "ssm_conv1d" in name
+        # A decay is the exponential of a product with `ssm_a`.
+        values = made(size) if len(size) > 1 else np.full(size, -1.0 if "ssm_a" in name else 1.0, np.float32)
         stored = values if whole else gguf.quants.quantize(values, form)
         writer.add_tensor(name, stored, raw_dtype=gguf.GGMLQuantizationType.F32 if whole else form)
     writer.write_header_to_file()
