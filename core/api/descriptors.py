@@ -170,6 +170,8 @@ class QuantSpec(Descriptor):
         needs: Features the platform's probe must report (`ProbeResult.has`).
         on_request: It changes what the checkpoint says (rounds plain weights, for instance), so it is used only when
             the user names it.
+        rounds: Those of its `methods` for whose checkpoints alone it is as if `on_request`; others it reads as they
+            are.
         refine: Dotted path of a torch-free `(QuantRequest, ProbeResult) -> Verdict`, or None: which of a method's
             many forms (bits, groups, layouts) it reads. What it lets pass, the implementation must read.
         forms_of: Dotted path of a torch-free `(CheckpointInfo) -> Mapping[WeightForm, int]`, or None: the forms in
@@ -184,8 +186,13 @@ class QuantSpec(Descriptor):
     dtypes: frozenset[str] = frozenset({"float32", "bfloat16", "float16"})
     needs: frozenset[str] = frozenset()
     on_request: bool = False
+    rounds: frozenset[str] = frozenset()
     refine: str | None = None
     forms_of: str | None = None
+
+    def needs_request(self, method: str) -> bool:
+        """Whether it is used for checkpoints of a method only when the user names it."""
+        return self.on_request or method in self.rounds
 
 
 class ModelSpec(Descriptor):

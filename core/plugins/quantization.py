@@ -29,7 +29,7 @@ def choose_quantization(selector: Selector, options: Options, base: Foundation) 
     def check(candidate: Candidate) -> Verdict:
         spec = candidate.spec(QuantSpec)
         verdict = wanted.check(spec, base.probe)
-        only = f"used only as {QUANTIZATION.flag} {spec.name}" if spec.on_request and not asked else None
+        only = f"used only as {QUANTIZATION.flag} {spec.name}" if spec.needs_request(method) and not asked else None
         verdict = Verdict.of(*verdict.reasons, only)
         return refined(candidate, spec.refine, wanted, base.probe) if verdict.ok else verdict
 

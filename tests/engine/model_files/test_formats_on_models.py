@@ -7,6 +7,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -121,7 +122,38 @@ class Compressed:
         return {"weight": codes.to(torch.int8), "weight_scale": scale}, codes * scale
 
 
+@dataclass(frozen=True)
+class FP8:
+    """A scale for each `block` of outputs and inputs; 0: for all of them."""
+
+    block: tuple[int, int] = (0, 0)
+    static: bool = False
+    options: ClassVar = {"fp8": {"activations": 16}}
+
+    @property
+    def settings(self):
+        if self.block == (1, 0):
+            return {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["lm_head"]}
+        given = {"quant_method": "fp8", "activation_scheme": "static" if self.static else "dynamic"}
+        return {**given, "weight_block_size": list(self.block)} if self.block[0] else given
+
+    def store(self, name, weight):
+        rows, inputs = (size or whole for size, whole in zip(self.block, weight.shape, strict=True))
+        blocks = [[part.abs().amax() for part in some.split(inputs, 1)] for some in weight.split(rows)]
+        scales = torch.tensor(blocks) / 448
+        spread = scales.repeat_interleave(rows, 0)[: len(weight)].repeat_interleave(inputs, 1)[:, : weight.shape[1]]
+        codes = (weight / spread).to(torch.float8_e4m3fn)
+        given = {"weight_scale_inv": scales} if self.block[0] > 1 else {"weight_scale": scales}
+        given = given if self.block[0] else {"weight_scale": scales.view(())}
+        fixed = {"input_scale": torch.tensor(0.1)} if self.static else {}
+        return {"weight": codes, **given, **fixed}, codes.float() * spread
+
+
 FORMATS = {
+    "fp8": FP8(),
+    "fp8 static": FP8(static=True),
+    "fp8 in blocks": FP8((24, 40)),
+    "fp8 by outputs": FP8((1, 0)),
     "gptq": GPTQ(),
     "gptq sym": GPTQ(sym=True),
     "gptq 3 bits, act-order, v2": GPTQ(bits=3, desc_act=True, v2=True),
@@ -167,7 +199,7 @@ def linear(name):
     return name.removesuffix(".weight").rpartition(".")[2] in LINEAR
 
 
-@pytest.mark.covers("QUANT-01", "QUANT-04")
+@pytest.mark.covers("QUANT-01", "QUANT-04", "QUANT-06")
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_quantized_model_has_the_tokens_of_its_opened_twin(plain, tmp_path, name):
     form, stored, meant = FORMATS[name], {}, {}
@@ -177,18 +209,24 @@ def test_a_quantized_model_has_the_tokens_of_its_opened_twin(plain, tmp_path, na
         stored |= {f"{module}.{suffix}": one.contiguous() for suffix, one in tensors.items()}
         meant[key] = opened.contiguous()
     twin = tokens(made(plain, tmp_path / "twin", meant), kernel=REFERENCE)
-    assert tokens(made(plain, tmp_path / "model", stored, form.settings), kernel=REFERENCE) == twin
+    model, options = made(plain, tmp_path / "model", stored, form.settings), getattr(form, "options", {})
+    assert tokens(model, kernel=REFERENCE, plugin_options=options) == twin
     assert len(set(twin)) > 2
 
 
-@pytest.mark.covers("QUANT-12")
-def test_a_model_that_is_rounded_while_it_loads_has_the_tokens_of_its_rounded_twin(plain, tmp_path):
-    meant = {}
+ROUNDINGS = {"int8": (127, torch.round), "fp8": (448, lambda codes: codes.to(torch.float8_e4m3fn).float())}
+"""The largest code, and how codes are rounded."""
+
+
+@pytest.mark.covers("QUANT-12", "QUANT-06")
+@pytest.mark.parametrize("method", ROUNDINGS)
+def test_a_model_that_is_rounded_while_it_loads_has_the_tokens_of_its_rounded_twin(plain, tmp_path, method):
+    meant, (largest, nearest) = {}, ROUNDINGS[method]
     for key, value in load_file(plain / "model.safetensors").items():
-        scale = value.float().abs().amax(-1, keepdim=True) / 127
-        meant[key] = ((value.float() / scale).round() * scale) if linear(key) else value
+        scale = value.float().abs().amax(-1, keepdim=True) / largest
+        meant[key] = nearest(value.float() / scale) * scale if linear(key) else value
     twin = tokens(made(plain, tmp_path / "twin", meant), kernel=REFERENCE)
-    options = {"quantization": "int8", "plugin_options": {"int8": {"activations": 16}}}
+    options = {"quantization": method, "plugin_options": {method: {"activations": 16}}}
     assert tokens(plain, kernel=REFERENCE, **options) == twin
 
 

@@ -108,7 +108,11 @@ def refusal(catalogue, **sections):
         ("platform", "cpuu", "Did you mean 'cpu'?"),
         ("quantization", "cpu_dense", "--kernel linear=cpu_dense_linear,lookup=cpu_dense_lookup"),
         ("quantization", "cpu_gguf", "'cpu_gguf' is a name of earlier versions: --quantization names formats only"),
-        ("quantization", "fp8", "'fp8' is planned as core-plugin-fp8 (FP8 weights): not released yet."),
+        (
+            "quantization",
+            "torchao",
+            "'torchao' is planned as core-plugin-torchao (torchao checkpoints): not released yet.",
+        ),
         ("quantization", "awq", "'awq' comes with core-plugin-awq (AWQ checkpoints): `pip install core-plugin-awq`."),
         ("quantization", "compressed_tensors", "Did you mean 'compressed-tensors'?"),
         ("attention_backend", "FLASH_ATTN", "'FLASH_ATTN' is planned as core-plugin-flash-attn"),
@@ -151,7 +155,7 @@ def test_a_model_source_that_is_not_installed_is_named():
         ("model DeepseekV4ForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-deepseek-v4"),
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
         ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
-        ("model LlamaForCausalLM fp8 128 float32", "CORE-P203", "'fp8' is planned as core-plugin-fp8"),
+        ("model LlamaForCausalLM torchao 128 float32", "CORE-P203", "'torchao' is planned as core-plugin-torchao"),
         ("model LlamaForCausalLM gptq 128 float32", "CORE-P203", "`pip install core-plugin-gptq`"),
     ],
 )

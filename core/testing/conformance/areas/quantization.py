@@ -134,7 +134,9 @@ def parts_open_to_what_is_meant(subject: Subject) -> None:
         stored = [(part, part.decode or partial(opened, part)) for part in map(bench.read, dict(site.parts))]
         found = torch.cat([decode(torch.float32).float().cpu() for _, decode in stored])
         error = _error(found, case.meant(site)[0])
-        allowed = _OPENED + case.tolerance * subject.spec(QuantSpec).on_request  # it rounds what others have samples of
+        spec = subject.spec(QuantSpec)
+        rounds = spec.on_request or bool(spec.rounds)  # what others have samples of
+        allowed = _OPENED + case.tolerance * rounds
         require(error <= allowed, f"{_title(case, site)}: opened it differs by {error:.2g}, allowed {allowed:.2g}")
 
 

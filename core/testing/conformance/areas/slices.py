@@ -41,7 +41,7 @@ def _divided(subject: Subject, case: Case, whole: LayerBench, size: int, shard: 
     starts = torch.split(weight, [rows for _, rows in whole.site.parts])
     for rank in range(size):
         try:
-            placed = _placed(subject, whole.site, Ranks(rank, size), shard)
+            placed = _placed(subject, case, whole.site, Ranks(rank, size), shard)
             if placed is None:
                 return 0
             layer = make_layer(whole.format, placed.site, cuts=placed.cuts, device=whole.device, dtype=whole.dtype)
@@ -58,12 +58,13 @@ def _divided(subject: Subject, case: Case, whole: LayerBench, size: int, shard: 
     return found
 
 
-def _placed(subject: Subject, site: LayerSite, ranks: Ranks, shard: Shard) -> Placed | None:
+def _placed(subject: Subject, case: Case, site: LayerSite, ranks: Ranks, shard: Shard) -> Placed | None:
     """Return the share of a rank; None for layers that are not divided so."""
     roles, parts = Roles(ranks), dict(site.parts)
     if shard == "in":
         # Weights that are rounded while they load are rounded on each rank by themselves.
-        if site.kind != "linear" or len(parts) > 1 or subject.spec(QuantSpec).on_request:
+        rounds = subject.spec(QuantSpec).needs_request(str(case.config.get("quant_method", "none")))
+        if site.kind != "linear" or len(parts) > 1 or rounds:
             return None
         return roles.linear(site.prefix, site.in_features, site.rows, shard, bias=site.bias)
     if site.kind != "linear":

@@ -161,7 +161,7 @@ def _plain(subject: Subject) -> list[Case]:
         Failed: A sample says nothing.
     """
     samples, case = subject.samples(RoundingSample), _plain_weights(_PLAIN_SITES)
-    if not samples and subject.spec(QuantSpec).on_request:
+    if not samples and subject.spec(QuantSpec).needs_request("none"):
         raise Unavailable(subject.wants(RoundingSample, "it rounds weights while they load (`on_request`)"))
     for sample in samples:
         said = sample.rounded is not None or 0 < sample.tolerance <= _LOOSEST
@@ -218,13 +218,16 @@ def _case(subject: Subject, sample: CheckpointSample, path: Path, loaders: Seque
         info = reader.inspect(path)
         if info.quantization not in subject.spec(QuantSpec).methods:
             continue
+        tolerance = sample.apply_tolerance
+        if subject.spec(QuantSpec).needs_request(info.quantization):
+            tolerance = max([tolerance, *(one.tolerance for one in subject.samples(RoundingSample))])
         return Case(
             sample.name,
             info.quantization_config,
             partial(reader.tensors, path, _ignore),
             {} if sample.values is None else sample.values(),
             sample.layers,
-            sample.apply_tolerance,
+            tolerance,
             reference=sample.reference,
         )
     return None

@@ -34,6 +34,7 @@ _DTYPES = {
     "F64": "float64",
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
 }
 """safetensors' names of dtypes and torch's."""
 

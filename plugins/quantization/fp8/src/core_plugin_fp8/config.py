@@ -1,0 +1,120 @@
+"""What a checkpoint with float8 weights says of itself. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from core_plugin_unquantized.names import listed, names_module
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.api import (
+    PLAIN,
+    CheckpointError,
+    CheckpointInfo,
+    LayerSite,
+    ProbeResult,
+    QuantRequest,
+    Verdict,
+    WeightForm,
+)
+
+BY_ROWS = "fbgemm_fp8"
+"""The method whose checkpoints have a scale for each output."""
+
+METHODS = frozenset({"fp8", BY_ROWS})
+"""Those whose checkpoints are read as they are."""
+
+CODES = "float8_e4m3fn"
+
+
+class FP8Options(BaseModel):
+    """What a user may set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    activations: Literal[8, 16] = Field(
+        8, description="Bits of activations: 8 rounds them as the checkpoint says, or per token; 16 leaves them."
+    )
+
+    def applied(self, form: WeightForm) -> WeightForm:
+        """Return a form with the activations that are wanted."""
+        return form if self.activations == 8 else form.replace(activations="as_is")
+
+
+ROUNDED = WeightForm(codes=CODES, activations="float8:token")
+"""Form of weights that are rounded while they load: a scale for each output."""
+
+
+@dataclass(frozen=True, slots=True)
+class FP8Config:
+    """Settings of a checkpoint.
+
+    Attributes:
+        block: Outputs and inputs that share a scale; `(0, 0)`: all, `(1, 0)`: those of one output.
+        fixed: Whether the checkpoint has the scales of activations.
+        plain: Modules that are not quantized.
+    """
+
+    block: tuple[int, int]
+    fixed: bool
+    plain: tuple[str, ...]
+
+    @staticmethod
+    def read(given: Mapping[str, object]) -> FP8Config:
+        """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
+        if reasons := reasons_against(given):
+            raise contradicted("; ".join(reasons), "Supported are e4m3 weights with a scale for each block or in all.")
+        size = cast("list[int] | None", given.get("weight_block_size"))
+        rows = given.get("quant_method") == BY_ROWS
+        return FP8Config(
+            block=(size[0], size[1]) if size else (1, 0) if rows else (0, 0),
+            fixed=given.get("activation_scheme") == "static",
+            plain=listed(given, "modules_to_not_convert", "ignored_layers"),
+        )
+
+    @property
+    def form(self) -> WeightForm:
+        """Form of the layers that are quantized."""
+        outputs, inputs = self.block
+        runs = outputs > 1 and inputs > 1
+        rounds = "float8:128" if runs else "float8:tensor" if self.fixed else "float8:token"
+        return WeightForm(codes=CODES, outputs=outputs, inputs=inputs, activations=rounds)
+
+    def quantizes(self, site: LayerSite, part: str) -> bool:
+        """Whether this part of a layer is quantized."""
+        return site.inner and not names_module(self.plain, site.module(part))
+
+
+def contradicted(how: str, hint: str = "The weights and config.json do not belong together.") -> CheckpointError:
+    """Return the error of a checkpoint that is not what it says of itself: CORE-M160."""
+    return CheckpointError("CORE-M160", f"this FP8 checkpoint cannot be read: {how}.", hint=hint)
+
+
+def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
+    """Refuse checkpoints that say what is not understood; plain ones are rounded."""
+    return Verdict.of(*reasons_against(request.checkpoint)) if request.method in METHODS else Verdict()
+
+
+def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
+    """Return the form of codes and the plain one, each with the number of its matrices."""
+    kinds = [kind for name, (shape, kind) in checkpoint.tensors.items() if name.endswith(".weight") and len(shape) == 2]
+    if checkpoint.quantization not in METHODS:
+        return {ROUNDED: 0, PLAIN: 0}
+    form, codes = FP8Config.read(checkpoint.quantization_config).form, kinds.count(CODES)
+    found = {form: codes, PLAIN: len(kinds) - codes}
+    return {one: count for one, count in found.items() if count} or {form: 0}
+
+
+def reasons_against(given: Mapping[str, object]) -> list[str]:
+    """Return everything in a `quantization_config` that is not understood."""
+    scheme, size, form = given.get("activation_scheme", "dynamic"), given.get("weight_block_size"), given.get("fmt")
+    blocks = isinstance(size, list | tuple) and len(size) == 2 and all(type(one) is int and one > 0 for one in size)
+    reasons = (
+        None if scheme in ("dynamic", "static") else f"activation_scheme {scheme!r:.60}, not 'dynamic' or 'static'",
+        None if size is None or blocks else f"weight_block_size {size!r:.60}, not two sizes",
+        "fixed scales of activations for weights in blocks" if size is not None and scheme == "static" else None,
+        None if form in (None, "e4m3", CODES) else f"numbers in {form!r:.60}, not 'e4m3'",
+    )
+    return [reason for reason in reasons if reason]
