@@ -35,7 +35,7 @@ class WeightForm(Record):
         zeros: Whether codes are unsigned, with a zero point beside each scale. Without, they are signed.
         ordered: Whether a tensor says of each input which group it belongs to, in any order.
         activations: How activations are rounded before they are multiplied: `as_is`, `int8:token`, `float8:token`,
-            `float8:tensor`, `float8:128` and `e2m1:16` (runs of so many inputs).
+            `float8:tensor`, `float8:128`, `float8:32`, `e2m1:16` and `e2m1:32` (runs of so many inputs).
     """
 
     codes: str = "plain"

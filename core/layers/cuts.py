@@ -180,8 +180,9 @@ def _check_sizes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut]) ->
     counts = stored.elements(*sizes) if packed else sizes
     due = {axis: count for axis, count in zip(stored.axes, counts, strict=True) if axis is not None}
     last = max(due, default=-1)
-    # Scales that outputs share may lie in further dimensions of 1, and in one of groups that nobody counts here.
-    rank = last + 1 if len(due) == 2 else max(len(shape), last + 1)
+    # Scales may lie in further dimensions of 1; those that outputs share, in one of groups that nobody counts here.
+    alone = len(due) < 2 or all(size == 1 for size in shape[last + 1 :])
+    rank = max(len(shape), last + 1) if alone else last + 1
     here = [*shape[: last + 1], *[1] * (rank - len(shape[: last + 1]))]
     wanted = tuple(due.get(axis, here[axis]) for axis in range(rank))
     if wanted != shape:

@@ -72,6 +72,27 @@ def _e2m1_16(x: Tensor, fixed: Tensor) -> Tensor:
     return _by_runs(x, 16, run)
 
 
+def _e2m1_32(x: Tensor, fixed: Tensor) -> Tensor:
+    """A power of two for each run of 32 inputs: MXFP4."""
+    return _by_runs(x, 32, lambda runs: _scaled(runs, _power(runs, 2), to_e2m1))
+
+
+def _float8_32(x: Tensor, fixed: Tensor) -> Tensor:
+    """A power of two for each run of 32 inputs: MXFP8."""
+    return _by_runs(x, 32, lambda runs: _to_e4m3(runs, _power(runs, 8)))
+
+
+def _power(runs: Tensor, largest: int) -> Tensor:
+    """Return the scale of each run by which the exponent of its largest magnitude becomes `largest`, as OCP says."""
+    exponents = torch.frexp(runs.abs().amax(dim=-1, keepdim=True)).exponent - 1 - largest
+    powers = torch.ldexp(torch.ones_like(exponents, dtype=torch.float32), exponents.clamp(-127, 127))
+    return torch.where(runs.abs().amax(dim=-1, keepdim=True) > 0, powers, 1.0)
+
+
+def _scaled(x: Tensor, scale: Tensor, nearest: Callable[[Tensor], Tensor]) -> Tensor:
+    return nearest(x / scale) * scale
+
+
 def _to_e4m3(x: Tensor, scale: Tensor) -> Tensor:
     codes = (x / scale).clamp(-LARGEST_E4M3, LARGEST_E4M3).to(torch.float8_e4m3fn)
     return codes.float() * scale
@@ -98,7 +119,9 @@ ROUNDINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "float8:token": _float8_token,
     "float8:tensor": _float8_tensor,
     "float8:128": _float8_128,
+    "float8:32": _float8_32,
     "e2m1:16": _e2m1_16,
+    "e2m1:32": _e2m1_32,
 }
 """Name in `WeightForm.activations` -> `(x, fixed scale or 0) -> x`, in float32."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
 from core.layers.params import misfit, release
@@ -64,6 +65,8 @@ def each_expert(tensor: WeightTensor, name: str, count: int | None = None) -> It
     if not tensor.shape:
         return
     rows, *columns = tensor.shape
+    if count is None and len(columns) > 2:  # runs of packed codes have a dimension of their own
+        columns = [columns[0], prod(columns[1:])]
     if count is not None and rows % count:
         raise misfit(tensor.name, tensor.shape, (-(-rows // count) * count, *columns))
     shape = tuple(columns) if count is None else (rows // count, *columns)

@@ -47,6 +47,11 @@ class NameMap:
         for ending, each, *count in self._rules.experts:
             if name.endswith(ending):
                 return name.removesuffix(ending) + each, next(iter(count), None)
+        # What a format has beside or in the place of a weight: `gate_up_proj_scales` -> `gate_up_proj.weight_scales`.
+        for ending, each, *count in self._rules.experts:
+            begins, found, further = name.rpartition(f"{ending}_")
+            if found and "." not in further and each.endswith(".weight"):
+                return f"{begins}{each}_{further}", next(iter(count), None)
         return None
 
     def leaves_out(self, name: str) -> bool:

@@ -180,6 +180,12 @@ def by_definition(x, kind, fixed=None):
     if kind == "float8:128":
         runs = [[row[i : i + 128] for i in range(0, len(row), 128)] for row in rows]
         return torch.tensor([joined(run_by_definition(run, ALL_E4M3, 448) for run in row) for row in runs])
+    if kind in ("float8:32", "e2m1:32"):
+        steps, top = (ALL_E4M3, 8) if kind == "float8:32" else (ALL_E2M1, 2)
+        runs = [[row[i : i + 32] for i in range(0, len(row), 32)] for row in rows]
+        powers = [[2.0 ** (math.floor(math.log2(max(map(abs, run)) or 1)) - top) for run in row] for row in runs]
+        each = [zip(row, scales, strict=True) for row, scales in zip(runs, powers, strict=True)]
+        return torch.tensor([joined(run_by_definition(run, steps, 0, scale) for run, scale in row) for row in each])
     largest = max(abs(value) for row in rows for value in row)
     if kind == "float8:tensor":
         return torch.tensor([run_by_definition(row, ALL_E4M3, 448, fixed or single(largest / 448)) for row in rows])

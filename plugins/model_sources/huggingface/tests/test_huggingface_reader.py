@@ -76,6 +76,34 @@ def test_the_quantization_method_is_the_checkpoints(copy):
     assert READER.inspect(directory).quantization == "unknown"
 
 
+@pytest.mark.covers("QUANT-01")
+@pytest.mark.parametrize(
+    ("file", "content", "found"),
+    [
+        ("config.json", {"compression_config": {"quant_method": "a"}}, {"quant_method": "a"}),
+        ("config.json", {"text_config": {"quantization_config": {"quant_method": "b"}}}, {"quant_method": "b"}),
+        ("quantize_config.json", {"bits": 4}, {"quant_method": "gptq", "bits": 4}),
+        ("quant_config.json", {"w_bit": 4}, {"quant_method": "awq", "w_bit": 4}),
+        ("hf_quant_config.json", {"quantization": {"a": 1}}, {"quant_method": "modelopt", "a": 1}),
+    ],
+)
+def test_other_places_of_its_description(copy, file, content, found):
+    directory = copy("whole")
+    if file == "config.json":
+        rewrite(directory / file, lambda config: config.update(content))
+    else:
+        (directory / file).write_text(json.dumps(content))
+    info = READER.inspect(directory)
+    assert (info.quantization, info.quantization_config) == (found["quant_method"], found)
+
+
+def test_a_description_in_a_file_of_its_own_is_checked(copy):
+    directory = copy("whole")
+    (directory / "hf_quant_config.json").write_text('{"quantization": []}')
+    with pytest.raises(CheckpointError, match=r"hf_quant_config.json: 'quantization_config' is not a JSON object"):
+        READER.inspect(directory)
+
+
 def test_other_directories_are_not_recognised(tmp_path, whole):
     assert not READER.recognises(tmp_path)
     assert not READER.recognises(whole / "config.json")

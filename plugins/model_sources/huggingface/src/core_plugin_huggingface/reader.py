@@ -9,6 +9,7 @@ from core.api import CheckpointInfo, missing_tokenizer
 from core_plugin_huggingface.faults import bad_json
 from core_plugin_huggingface.files import names_architecture, open_shards, read_generation, read_json, read_license
 from core_plugin_huggingface.header import DTYPES
+from core_plugin_huggingface.quantization import read_quantization
 from core_plugin_huggingface.sentence import read_pooling
 
 if TYPE_CHECKING:
@@ -43,19 +44,14 @@ class SafetensorsReader:
         names = config.get("architectures")
         if not isinstance(names, list) or not names or not isinstance(names[0], str):
             raise bad_json(path / "config.json", "has no 'architectures', so nobody knows which model this is")
-        quantization = config.get("quantization_config") or {}
-        if not isinstance(quantization, dict):
-            raise bad_json(path / "config.json", "'quantization_config' is not a JSON object")
-        method = quantization.get("quant_method", "unknown") if quantization else "none"
-        if not isinstance(method, str):
-            raise bad_json(path / "config.json", f"'quant_method' is {method!r:.60}, not a name")
+        quantization = read_quantization(path, config)
         entries = self._entries(path)
         return CheckpointInfo(
             path=str(path),
             format=self.FORMAT,
             architecture=names[0],
             config=config,
-            quantization=method,
+            quantization=quantization.get("quant_method", "unknown") if quantization else "none",
             quantization_config=quantization,
             generation_config=read_generation(path, config),
             num_bytes=sum(entry.num_bytes for entry in entries),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 
 def listed(given: Mapping[str, object], *keys: str) -> tuple[str, ...]:
@@ -12,6 +13,9 @@ def listed(given: Mapping[str, object], *keys: str) -> tuple[str, ...]:
 
 
 def names_module(names: Iterable[str], module: str) -> bool:
-    """Whether one of `names` is that of a module, of one that it is in, or a run of its path's parts (`mlp.gate`)."""
+    """Whether one of `names` is that of a module, of one that it is in, or a run of its path's parts (`mlp.gate`).
+
+    A `*` stands for anything.
+    """
     path = f".{module}."
-    return any(f".{name}." in path for name in names)
+    return any(fnmatchcase(module, name) if "*" in name else f".{name}." in path for name in names)
