@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from core_plugin_compressed_tensors.conformance import samples
+from core_plugin_compressed_tensors.config import reasons_against, refine
+from core_plugin_compressed_tensors.conformance import SCHEMES, described, samples
 from core_plugin_compressed_tensors.scheme import CompressedFormat
 
-from core.api import PLAIN, CheckpointError, LayerSite, QuantContext
+from core.api import PLAIN, CheckpointError, LayerSite, ProbeResult, QuantContext, QuantRequest
 from core.ops.rounding import rounded
-from core.testing.layers import PlainTensor, sample_layer
+from core.testing.layers import sample_layer
 from core.testing.samples import compare_sample, redescribed
 
-INT8 = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
-CONFIG = {
-    "format": "int-quantized",
-    "ignore": ["re:.*out$", "mixed.b"],
-    "config_groups": {"g": {"targets": ["Linear"], "weights": INT8}},
-}
 SAMPLES = {one.name: one for one in samples()}
+FIXED = {"FP8, static": 0.01, "NVFP4": 1 / 512}
+LINEAR = LayerSite("linear", "x", 64, (("", 8),))
 
 
-def made(**change):
-    return CompressedFormat(QuantContext(torch.device("cpu"), torch.float32, CONFIG | change))
+def made(config, **options):
+    return CompressedFormat(QuantContext(torch.device("cpu"), torch.float32, config, options))
 
 
-@pytest.mark.covers("QUANT-01")
-@pytest.mark.parametrize("name", SAMPLES)
+def changed(scheme, **weights):
+    config = described(scheme)
+    config["config_groups"]["group_0"]["weights"] = {**config["config_groups"]["group_0"]["weights"], **weights}
+    return config
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-05", "QUANT-06", "QUANT-10", "QUANT-11")
+@pytest.mark.parametrize("name", SCHEMES)
 def test_layers_compute_what_the_format_means(name, tmp_path):
-    sample = SAMPLES[name]
-    rounds = None if name == "W8A16" else lambda x: rounded(x, "int8:token")
+    sample, kind = SAMPLES[name], made(described(name)).form(LINEAR, "").activations
+    fixed = torch.tensor(FIXED[name]) if name in FIXED else None
+    rounds = None if kind == "as_is" else partial(rounded, activations=kind, input_scale=fixed)
     compare_sample(CompressedFormat, replace(sample, layers=sample.layers[:3]), tmp_path, rounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("W8A8", "int8/1xall:float32@int8:token"),
+        ("W8A8, one scale", "int8/allxall:float32@int8:token"),
+        ("W8A16, groups, zero points", "int8/1x16:float32+zeros@as_is"),
+        ("W4A16, ordered", "int4/1x16:float32+ordered@as_is"),
+        ("W4A8", "int4/1x32:float32@int8:token"),
+        ("FP8, static", "float8_e4m3fn/allxall:float32@float8:tensor"),
+        ("FP8, blocks", "float8_e4m3fn/16x32:float32@float8:128"),
+        ("NVFP4", "e2m1/1x16:e4m3@e2m1:16"),
+        ("MXFP4A16", "e2m1/1x32:e8m0@as_is"),
+        ("MXFP8", "float8_e4m3fn/1x32:e8m0@float8:32"),
+    ],
+)
+def test_the_form_is_the_schemes(name, key):
+    assert made(described(name)).form(LINEAR, "").key == key
+    assert made(described(name), activations="as_is").form(LINEAR, "").key == f"{key.partition('@')[0]}@as_is"
 
 
 @pytest.mark.parametrize("ignored", ["k_proj", "q_proj"])
@@ -52,39 +77,90 @@ def test_parts_of_one_layer_may_differ(ignored, tmp_path):
     torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_layers_may_have_different_schemes():
+    first, second = (described(name)["config_groups"]["group_0"] for name in ("W4A16", "FP8, channels"))
+    second = {**second, "targets": ["re:.*down_proj$", "x.y"], "format": "float-quantized"}
+    config = {**described("W4A16"), "format": "mixed-precision"}
+    config["config_groups"] = {"a": {**first, "format": "pack-quantized"}, "b": second}
+    form = made(config)
+    assert form.form(LINEAR, "").codes == "int"
+    for prefix in ("model.layers.3.mlp.down_proj", "x.y"):
+        assert form.form(replace(LINEAR, prefix=prefix), "").codes == "float8_e4m3fn"
+    assert form.form(replace(LINEAR, prefix="model.layers.3.mlp.down_proj.x"), "").codes == "int"
+
+
+def test_layers_that_no_group_names_are_plain():
+    config = described("W8A8")
+    config["config_groups"]["group_0"]["targets"] = ["re:.*q_proj"]
+    assert made(config).form(LINEAR, "") == PLAIN
+    assert made(config).form(replace(LINEAR, prefix="a.q_proj"), "") != PLAIN
+
+
 def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
+    form = made({**described("W8A16"), "ignore": ["re:.*out$", "mixed.b"]})
     mixed = LayerSite("linear", "mixed", 64, (("a", 8), ("b", 8)))
-    assert made().form(LayerSite("embedding", "embed", 64, (("", 8),)), "") == PLAIN
-    assert made().form(LayerSite("linear", "left.out", 64, (("", 8),)), "") == PLAIN
-    assert [made().form(mixed, part).key for part in "ab"] == ["int8/1xall:float32@as_is", "plain@as_is"]
-    assert made().form(LayerSite("lm_head", "lm_head", 64, (("", 8),)), "") != PLAIN  # it is a linear module, too
+    assert form.form(LayerSite("embedding", "embed", 64, (("", 8),)), "") == PLAIN
+    assert form.form(LayerSite("router", "gate", 64, (("", 8),)), "") == PLAIN
+    assert form.form(LayerSite("linear", "left.out", 64, (("", 8),)), "") == PLAIN
+    assert [form.form(mixed, part).key for part in "ab"] == ["int8/1xall:float32@as_is", "plain@as_is"]
+    assert form.form(LayerSite("lm_head", "lm_head", 64, (("", 8),)), "") != PLAIN  # it is a linear module, too
 
 
-@pytest.mark.parametrize(("strategy", "axes"), [("channel", (0, None)), ("tensor", (None, None))])
-def test_scales_say_what_shares_them(strategy, axes):
-    group = {"targets": ["Linear"], "weights": {**INT8, "strategy": strategy}}
-    codes, scale = made(config_groups={"g": group}).stored(LayerSite("linear", "x", 64, (("", 8),)), "")
-    assert (codes.axes, scale.axes) == ((0, 1), axes)
+@pytest.mark.covers("QUANT-01")
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (changed("W8A8", num_bits=4), "num_bits 4"),
+        (changed("W4A16", num_bits=3), "num_bits 3"),
+        (changed("W4A16", group_size=0), "group_size 0"),
+        (changed("W4A16", actorder="dynamic"), "actorder 'dynamic'"),
+        (changed("FP8, channels", symmetric=False), "symmetric False"),
+        (changed("FP8, blocks", block_structure=[128]), r"block_structure \[128\]"),
+        (changed("NVFP4", group_size=32), "group_size 32"),
+        ({**described("W8A8"), "format": "marlin-24"}, "marlin-24"),
+        ({**described("W8A8"), "config_groups": {}}, "no groups of layers"),
+        ({**described("W8A8"), "sparsity_config": {"format": "sparse-24-bitmask"}}, "sparse weights"),
+        ({**described("W8A8"), "transform_config": {"config_groups": {"a": {}}}}, "inputs are transformed"),
+        ({**described("W8A8"), "ignore": ["re:("]}, "no regular expression"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name(config, named):
+    with pytest.raises(CheckpointError, match=named) as caught:
+        made(config)
+    assert caught.value.code == "CORE-M160"
+    verdict = refine(QuantRequest("compressed-tensors", "cpu", "auto", config), ProbeResult(available=True))
+    assert list(verdict.reasons) == reasons_against(config) != []
 
 
-def test_other_schemes_of_weights_are_refused_by_name():
-    for change in ({"num_bits": 4}, {"symmetric": False}, {"strategy": "group"}):
-        with pytest.raises(CheckpointError, match=next(iter(change))):
-            made(config_groups={"g": {"targets": ["Linear"], "weights": {**INT8, **change}}})
+@pytest.mark.parametrize("change", [{"symmetric": False}, {"dynamic": False}, {"num_bits": 4}])
+def test_other_activations_are_refused_by_name(change):
+    config = described("W8A8")
+    group = config["config_groups"]["group_0"]
+    config["config_groups"]["group_0"] = {**group, "input_activations": {**group["input_activations"], **change}}
+    ((name, value),) = change.items()
+    with pytest.raises(CheckpointError, match=f"input_activations .*{name} {value}"):
+        made(config)
 
 
 @pytest.mark.parametrize(
-    ("change", "named"), [({"format": "float-quantized"}, "float-quantized"), ({"config_groups": {}}, "0 groups")]
+    ("sample", "suffix", "tensor"),
+    [
+        ("W8A8", "weight", torch.zeros(48, 64)),
+        ("W4A16", "weight_packed", torch.zeros(48, 8, dtype=torch.int64)),
+        ("FP8, channels", "weight", torch.zeros(48, 64)),
+        ("NVFP4", "weight_packed", torch.zeros(48, 32, dtype=torch.int8)),
+    ],
 )
-def test_what_is_not_understood_is_refused_by_name(change, named):
-    with pytest.raises(CheckpointError, match=named) as caught:
-        made(**change)
+def test_codes_of_another_type_are_refused(sample, suffix, tensor, tmp_path):
+    site = SAMPLES[sample].layers[2]
+    broken = redescribed(SAMPLES[sample], {f"{site.prefix}.{suffix}": tensor})
+    with pytest.raises(CheckpointError, match=f"up_proj.{suffix}' holds torch.") as caught:
+        sample_layer(CompressedFormat, broken, site, tmp_path)
     assert caught.value.code == "CORE-M160"
 
 
-def test_codes_of_another_type_are_refused():
-    stored = {"weight": torch.zeros(8, 64), "weight_scale": torch.ones(8, 1)}
-    tensors = {name: PlainTensor(name, value) for name, value in stored.items()}
-    with pytest.raises(CheckpointError, match=r"'weight' holds torch.float32, not torch.int8") as caught:
-        made().read(LayerSite("linear", "x", 64, (("", 8),)), "", tensors)
-    assert caught.value.code == "CORE-M160"
+def test_groups_that_have_no_scales_are_refused(tmp_path):
+    sample, site = SAMPLES["W4A16, ordered"], SAMPLES["W4A16, ordered"].layers[2]
+    broken = redescribed(sample, {f"{site.prefix}.weight_g_idx": torch.full((64,), 4, dtype=torch.int32)})
+    with pytest.raises(CheckpointError, match="weight_g_idx' tells groups beyond the 4 that have scales"):
+        sample_layer(CompressedFormat, broken, site, tmp_path)

@@ -12,7 +12,7 @@ import torch
 from core_plugin_mx.config import reasons_against, refine
 from core_plugin_mx.conformance import E2M1, quark, samples
 from core_plugin_mx.scheme import MX
-from core_plugin_unquantized.nibbles import unpacked
+from core_plugin_unquantized.packing import codes_of_bytes
 from safetensors.torch import load_file, save_file
 
 from core import LLM, SamplingParams
@@ -41,7 +41,7 @@ def test_layers_compute_what_the_format_means(name, tmp_path):
 
 
 def test_two_codes_are_in_a_byte_the_first_in_its_low_bits():
-    assert unpacked(torch.tensor([[0x21, 0xF0]], dtype=torch.uint8)).tolist() == [[1, 2, 0, 15]]
+    assert codes_of_bytes(torch.tensor([[0x21, 0xF0]], dtype=torch.uint8)).tolist() == [[1, 2, 0, 15]]
 
 
 @pytest.mark.parametrize(

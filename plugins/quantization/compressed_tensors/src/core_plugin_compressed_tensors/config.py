@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.api import (
     PLAIN,
@@ -17,20 +19,17 @@ from core.api import (
     Verdict,
     WeightForm,
 )
+from core_plugin_compressed_tensors.schemes import Scheme, mapping, reasons_of, scheme_of, title
 
-_WEIGHTS: dict[str, tuple[Any, ...]] = {
-    "num_bits": (8,),
-    "type": ("int",),
-    "symmetric": (True,),
-    "strategy": ("channel", "tensor"),
-}
-_ACTIVATIONS: dict[str, tuple[Any, ...]] = {
-    "num_bits": (8,),
-    "type": ("int",),
-    "symmetric": (True,),
-    "strategy": ("token",),
-    "dynamic": (True,),
-}
+
+class CompressedOptions(BaseModel):
+    """What a user may set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    activations: Literal["checkpoint", "as_is"] = Field(
+        "checkpoint", description="checkpoint: rounded as the checkpoint says; as_is: left as they are."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,53 +37,38 @@ class CompressedConfig:
     """Settings of a checkpoint.
 
     Attributes:
-        by_channel: Whether each output has a scale; else there is one for the whole weight.
-        rounds_activations: Whether activations are rounded to int8 per token.
+        groups: Targets, and the scheme of the layers that they name. Targets are names, `re:` and a regular expression,
+            or `Linear`: every linear module that no other target of any group names.
         ignored: Layers that are not quantized: names, or `re:` and a regular expression.
     """
 
-    by_channel: bool
-    rounds_activations: bool
+    groups: tuple[tuple[tuple[str, ...], Scheme], ...]
     ignored: tuple[str, ...]
 
     @staticmethod
     def read(given: Mapping[str, object]) -> CompressedConfig:
         """Read `quantization_config`. Raises `CheckpointError` CORE-M160 for what is not understood."""
         if reasons := reasons_against(given):
-            raise _unreadable(
-                "; ".join(reasons),
-                "Supported are symmetric int8 weights per channel or tensor, "
-                "with activations dynamic per token or plain.",
-            )
-        (group,) = cast("Mapping[str, Mapping[str, Any]]", given["config_groups"]).values()
+            raise contradicted("; ".join(reasons), "The README of core-plugin-compressed-tensors lists what is read.")
+        groups = mapping(given["config_groups"]).values()
         return CompressedConfig(
-            by_channel=group["weights"]["strategy"] == "channel",
-            rounds_activations=bool(group.get("input_activations")),
-            ignored=tuple(cast("Sequence[str]", given.get("ignore") or ())),
+            tuple((tuple(group["targets"]), scheme_of(group, given)) for group in groups),
+            tuple(cast("Sequence[str]", given.get("ignore") or ())),
         )
 
-    @property
-    def form(self) -> WeightForm:
-        """Form of the layers that are quantized."""
-        return WeightForm(
-            codes="int",
-            bits=8,
-            outputs=1 if self.by_channel else 0,
-            activations="int8:token" if self.rounds_activations else "as_is",
-        )
-
-    def quantizes(self, site: LayerSite, part: str) -> bool:
-        """Whether this part of a layer is quantized: every linear module is that is not ignored."""
+    def scheme(self, site: LayerSite, part: str) -> Scheme | None:
+        """Return the scheme of a part of a layer; None where it is plain."""
         module = site.module(part)
-        return (site.inner or site.kind == "lm_head") and not any(_matches(name, module) for name in self.ignored)
+        if not (site.inner or site.kind == "lm_head") or any(_matches(name, module) for name in self.ignored):
+            return None
+        named = (scheme for targets, scheme in self.groups if any(_matches(name, module) for name in targets))
+        others = (scheme for targets, scheme in self.groups if "Linear" in targets)
+        return next(named, None) or next(others, None)
 
-    def contradicted(self, how: str) -> CheckpointError:
-        """Return the error of tensors that are not what the settings say: CORE-M160."""
-        return _unreadable(how, "The weights and config.json do not belong together.")
 
-
-def _unreadable(why: str, hint: str) -> CheckpointError:
-    return CheckpointError("CORE-M160", f"this compressed-tensors checkpoint cannot be read: {why}.", hint=hint)
+def contradicted(how: str, hint: str = "The weights and config.json do not belong together.") -> CheckpointError:
+    """Return the error of a checkpoint that is not what it says of itself: CORE-M160."""
+    return CheckpointError("CORE-M160", f"this compressed-tensors checkpoint cannot be read: {how}.", hint=hint)
 
 
 def _matches(name: str, module: str) -> bool:
@@ -92,69 +76,48 @@ def _matches(name: str, module: str) -> bool:
 
 
 def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
-    """Refuse every scheme of the format but int8, while methods are chosen."""
+    """Refuse schemes that are not read, while methods are chosen."""
     return Verdict.of(*reasons_against(request.checkpoint))
 
 
 def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
-    """Return the form of codes and the plain one, each with the number of its matrices."""
-    form = CompressedConfig.read(checkpoint.quantization_config).form
-    weights = [(name, one) for name, (shape, one) in checkpoint.tensors.items() if len(shape) == 2]
-    kinds = [one for name, one in weights if name.endswith(".weight")]
-    codes = kinds.count("int8")
-    found = {form: codes, PLAIN: len(kinds) - codes}
-    return {one: count for one, count in found.items() if count} or {form: 0}
+    """Return the forms of codes and the plain one, each with the number of its matrices."""
+    config, found = CompressedConfig.read(checkpoint.quantization_config), {PLAIN: 0}
+    for name, (shape, _) in checkpoint.tensors.items():
+        module, _, suffix = name.rpartition(".")
+        if len(shape) != 2 or suffix not in ("weight", "weight_packed"):
+            continue
+        kind = "lm_head" if module.endswith("lm_head") else "linear"
+        scheme = None if "embed" in module else config.scheme(LayerSite(kind, module, shape[1], (("", shape[0]),)), "")
+        form = PLAIN if scheme is None or f"{module}.weight_scale" not in checkpoint.tensors else scheme.form
+        found[form] = found.get(form, 0) + 1
+    return {one: count for one, count in found.items() if count} or {config.groups[0][1].form: 0}
 
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:
     """Return everything in a `quantization_config` that is not understood."""
-    groups = _mapping(given.get("config_groups"))
-    form, sparse = given.get("format", "int-quantized"), _mapping(given.get("sparsity_config"))
-    reasons = [] if form == "int-quantized" else [f"format {form!r:.60}, not 'int-quantized'"]
-    reasons += _of_ignored(given.get("ignore") or ())
-    if len(groups) != 1:
-        reasons.append(f"{len(groups)} groups of layers, not one")
+    groups, sparse = mapping(given.get("config_groups")), mapping(given.get("sparsity_config"))
+    reasons = _of_names("ignore", given.get("ignore") or ())
+    if not groups:
+        reasons.append("no groups of layers (config_groups)")
     if sparse.get("format", "dense") != "dense":
         reasons.append(f"sparse weights ({sparse['format']!s:.60}, {sparse.get('sparsity_structure')})")
-    if _mapping(given.get("transform_config")).get("config_groups"):
+    if mapping(given.get("transform_config")).get("config_groups"):
         reasons.append("inputs are transformed (transform_config)")
     for name, group in groups.items():
-        reasons += [f"{name} ({_title(_mapping(group))}): {reason}" for reason in _of_group(_mapping(group))]
+        own = mapping(group)
+        targets = own.get("targets")
+        mistakes = _of_names("targets", targets) if targets else [f"targets {targets!r:.60}, not a list of names"]
+        reasons += [f"{name} ({title(own)}): {reason}" for reason in [*mistakes, *reasons_of(own, given)]]
     return reasons
 
 
-def _of_ignored(names: object) -> list[str]:
+def _of_names(what: str, names: object) -> list[str]:
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        return [f"'ignore' {names!r:.60}, not a list of names"]
+        return [f"'{what}' {names!r:.60}, not a list of names"]
     for pattern in (name.removeprefix("re:") for name in names if name.startswith("re:")):
         try:
             re.compile(pattern)
         except re.error as error:
-            return [f"'ignore' with {pattern!r:.60}, which is no regular expression ({error})"]
+            return [f"'{what}' with {pattern!r:.60}, which is no regular expression ({error})"]
     return []
-
-
-def _of_group(group: Mapping[str, Any]) -> list[str]:
-    targets, activations = group.get("targets"), group.get("input_activations")
-    reasons = [] if targets in (["Linear"], ("Linear",)) else [f"targets {targets!r:.60}, not ['Linear']"]
-    reasons += _other("weights", _mapping(group.get("weights")), _WEIGHTS)
-    return reasons + (_other("input_activations", _mapping(activations), _ACTIVATIONS) if activations else [])
-
-
-def _title(group: Mapping[str, Any]) -> str:
-    """Return the usual short name of a scheme: `W4A16`, `W8A8 float`."""
-    weights, activations = _mapping(group.get("weights")), _mapping(group.get("input_activations"))
-    kind = " float" if weights.get("type") == "float" else ""
-    return f"W{weights.get('num_bits', '?')!s:.9}A{activations.get('num_bits', 16)!s:.9}{kind}"
-
-
-def _other(what: str, given: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> list[str]:
-    return [
-        f"{what} with {key} {given.get(key)!r:.60}, not {' or '.join(map(repr, values))}"
-        for key, values in known.items()
-        if given.get(key) not in values
-    ]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -8,9 +8,10 @@ COMPRESSED_TENSORS = QuantSpec(
     name="compressed-tensors",
     impl="core_plugin_compressed_tensors.scheme:CompressedFormat",
     api=2,
-    summary="compressed-tensors int8 weights, activations int8 per token or left as they are",
+    summary="compressed-tensors checkpoints: int4, int8, FP8, NVFP4 and MX weights, several schemes in one",
     band=1,
     methods=frozenset({"compressed-tensors"}),
     refine="core_plugin_compressed_tensors.config:refine",
+    options="core_plugin_compressed_tensors.config:CompressedOptions",
     forms_of="core_plugin_compressed_tensors.config:forms_of",
 )

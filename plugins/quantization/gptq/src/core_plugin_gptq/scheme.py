@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from core_plugin_unquantized.packing import codes_of_words
 from core_plugin_unquantized.plain import Plain
 
 from core.api import CheckpointError, Part, Stored, WeightForm
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerSite, QuantContext, WeightTensor
-
-CHUNK = 1 << 14
-"""Words unpacked at once: intermediate results take eight bytes for each code."""
 
 
 class GPTQFormat(Plain):
@@ -59,9 +57,9 @@ class GPTQFormat(Plain):
         if not self._config.quantizes(site, part):
             return super().read(site, part, tensors)
         module, bits = site.module(part), self._config.bits
-        codes = unpack(tensors["qweight"].raw().t(), bits)
+        codes = codes_of_words(tensors["qweight"].raw().t(), bits)
         scales = tensors["scales"].dense(torch.float32).t().contiguous()
-        zeros = unpack(tensors["qzeros"].raw(), bits).t().to(torch.int16) + self._config.zero_offset
+        zeros = codes_of_words(tensors["qzeros"].raw(), bits).t().to(torch.int16) + self._config.zero_offset
         if scales.shape != zeros.shape or (not self._form.inputs and scales.shape[1] != 1):
             raise _contradicted(module, f"the scales {tuple(scales.shape)} and zero points {tuple(zeros.shape)}")
         group_of = self._groups(module, tensors.get("g_idx"), scales.shape[1])
@@ -85,33 +83,6 @@ class GPTQFormat(Plain):
         if not torch.equal(groups - groups[0], plain):  # a rank's begin anywhere
             raise _contradicted(module, "the groups that g_idx tells")
         return None
-
-
-def unpack(words: Tensor, bits: int) -> Tensor:
-    """Return the codes of `words (rows, columns * bits / 32)` int32: `(rows, columns)` uint8.
-
-    Bits follow each other through the words, lowest first, so that codes of three bits may begin in one and end in the
-    next.
-    """
-    codes = torch.empty(words.shape[0], words.shape[1] * 32 // bits, dtype=torch.uint8, device=words.device)
-    split = _whole_codes if 32 % bits == 0 else _broken_codes
-    step = max(1, CHUNK // words.shape[1])
-    for some, out in zip(words.split(step), codes.split(step), strict=True):
-        out.copy_(split(some, bits))
-    return codes
-
-
-def _whole_codes(words: Tensor, bits: int) -> Tensor:
-    shifts = torch.arange(0, 32, bits, device=words.device, dtype=torch.int32)
-    return ((words.unsqueeze(-1) >> shifts) & (1 << bits) - 1).flatten(1)
-
-
-def _broken_codes(words: Tensor, bits: int) -> Tensor:
-    """As `_whole_codes`, of codes that do not fill words: 32 of them are `bits` words."""
-    start = torch.arange(0, 32 * bits, bits, device=words.device)
-    run = words.reshape(words.shape[0], -1, bits).long() & 0xFFFFFFFF
-    both = run[..., start // 32] | run[..., (start // 32 + 1).clamp(max=bits - 1)] << 32
-    return ((both >> start % 32) & (1 << bits) - 1).flatten(1)
 
 
 def _contradicted(module: str, what: str) -> CheckpointError:

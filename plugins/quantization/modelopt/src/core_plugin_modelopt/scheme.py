@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from core_plugin_unquantized.nibbles import unpacked
+from core_plugin_unquantized.packing import codes_of_bytes
 from core_plugin_unquantized.plain import Plain
 
 from core.api import Part, Stored
@@ -73,7 +73,7 @@ class ModelOpt(Plain):
         fixed, whole = tensors.get("input_scale"), tensors.get("weight_scale_2")
         return Part(
             form,
-            unpacked(codes) if form.codes == "e2m1" else codes,
+            codes_of_bytes(codes) if form.codes == "e2m1" else codes,
             scales.reshape(-1, columns),
             tensor_scale=None if whole is None else whole.dense(torch.float32).view(()),
             input_scale=None if fixed is None else fixed.dense(torch.float32).view(()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from core_plugin_unquantized.nibbles import unpacked
+from core_plugin_unquantized.packing import codes_of_bytes
 from core_plugin_unquantized.plain import Plain
 
 from core.api import PLAIN, Part, Stored
@@ -59,4 +59,4 @@ class MX(Plain):
             return Part(form, codes, scales.view(torch.uint8))
         if codes.dtype != torch.uint8:
             raise contradicted(f"'{tensors[self._names[0]].name}' holds {codes.dtype}, not torch.uint8")
-        return Part(form, unpacked(codes), scales.view(torch.uint8))
+        return Part(form, codes_of_bytes(codes), scales.view(torch.uint8))
