@@ -142,6 +142,9 @@ def cut_tensor(
         CheckpointError: CORE-M122, it is not as large as the model needs; CORE-M185, the cut divides what the tensor
             holds for several outputs or inputs together.
     """
+    for cut in cuts:
+        if stored.whole and not cut.complete:
+            raise _inside(tensor.name, cut, "everything", module)
     _check_sizes(tensor, stored, cuts)
     axes = list(_axes(tensor, stored, cuts, module))
     if not axes and done is None:

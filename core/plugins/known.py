@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-STATES = ("released", "planned", "unplanned", "renamed")
+STATES = ("released", "planned", "unplanned", "renamed", "instead")
 
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
 """First byte of the PCI classes of devices that compute."""
@@ -21,10 +21,10 @@ class Known(NamedTuple):
     """One row of the table.
 
     Attributes:
-        dist: The distribution; for an unplanned or renamed row only a key.
-        state: `released`, `planned` (the name is kept, there is nothing to install), `unplanned`, or `renamed` (a name
-            of earlier versions).
-        what: What it is, in a few words; of a renamed one, what to write instead.
+        dist: The distribution; for rows of other states than the first two only a key.
+        state: `released`, `planned` (the name is kept, there is nothing to install), `unplanned`, `renamed` (a name of
+            earlier versions), or `instead` (a name that others have, or had).
+        what: What it is, in a few words; of the last two, what to write instead.
         names: Kind without `core.` -> the names that plugins of it have.
         methods: Values of `quantization` in checkpoints that it reads.
         architectures: Architectures that it implements, or patterns of them.
@@ -102,7 +102,8 @@ class Table(NamedTuple):
     def names(self, group: str) -> list[str]:
         """Return every name of a group, those first that can be installed, without those of earlier versions."""
         kind = group.removeprefix("core.")
-        return [name for row in self.rows if row.state != "renamed" for name in row.names.get(kind, ())]
+        there = (row for row in self.rows if row.state not in ("renamed", "instead"))
+        return [name for row in there for name in row.names.get(kind, ())]
 
     def providing(self, group: str) -> list[Known]:
         """Return the released rows that bring plugins of a group."""
@@ -126,6 +127,7 @@ def advice(rows: Sequence[Known], subject: str, installed: Collection[str] = ())
     """
     by_state = {state: [row for row in rows if row.state == state] for state in STATES}
     said = [f"'{subject}' is a name of earlier versions: {row.what}" for row in by_state["renamed"]]
+    said += [f"There is no '{subject}': {row.what}" for row in by_state["instead"]]
     said += [_released(row, subject, installed) for row in by_state["released"]]
     if planned := by_state["planned"]:
         names = " or ".join(f"{row.dist} ({row.what})" for row in planned)

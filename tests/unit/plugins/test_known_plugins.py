@@ -53,7 +53,7 @@ def test_planned_names_are_not_in_the_repository_and_every_kind_exists():
     assert planned and not set(planned) & set(projects())
     assert all(re.fullmatch("core-plugin-[a-z0-9-]+", dist) for dist in planned)
     assert {f"core.{kind}" for row in TABLE.rows for kind in row.names} <= set(KINDS)
-    assert {row.state for row in TABLE.rows} == {"released", "planned", "unplanned", "renamed"}
+    assert {row.state for row in TABLE.rows} == {"released", "planned", "unplanned", "renamed", "instead"}
 
 
 def specs(group):
@@ -99,6 +99,7 @@ def refusal(catalogue, **sections):
     return caught.value
 
 
+@pytest.mark.covers("QUANT-02")
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
@@ -112,6 +113,18 @@ def refusal(catalogue, **sections):
             "quantization",
             "torchao",
             "'torchao' is planned as core-plugin-torchao (torchao checkpoints): not released yet.",
+        ),
+        ("quantization", "deepspeedfp", "There is no 'deepspeedfp': it is retired everywhere. Use --quantization fp8"),
+        ("quantization", "hqq", "There is no 'hqq': HQQ is not read. Use a GPTQ, AWQ or compressed-tensors checkpoint"),
+        (
+            "quantization",
+            "gptq_marlin",
+            "a format is chosen by its checkpoint, and what multiplies with it by --kernel",
+        ),
+        (
+            "quantization",
+            "ipex",
+            "a set of kernels for AWQ and GPTQ checkpoints, which core-plugin-cpu multiplies with",
         ),
         ("quantization", "awq", "'awq' comes with core-plugin-awq (AWQ checkpoints): `pip install core-plugin-awq`."),
         ("quantization", "compressed_tensors", "Did you mean 'compressed-tensors'?"),
@@ -156,6 +169,7 @@ def test_a_model_source_that_is_not_installed_is_named():
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
         ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
         ("model LlamaForCausalLM torchao 128 float32", "CORE-P203", "'torchao' is planned as core-plugin-torchao"),
+        ("model LlamaForCausalLM hqq 128 float32", "CORE-P203", "There is no 'hqq': HQQ is not read. Use a GPTQ"),
         ("model LlamaForCausalLM gptq 128 float32", "CORE-P203", "`pip install core-plugin-gptq`"),
     ],
 )

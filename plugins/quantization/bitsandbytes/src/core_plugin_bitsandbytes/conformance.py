@@ -1,0 +1,122 @@
+"""Tiny bitsandbytes checkpoints for the conformance kit, written from the format's definition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from core.api import LayerSite
+from core.testing.conformance import CheckpointSample
+
+NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+    *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
+    *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+FP4 = (0, 0.0052083333, 0.6666666667, 1, 0.3333333333, 0.5, 0.1666666667, 0.25)
+TABLES = {"nf4": torch.tensor(NF4), "fp4": torch.tensor([*FP4, *(-value for value in FP4)])}
+"""Values of codes, as the library has them."""
+
+
+def _sites(inputs: int) -> tuple[LayerSite, ...]:
+    return (
+        LayerSite("embedding", "model.embed_tokens", inputs, (("", 40),)),
+        LayerSite("linear", "model.layers.0.self_attn", inputs, (("q_proj", 64), ("k_proj", 32), ("v_proj", 32))),
+        LayerSite("linear", "model.layers.0.mlp.up_proj", inputs, (("", 48),), bias=True),
+        LayerSite("lm_head", "lm_head", inputs, (("", 40),)),
+    )
+
+
+_LARGE = (LayerSite("linear", "model.layers.0.mlp.down_proj", 1024, (("", 1024),)),)
+
+
+def four_bits(kind: str, *, nested: bool = False) -> dict[str, Any]:
+    """Return the `quantization_config` of codes of four bits."""
+    own = {"load_in_4bit": True, "bnb_4bit_quant_type": kind, "bnb_4bit_use_double_quant": nested}
+    return {"quant_method": "bitsandbytes", **own, "llm_int8_skip_modules": ["lm_head"]}
+
+
+EIGHT_BITS = {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["lm_head"]}
+
+
+def samples() -> Iterator[CheckpointSample]:
+    """Yield every kind of codes, blocks that cross rows, and layers whose memory says something."""
+    yield _sample("int8", _sites(128), EIGHT_BITS)
+    yield _sample("nf4", _sites(128), four_bits("nf4"))
+    yield _sample("nf4, nested", _sites(128), four_bits("nf4", nested=True))
+    yield _sample("nf4, across rows", _sites(96), four_bits("nf4", nested=True))
+    yield _sample("fp4", _sites(128), four_bits("fp4"))
+    yield _sample("large", _LARGE, EIGHT_BITS)
+
+
+def _sample(name: str, sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> CheckpointSample:
+    return CheckpointSample(
+        name,
+        lambda folder: _write(sites, quantization, folder),
+        values=lambda: _make(sites, quantization)[1],
+        layers=sites,
+        apply_tolerance=0.0,
+    )
+
+
+def _write(sites: Sequence[LayerSite], quantization: Mapping[str, Any], folder: Path) -> Path:
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 40}
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": quantization}))
+    save_file(_make(sites, quantization)[0], folder / "model.safetensors")
+    return folder
+
+
+def _make(sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors as stored, and the values that they mean."""
+    rng = torch.Generator().manual_seed(6)
+    stored: dict[str, Tensor] = {}
+    meant: dict[str, Tensor] = {}
+    for site in sites:
+        for part, rows in site.parts:
+            module, size = site.module(part), (rows, site.in_features)
+            if site.bias:
+                stored[f"{module}.bias"] = meant[f"{module}.bias"] = torch.randn(rows, generator=rng)
+            if site.kind != "linear":
+                stored[f"{module}.weight"] = meant[f"{module}.weight"] = torch.randn(size, generator=rng)
+                continue
+            tensors, meant[f"{module}.weight"] = encoded(quantization, size, rng)
+            stored |= {f"{module}.{suffix}": one for suffix, one in tensors.items()}
+    return stored, meant
+
+
+def encoded(
+    quantization: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return a random weight as the library stores it, and the values that it means."""
+    if quantization.get("load_in_8bit"):
+        codes = torch.randint(-127, 128, size, generator=rng)
+        largest = torch.rand(size[0], generator=rng) + 0.1
+        return {"weight": codes.to(torch.int8), "SCB": largest}, codes * largest[:, None] / 127
+    kind, count = quantization["bnb_4bit_quant_type"], size[0] * size[1]
+    codes = torch.randint(0, 16, (count,), generator=rng)
+    state: dict[str, Any] = {"quant_type": kind, "blocksize": 64, "dtype": "bfloat16", "shape": list(size)}
+    tensors = {
+        "weight": (codes[::2] << 4 | codes[1::2]).to(torch.uint8).view(-1, 1),
+        "weight.quant_map": TABLES[kind].clone(),
+    }
+    blocks = -(-count // 64)
+    if quantization["bnb_4bit_use_double_quant"]:
+        table, outer = torch.linspace(-1, 1, 256), torch.rand(-(-blocks // 256), generator=rng) / 10 + 0.1
+        inner = torch.randint(0, 256, (blocks,), generator=rng)
+        scales = table[inner] * outer.repeat_interleave(256)[:blocks] + 0.5
+        tensors |= {"weight.absmax": inner.to(torch.uint8), "weight.nested_absmax": outer}
+        tensors["weight.nested_quant_map"] = table
+        state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.5}
+    else:
+        scales = torch.rand(blocks, generator=rng) + 0.1
+        tensors["weight.absmax"] = scales
+    written = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
+    tensors[f"weight.quant_state.bitsandbytes__{kind}"] = written
+    values = TABLES[kind][codes] * scales.repeat_interleave(64)[:count]
+    return tensors, values.view(size)
