@@ -83,13 +83,13 @@ def refine(request: QuantRequest, probe: ProbeResult) -> Verdict:
 def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
     """Return the forms of codes and the plain one, each with the number of its matrices."""
     config, found = CompressedConfig.read(checkpoint.quantization_config), {PLAIN: 0}
-    for name, (shape, _) in checkpoint.tensors.items():
+    for name, (shape, dtype) in checkpoint.tensors.items():
         module, _, suffix = name.rpartition(".")
         if len(shape) != 2 or suffix not in ("weight", "weight_packed"):
             continue
         kind = "lm_head" if module.endswith("lm_head") else "linear"
         scheme = None if "embed" in module else config.scheme(LayerSite(kind, module, shape[1], (("", shape[0]),)), "")
-        form = PLAIN if scheme is None or f"{module}.weight_scale" not in checkpoint.tensors else scheme.form
+        form = PLAIN if scheme is None or dtype in ("float32", "bfloat16", "float16") else scheme.form
         found[form] = found.get(form, 0) + 1
     return {one: count for one, count in found.items() if count} or {config.groups[0][1].form: 0}
 
