@@ -67,7 +67,7 @@ class _OwnWeights:
         name = f"{path}.{given.norm.name}"
         self._norm = kind(head_dim, given.norm.eps, name, weight=False)
         self._size = head_dim
-        stored: str | list[str] = f"{name}.weight"
+        stored: str | list[str] = f"{name}.weight" if given.parameter is None else f"{path}.{given.parameter}"
         if given.stacked is not None:
             stored = [f"{path}.{given.stacked.format(head)}.weight" for head in range(heads)]
         if given.flat:
