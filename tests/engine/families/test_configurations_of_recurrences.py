@@ -18,6 +18,8 @@ MODULES = {
     "nemotron_h": "core_plugin_nemotron.hybrid",
     "jamba": "core_plugin_jamba.family",
     "zamba2": "core_plugin_zamba.family",
+    "plamo2": "core_plugin_plamo.plamo2",
+    "minimax_text01": "core_plugin_minimax.text",
 }
 
 REFUSED = [
@@ -41,6 +43,15 @@ REFUSED = [
     ("zamba2", {"n_mamba_heads": 7}, "n_mamba_heads"),
     ("zamba2", {"num_attention_heads": 7, "num_key_value_heads": 7}, "num_attention_heads"),
     ("zamba2", {"num_key_value_heads": 2}, "num_key_value_heads"),
+    ("minimax_text01", {"attn_type_list": None}, "attn_type_list"),
+    ("minimax_text01", {"attn_type_list": [0, 1, 2, 0]}, "attn_type_list"),
+    ("minimax_text01", {"postnorm": None}, "postnorm"),
+    ("minimax_text01", {"shared_intermediate_size": [0, 0, 8, 0]}, "shared_intermediate_size"),
+    ("minimax_text01", {"rotary_dim": 26}, "rotary_dim"),
+    ("plamo2", {"linear_type": "fp8"}, "linear_type"),
+    ("plamo2", {"image_token_id": 7}, "image_token_id"),
+    ("plamo2", {"mamba_step": 1}, "mamba_step"),
+    ("plamo2", {"vocab_size": 367, "tie_word_embeddings": False}, "vocab_size"),
 ]
 
 SAME = [
