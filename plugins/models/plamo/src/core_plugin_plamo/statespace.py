@@ -1,6 +1,6 @@
 """The state spaces of PLaMo 2: heads as those of Mamba-2, and projections behind the convolution as in Mamba.
 
-Shapes: T tokens of a step; D hidden size; H heads.
+Shapes: T tokens of a step; D hidden size.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from core_plugin_decoder.mamba import ChannelConv
+from core_plugin_decoder.ranks import share_of
 from torch.nn.functional import silu, softplus
 
 if TYPE_CHECKING:
@@ -42,24 +43,29 @@ class StateSpace:
 
     def __init__(self, build: LayerBuilder, hidden_size: int, path: str, sizes: Sizes) -> None:
         channels, state, heads = sizes.heads * sizes.head_dim, sizes.state_dim, (sizes.heads,)
+        share = share_of(build, sizes.heads, sizes.heads)
+        own, out = share.heads * sizes.head_dim, share.out
         parts = dict.fromkeys(("gate", "values"), channels)
         units = dict.fromkeys(parts, sizes.head_dim)
         # The checkpoint has gate and values of the first head, then those of the second.
-        self.project = build.merged_linear(hidden_size, parts, path, fused="in_proj", units=units, split="interleaved")
-        self.heads, self.channels, self.sizes = (-1, sizes.heads, sizes.head_dim), channels, (state, state, sizes.rank)
-        self.conv = ChannelConv(build, channels, sizes.width, path, bias=False)
-        self.select = build.linear(channels, sum(self.sizes), f"{path}.bcdt_proj")
+        self.project = build.merged_linear(
+            hidden_size, parts, path, shard=out, fused="in_proj", units=units, split="interleaved"
+        )
+        self.heads, self.channels, self.sizes = (-1, share.heads, sizes.head_dim), own, (state, state, sizes.rank)
+        self.conv = ChannelConv(build, ((channels, sizes.head_dim),), own, sizes.width, path, share, bias=False)
+        # What steps, B and C are made of is the sum over the ranks.
+        self.select = build.linear(channels, sum(self.sizes), f"{path}.bcdt_proj", shard=share.into)
         self.norms = [
             _Norm(build, size, sizes.eps, f"{path}.{name}_norm")
             for name, size in zip(("B", "C", "dt"), self.sizes, strict=True)
         ]
-        self.widen = build.linear(sizes.rank, sizes.heads, f"{path}.dt_proj")
-        self.step_bias = build.parameter(f"{path}.dt_bias", heads, dtype="float32")
-        self.a = build.parameter(f"{path}.A_log", heads, read=lambda log: -log.exp(), dtype="float32")
-        self.skip = build.parameter(f"{path}.D", heads, dtype="float32")
-        self.state = build.state(f"{path}.scan", (sizes.heads, state, sizes.head_dim))
+        self.widen = build.linear(sizes.rank, sizes.heads, f"{path}.dt_proj", shard=out)
+        self.step_bias = build.parameter(f"{path}.dt_bias", heads, shard=out, dtype="float32")
+        self.a = build.parameter(f"{path}.A_log", heads, shard=out, read=lambda log: -log.exp(), dtype="float32")
+        self.skip = build.parameter(f"{path}.D", heads, shard=out, dtype="float32")
+        self.state = build.state(f"{path}.scan", (share.heads, state, sizes.head_dim))
         self.attend = build.operation("linear_attention", key_dim=state, value_dim=sizes.head_dim)
-        self.out = build.linear(channels, hidden_size, f"{path}.out_proj")
+        self.out = build.linear(channels, hidden_size, f"{path}.out_proj", shard=share.into)
 
     def __call__(self, hidden: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
