@@ -69,7 +69,7 @@ def run(decoder):
     return torch.cat([first, second[1], last[0]]), torch.cat([second[0], last[1]])
 
 
-@pytest.mark.covers("MODEL-04")
+@pytest.mark.covers("MODEL-04", "ATTN-11")
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_give_the_logits_of_one(recurrent, size):
     case, spec = Case(recurrent), spec_of(recurrent.row)
