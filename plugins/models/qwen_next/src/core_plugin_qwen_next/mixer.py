@@ -37,10 +37,9 @@ class GatedDelta:
                 fused=fused,
                 split="interleaved" if grouped else "halves",
             )
-            for fused, parts, units in products
+            for fused, parts, units, _ in products
         ]
-        # How many of the parts above each of them gives.
-        self.counts = {1: (4,), 2: (2, 2) if grouped else (1, 3)}[len(self.linears)]
+        self.counts = [count for *_, count in products]
         self.decay = Decay(build, path, (sizes.heads,), share)
         self.view, self.silu = (-1, own.heads, sizes.value_dim), build.activation("silu")
         self.out = build.linear(sizes.values, hidden_size, f"{path}.out_proj", shard=share.into)
@@ -60,15 +59,15 @@ class GatedDelta:
         return found
 
 
-_Product = tuple[str | None, dict[str, int], dict[str, int]]
-"""The module that holds all parts, their sizes, and what belongs to one key head of each."""
+_Product = tuple[str | None, dict[str, int], dict[str, int], int]
+"""The module that holds all parts, their sizes, what stays together of each; how many of `GatedDelta.parts` they are."""
 
 
 def _grouped(sizes: DeltaSizes) -> list[_Product]:
     wide = {"q": sizes.keys, "k": sizes.keys, "v": sizes.values, "z": sizes.values}
     narrow = {"b": sizes.heads, "a": sizes.heads}
     return [
-        (name, parts, {part: size // sizes.key_heads for part, size in parts.items()})
+        (name, parts, {part: size // sizes.key_heads for part, size in parts.items()}, 2)
         for name, parts in (("in_proj_qkvz", wide), ("in_proj_ba", narrow))
     ]
 
@@ -78,9 +77,9 @@ def _divided(sizes: DeltaSizes) -> list[_Product]:
     rows = {"q": sizes.keys, "k": sizes.keys, "v": sizes.values}
     units = {"q": sizes.key_dim, "k": sizes.key_dim, "v": sizes.value_dim}
     rest = {"in_proj_z": sizes.values, "in_proj_b": sizes.heads, "in_proj_a": sizes.heads}
-    return [("in_proj_qkv", rows, units), (None, rest, {"in_proj_z": sizes.value_dim})]
+    return [("in_proj_qkv", rows, units, 1), (None, rest, {"in_proj_z": sizes.value_dim}, 3)]
 
 
 def _apart(sizes: DeltaSizes) -> list[_Product]:
     names = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
-    return [(None, dict(zip(names, (sizes.channels, sizes.values, sizes.heads, sizes.heads))), {})]
+    return [(None, dict(zip(names, (sizes.channels, sizes.values, sizes.heads, sizes.heads))), {}, 4)]
