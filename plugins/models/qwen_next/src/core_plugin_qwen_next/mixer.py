@@ -60,7 +60,7 @@ class GatedDelta:
 
 
 _Product = tuple[str | None, dict[str, int], dict[str, int], int]
-"""The module that holds all parts, their sizes, what stays together of each; how many of `GatedDelta.parts` they are."""
+"""The module that holds all parts, their sizes, what stays together of each; how many of `GatedDelta.parts` it is."""
 
 
 def _grouped(sizes: DeltaSizes) -> list[_Product]:
