@@ -448,6 +448,8 @@ class LayerBuilder(Protocol):
         *,
         shard: Literal["out"] | None = None,
         unit: int | None = None,
+        axis: int = 0,
+        parts: Sequence[tuple[int, int]] = (),
         read: Callable[[Tensor], Tensor] | None = None,
         dtype: Literal["compute", "float32"] = "compute",
     ) -> Parameter:
@@ -456,8 +458,11 @@ class LayerBuilder(Protocol):
         Args:
             name: Of the checkpoint's tensor; or of several, which are stacked along a new first dimension.
             shape: Of the whole parameter.
-            shard: `out`: ranks divide its first dimension.
+            shard: `out`: ranks divide one of its dimensions.
             unit: Entries of that dimension that stay together, as in `merged_linear`.
+            axis: The dimension; the one along which tensors are stacked counts.
+            parts: Entries and unit of each of the parts that lie one after another in that dimension, and that ranks
+                divide each by itself.
             read: What is made of the stored values, in float32, while they are loaded.
             dtype: In which it is kept.
         """

@@ -15,7 +15,7 @@ from core.api.products import ProductPlace
 from core.api.quantization import ROUTER, LayerSite
 from core.api.ranks import Ranks
 from core.layers.attention import AttentionModule, CachedAttention, EncoderModule, shared_attention, sinks_group
-from core.layers.cuts import Cut, Cuts
+from core.layers.cuts import Cut, Cuts, Joined
 from core.layers.embedding import ScaledEmbedding
 from core.layers.experts import Experts, Router
 from core.layers.guard import LayerContext, Owners, blamed
@@ -96,7 +96,7 @@ class Builder:
         position_tables: Further tables of values by position.
         states: Memory for recurrent states, in the order in which it was asked for.
         left_out: Parameter names that the checkpoint may have and this rank does not need: their layer shares
-            another's parameters, or another rank adds the bias.
+            another's parameters, or another rank adds the bias or has the entry of a stack.
     """
 
     def __init__(
@@ -262,17 +262,28 @@ class Builder:
         *,
         shard: Literal["out"] | None = None,
         unit: int | None = None,
+        axis: int = 0,
+        parts: Sequence[tuple[int, int]] = (),
         read: Callable[[Tensor], Tensor] | None = None,
         dtype: Literal["compute", "float32"] = "compute",
     ) -> Parameter:
         """Return a tensor of the checkpoint, or several that are stacked. Raises `CheckpointError` CORE-M184."""
         names = [name] if isinstance(name, str) else list(name)
-        rows = shape[0] if shape else 1
-        share = Cut.all(rows) if shard is None else self._roles.share(rows, f"entries of '{names[0]}'", unit)
+        rows, what = shape[axis] if shape else 1, f"entries of '{names[0]}'"
+        if parts and sum(size for size, _ in parts) != rows:
+            raise ValueError(f"the parts of '{names[0]}' are not {rows} entries")
+        share: Cut | Joined
+        if shard is None:
+            share = Cut.all(rows)
+        elif parts:
+            share = Joined(tuple(self._roles.share(size, what, each) for size, each in parts))
+        else:
+            share = self._roles.share(rows, what, unit)
         layer = Parameter()
         stacked = not isinstance(name, str)
         kept = self._context.dtype if dtype == "compute" else torch.float32
-        group = parameter_group(layer, names, tuple(shape), share, kept, stacked=stacked, read=read)
+        group = parameter_group(layer, names, tuple(shape), share, kept, axis=axis, stacked=stacked, read=read)
+        self.left_out.update(set(names) - group.targets().keys())  # what other ranks stack
         self.groups.append(group)
         return layer
 

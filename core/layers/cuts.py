@@ -76,6 +76,27 @@ class Cut:
         )
 
 
+class Joined(NamedTuple):
+    """Cuts of parts that lie one after another in a dimension."""
+
+    cuts: tuple[Cut, ...]
+
+    @property
+    def size(self) -> int:
+        """Elements that are taken."""
+        return sum(cut.size for cut in self.cuts)
+
+    def take(self, values: Tensor, axis: int) -> Tensor:
+        """Return the elements along `axis`, part by part. Raises as `Cut.take`."""
+        import torch
+
+        whole = [cut.whole for cut in self.cuts]
+        if values.shape[axis] != sum(whole):
+            raise ValueError(f"dimension {axis} of {tuple(values.shape)} has not {sum(whole)} elements")
+        parts = values.split_with_sizes(whole, axis)
+        return torch.cat([cut.take(part, axis) for cut, part in zip(self.cuts, parts, strict=True)], axis)
+
+
 class Cuts(NamedTuple):
     """What a layer takes of its stored tensors: outputs of each part, in order, and inputs, the same for all parts."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
+from core.layers.cuts import Cut
 from core.layers.params import Parameterised, ParamGroup, misfit
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.weights import WeightTensor
-    from core.layers.cuts import Cut
+    from core.layers.cuts import Joined
     from core.layers.guard import LayerContext
     from core.layers.params import Params
 
@@ -71,9 +72,10 @@ def parameter_group(
     layer: Parameter,
     names: Sequence[str],
     shape: tuple[int, ...],
-    share: Cut,
+    share: Cut | Joined,
     dtype: torch.dtype,
     *,
+    axis: int = 0,
     stacked: bool = False,
     read: Callable[[Tensor], Tensor] | None = None,
 ) -> ParamGroup:
@@ -82,25 +84,29 @@ def parameter_group(
     Args:
         names: Of its tensors.
         shape: Of all of it.
-        share: What this rank has of the first dimension.
+        share: What this rank has of the dimension `axis`.
         stacked: Each tensor is an entry of the first dimension.
         read: Applied to the values of a tensor in float32.
     """
-    entries = range(share.start, share.start + share.size)
-    chosen = [names[entry] for entry in entries] if stacked else list(names)
-    own = shape[1:] if stacked else shape
+    chosen, whole, along = list(names), shape, axis
+    if stacked:
+        entries = share if axis == 0 else Cut.all(len(names))
+        chosen = [names[entry] for entry in entries.take(torch.arange(len(names)), 0).tolist()]
+        whole, along = shape[1:], axis - 1
+    divided = bool(whole) and along >= 0
+    own = (*whole[:along], share.size, *whole[along + 1 :]) if divided else whole
 
     def decode(param: str, tensor: WeightTensor) -> Tensor:
         values = tensor.dense(torch.float32)
-        if values.shape != own:
-            raise misfit(tensor.name, tuple(values.shape), own)
-        values = values if stacked or not own else share.take(values, 0)
+        if values.shape != whole:
+            raise misfit(tensor.name, tuple(values.shape), whole)
+        values = share.take(values, along) if divided else values
         return (values if read is None else read(values)).to(dtype)
 
     group = ParamGroup(_common(chosen), decode)
     skip = len(group.prefix) + 1 if group.prefix else 0
     for name in chosen:
-        group.declare(name[skip:], own if stacked or not own else (share.size, *own[1:]), dtype)
+        group.declare(name[skip:], own, dtype)
     group.read_by(layer, (lambda params: {"value": torch.stack(list(params.values()))}) if stacked else dict)
     return group
 

@@ -38,6 +38,16 @@ FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40)
 STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if {row.name, row.architecture} & GGUF.FORMS.keys()}
 
 
+RECURRENT = {
+    *("MambaForCausalLM", "FalconMambaForCausalLM", "Mamba2ForCausalLM", "BambaForCausalLM", "JambaForCausalLM"),
+    *("FalconH1ForCausalLM", "GraniteMoeHybridForCausalLM", "NemotronHForCausalLM", "Zamba2ForCausalLM"),
+    *("Plamo2ForCausalLM", "MiniMaxForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"),
+    *("Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM", "KimiLinearForCausalLM"),
+    *("Lfm2ForCausalLM", "Lfm2MoeForCausalLM", "RecurrentGemmaForCausalLM"),
+}
+"""Architectures with states."""
+
+
 def form_of(row):
     """Return how a row becomes a GGUF file."""
     return GGUF.FORMS.get(row.name) or GGUF.FORMS[row.architecture]
@@ -52,6 +62,9 @@ def pytest_generate_tests(metafunc):
         each = metafunc.definition.get_closest_marker("each_architecture") is not None
         kin = [row.architecture if each else PLUGIN[row.name] for row in ROWS.values()]
         metafunc.parametrize("row", quick(ROWS.values(), ROWS.values(), kin), scope="module")
+    if "recurrent" in metafunc.fixturenames:
+        found = [row for row in ROWS.values() if row.architecture in RECURRENT]
+        metafunc.parametrize("recurrent", quick(found, found, [PLUGIN[row.name] for row in found]), indirect=True)
     if "pooled" in metafunc.fixturenames:
         metafunc.parametrize("pooled", POOLED.values(), ids=POOLED.keys())
 
@@ -76,6 +89,11 @@ class Made:
 @pytest.fixture(scope="module")
 def made(row, tmp_path_factory):
     return Made(row, tmp_path_factory.mktemp("families") / row.name)
+
+
+@pytest.fixture(scope="module")
+def recurrent(request, tmp_path_factory):
+    return Made(request.param, tmp_path_factory.mktemp("recurrent") / request.param.name)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,9 @@ MODULES = {
     "granite_hybrid": "core_plugin_granite.hybrid",
     "nemotron_h": "core_plugin_nemotron.hybrid",
     "jamba": "core_plugin_jamba.family",
+    "zamba2": "core_plugin_zamba.family",
+    "plamo2": "core_plugin_plamo.plamo2",
+    "minimax_text01": "core_plugin_minimax.text",
 }
 
 REFUSED = [
@@ -35,6 +38,20 @@ REFUSED = [
     ("nemotron_h", {"sliding_window": 8}, "sliding_window"),
     ("nemotron_h", {"layers_block_type": ["conv"]}, "layers_block_type"),
     ("jamba", {"attn_layer_offset": 2}, "attn_layer_offset"),
+    ("zamba2", {"layers_block_type": ["mamba", "attention", "hybrid", "hybrid", "hybrid"]}, "layers_block_type"),
+    ("zamba2", {"layers_block_type": None}, "layers_block_type"),
+    ("zamba2", {"n_mamba_heads": 7}, "n_mamba_heads"),
+    ("zamba2", {"num_attention_heads": 7, "num_key_value_heads": 7}, "num_attention_heads"),
+    ("zamba2", {"num_key_value_heads": 2}, "num_key_value_heads"),
+    ("minimax_text01", {"attn_type_list": None}, "attn_type_list"),
+    ("minimax_text01", {"attn_type_list": [0, 1, 2, 0]}, "attn_type_list"),
+    ("minimax_text01", {"postnorm": None}, "postnorm"),
+    ("minimax_text01", {"shared_intermediate_size": [0, 0, 8, 0]}, "shared_intermediate_size"),
+    ("minimax_text01", {"rotary_dim": 26}, "rotary_dim"),
+    ("plamo2", {"linear_type": "fp8"}, "linear_type"),
+    ("plamo2", {"image_token_id": 7}, "image_token_id"),
+    ("plamo2", {"mamba_step": 1}, "mamba_step"),
+    ("plamo2", {"vocab_size": 367, "tie_word_embeddings": False}, "vocab_size"),
 ]
 
 SAME = [
@@ -50,6 +67,11 @@ SAME = [
     ),
     ("nemotron_h", {"n_groups": 2, "conv_kernel": 3}, {"n_groups": None, "mamba_n_groups": 2, "mamba_d_conv": 3}),
     ("jamba", {"num_experts": 5}, {"num_experts": None, "num_local_experts": 5}),
+    (
+        "zamba2",
+        {"layers_block_type": ["linear_attention", "linear_attention", "hybrid", "hybrid", "linear_attention"]},
+        {"layers_block_type": ["mamba", "mamba", "hybrid", "hybrid", "mamba"]},
+    ),
     ("mamba", {"intermediate_size": 160}, {"intermediate_size": None, "expand": 2}),
 ]
 """Row, what a configuration says in transformers' words, and in its makers'."""

@@ -453,6 +453,50 @@ def test_bias_of_a_divided_layer_is_left_out_where_another_rank_adds_it():
     assert (names("down.bias"), names("down.weight")) == (None, "down.weight")
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_parts_of_a_parameter_are_divided_each_by_itself(size):
+    """Eight channels of values, in heads of two, and two groups of three: on four ranks two have the same group."""
+    values, shared, more = torch.randn(8, 5), torch.randn(6, 5), torch.randn(6, 5)
+    parts = ((8, 2), (6, 3), (6, 3))
+    tensors = [PlainTensor("conv.weight", torch.cat([values, shared, more]))]
+    for rank in range(size):
+        make = lambda build: build.parameter("conv.weight", (20, 5), shard="out", parts=parts)  # noqa: E731
+        found = built(Numbers(CONTEXT), make, tensors, Ranks(rank, size))()
+        group = slice(rank * 2 // size * 3, (rank * 2 // size + max(1, 2 // size)) * 3)
+        assert torch.equal(found, torch.cat([values.chunk(size)[rank], shared[group], more[group]]))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_a_parameter_is_divided_along_the_dimension_of_its_heads(size):
+    stored, several = torch.randn(1, 1, 4, 1), [torch.randn(8, 3) for _ in range(3)]
+    tensors = [PlainTensor("decay", stored), *(PlainTensor(f"{part}.weight", one) for part, one in zip("qkv", several))]
+
+    def make(build):
+        decay = build.parameter("decay", (1, 1, 4, 1), shard="out", axis=2)
+        return decay, build.parameter([f"{part}.weight" for part in "qkv"], (3, 8, 3), shard="out", axis=1, unit=2)
+
+    for rank in range(size):
+        decay, stack = built(Numbers(CONTEXT), make, tensors, Ranks(rank, size))
+        assert torch.equal(decay(), stored.chunk(size, dim=2)[rank])
+        assert torch.equal(stack(), torch.stack(several).chunk(size, dim=1)[rank])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_of_a_stack_of_heads_each_rank_reads_its_own(size):
+    tensors = [PlainTensor(f"norms.{head}.weight", torch.full((3,), float(head))) for head in range(4)]
+    names = [tensor.name for tensor in tensors]
+    for rank in range(size):
+        make = lambda build: build.parameter(names, (4, 3), shard="out", unit=1)  # noqa: E731
+        found = built(Numbers(CONTEXT), make, tensors, Ranks(rank, size))()
+        assert found[:, 0].tolist() == list(range(rank * 4 // size, (rank + 1) * 4 // size))
+
+
+def test_parts_that_are_not_all_of_a_parameter_are_a_mistake():
+    build = Builder(Numbers(CONTEXT), None, device=CPU, dtype=torch.float32, ranks=Ranks(0, 2))
+    with pytest.raises(ValueError, match="the parts of 'conv' are not 20 entries"):
+        build.parameter("conv", (20, 5), shard="out", parts=((8, 2), (6, 3)))
+
+
 def test_values_of_heads_are_those_of_the_rank():
     build = Builder(Numbers(CONTEXT), SimpleNamespace(), device=CPU, dtype=torch.float32, ranks=Ranks(3, 4))
     share = build.heads(8, 2)

@@ -12,12 +12,14 @@ from torch import Tensor
 from core.api.attention import AttentionPlan, BatchView
 from core.api.descriptors import ModelSpec
 from core.api.ranks import Ranks
+from core.api.states import StateRows
 from core.api.weights import WeightTensor
 from core.testing.conformance.subject import Subject
 from core.testing.conformance.tools.tiny_cases import BLOCK_SIZE, LoadedModel, TinyCase, sampled_cases
 from core.testing.tinymodels import FAMILIES, reference_model
 
 _BLOCKS = 80
+_SLOTS = 8
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class _Step:
     token_ids: Tensor
     positions: Tensor
     plans: Sequence[AttentionPlan]
+    states: StateRows
 
     @property
     def plan(self) -> AttentionPlan:
@@ -33,10 +36,11 @@ class _Step:
 
 @dataclass(slots=True)
 class Track:
-    """A sequence: its blocks, and how many of its tokens are in the cache."""
+    """A sequence: its blocks, how many of its tokens are in the cache, and the slot of its states."""
 
     blocks: list[int] = field(default_factory=list)
     length: int = 0
+    slot: int | None = None
 
 
 class Decoder(LoadedModel):
@@ -55,19 +59,32 @@ class Decoder(LoadedModel):
         for attention in self.attentions:
             layout = attention.layout(self.backend)
             attention.kv = torch.zeros((_BLOCKS, *layout.block_shape), dtype=layout.dtype, device=self.device)
+        for state in self.states:
+            # What a slot held before its sequence is nothing to multiply with.
+            state.memory = torch.full((_SLOTS, *state.shape), torch.nan, dtype=state.dtype, device=self.device)
+        self._slots = list(range(_SLOTS))
         # Scattered, so that a model which counts on neighbouring blocks is found out.
         self._free = np.random.default_rng(0).permutation(np.arange(1, _BLOCKS)).tolist()
 
     @torch.inference_mode()
     def run(self, work: Sequence[tuple[Track, Sequence[int]]]) -> list[Tensor]:
         """Feed further tokens to each sequence; return the logits of each, `(tokens, vocabulary)`."""
+        fresh = [not sequence.length for sequence, _ in work]
         for sequence, tokens in work:
+            if sequence.slot is None and self.states:
+                sequence.slot = self._slots.pop()
             sequence.length += len(tokens)
             while len(sequence.blocks) * BLOCK_SIZE < sequence.length:
                 sequence.blocks.append(self._free.pop())
         batch, positions = self._view(work)
         ids = torch.tensor([token for _, tokens in work for token in tokens], device=self.device)
-        step = _Step(ids, positions, [self.backend.plan(batch)])
+        rows = StateRows(
+            torch.tensor([sequence.slot or 0 for sequence, _ in work], device=self.device),
+            torch.tensor(fresh, dtype=torch.int64, device=self.device),
+            batch.query_starts,
+            torch.from_numpy(batch.query_starts).to(self.device),
+        )
+        step = _Step(ids, positions, [self.backend.plan(batch)], rows)
         logits = self.model.logits(self.model.forward(step)).float().cpu()
         return list(torch.split(logits, [len(tokens) for _, tokens in work]))
 

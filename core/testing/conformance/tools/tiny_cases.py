@@ -109,7 +109,7 @@ class LoadedModel:
         self.model: Any = implementation(case.config, builder)
         self.names = NameMap(implementation.weight_rules(case.config), builder.left_out)
         self.targets = {name for group in builder.groups for name in group.targets()}
-        self.attentions = builder.attentions
+        self.attentions, self.states = builder.attentions, builder.states
         heads = [one.site for one in builder.attentions if not isinstance(one.site, PickSite)]
         self.sites: list[Site] = [*heads, *self.backend.encoders]
         self.ropes = [config for config, _ in builder.ropes]

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 from core.testing.families import TinyFamily
+
+_spec = spec_from_file_location("reference_text01", Path(__file__).with_name("reference_text01.py"))
+_text01 = module_from_spec(_spec)
+_spec.loader.exec_module(_text01)
 
 _MINIMAX = {
     "model_type": "minimax_m2",
@@ -53,6 +59,24 @@ _FACTORS = {
     "mlp_beta_factor": 1.5,
 }
 _TEXT = {"model_type": "minimax", "num_hidden_layers": 4, "num_local_experts": 5, "block_size": 16}
+_PUBLISHED = {
+    "model_type": "minimax_text_01",
+    "num_hidden_layers": 4,
+    "num_local_experts": 5,
+    "num_experts_per_tok": 2,
+    "head_dim": 24,
+    "rotary_dim": 12,
+    "rope_theta": 1000.0,
+    "rms_norm_eps": 1e-5,
+    "attn_type_list": [0, 1, 0, 0],
+    "postnorm": True,
+    "layernorm_full_attention_alpha": 1.5,
+    "layernorm_full_attention_beta": 0.75,
+    "layernorm_linear_attention_alpha": 1.25,
+    "layernorm_linear_attention_beta": 0.5,
+    "layernorm_mlp_alpha": 2.0,
+    "layernorm_mlp_beta": 1.5,
+}
 
 ROWS = [
     TinyFamily("minimax_m2", "MiniMaxM2ForCausalLM", _MINIMAX | {"rotary_dim": 12}),
@@ -73,5 +97,21 @@ ROWS = [
         },
         reference=_text,
         save=_stored,
+    ),
+    TinyFamily("minimax_text01", "MiniMaxText01ForCausalLM", _PUBLISHED, reference=_text01.Text01),
+    TinyFamily(
+        "minimax_m1",  # heads that are no power of two
+        "MiniMaxM1ForCausalLM",
+        {
+            **_PUBLISHED,
+            "model_type": "minimax_m1",
+            "num_attention_heads": 6,
+            "rotary_dim": 24,
+            "attn_type_list": [0, 0, 0, 1],
+            "shared_intermediate_size": 0,
+            "tie_word_embeddings": False,
+        },
+        reference=_text01.Text01,
+        native={"head_dim": 32},
     ),
 ]

@@ -1,12 +1,14 @@
 """Linear attention by delta rules: a head keeps a matrix that decays, and that each token corrects.
 
-Shapes: T tokens of a step; D hidden size; H heads of the values.
+Shapes: T tokens of a step; D hidden size; H heads of the values, of a rank.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from core_plugin_decoder.ranks import Share, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
+    from core.api.models import Parameter
 
 _EPS = 1e-6
 """Added to the sum of squares of a query or key, by whose root it is divided."""
@@ -52,11 +55,20 @@ class DeltaSizes:
         """Numbers that the convolution reads of a token: queries, keys and values."""
         return 2 * self.keys + self.values
 
+    def shared(self, build: LayerBuilder) -> Share:
+        """Return what this rank has of the heads: a key head is on one rank, with all heads that it serves."""
+        return share_of(build, self.heads, self.key_heads, self.key_heads)
+
+    def own(self, share: Share) -> DeltaSizes:
+        """Return the sizes on this rank."""
+        return replace(self, heads=share.heads, key_heads=share.groups)
+
 
 class DeltaRule:
     """Convolution, normalised queries and keys, the delta rule, and the norm of what each head gives.
 
     Args:
+        sizes: Of all ranks.
         path: Of the layer's module.
         conv: Names of the checkpoint's tensors that are the convolution's weight: of all channels, or one each for
             queries, keys and values, which are then equally many.
@@ -64,13 +76,12 @@ class DeltaRule:
     """
 
     def __init__(self, build: LayerBuilder, sizes: DeltaSizes, path: str, conv: Sequence[str], norm: str) -> None:
+        share = sizes.shared(build)
+        self.weight = _taps(build, sizes, [f"{path}.{name}.weight" for name in conv], share)
+        sizes = sizes.own(share)
         self.heads, self.key_heads = (-1, sizes.heads, sizes.value_dim), (-1, sizes.key_heads, sizes.key_dim)
         self.parts = (sizes.keys, sizes.keys, sizes.values)
         self.taps = (sizes.channels, sizes.width)
-        names = [f"{path}.{name}.weight" for name in conv]
-        shape = (sizes.channels // len(names), 1, sizes.width)
-        several = len(names) > 1
-        self.weight = build.parameter(names if several else names[0], (len(names), *shape) if several else shape)
         self.past = build.state(f"{path}.conv", (sizes.channels, sizes.width - 1), dtype="compute")
         self.conv = build.operation("causal_conv", channels=sizes.channels, width=sizes.width)
         # Divided by its length, and then multiplied by the root of its size, is what an RMS norm makes of a vector.
@@ -95,20 +106,31 @@ class DeltaRule:
         return self.norm(self.attend(q, k * self.length, v, decay, beta, self.matrix(step), scale))
 
 
+def _taps(build: LayerBuilder, sizes: DeltaSizes, names: Sequence[str], share: Share) -> Parameter:
+    """Return the weight of the convolution: of one tensor, or of one each for queries, keys and values."""
+    shape = (sizes.channels // len(names), 1, sizes.width)
+    if len(names) > 1:
+        return build.parameter(names, (len(names), *shape), shard=share.out, axis=1, unit=sizes.key_dim)
+    keys, values = (sizes.keys, sizes.key_dim), (sizes.values, sizes.value_dim)
+    return build.parameter(names[0], shape, shard=share.out, parts=(keys, keys, values))
+
+
 class Decay:
     """`-exp(A_log) * softplus(x + dt_bias)`, the logarithm of how much is kept, in float32.
 
     Args:
         path: Of the module that has both parameters.
         shape: Of `A_log` in the checkpoint, one number for each head.
+        share: What this rank has of the heads.
         size: Numbers of one head: each of them decays on its own, and has a bias of its own.
     """
 
-    def __init__(self, build: LayerBuilder, path: str, shape: Sequence[int], size: int = 1) -> None:
-        heads = max(shape)
-        self.rate = build.parameter(f"{path}.A_log", shape, dtype="float32")
-        self.bias = build.parameter(f"{path}.dt_bias", (heads * size,), dtype="float32")
-        self.view, self.each = (-1, heads, size), size > 1
+    def __init__(self, build: LayerBuilder, path: str, shape: Sequence[int], share: Share, size: int = 1) -> None:
+        heads, out = max(shape), share.out
+        axis = list(shape).index(heads)
+        self.rate = build.parameter(f"{path}.A_log", shape, shard=out, axis=axis, dtype="float32")
+        self.bias = build.parameter(f"{path}.dt_bias", (heads * size,), shard=out, unit=size, dtype="float32")
+        self.view, self.each = (-1, share.heads, size), size > 1
 
     def __call__(self, x: Tensor) -> Tensor:
         """`(T, H * size) -> (T, H, size)`, or `(T, H)` where the size is 1."""

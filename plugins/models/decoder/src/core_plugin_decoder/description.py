@@ -60,12 +60,14 @@ class HeadNorm:
             (`own`); or `all` heads of a token together.
         stacked: Of `own`: name of the parameter of each head, `{}` for its number; None: one parameter has them all.
         flat: Of `own`: that parameter has the heads in one row.
+        parameter: Of `own`: its name, where it is no module's weight.
     """
 
     norm: Norm
     over: Literal["head", "own", "all"] = "head"
     stacked: str | None = None
     flat: bool = False
+    parameter: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

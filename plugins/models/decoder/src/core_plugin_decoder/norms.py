@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from core_plugin_decoder.description import HeadNorm
 from core_plugin_decoder.description import Norm as NormOf
+from core_plugin_decoder.ranks import Share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,25 @@ def norm(given: NormOf, build: LayerBuilder, size: int, path: str = "") -> Norm:
     return build.layer_norm(size, given.eps, name, bias=given.bias, offset=given.offset, weight=given.weight)
 
 
+def divided_norm(given: NormOf, build: LayerBuilder, size: int, path: str, share: Share, unit: int) -> Norm:
+    """Return an RMS norm of what ranks divide as they divide a mixer.
+
+    Args:
+        size: Numbers of all ranks.
+        path: Of the part whose module it is.
+        unit: Numbers of a head.
+
+    Raises:
+        CheckpointError: As `rms_norm`, where there are no groups.
+    """
+    if share.ranks == 1:
+        return norm(given, build, size, path)
+    name = f"{path}.{given.name}"
+    if given.groups > 1:
+        return _Grouped(given, build, size, name, share)
+    return build.rms_norm(size, given.eps, name, offset=given.offset, shard="out", unit=unit, weight=given.weight)
+
+
 def head_norm(given: HeadNorm, build: LayerBuilder, path: str, heads: int, head_dim: int) -> HeadNormed:
     """Return a norm of queries, keys or values, `(tokens, heads, head_dim)`.
 
@@ -43,13 +63,19 @@ def head_norm(given: HeadNorm, build: LayerBuilder, path: str, heads: int, head_
 
 
 class _Grouped:
-    """A norm of each of several parts of the hidden states, with one weight for all of them."""
+    """A norm of each of several parts of the hidden states, with one weight for all of them.
 
-    def __init__(self, given: NormOf, build: LayerBuilder, size: int, name: str) -> None:
-        part = size // given.groups
+    Args:
+        share: How ranks divide the parts.
+    """
+
+    def __init__(self, given: NormOf, build: LayerBuilder, size: int, name: str, share: Share | None = None) -> None:
+        part, share = size // given.groups, share or Share(1, 1)
         kind = build.rms_norm if given.kind == "rms" else build.layer_norm
-        self._norm, self._view = kind(part, given.eps, name, weight=False), (-1, given.groups, part)
-        self._weight = build.parameter(f"{name}.weight", (size,), read=lambda stored: stored + given.offset)
+        self._norm, self._view = kind(part, given.eps, name, weight=False), (-1, given.groups // share.ranks, part)
+        self._weight = build.parameter(
+            f"{name}.weight", (size,), shard=share.out, unit=part, read=lambda stored: stored + given.offset
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._norm(x.view(self._view)).flatten(1) * self._weight()
@@ -67,7 +93,7 @@ class _OwnWeights:
         name = f"{path}.{given.norm.name}"
         self._norm = kind(head_dim, given.norm.eps, name, weight=False)
         self._size = head_dim
-        stored: str | list[str] = f"{name}.weight"
+        stored: str | list[str] = f"{name}.weight" if given.parameter is None else f"{path}.{given.parameter}"
         if given.stacked is not None:
             stored = [f"{path}.{given.stacked.format(head)}.weight" for head in range(heads)]
         if given.flat:

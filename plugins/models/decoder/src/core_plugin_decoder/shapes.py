@@ -212,7 +212,7 @@ def _of_latent(attention: LatentAttention, hidden: Dim) -> dict[str, tuple[Dim, 
 
 def _of_head_norm(given: HeadNorm | None, size: int, heads: Dim) -> dict[str, tuple[Dim, ...]]:
     norm: Norm | None = None if given is None else given.norm
-    if given is None or norm is None or not norm.weight or given.stacked is not None:
+    if given is None or norm is None or not norm.weight or given.stacked is not None or given.parameter is not None:
         return {}
     if given.over == "own" and not given.flat:
         return {norm.name: (("heads", heads[1] // size), ("head_dim", size))}

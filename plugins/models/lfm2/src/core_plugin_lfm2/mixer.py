@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core_plugin_decoder.mamba import projection
+from core_plugin_decoder.ranks import share_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -19,13 +22,16 @@ class ShortConv:
     """
 
     def __init__(self, build: LayerBuilder, hidden_size: int, path: str, width: int, bias: bool) -> None:
-        self.size = hidden_size
-        self.project = build.linear(hidden_size, 3 * hidden_size, f"{path}.in_proj", bias=bias)
-        self.out = build.linear(hidden_size, hidden_size, f"{path}.out_proj", bias=bias)
-        self.weight = build.parameter(f"{path}.conv.weight", (hidden_size, 1, width))
-        self.bias = build.parameter(f"{path}.conv.bias", (hidden_size,)) if bias else None
-        self.state = build.state(f"{path}.conv", (hidden_size, width - 1), dtype="compute")
-        self.conv = build.operation("causal_conv", channels=hidden_size, width=width)
+        share = share_of(build, hidden_size, hidden_size)
+        own, out = share.heads, share.out
+        self.size = own
+        parts = dict.fromkeys(("b", "c", "x"), (hidden_size, 1))
+        self.project = projection(build, hidden_size, parts, path, share, bias)
+        self.out = build.linear(hidden_size, hidden_size, f"{path}.out_proj", bias=bias, shard=share.into)
+        self.weight = build.parameter(f"{path}.conv.weight", (hidden_size, 1, width), shard=out)
+        self.bias = build.parameter(f"{path}.conv.bias", (hidden_size,), shard=out) if bias else None
+        self.state = build.state(f"{path}.conv", (own, width - 1), dtype="compute")
+        self.conv = build.operation("causal_conv", channels=own, width=width)
 
     def __call__(self, x: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core_plugin_decoder.ranks import share_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -25,18 +27,21 @@ class LightningAttention:
     def __init__(
         self, build: LayerBuilder, hidden_size: int, path: str, size: int, slopes: Sequence[float], activation: str
     ) -> None:
-        heads = len(slopes)
-        parts = dict.fromkeys(("q", "k", "v"), heads * size)
+        wide, share = len(slopes) * size, share_of(build, len(slopes), len(slopes))
+        heads, out = share.heads, share.out
+        parts = dict.fromkeys(("q", "k", "v"), wide)
         units = dict.fromkeys(parts, size)
-        self.project = build.merged_linear(hidden_size, parts, path, fused="qkv_proj", units=units, split="interleaved")
+        self.project = build.merged_linear(
+            hidden_size, parts, path, shard=out, fused="qkv_proj", units=units, split="interleaved"
+        )
         self.activation, self.sigmoid = build.activation(activation), build.activation("sigmoid")
         self.heads, self.view = heads, (-1, 3 * heads, size)
         self.matrix = build.state(f"{path}.matrix", (heads, size, size))
         self.attend = build.operation("linear_attention", key_dim=size, value_dim=size)
-        self.norm = build.rms_norm(heads * size, _EPS, f"{path}.norm")
-        self.gate = build.linear(hidden_size, heads * size, f"{path}.output_gate")
-        self.out = build.linear(heads * size, hidden_size, f"{path}.out_proj")
-        self.slopes = tuple(slopes)
+        self.norm = build.rms_norm(wide, _EPS, f"{path}.norm", shard=out, unit=size)
+        self.gate = build.linear(hidden_size, wide, f"{path}.output_gate", shard=out)
+        self.out = build.linear(wide, hidden_size, f"{path}.out_proj", shard=share.into)
+        self.slopes = share.of(tuple(slopes))
         self._decay: Tensor | None = None
 
     def __call__(self, x: Tensor, step: StepInputs) -> Tensor:

@@ -8,8 +8,8 @@ MINIMAX_TEXT = ModelSpec(
     name="minimax-text",
     impl="core_plugin_minimax.text:MiniMaxText",
     api=2,
-    summary="MiniMax-Text-01 decoders",
-    architectures=("MiniMaxForCausalLM",),
+    summary="MiniMax-Text-01 and MiniMax-M1 decoders",
+    architectures=("MiniMaxForCausalLM", "MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM"),
     shape="core_plugin_minimax.text:shape",
     chat_templates="core_plugin_decoder.chat:Templates",
 )

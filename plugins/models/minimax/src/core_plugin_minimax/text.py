@@ -1,4 +1,4 @@
-"""MiniMax-Text-01: lightning attention in most layers, and residuals of normalised hidden states."""
+"""MiniMax-Text-01, and M1: lightning attention in most layers, and residuals of normalised hidden states."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from core_plugin_decoder import (
 )
 
 from core.api import CheckpointError, RopeConfig, Routing
+from core_plugin_minimax.original import LINEAR, published, slopes, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,15 +29,14 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder, StepInputs
 
-LINEAR = "linear_attention"
-
 _DECAYS = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 """Tensors that transformers stores, and that follow from a layer's number."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
     """Describe the decoder of a configuration."""
-    given = Fields({"num_key_value_heads": 8, **config}, "MiniMaxForCausalLM", {"num_local_experts": "num_experts"})
+    known = translated(config) if published(config) else config
+    given = Fields({"num_key_value_heads": 8, **known}, "MiniMaxForCausalLM", {"num_local_experts": "num_experts"})
     rope, eps = given.rope(theta=1e6), given.number("rms_norm_eps", 1e-5, least=0.0)
     full, mixture = _attention(given, rope), _mixture(given)
     layers = tuple(
@@ -65,7 +65,7 @@ shape = shape_of(read)
 
 
 class MiniMaxText(CausalLM):
-    """The architecture."""
+    """The architectures."""
 
     describe = staticmethod(read)
 
@@ -99,6 +99,7 @@ def _attention(given: Fields, rope: RopeConfig) -> Attention:
 
 def _lightning(given: Fields, index: int) -> Recurrence:
     size, heads = given.head_dim(), given.heads()
+    rule = slopes if published(given.config) else _slopes
     hidden, wide = ("hidden_size", given.integer("hidden_size")), ("num_attention_heads * head_dim", heads * size)
     weights = (
         ("qkv_proj", (("3 * num_attention_heads * head_dim", 3 * heads * size), hidden)),
@@ -107,7 +108,7 @@ def _lightning(given: Fields, index: int) -> Recurrence:
         ("out_proj", (hidden, wide)),
     )
     made = partial(
-        _made, size=size, slopes=_slopes(heads, index, given.layers()), activation=given.text("hidden_act", "silu")
+        _made, size=size, slopes=rule(heads, index, given.layers()), activation=given.text("hidden_act", "silu")
     )
     return Recurrence(name="self_attn", make=made, weights=weights)
 

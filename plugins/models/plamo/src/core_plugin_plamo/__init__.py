@@ -1,1 +1,1 @@
-"""PLaMo 3 dense decoders."""
+"""PLaMo 2 and PLaMo 3 decoders."""

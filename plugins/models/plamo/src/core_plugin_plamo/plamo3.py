@@ -15,17 +15,14 @@ from core_plugin_decoder import (
     Fields,
     HeadNorm,
     Layer,
-    Norm,
     shape_of,
 )
 
 from core.api import CheckpointError, RopeConfig
+from core_plugin_plamo.parts import norm, norms, tied
 
 _PERIOD = 8
 """One layer in so many sees the whole context, the last of them, where the configuration does not say."""
-
-_ROWS = 16
-"""An output projection of its own has a multiple of so many rows."""
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
@@ -41,11 +38,11 @@ def read(config: Mapping[str, Any]) -> Decoder:
         vocab_size=given.integer("vocab_size"),
         hidden_size=given.integer("hidden_size"),
         layers=tuple(layers[kind] for kind in kinds),
-        final_norm=_norm(given, "norm"),
+        final_norm=norm(given, "norm"),
         max_positions=(ropes.get(FULL) or ropes[SLIDING]).context,
         dtype=given.dtype(),
         layer="layers.layers.{}",
-        tied=_tied(given),
+        tied=tied(given),
     )
 
 
@@ -60,21 +57,13 @@ def _layer(given: Fields, rope: RopeConfig, kind: str) -> Layer:
             scale=size**-0.5,
             fused="qkv_proj",
             rope=rope,
-            q_norm=HeadNorm(norm=_norm(given, "q_norm")),
-            k_norm=HeadNorm(norm=_norm(given, "k_norm")),
+            q_norm=HeadNorm(norm=norm(given, "q_norm")),
+            k_norm=HeadNorm(norm=norm(given, "k_norm")),
             window=_window(given) if kind == SLIDING else None,
         ),
         mlp=MLP(size=given.integer("intermediate_size"), fused="gate_up_proj"),
-        before_attention=_norm(given, "pre_mixer_norm"),
-        after_attention=_norm(given, "post_mixer_norm", 1 / 5),
-        before_mlp=_norm(given, "pre_mlp_norm"),
-        after_mlp=_norm(given, "post_mlp_norm", 5**-1.5),
+        **norms(given),
     )
-
-
-def _norm(given: Fields, name: str, usual: float = 1.0) -> Norm:
-    """Return a norm; checkpoints store how far each factor is from the usual one."""
-    return Norm(name=name, eps=given.number("rms_norm_eps", 1e-6, least=0.0), offset=usual)
 
 
 def _window(given: Fields) -> int:
@@ -109,14 +98,6 @@ def _rope(given: Fields, kind: str) -> RopeConfig:
             "truncate": False,
         }
     return Fields(here).rope(given.head_dim())
-
-
-def _tied(given: Fields) -> bool:
-    tied, rows = given.flag("tie_word_embeddings", default=True), given.integer("vocab_size")
-    if not tied and rows % _ROWS:
-        text = f"'vocab_size' is {rows}: an output projection of its own needs a multiple of {_ROWS}."
-        raise CheckpointError("CORE-M126", text)
-    return tied
 
 
 shape = shape_of(read)

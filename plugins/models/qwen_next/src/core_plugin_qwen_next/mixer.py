@@ -22,17 +22,27 @@ class GatedDelta:
     """
 
     def __init__(self, build: LayerBuilder, hidden_size: int, path: str, sizes: DeltaSizes, grouped: bool) -> None:
+        share = sizes.shared(build)
+        own = sizes.own(share)
         self.rule = DeltaRule(build, sizes, path, ["conv1d"], "norm")
-        self.parts = (sizes.channels, sizes.values, sizes.heads, sizes.heads)
+        self.parts = (own.channels, own.values, own.heads, own.heads)
+        products = _grouped(sizes) if grouped else _apart(sizes) if share.ranks == 1 else _divided(sizes)
         self.linears = [
-            build.merged_linear(hidden_size, parts, path, fused=fused, units=units, split="interleaved")
-            if fused is not None
-            else build.merged_linear(hidden_size, parts, path)
-            for fused, parts, units in (_grouped(sizes) if grouped else _apart(sizes))
+            build.merged_linear(
+                hidden_size,
+                parts,
+                path,
+                shard=share.out,
+                units=units,
+                fused=fused,
+                split="interleaved" if grouped else "halves",
+            )
+            for fused, parts, units, _ in products
         ]
-        self.decay = Decay(build, path, (sizes.heads,))
-        self.view, self.silu = (-1, sizes.heads, sizes.value_dim), build.activation("silu")
-        self.out = build.linear(sizes.values, hidden_size, f"{path}.out_proj")
+        self.counts = [count for *_, count in products]
+        self.decay = Decay(build, path, (sizes.heads,), share)
+        self.view, self.silu = (-1, own.heads, sizes.value_dim), build.activation("silu")
+        self.out = build.linear(sizes.values, hidden_size, f"{path}.out_proj", shard=share.into)
 
     def __call__(self, x: Tensor, step: StepInputs) -> Tensor:
         """`(T, D) -> (T, D)`."""
@@ -42,25 +52,34 @@ class GatedDelta:
 
     def _projected(self, x: Tensor) -> list[Tensor]:
         """Return queries, keys and values; gates; factors of corrections; steps of the decay: `(T, part)` each."""
-        if len(self.linears) == 1:
-            return list(self.linears[0](x).split_with_sizes(self.parts, dim=1))
-        first, second = (linear(x) for linear in self.linears)
-        return [*first.split_with_sizes(self.parts[:2], dim=1), *second.split_with_sizes(self.parts[2:], dim=1)]
+        found: list[Tensor] = []
+        for linear, count in zip(self.linears, self.counts, strict=True):
+            sizes = self.parts[len(found) : len(found) + count]
+            found += linear(x).split_with_sizes(sizes, dim=1)
+        return found
 
 
-_Product = tuple[str | None, dict[str, int], dict[str, int]]
-"""The module that holds all parts, their sizes, and what belongs to one key head of each."""
+_Product = tuple[str | None, dict[str, int], dict[str, int], int]
+"""The module that holds all parts, their sizes, what stays together of each; how many of `GatedDelta.parts` it is."""
 
 
 def _grouped(sizes: DeltaSizes) -> list[_Product]:
     wide = {"q": sizes.keys, "k": sizes.keys, "v": sizes.values, "z": sizes.values}
     narrow = {"b": sizes.heads, "a": sizes.heads}
     return [
-        (name, parts, {part: size // sizes.key_heads for part, size in parts.items()})
+        (name, parts, {part: size // sizes.key_heads for part, size in parts.items()}, 2)
         for name, parts in (("in_proj_qkvz", wide), ("in_proj_ba", narrow))
     ]
 
 
+def _divided(sizes: DeltaSizes) -> list[_Product]:
+    """Return the parts as ranks divide them: queries, keys and values each by itself."""
+    rows = {"q": sizes.keys, "k": sizes.keys, "v": sizes.values}
+    units = {"q": sizes.key_dim, "k": sizes.key_dim, "v": sizes.value_dim}
+    rest = {"in_proj_z": sizes.values, "in_proj_b": sizes.heads, "in_proj_a": sizes.heads}
+    return [("in_proj_qkv", rows, units, 1), (None, rest, {"in_proj_z": sizes.value_dim}, 3)]
+
+
 def _apart(sizes: DeltaSizes) -> list[_Product]:
     names = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
-    return [(None, dict(zip(names, (sizes.channels, sizes.values, sizes.heads, sizes.heads))), {})]
+    return [(None, dict(zip(names, (sizes.channels, sizes.values, sizes.heads, sizes.heads))), {}, 4)]
