@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from core.testing.families import TinyFamily
 PAIRED = {
     *(ARCH.LLAMA, ARCH.MISTRAL3, ARCH.LLAMA_EMBED, ARCH.GRANITE, ARCH.MINICPM, ARCH.SMOLLM3, ARCH.ARCEE, ARCH.OLMO),
     *(ARCH.BAICHUAN, ARCH.INTERNLM2, ARCH.XVERSE),
-    *(ARCH.ARCTIC, ARCH.DEEPSEEK, ARCH.GRANITE_MOE, ARCH.BAILINGMOE),
+    *(ARCH.ARCTIC, ARCH.DEEPSEEK, ARCH.GRANITE_MOE, ARCH.BAILINGMOE, ARCH.GRANITE_HYBRID),
 }
 """Architectures whose queries and keys are stored in the order of interleaved rotary embedding."""
 
@@ -104,6 +105,7 @@ class Form:
         change: `(name, array, config) -> [(name, array), ...]`, before names are translated.
         gather: What is made of all of them: `(writer, {name: array}) -> {name: array}`.
         vocabulary: Writes one of a size.
+        saved: Tensors have the names and forms of the checkpoint that transformers writes, not those of its modules.
     """
 
     arch: gguf.MODEL_ARCH
@@ -111,6 +113,7 @@ class Form:
     change: Callable[[str, Array, Config], list[tuple[str, Array]]] = _as_it_is
     gather: Callable[[gguf.GGUFWriter, dict[str, Array]], dict[str, Array]] = _all
     vocabulary: Callable[[gguf.GGUFWriter, int], None] = _bytes_and_words
+    saved: bool = False
 
 
 def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
@@ -124,7 +127,7 @@ def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
     names = names_of(form.arch, config.layers)
     tied = config("tie_word_embeddings", default=False)
     tensors: dict[str, Array] = {}
-    for name, value in _stored(row, model):
+    for name, value in _saved(model) if form.saved else _stored(row, model):
         if (tied and name in ("lm_head.weight", "embed_out.weight")) or name.endswith((".inv_freq", "masked_bias")):
             continue
         tensors |= form.change(name, value.float().numpy(), config)
@@ -156,6 +159,15 @@ def _stored(row: TinyFamily, model: Any) -> list[tuple[str, Any]]:
     if row.reference is None or row.save is None:
         return tensors
     return [pair for name, tensor in tensors for pair in row.save(name, tensor)]
+
+
+def _saved(model: Any) -> list[tuple[str, Any]]:
+    """Return the tensors as transformers writes them."""
+    from safetensors.torch import load_file
+
+    with TemporaryDirectory() as directory:
+        model.save_pretrained(directory)
+        return list(load_file(Path(directory) / "model.safetensors").items())
 
 
 def _add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:
