@@ -29,6 +29,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "bitnet": "BitNetForCausalLM",
     "codeshell": "CodeShellForCausalLM",
+    "glm-dsa": "GlmMoeDsaForCausalLM",
     "openelm": "OpenELMForCausalLM",
     "plamo": "PlamoForCausalLM",
     "plm": "PLMForCausalLM",
