@@ -81,13 +81,7 @@ def test_parts_of_groups_and_heads_that_were_dealt_out():
     assert Turns(4, 2).fits(16) and not Turns(4, 2).fits(17) and not Turns(3, 2).fits(14)
 
 
-DELTA = {
-    "ssm.group_count": 2,
-    "ssm.time_step_rank": 4,
-    "ssm.state_size": 16,
-    "ssm.inner_size": 128,
-    "ssm.conv_kernel": 4,
-}
+DELTA = {"group_count": 2, "time_step_rank": 4, "state_size": 16, "inner_size": 128, "conv_kernel": 4}
 """Two heads of keys, of 16 numbers, each shared by two heads of values, of 32."""
 
 
@@ -97,14 +91,8 @@ def dealt(rows):
 
 
 def of_delta(path, arch, modules, **keys):
-    written = write(
-        path,
-        arch,
-        modules,
-        Kind.Q8_0,
-        head_count_kv=2,
-        **{**{f"ssm.{name}": size for name, size in DELTA.items()}, **keys},
-    )
+    sizes = {f"ssm.{name}": size for name, size in DELTA.items()}
+    written = write(path, arch, modules, Kind.Q8_0, head_count_kv=2, **{**sizes, **keys})
     tensors = {one.name: one for one in GGUFReader().tensors(path, lambda size: None)}
     return written, tensors, GGUFReader().inspect(path)
 

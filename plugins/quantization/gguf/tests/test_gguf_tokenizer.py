@@ -198,6 +198,9 @@ def test_byte_level_vocabularies(trained, tmp_path, pre):
         ("bailingmoe", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("deepseek-llm", ["Ġdon", "'", "t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("deepseek-v3", ["Ġdon", "'t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("falcon", ["Ġdon", "'", "t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("falcon-h1", ["Ġdon", "'t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("qwen35", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("kimi-k2", ["Ġdon't", "Ġ", "123", "45", "ĠX", "!!"]),
     ],
 )
@@ -210,6 +213,7 @@ def test_splits(pre, pieces):
     [
         ("deepseek-llm", ["x", "\n", "\n", "日本ი", " ", "ბ", "foo", "_", "bar"]),
         ("deepseek-v3", ["x", "\n\n", "日本", "ი", " ბfoo", "_bar"]),
+        ("kimi-k2", ["x", "\n\n", "日本", "ი", " ბfoo", "_bar"]),
     ],
 )
 def test_one_split_after_another(pre, pieces):
