@@ -289,7 +289,52 @@ def of_kimi(name, value, config):
     return [(usual.replace(".dt_bias", ".dt_proj.bias"), value)]
 
 
+MINIMAX = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.output_gate": "attn_gate",
+    "self_attn.norm": "attn_norm_2",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+}
+
+
+def minimax(writer, config, prefix):
+    moe(writer, config, prefix)
+    writer.add_residual_scale(config("mlp_alpha_factor"))
+    add_rotary_dimensions(writer, config, prefix)
+
+
+def of_minimax(name, value, config):
+    """The names of its files, which the library does not know."""
+    outer = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    module = name.removesuffix(".weight")
+    if module in outer:
+        return [(f"{outer[module]}.weight", value)]
+    _, _, number, module = module.split(".", 3)
+    block = f"blk.{number}"
+    if ".experts." in module:
+        return [(f"{block}.{module.removeprefix('block_sparse_moe.')}", value)]
+    return [(f"{block}.{MINIMAX[module]}.weight", value)] if module in MINIMAX else []
+
+
+def minimax_experts(writer, tensors):
+    parts = {
+        "experts.w1": "ffn_gate_exps.weight",
+        "experts.w2": "ffn_down_exps.weight",
+        "experts.w3": "ffn_up_exps.weight",
+    }
+    pattern = r"experts\.w\d"
+    return {re.sub(pattern, lambda one: parts[one[0]], name): one for name, one in each_expert(writer, tensors).items()}
+
+
 FORMS = {
+    "MiniMaxForCausalLM": Form("minimax-01", minimax, of_minimax, minimax_experts),
     "MambaForCausalLM": Form(ARCH.MAMBA, mamba, decayed, saved=True),
     "FalconMambaForCausalLM": Form(ARCH.MAMBA, mamba, decayed, saved=True),
     "Mamba2ForCausalLM": Form(ARCH.MAMBA2, mamba2, of_heads, saved=True),
@@ -329,6 +374,11 @@ _DELTA = {
     "head_dim": 24,
     "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"],
 }
+MINIMAX_FACTORS = {
+    **{f"{part}_alpha_factor": 1.5 for part in ("full_attn", "linear_attn", "mlp")},
+    **{f"{part}_beta_factor": 1.0 for part in ("full_attn", "linear_attn", "mlp")},
+}
+"""What makes a row of MiniMax-Text one that files can tell."""
 FURTHER = [
     TinyFamily(
         "falcon_h1_gated",
@@ -415,6 +465,7 @@ NOT_IN_FILES = {
     "falcon_h1_normed": "factors beside biases of the mixer",
     "falcon_h1_norm_first": "a norm before the gate, limits of steps",
     "granite_hybrid_dense": "rotary embedding, limits of steps",
+    "minimax_factors": "factors that differ",
     "nemotron_h": "MLPs beside experts",
     "nemotron_h_biased": "another least step",
     "qwen3_next_mixed": "layers without experts, weights that are not divided by their sum",

@@ -13,6 +13,8 @@ from core.api import CheckpointError
 
 KINDS = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
 HIDDEN, HEADS, VOCAB = 64, 4, 96
+NEWER = {"minimax-01"}
+"""Architectures that the library does not know yet."""
 PARTS = {
     "granitemoe": {"blk.0.ffn_gate_shexp", "blk.0.ffn_up_shexp"},
     "bailingmoe": {"blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v"},
@@ -32,7 +34,7 @@ def names_of(arch):
 
 
 @pytest.mark.covers("QUANT-12")
-@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("arch", [one for one in ARCHITECTURES if one not in NEWER])
 def test_names_are_those_of_the_converter(arch):
     table, names = ARCHITECTURES[arch], names_of(KINDS[arch])
     known = {gguf.TENSOR_NAMES[one].format(bid=0) for one in gguf.MODEL_TENSORS[KINDS[arch]]}
@@ -53,7 +55,8 @@ def test_names_are_those_of_the_converter(arch):
 
 def test_no_architecture_is_both_read_and_refused():
     assert not ARCHITECTURES.keys() & KNOWN_ARCHITECTURES.keys()
-    assert ARCHITECTURES.keys() | KNOWN_ARCHITECTURES.keys() <= KINDS.keys()
+    assert ARCHITECTURES.keys() | KNOWN_ARCHITECTURES.keys() <= KINDS.keys() | NEWER
+    assert not NEWER & KINDS.keys()
 
 
 def test_rows_by_turns_and_in_pairs():

@@ -1,4 +1,7 @@
-"""Linear attention and short convolutions beside attention: Qwen3-Next, Qwen3.5, LFM2, Kimi Linear. Torch-free."""
+"""Linear attention and short convolutions beside attention: Qwen3-Next, Qwen3.5, LFM2, Kimi Linear, MiniMax-Text.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from typing import Any
 
 from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.kin_experts import BIASES, EXPERTS, ROUTER, SILU, shared_mlp
-from core_plugin_gguf.kin_llama import ATTENTION, MLP, MODEL, QK_NORMS
+from core_plugin_gguf.kin_llama import ATTENTION, MIXTRAL, MLP, MODEL, NORMS, QK_NORMS
 from core_plugin_gguf.linear import (
     dealt,
     delta_rule,
     kimi_linear,
     lfm2_moe,
+    lightning,
     nested,
     projections,
     short_conv,
@@ -138,6 +142,26 @@ LINEAR_KIN: Mapping[str, Architecture] = {
         experts=True,
         bare=BIASES,
         **_LFM2,
+    ),
+    "minimax-01": Architecture(
+        model="MiniMaxForCausalLM",
+        model_type="minimax",
+        blocks={
+            **NORMS,
+            **ATTENTION,
+            "attn_qkv": "self_attn.qkv_proj",
+            "attn_gate": "self_attn.output_gate",
+            "attn_norm_2": "self_attn.norm",
+            "ffn_gate_inp": "block_sparse_moe.gate",
+        },
+        modules=MODEL,
+        values=SILU,
+        reads=(*experts("num_local_experts"), lightning),
+        partial="partial_rotary_factor",
+        uneven=True,
+        linear="self_attn.out_proj",
+        stacked=MIXTRAL,
+        experts=True,
     ),
     "kimi-linear": Architecture(
         model="KimiLinearForCausalLM",

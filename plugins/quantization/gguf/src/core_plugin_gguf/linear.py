@@ -140,3 +140,15 @@ def kimi_linear(facts: Facts) -> Mapping[str, Any]:
         "v_head_dim": header.positive_integer(key("attention.value_length_mla")),
         "norm_topk_prob": header.flag(key("expert_weights_norm")) is not False,
     }
+
+
+def lightning(facts: Facts) -> Mapping[str, Any]:
+    """MiniMax-Text: which layers attend; residuals have one factor, what is added to them has none."""
+    attends, layers = where(facts, "attn_q"), range(facts.config["num_hidden_layers"])
+    factor = facts.header.positive_number(facts.key("residual_scale"))
+    parts = ("linear_attn", "full_attn", "mlp")
+    return {
+        "layer_types": [FULL if layer in attends else LINEAR for layer in layers],
+        **{f"{part}_alpha_factor": factor for part in parts},
+        **{f"{part}_beta_factor": 1.0 for part in parts},
+    }
