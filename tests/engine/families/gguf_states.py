@@ -97,7 +97,6 @@ def nemotron_h(writer, config, prefix):
     writer.add_head_count_kv([config.kv_heads if kind == "full_attention" else 0 for kind in kinds])
     size = config("intermediate_size") if "mlp" in kinds else config("moe_intermediate_size")
     writer.add_feed_forward_length([size if kind in ("mlp", "moe") else 0 for kind in kinds])
-    writer.add_layer_norm_rms_eps(config("layer_norm_epsilon"))
 
 
 def nemotron_experts(writer, config, prefix):

@@ -121,8 +121,10 @@ def _norms(header: Header, arch: str, table: Architecture) -> dict[str, float]:
     """Return the epsilon of the norms by its key of the configuration."""
     if table.eps is None:
         return {}
-    key = "layer_norm_epsilon" if table.layer_norm else "layer_norm_rms_epsilon"
-    return {table.eps: header.positive_number(f"{arch}.attention.{key}", most=1.0)}
+    keys = [f"{arch}.attention.layer_norm_{name}" for name in ("epsilon", "rms_epsilon")]
+    own, other = keys if table.layer_norm else keys[::-1]
+    # Converters go by its name in the configuration, whatever the norms are (Nemotron-H).
+    return {table.eps: header.positive_number(own if own in header or other not in header else other, most=1.0)}
 
 
 def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict[str, float]:
