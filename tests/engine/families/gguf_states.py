@@ -95,8 +95,9 @@ def nemotron_h(writer, config, prefix):
     spaces(writer, config, prefix)
     kinds = config("layer_types", "layers_block_type")
     writer.add_head_count_kv([config.kv_heads if kind == "full_attention" else 0 for kind in kinds])
-    size = config("intermediate_size") if "mlp" in kinds else config("moe_intermediate_size")
-    writer.add_feed_forward_length([size if kind in ("mlp", "moe") else 0 for kind in kinds])
+    size = config("moe_intermediate_size") if "moe" in kinds else config("intermediate_size")
+    sized = "moe" if "moe" in kinds else "mlp"
+    writer.add_feed_forward_length([size if kind == sized else 0 for kind in kinds])
 
 
 def nemotron_experts(writer, config, prefix):
@@ -465,7 +466,6 @@ NOT_IN_FILES = {
     "falcon_h1_norm_first": "a norm before the gate, limits of steps",
     "granite_hybrid_dense": "rotary embedding, limits of steps",
     "minimax_factors": "factors that differ",
-    "nemotron_h": "MLPs beside experts",
     "nemotron_h_biased": "another least step",
     "qwen3_next_mixed": "layers without experts, weights that are not divided by their sum",
     "kimi_linear": "delta rules and latent attention with different numbers of heads",

@@ -159,8 +159,11 @@ def nemotron_h(facts: Facts) -> Mapping[str, Any]:
             raise damaged(facts.header.path, f"block {layer} has none of {', '.join(kinds)}")
         layers.append(found[0])
     heads = _heads(facts, given, "mamba_num_heads", "mamba_head_dim")
+    # Files give a size to layers of experts alone, or of MLPs alone.
+    dense = {"intermediate_size": _rows(facts, layers.index("mlp"), "ffn_up")} if "mlp" in layers else {}
     return {
         **heads,
+        **dense,
         "layers_block_type": layers,
         "n_groups": given["groups"],
         "ssm_state_size": given["state"],
@@ -169,6 +172,10 @@ def nemotron_h(facts: Facts) -> Mapping[str, Any]:
         "use_conv_bias": has(facts, "ssm_conv1d.bias"),
         "mlp_bias": has(facts, "ffn_up.bias") or has(facts, "ffn_up_shexp.bias"),
     }
+
+
+def _rows(facts: Facts, layer: int, module: str) -> int:
+    return facts.tensors[f"blk.{layer}.{module}.weight"].shape[0]
 
 
 def _heads(facts: Facts, given: Mapping[str, int], count: str, size: str) -> dict[str, int]:
