@@ -267,7 +267,7 @@ PIECES = {
 """Of some characters there is no piece of their own."""
 
 
-def plamo_file(tmp_path):
+def plamo_file(tmp_path, **flags):
     named = ["<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>"]
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL, *[TokenType.BYTE] * 256]
@@ -275,7 +275,7 @@ def plamo_file(tmp_path):
     scores = [0.0] * 259 + list(PIECES.values()) + [-1000.0]
     tokens = [*named, *bytes_, *PIECES, "[PAD1]"]
     ids = {"bos_token_id": 1, "eos_token_id": 2, "unk_token_id": 0}
-    return write(tmp_path / "plamo.gguf", model="plamo2", tokens=tokens, types=types, scores=scores, **ids)
+    return write(tmp_path / "plamo.gguf", model="plamo2", tokens=tokens, types=types, scores=scores, **ids, **flags)
 
 
 def likeliest(text):
@@ -302,9 +302,11 @@ def test_pieces_of_the_greatest_sum_of_scores(tmp_path):
     texts += ["".join(rng.choices("ab cd日本語é\n", k=rng.randrange(1, 40))) for _ in range(300)]
     for text in texts:
         encoding = backend.encode(text)
-        assert encoding.tokens == ["<|plamo:bos|>", *likeliest(text.removeprefix("\ufeff"))], text
-        assert backend.decode(encoding.ids) == text.removeprefix("\ufeff")
-    assert backend.encode("a<|plamo:eos|>b", add_special_tokens=False).tokens == ["a", "<|plamo:eos|>", "b"]
+        assert encoding.tokens == likeliest(text), text
+        assert backend.decode(encoding.ids) == text
+    assert backend.encode("a<|plamo:eos|>b").tokens == ["a", "<|plamo:eos|>", "b"]
+    begun = build_backend(Vocabulary.of(Header(plamo_file(tmp_path, add_bos_token=True))))
+    assert begun.encode("a").tokens == ["<|plamo:bos|>", "a"]
 
 
 def test_ends_of_a_text_by_the_names_of_encoders(trained, tmp_path):

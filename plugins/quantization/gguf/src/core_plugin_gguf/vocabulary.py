@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gguf.constants import TokenType
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from core_plugin_gguf.config import special_ids
 from core_plugin_gguf.faults import bad_tokenizer
@@ -69,7 +69,7 @@ class Vocabulary:
         pre = header.text("tokenizer.ggml.pre", "default")
         # Files without the flag follow what the converters of their time assumed.
         add_bos = header.flag("tokenizer.ggml.add_bos_token")
-        wants_bos = add_bos if add_bos is not None else kind in ("llama", "plamo2") or pre in WHOLE_WORDS
+        wants_bos = add_bos if add_bos is not None else kind == "llama" or pre in WHOLE_WORDS
         wants_eos = header.flag("tokenizer.ggml.add_eos_token")
         vocabulary = Vocabulary(
             path=header.path,
@@ -209,7 +209,6 @@ def _unigram(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
     ]
     unknown = vocabulary.named.get("unk_token_id", 0)
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=True))
-    tokenizer.normalizer = normalizers.Replace(Regex("^\ufeff"), "")
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return tokenizer
 
