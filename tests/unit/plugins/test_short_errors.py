@@ -73,7 +73,7 @@ def test_an_architecture_that_nobody_implements(folder, architecture, near, advi
 @pytest.mark.parametrize(
     ("architecture", "advice"),
     [
-        ("glm-dsa", "deepseek (core-plugin-deepseek 0.1.0) implements GlmMoeDsaForCausalLM: give its safetensors files."),
+        ("nanbeige", "(core-plugin-nanbeige 0.1.0) implements NanbeigeForCausalLM: give its safetensors files."),
         ("refact", "No installed plugin implements GPTRefactForCausalLM from files of another format either."),
         ("frob", "Give another model"),
     ],

@@ -13,7 +13,7 @@ from core.api import CheckpointError
 
 KINDS = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
 HIDDEN, HEADS, VOCAB = 64, 4, 96
-NEWER = {"minimax-01"}
+NEWER = {"deepseek32", "granite_swa", "hy_v3", "minimax-01", "muse-glimmer", "nanbeige"}
 """Architectures that the library does not know yet."""
 PARTS = {
     "granitemoe": {"blk.0.ffn_gate_shexp", "blk.0.ffn_up_shexp"},

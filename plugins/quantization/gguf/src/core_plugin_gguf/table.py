@@ -29,7 +29,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "bitnet": "BitNetForCausalLM",
     "codeshell": "CodeShellForCausalLM",
-    "glm-dsa": "GlmMoeDsaForCausalLM",
+    "granite_swa": "GraniteSWAForCausalLM",
+    "hy_v3": "HYV3ForCausalLM",
+    "muse-glimmer": "MuseGlimmerForCausalLM",
+    "nanbeige": "NanbeigeForCausalLM",
     "openelm": "OpenELMForCausalLM",
     "plamo": "PlamoForCausalLM",
     "plm": "PLMForCausalLM",
