@@ -425,7 +425,8 @@ def test_an_absurdly_long_piece_takes_no_time(tmp_path):
         ({"model": "gpt2", "tokens": ["a", "b"], "merges": ["a b c"]}, "'a b c'"),
         ({"model": "gpt2", "tokens": ["a", "b"], "types": [1], "merges": ["a b"]}, "1 token types"),
         ({"model": "llama", "tokens": ["a"]}, "neither scores nor merges"),
-        ({"model": "plamo2", "tokens": ["a"], "types": [1]}, "no scores, or no types"),
+        ({"model": "plamo2", "tokens": ["a"], "types": [1]}, "no scores, no types"),
+        ({"model": "plamo2", "tokens": ["a"], "types": [1], "scores": [float("inf")]}, "a score without end"),
     ],
 )
 def test_vocabularies_that_cannot_be_used(tmp_path, given, message):

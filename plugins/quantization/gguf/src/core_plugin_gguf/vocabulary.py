@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,8 +112,8 @@ class Vocabulary:
             raise bad_tokenizer(self.path, "it has no merges")
         if self.kind == "llama" and not (self.scores or self.merges):
             raise bad_tokenizer(self.path, "it has neither scores nor merges")
-        if self.kind == "plamo2" and not (self.scores and self.types):
-            raise bad_tokenizer(self.path, "it has no scores, or no types of tokens")
+        if self.kind == "plamo2" and not (self.scores and self.types and all(map(isfinite, self.scores))):
+            raise bad_tokenizer(self.path, "it has no scores, no types of tokens, or a score without end")
 
     def of_type(self, *kinds: TokenType) -> list[int]:
         """Return the ids of the tokens of some types."""
