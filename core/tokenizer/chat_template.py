@@ -66,6 +66,7 @@ class ChatTemplate:
             self._functions = frozenset(sandbox.globals)
             self.variables = frozenset(meta.find_undeclared_variables(tree)) - self._functions
             self.content_format = _content_format(tree) if content_format == "auto" else content_format
+            self._takes_texts = content_format == "auto" and _asks_for_text(tree)
             self._shows_calls_for_none = _asks_for_none(tree)
             self._template = sandbox.build(tree)
         except (jinja2.TemplateError, SyntaxError, RecursionError, MemoryError) as error:
@@ -136,7 +137,8 @@ class ChatTemplate:
         return pieces(_cut_tail(text, final) if continue_final_message else text)
 
     def _chat(self, messages: Any) -> list[dict[str, Any]]:
-        chat = plain_messages(messages, self._plain.mark, parts=self.content_format == "openai")
+        parts = self.content_format == "openai"
+        chat = plain_messages(messages, self._plain.mark, parts=parts, texts=self._takes_texts)
         if not self._knows_developer:
             for message in chat:  # today's name of what these templates call system
                 message["role"] = "system" if message["role"] == "developer" else message["role"]
@@ -186,6 +188,12 @@ def _asks_for_none(tree: nodes.Template) -> bool:
     negated = {id(one.node) for one in tree.find_all(nodes.Not)}
     tests = (one for one in tree.find_all(nodes.Test) if one.name == "none" and id(one) not in negated)
     return any(_reads_content(one.node, named) for one in tests)
+
+
+def _asks_for_text(tree: nodes.Template) -> bool:
+    """Whether a template asks if a content is a text; elsewhere it may take for granted that one is."""
+    named = _names_of_content(tree)
+    return any(one.name == "string" and _reads_content(one.node, named) for one in tree.find_all(nodes.Test))
 
 
 def _names_of_content(tree: nodes.Template) -> set[str]:

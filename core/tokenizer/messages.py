@@ -35,7 +35,9 @@ RESERVED_NAMES = frozenset(
 """Names that are no free variables of a template: core sets them, or other libraries give them a meaning."""
 
 
-def plain_messages(messages: Any, text: Callable[[str], str] = str, *, parts: bool = False) -> list[dict[str, Any]]:
+def plain_messages(
+    messages: Any, text: Callable[[str], str] = str, *, parts: bool = False, texts: bool = False
+) -> list[dict[str, Any]]:
     """Return fresh messages that a template may see.
 
     Every message has a content, empty where there was none; other fields that were null are absent. The arguments of
@@ -44,6 +46,7 @@ def plain_messages(messages: Any, text: Callable[[str], str] = str, *, parts: bo
     Args:
         text: What becomes of every text but roles and field names.
         parts: Contents are lists of text parts, an empty text is an empty list; else they are texts.
+        texts: A content of one text is a text even so: for templates that take both.
 
     Raises:
         RequestError: Not a list of messages with roles, or content that is not text; `param` is `messages`.
@@ -52,7 +55,7 @@ def plain_messages(messages: Any, text: Callable[[str], str] = str, *, parts: bo
         raise _refusal("messages must be a list of messages")
     if not messages:
         raise _refusal("messages must not be empty")
-    return [_message(i, message, text, parts) for i, message in enumerate(messages)]
+    return [_message(i, message, text, parts, texts) for i, message in enumerate(messages)]
 
 
 def plain_data(value: Any, text: Callable[[str], str] = str, depth: int = 0) -> Any:
@@ -100,23 +103,23 @@ def call_arguments(arguments: Any) -> Any:
     return {} if found is None else found
 
 
-def _message(index: int, message: Any, text: Callable[[str], str], parts: bool) -> dict[str, Any]:
+def _message(index: int, message: Any, text: Callable[[str], str], parts: bool, texts: bool) -> dict[str, Any]:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise _refusal(f"messages[{index}] must be an object with a role")
     plain: dict[str, Any] = plain_data(_present(_with_calls(index, message)), text)
     plain["role"] = str(message["role"])  # templates write it between their own marks
-    plain["content"] = _content(index, plain.get("content", ""), parts)
+    plain["content"] = _content(index, plain.get("content", ""), parts, texts)
     reasoning = next((plain[name] for name in _REASONING if name in plain), None)
     if reasoning is not None:  # templates differ in the name that they read
         plain.update({name: reasoning for name in _REASONING if name not in plain})
     return plain
 
 
-def _content(index: int, content: Any, parts: bool) -> str | list[dict[str, str]]:
+def _content(index: int, content: Any, parts: bool, single: bool) -> str | list[dict[str, str]]:
     if not isinstance(content, str | list):
         raise _refusal(f"messages[{index}].content must be a text or a list of text parts")
     texts = [content] if isinstance(content, str) else [_part(index, part) for part in content]
-    if not parts:
+    if not parts or (single and len(texts) == 1):
         return "\n".join(texts)
     return [{"type": "text", "text": one} for one in texts] if any(texts) else []
 

@@ -34,7 +34,12 @@ def rows(table):
 
 (ROWS, PLUGIN), (POOLED, _) = rows("ROWS"), rows("POOLED")
 GGUF = load("gguf_forms", Path(__file__).with_name("gguf_forms.py"))
-FURTHER = [*GGUF.FURTHER, GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40), GGUF.sized(ROWS["deci_nas"])]
+FURTHER = [
+    *GGUF.FURTHER,
+    GGUF.whole(ROWS["baichuan_13b"], num_hidden_layers=40),
+    GGUF.whole(ROWS["minimax_factors"], **GGUF.gguf_states.MINIMAX_FACTORS),
+    GGUF.sized(ROWS["deci_nas"]),
+]
 STORED = {row.name: row for row in [*FURTHER, *ROWS.values()] if {row.name, row.architecture} & GGUF.FORMS.keys()}
 
 

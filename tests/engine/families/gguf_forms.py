@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 from gguf import MODEL_ARCH as ARCH
@@ -14,6 +15,7 @@ from core.testing.families import TinyFamily
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gguf_mixtures
+import gguf_states
 from ggufs import Form, add_rotary_dimensions, unfused_turns
 
 
@@ -162,6 +164,33 @@ def gemma4(writer, config, prefix):
     writer.add_tensor("rope_freqs.weight", divisors)
 
 
+def gemma3n(writer, config, prefix):
+    """Shares of activations as so many deviations of a normal distribution."""
+    own = config.own
+    writer.add_sliding_window(config("sliding_window"))
+    slides = [kind == "sliding_attention" for kind in config("layer_types")]
+    writer.add_array(f"{prefix}.attention.sliding_window_pattern", slides)
+    writer.add_uint32(f"{prefix}.altup.active_idx", config("altup_active_idx"))
+    writer.add_uint32(f"{prefix}.altup.num_inputs", config("altup_num_inputs"))
+    writer.add_uint32(f"{prefix}.embedding_length_per_layer_input", config("hidden_size_per_layer_input"))
+    writer.add_uint32(f"{prefix}.attention.shared_kv_layers", config("num_kv_shared_layers"))
+    writer.add_final_logit_softcapping(config("final_logit_softcapping"))
+    shares = [NormalDist().inv_cdf(one) if one else float("-inf") for one in config("activation_sparsity_pattern")]
+    writer.add_array(f"{prefix}.activation_sparsity_scale", shares)
+    writer.add_float32(f"{prefix}.rope.freq_base_swa", own.rope_parameters["sliding_attention"]["rope_theta"])
+
+
+def altup(writer, tensors):
+    """The projections of all streams are one tensor."""
+    found, parts = {}, {}
+    for name, value in tensors.items():
+        if ".altup_" in name:
+            parts.setdefault(re.sub(r"projections\.\d+", "projections", name), []).append(value)
+        else:
+            found[name] = value
+    return found | {name: np.stack(values) for name, values in parts.items()}
+
+
 def alibi(writer, config, prefix):
     writer.add_layer_norm_eps(1e-5)
     writer.add_max_alibi_bias(8.0)
@@ -195,7 +224,7 @@ def raised(name, value, config):
 
 
 def suffixed(name, value, config):
-    return [(f"{name}.weight" if name.endswith("layer_scalar") else name, value)]
+    return [(f"{name}.weight" if name.endswith(("layer_scalar", "_scale")) else name, value)]
 
 
 def turned(name, value, config):
@@ -285,6 +314,20 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+_GEMMA3N = {
+    "model_type": "gemma3n_text",
+    "head_dim": 20,
+    "sliding_window": 6,
+    "num_hidden_layers": 6,
+    "layer_types": [*("sliding_attention", "sliding_attention", "full_attention") * 2],
+    "num_kv_shared_layers": 3,
+    "vocab_size_per_layer_input": 377,
+    "hidden_size_per_layer_input": 12,
+    "altup_num_inputs": 4,
+    "laurel_rank": 10,
+    "activation_sparsity_pattern": [0.8, 0.0, 0.6, 0.0, 0.3, 0.0],
+    "tie_word_embeddings": False,
+}
 FURTHER = [
     TinyFamily("llama", "LlamaForCausalLM", {"model_type": "llama", "rope_scaling": {**_LLAMA3, "rope_theta": 1e4}}),
     TinyFamily("llama_bias", "LlamaForCausalLM", {"model_type": "llama", "attention_bias": True, "mlp_bias": True}),
@@ -308,7 +351,9 @@ FURTHER = [
     ),
     TinyFamily("cohere_qk", "CohereForCausalLM", {"model_type": "cohere", "use_qk_norm": True, "logit_scale": 0.5}),
     TinyFamily("gemma_tied", "GemmaForCausalLM", {"model_type": "gemma", "head_dim": 24}, spread=0.1),
+    TinyFamily("gemma3n_usual", "Gemma3nForCausalLM", _GEMMA3N),
     *gguf_mixtures.FURTHER,
+    *gguf_states.FURTHER,
 ]
 """Rows beside those of families."""
 
@@ -363,12 +408,15 @@ FORMS = {
     "BaiChuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "BaichuanForCausalLM": Form(ARCH.BAICHUAN, change=baichuan),
     "InternLM2ForCausalLM": Form(ARCH.INTERNLM2, change=internlm),
+    "Gemma3nForCausalLM": Form(ARCH.GEMMA3N, gemma3n, suffixed, altup),
     **gguf_mixtures.FORMS,
+    **gguf_states.FORMS,
 }
 """Architecture of a row, or name of a row with a form of its own -> its form."""
 
 NOT_IN_FILES = {
     **gguf_mixtures.NOT_IN_FILES,
+    **gguf_states.NOT_IN_FILES,
     "gpt2_by_layer": "scores scaled by the number of the layer, another activation",
     "baichuan_13b": "ALiBi with other than 40 layers",
     "jais_family": "another activation, scores scaled by the number of the layer",
@@ -384,6 +432,8 @@ NOT_IN_FILES = {
     "gemma2": "a scale of scores that is not the size of a head",
     "gemma2_uncapped": "no caps",
     "gemma3": "a scale of scores that is not the size of a head",
+    "gemma3n": "fewer rows in the table of layers' inputs than token ids",
+    "gemma3n_plain": "MLPs of several sizes",
     "gemma3_types": "a scale of scores that is not the size of a head",
     "ministral3_window": "windows",
     "apertus_bias": "another activation",

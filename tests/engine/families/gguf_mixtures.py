@@ -7,7 +7,7 @@ import re
 import numpy as np
 from gguf import MODEL_ARCH as ARCH
 from gguf import ExpertGatingFuncType as Gating
-from ggufs import Form, add_rotary_dimensions
+from ggufs import Form, add_rotary_dimensions, names_of
 
 from core.testing.families import TinyFamily
 
@@ -69,6 +69,16 @@ def old_latent(writer, config, prefix):
 def third(writer, config, prefix):
     grouped(writer, config, prefix)
     latent(writer, config, prefix)
+
+
+def picking(writer, config, prefix):
+    third(writer, config, prefix)
+    writer.add_indexer_head_count(config("index_n_heads"))
+    writer.add_indexer_key_length(config("index_head_dim"))
+    writer.add_indexer_top_k(config("index_topk"))
+    if "indexer_types" in config.given:
+        types = [one == "full" for one in config.given["indexer_types"]]
+        writer.add_array(f"{prefix}.attention.indexer.types", types)
 
 
 def second(writer, config, prefix):
@@ -220,6 +230,12 @@ def of_latent(name, value, config):
     return [(name.replace("kv_b", "k_b"), keys.swapaxes(1, 2)), (name.replace("kv_b", "v_b"), values)]
 
 
+def named_as_its_successor(writer, tensors):
+    """The library does not know the architecture, but one with the same names."""
+    names = names_of(ARCH.GLM_DSA, 99)
+    return {names.get_name(name, try_suffixes=(".weight", ".bias")): value for name, value in tensors.items()}
+
+
 def of_granite(name, value, config):
     """The names that its checkpoints have; gate and up of the shared MLP apart, too."""
     if "shared_mlp.input_linear" in name:
@@ -303,6 +319,8 @@ FORMS = {
     "DeepseekV2ForCausalLM": Form(ARCH.DEEPSEEK2, second, of_latent),
     "DeepseekV3ForCausalLM": Form(ARCH.DEEPSEEK2, third, of_latent),
     "Glm4MoeLiteForCausalLM": Form(ARCH.DEEPSEEK2, third, of_latent),
+    "DeepseekV32ForCausalLM": Form("deepseek32", picking, of_latent, named_as_its_successor),
+    "GlmMoeDsaForCausalLM": Form(ARCH.GLM_DSA, picking, of_latent),
     "deepseek_v2_older": Form(ARCH.DEEPSEEK2, oldest, of_experts),
     "Glm4MoeForCausalLM": Form(ARCH.GLM4_MOE, grouped, of_experts),
     "Dots1ForCausalLM": Form(ARCH.DOTS1, grouped, of_experts),
@@ -361,6 +379,18 @@ _LLAMA3 = {
 }
 FURTHER = [
     TinyFamily("deepseek_v3_scaled", "DeepseekV3ForCausalLM", {"model_type": "deepseek_v3", **_DEEPSEEK, **_GROUPS}),
+    TinyFamily(
+        "deepseek_v32_scaled",
+        "DeepseekV32ForCausalLM",
+        {
+            "model_type": "deepseek_v32",
+            **_DEEPSEEK,
+            **_GROUPS,
+            "index_topk": 8,
+            "index_n_heads": 6,
+            "index_head_dim": 20,
+        },
+    ),
     TinyFamily(
         "deepseek_v2_scaled",
         "DeepseekV2ForCausalLM",
@@ -423,6 +453,7 @@ NOT_IN_FILES = {
     "deepseek_v3_yarn": "two magnitudes of rotary scaling",
     "deepseek_v3_halves": "another order of rotary embedding",
     "deepseek_v2": "two magnitudes of rotary scaling",
+    "deepseek_v32": "two magnitudes of rotary scaling",
     "dots1_window": "windows",
     "mimo_v2_flash_kinds": "values without a factor, two shares of a head that rotate",
     "hunyuan_moe": "another number of experts in each layer",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from core.testing.families import TinyFamily
 PAIRED = {
     *(ARCH.LLAMA, ARCH.MISTRAL3, ARCH.LLAMA_EMBED, ARCH.GRANITE, ARCH.MINICPM, ARCH.SMOLLM3, ARCH.ARCEE, ARCH.OLMO),
     *(ARCH.BAICHUAN, ARCH.INTERNLM2, ARCH.XVERSE),
-    *(ARCH.ARCTIC, ARCH.DEEPSEEK, ARCH.GRANITE_MOE, ARCH.BAILINGMOE),
+    *(ARCH.ARCTIC, ARCH.DEEPSEEK, ARCH.GRANITE_MOE, ARCH.BAILINGMOE, ARCH.GRANITE_HYBRID),
 }
 """Architectures whose queries and keys are stored in the order of interleaved rotary embedding."""
 
@@ -100,36 +101,39 @@ class Form:
     """How models of an architecture become a file.
 
     Attributes:
+        arch: Or GGUF's name of one that the library does not know; `change` and `gather` then give GGUF's names.
         further: Writes what only this architecture has: `(writer, config, key prefix)`.
         change: `(name, array, config) -> [(name, array), ...]`, before names are translated.
         gather: What is made of all of them: `(writer, {name: array}) -> {name: array}`.
         vocabulary: Writes one of a size.
+        saved: Tensors have the names and forms of the checkpoint that transformers writes, not those of its modules.
     """
 
-    arch: gguf.MODEL_ARCH
+    arch: gguf.MODEL_ARCH | str
     further: Callable[[gguf.GGUFWriter, Config, str], None] = _nothing
     change: Callable[[str, Array, Config], list[tuple[str, Array]]] = _as_it_is
     gather: Callable[[gguf.GGUFWriter, dict[str, Array]], dict[str, Array]] = _all
     vocabulary: Callable[[gguf.GGUFWriter, int], None] = _bytes_and_words
+    saved: bool = False
 
 
 def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
     """Write the file of a row's reference model."""
-    config, prefix = Config(row, model), gguf.MODEL_ARCH_NAMES[form.arch]
+    config, prefix = Config(row, model), _prefix(form.arch)
     writer = gguf.GGUFWriter(path, prefix)
     _add_sizes(writer, config)
     _add_rope(writer, config, prefix)
     form.further(writer, config, prefix)
     form.vocabulary(writer, config("vocab_size"))
-    names = names_of(form.arch, config.layers)
+    names = None if isinstance(form.arch, str) else names_of(form.arch, config.layers)
     tied = config("tie_word_embeddings", default=False)
     tensors: dict[str, Array] = {}
-    for name, value in _stored(row, model):
+    for name, value in _saved(model) if form.saved else _stored(row, model):
         if (tied and name in ("lm_head.weight", "embed_out.weight")) or name.endswith((".inv_freq", "masked_bias")):
             continue
         tensors |= form.change(name, value.float().numpy(), config)
     for name, array in form.gather(writer, tensors).items():
-        stored = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        stored = name if names is None else names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert stored is not None, name
         if form.arch in PAIRED:
             array = _paired(stored, array, config)
@@ -138,6 +142,10 @@ def write_gguf(path: Path, row: TinyFamily, model: Any, form: Form) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _prefix(arch: gguf.MODEL_ARCH | str) -> str:
+    return arch if isinstance(arch, str) else gguf.MODEL_ARCH_NAMES[arch]
 
 
 def names_of(arch: gguf.MODEL_ARCH, layers: int) -> gguf.TensorNameMap:
@@ -156,6 +164,15 @@ def _stored(row: TinyFamily, model: Any) -> list[tuple[str, Any]]:
     if row.reference is None or row.save is None:
         return tensors
     return [pair for name, tensor in tensors for pair in row.save(name, tensor)]
+
+
+def _saved(model: Any) -> list[tuple[str, Any]]:
+    """Return the tensors as transformers writes them."""
+    from safetensors.torch import load_file
+
+    with TemporaryDirectory() as directory:
+        model.save_pretrained(directory)
+        return list(load_file(Path(directory) / "model.safetensors").items())
 
 
 def _add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:

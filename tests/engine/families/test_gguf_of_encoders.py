@@ -50,6 +50,73 @@ def form(way):
     return Form(gguf.MODEL_ARCH.BERT, further, gather=unpooled, vocabulary=words)
 
 
+NOMIC = TinyFamily(
+    "nomic",
+    "NomicBertModel",
+    {"model_type": "nomic_bert", "num_key_value_heads": None, "layer_norm_eps": 1e-6, "pad_token_id": 0},
+)
+MODERN = TinyFamily(
+    "modern",
+    "ModernBertModel",
+    {"model_type": "modernbert", "num_hidden_layers": 4, "num_key_value_heads": None, "local_attention": 12},
+)
+EMBEDDING = TinyFamily(
+    "embedding",
+    "Gemma3TextModel",
+    {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 7,
+        "head_dim": 20,
+        "query_pre_attn_scalar": 20,
+        "sliding_window": 12,
+        "use_bidirectional_attention": True,
+    },
+)
+
+
+def nomic(writer, config, prefix):
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
+
+
+def modern(writer, config, prefix):
+    nomic(writer, config, prefix)
+    writer.add_sliding_window(config("local_attention"))
+    writer.add_float32(f"{prefix}.rope.freq_base_swa", config.own.rope_parameters["sliding_attention"]["rope_theta"])
+
+
+def embedding(writer, config, prefix):
+    """The window as the configuration file has it: transformers halves it while it reads one."""
+    nomic(writer, config, prefix)
+    writer.add_sliding_window(12)
+
+
+def raised(name, value, config):
+    return [(name, value + 1 if name.endswith("norm.weight") else value)]
+
+
+FURTHER = {
+    "nomic": (NOMIC, Form(gguf.MODEL_ARCH.NOMIC_BERT, nomic, vocabulary=words, saved=True)),
+    "modern": (MODERN, Form(gguf.MODEL_ARCH.MODERN_BERT, modern, vocabulary=words, saved=True)),
+    "embedding": (EMBEDDING, Form(gguf.MODEL_ARCH.GEMMA_EMBEDDING, embedding, raised, saved=True)),
+}
+
+
+@pytest.mark.covers("QUANT-12", "POOL-02")
+@pytest.mark.parametrize("name", FURTHER)
+def test_vectors_of_further_encoders(name, tmp_path):
+    row, form = FURTHER[name]
+    model = row.model()
+    write_gguf(tmp_path / "tiny.gguf", row, model, form)
+    ids = [3 + (7 * i * i + 5 * i) % 360 for i in range(45)]
+    options = {"dtype": "float32", "quantization": "cpu_dense,gguf", "threads": 1}
+    with LLM(str(tmp_path / "tiny.gguf"), **options) as llm, torch.no_grad():
+        due = model(torch.tensor([ids])).last_hidden_state[0]
+        found = llm.encode([ids], RAW, pooling_task="token_embed")[0].outputs.data
+        np.testing.assert_allclose(found, due, atol=1e-4 * due.abs().max().item())
+        np.testing.assert_allclose(llm.embed([ids], RAW)[0].outputs.embedding, due.mean(0), atol=1e-3, rtol=1e-3)
+
+
 @pytest.mark.covers("QUANT-12", "POOL-02")
 @pytest.mark.parametrize("way", WAYS)
 def test_vectors_and_tokens_of_bert(way, tmp_path):

@@ -73,9 +73,8 @@ def test_an_architecture_that_nobody_implements(folder, architecture, near, advi
 @pytest.mark.parametrize(
     ("architecture", "advice"),
     [
-        ("gemma3n", "gemma3n (core-plugin-gemma 0.1.0) implements Gemma3nForCausalLM: give its safetensors files."),
+        ("nanbeige", "(core-plugin-nanbeige 0.1.0) implements NanbeigeForCausalLM: give its safetensors files."),
         ("refact", "No installed plugin implements GPTRefactForCausalLM from files of another format either."),
-        ("nomic-bert", "nomicbert (core-plugin-bert 0.1.0) implements NomicBertModel: give its safetensors files."),
         ("frob", "Give another model"),
     ],
 )

@@ -99,6 +99,25 @@ def test_text_parts_are_joined():
     assert template.render([{"role": "user", "content": parts}]) == "a\nb\nc"
 
 
+def test_a_template_that_takes_texts_and_parts_gets_a_text_as_it_is():
+    """Gemma 4's writes a system message as a text, wherever it goes through the parts of others."""
+    source = (
+        "{{ messages[0].content | trim }}|{% for message in messages[1:] %}{% if message.content is string %}"
+        "{{ message.content }}{% else %}{% for part in message.content %}<{{ part.text }}>{% endfor %}{% endif %}"
+        "{% endfor %}"
+    )
+    template = ChatTemplate(source, {})
+    assert template.content_format == "openai"
+
+    def render(content):
+        return template.render([{"role": "system", "content": "Be kind."}, {"role": "user", "content": content}])
+
+    assert render("a") == render([{"type": "text", "text": "a"}]) == "Be kind.|a"
+    assert render(["a", "b"]) == "Be kind.|<a><b>" and render("") == render(None) == "Be kind.|"
+    asked = ChatTemplate(source, {}, content_format="openai")
+    assert asked.render([{"role": "system", "content": "x"}]).startswith("[{")
+
+
 def test_tool_arguments_are_read_from_json_text():
     template = ChatTemplate("{{ messages[0].tool_calls[0].function.arguments | tojson }}", {})
 

@@ -161,15 +161,18 @@ PARTS = [
 
 
 @pytest.mark.covers("REND-07")
-@pytest.mark.parametrize("source", PARTS, ids=["attribute", "variable"])
-def test_templates_that_go_through_parts_get_parts(source):
+@pytest.mark.parametrize(("source", "text"), zip(PARTS, ("<{}>", "{}"), strict=True), ids=["attribute", "variable"])
+def test_templates_that_go_through_parts_get_parts(source, text):
+    """Those that ask whether a content is a text get one as it is."""
     template = ChatTemplate(source, {})
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert template.content_format == "openai"
-    assert template.render([{"role": "user", "content": parts}, {"role": "user", "content": "c"}]) == "<a><b><c>"
+    assert template.render(
+        [{"role": "user", "content": parts}, {"role": "user", "content": "c"}]
+    ) == "<a><b>" + text.format("c")
     end = [{"role": "user", "content": "q"}, {"role": "assistant", "content": [*parts, {"type": "text", "text": "c"}]}]
     told = template.render(end, add_generation_prompt=False, continue_final_message=True)
-    assert told == "<q><a><b><c"
+    assert told == text.format("q") + "<a><b><c"
 
 
 def test_the_format_of_contents_can_be_told():

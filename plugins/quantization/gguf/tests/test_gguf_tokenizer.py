@@ -106,9 +106,11 @@ def test_demo_tokenizer_through_the_reader(demo_file):
     assert tokenizer.decode(ids) == "user\nIs 12 even?"
 
 
-def write(path, *, model, tokens, types=None, scores=None, merges=None, pre=None, **flags):
-    """Write a file that holds a vocabulary only; `flags` name methods `add_<flag>` of the writer."""
+def write(path, *, model, tokens, types=None, scores=None, merges=None, pre=None, cls=None, **flags):
+    """Write a file that holds a vocabulary only; `flags` name methods `add_<flag>` of the writer, `cls` an id."""
     writer = gguf.GGUFWriter(path, "llama")
+    if cls is not None:
+        writer.add_uint32("tokenizer.ggml.cls_token_id", cls)
     writer.add_tokenizer_model(model)
     writer.add_token_list(tokens)
     for value, add in [
@@ -196,6 +198,10 @@ def test_byte_level_vocabularies(trained, tmp_path, pre):
         ("bailingmoe", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("deepseek-llm", ["Ġdon", "'", "t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
         ("deepseek-v3", ["Ġdon", "'t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("falcon", ["Ġdon", "'", "t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("falcon-h1", ["Ġdon", "'t", "Ġ", "123", "45", "ĠX", "!!"]),
+        ("qwen35", ["Ġdon", "'t", "Ġ", "1", "2", "3", "4", "5", "ĠX", "!!"]),
+        ("kimi-k2", ["Ġdon't", "Ġ", "123", "45", "ĠX", "!!"]),
     ],
 )
 def test_splits(pre, pieces):
@@ -207,6 +213,7 @@ def test_splits(pre, pieces):
     [
         ("deepseek-llm", ["x", "\n", "\n", "日本ი", " ", "ბ", "foo", "_", "bar"]),
         ("deepseek-v3", ["x", "\n\n", "日本", "ი", " ბfoo", "_bar"]),
+        ("kimi-k2", ["x", "\n\n", "日本", "ი", " ბfoo", "_bar"]),
     ],
 )
 def test_one_split_after_another(pre, pieces):
@@ -214,6 +221,107 @@ def test_one_split_after_another(pre, pieces):
     text = "x\n\n日本ი ბfoo_bar"
     found = [text[first:last] for _, (first, last) in splitter(pre).pre_tokenize_str(text)]
     assert found == pieces
+
+
+KIMI_TEXTS = [
+    "日本語text 中文ABCdef, don't CAN'T 1234567 한국어\n\n  x",
+    "\u4e00\u9fa5é中E\u0301b   y\r\n!?\n's 't",
+    *CORPUS,
+    *PLAIN_TEXTS[:-6],
+]
+
+
+@pytest.mark.covers("QUANT-12")
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_ranked_vocabulary_encodes_as_tiktoken_does(trained, tmp_path, merged):
+    """Kimi's: files have its ranks as ids, and merges or none; runs of Han characters are pieces of their own."""
+    tiktoken = pytest.importorskip("tiktoken")
+    from core.tokenizer.pieces import byte_of_char
+
+    tokens, merges = parts_of(trained("default"))
+    letters = byte_of_char()
+    ranks = {bytes(letters[char] for char in token): rank for rank, token in enumerate(tokens[2:])}
+    ends = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+    parts = [r"[\p{Han}]+", rf"[^\r\n\p{{L}}\p{{N}}]?{upper}*{lower}+{ends}"]
+    parts += [rf"[^\r\n\p{{L}}\p{{N}}]?{upper}+{lower}*{ends}", r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*"]
+    parts += [r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"]
+    special = {"[BOS]": len(ranks), "[EOS]": len(ranks) + 1}
+    reference = tiktoken.Encoding("kimi", pat_str="|".join(parts), mergeable_ranks=ranks, special_tokens=special)
+    types = [TokenType.NORMAL] * len(ranks) + [TokenType.CONTROL] * 2
+    path = write(
+        tmp_path / "v.gguf", model="gpt2", tokens=[*tokens[2:], *special], types=types,
+        merges=merges if merged else None, pre="kimi-k2", bos_token_id=len(ranks), eos_token_id=len(ranks) + 1,
+    )  # fmt: skip
+    backend = build_backend(Vocabulary.of(Header(path)))
+    for text in [*KIMI_TEXTS, *random_texts(200), "a[EOS]日本"]:
+        expected = reference.encode(text, allowed_special="all")
+        assert backend.encode(text).ids == expected, text
+        assert backend.decode(expected, skip_special_tokens=False) == text
+
+
+PIECES = {
+    "a": -3.0, "b": -3.25, " ": -2.5, "日": -4.0, "ab": -5.5, "ba": -6.9, "aba": -8.10004, "b ": -5.6, " a": -5.25,
+    "日本": -7.5, "本語": -9.0, "\n": -4.5, "cd": -6.0, "bcd": -9.2, **dict.fromkeys("[PAD1]<0x4>", -9.5),
+}  # fmt: skip
+"""Of some characters there is no piece of their own."""
+
+
+def plamo_file(tmp_path, **flags):
+    named = ["<|plamo:unk|>", "<|plamo:bos|>", "<|plamo:eos|>"]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL, *[TokenType.BYTE] * 256]
+    types += [TokenType.NORMAL] * len(PIECES) + [TokenType.UNUSED]
+    scores = [0.0] * 259 + list(PIECES.values()) + [-1000.0]
+    tokens = [*named, *bytes_, *PIECES, "[PAD1]"]
+    ids = {"bos_token_id": 1, "eos_token_id": 2, "unk_token_id": 0}
+    return write(tmp_path / "plamo.gguf", model="plamo2", tokens=tokens, types=types, scores=scores, **ids, **flags)
+
+
+def likeliest(text):
+    """PLaMo's rule, spelled out: of all ways to cut a text, that with the greatest sum of scores."""
+    best = [(0, [])] * (len(text) + 1)
+    for at in range(len(text) - 1, -1, -1):
+        ways = [(-(10**7), [f"<0x{byte:02X}>" for byte in text[at].encode()], at + 1)]
+        ways += [
+            (round(score * 10**4), [piece], at + len(piece))
+            for piece, score in PIECES.items()
+            if text.startswith(piece, at)
+        ]
+        best[at] = max(
+            ((score + best[end][0], pieces + best[end][1]) for score, pieces, end in ways), key=lambda x: x[0]
+        )
+    return best[0][1]
+
+
+@pytest.mark.covers("QUANT-12")
+def test_pieces_of_the_greatest_sum_of_scores(tmp_path):
+    backend = build_backend(Vocabulary.of(Header(plamo_file(tmp_path))))
+    rng = random.Random(3)
+    texts = ["ab ba", "日本語", "abcd", "[PAD1]", "<0x41>", "x😀y", "c", "\ufeffab", ""]
+    texts += ["".join(rng.choices("ab cd日本語é\n", k=rng.randrange(1, 40))) for _ in range(300)]
+    for text in texts:
+        encoding = backend.encode(text)
+        assert encoding.tokens == likeliest(text), text
+        assert backend.decode(encoding.ids) == text
+    assert backend.encode("a<|plamo:eos|>b").tokens == ["a", "<|plamo:eos|>", "b"]
+    begun = build_backend(Vocabulary.of(Header(plamo_file(tmp_path, add_bos_token=True))))
+    assert begun.encode("a").tokens == ["<|plamo:bos|>", "a"]
+
+
+def test_ends_of_a_text_by_the_names_of_encoders(trained, tmp_path):
+    """ModernBERT's split is GPT-2's, of composed characters; [CLS] and [SEP] stand where others have other tokens."""
+    tokens, merges = parts_of(trained("default"))
+    types = [TokenType.CONTROL] * 2 + [TokenType.NORMAL] * (len(tokens) - 2)
+    path = write(
+        tmp_path / "v.gguf", model="gpt2", tokens=tokens, types=types, merges=merges, pre="modern-bert",
+        cls=0, sep_token_id=1, add_bos_token=True, add_eos_token=True,
+    )  # fmt: skip
+    backend = build_backend(Vocabulary.of(Header(path)))
+    reference = trained("default")
+    reference.normalizer = normalizers.NFC()
+    for text in PLAIN_TEXTS + CORPUS:
+        assert backend.encode(text).ids == [0, *reference.encode(text).ids, 1], text
 
 
 def test_every_named_split_keeps_all_text():
@@ -317,6 +425,8 @@ def test_an_absurdly_long_piece_takes_no_time(tmp_path):
         ({"model": "gpt2", "tokens": ["a", "b"], "merges": ["a b c"]}, "'a b c'"),
         ({"model": "gpt2", "tokens": ["a", "b"], "types": [1], "merges": ["a b"]}, "1 token types"),
         ({"model": "llama", "tokens": ["a"]}, "neither scores nor merges"),
+        ({"model": "plamo2", "tokens": ["a"], "types": [1]}, "no scores, no types"),
+        ({"model": "plamo2", "tokens": ["a"], "types": [1], "scores": [float("inf")]}, "a score without end"),
     ],
 )
 def test_vocabularies_that_cannot_be_used(tmp_path, given, message):

@@ -34,6 +34,7 @@ GEMMA4 = ModelSpec(
     summary="Gemma 4 text decoders without experts",
     architectures=("Gemma4ForCausalLM",),
     shape="core_plugin_gemma.gemma4:shape",
+    chat_templates="core_plugin_gemma.chat:Templates",
 )
 
 RECURRENT = ModelSpec(

@@ -39,7 +39,7 @@ class _Names(NamedTuple):
 FIRST = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("input_linear",), "output_linear", ".weight")
 _WINDOWED = _Names("block_sparse_moe.router", "block_sparse_moe.experts", ("gate_up_proj",), "down_proj", "")
 # Files of other layouts have the parts.
-_APART = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("gate_proj", "up_proj"), "output_linear", None)
+APART = _Names("block_sparse_moe.router.layer", "block_sparse_moe", ("gate_proj", "up_proj"), "output_linear", None)
 
 
 def read(config: Mapping[str, Any]) -> Decoder:
@@ -47,7 +47,7 @@ def read(config: Mapping[str, Any]) -> Decoder:
     given = Fields(config, "GraniteMoeForCausalLM")
     given.refuse("mlp_bias")
     windowed = given.architecture.startswith("GraniteMoeSWA")
-    names = _WINDOWED if windowed else FIRST if given.flag("experts_fused", default=True) else _APART
+    names = _WINDOWED if windowed else FIRST if given.flag("experts_fused", default=True) else APART
     decoder = (read_windowed if windowed else read_granite)(config)
     experts = mixture(given, names, _shared(given, fused=names.ending is not None))
     return replace(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from core_plugin_gguf.header import Header, TensorInfo
+    from core_plugin_gguf.rows import Layout
 
 ROPE_FREQUENCIES = "rope_freqs.weight"
 """Tensor of frequency divisors: Llama 3's, and Gemma 4's, which say what rotates."""
@@ -43,6 +44,10 @@ class Facts:
 
 Read = Callable[[Facts], Mapping[str, Any]]
 """Reads further keys of a configuration."""
+MakeLayout = Callable[["Header", str], "Layout"]
+"""Returns, for a file and GGUF's name of its architecture, how the rows of a module are stored."""
+Shape = Callable[[tuple[int, ...]], tuple[int, ...]]
+"""Hugging Face's shape of a weight, for that in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,8 @@ class Architecture:
         model, model_type: Hugging Face's names.
         blocks: Module in a block -> module in a layer. All layers have the first one's weight.
         variants: `module in a block -> further names`, for files that have that module.
-        modules: Modules outside of blocks -> Hugging Face's paths.
+        modules: Modules outside of blocks -> Hugging Face's paths; with `{}` for the number of one, where a module has
+            several along its first dimension.
         layer: Path of a layer, `{}` for its number.
         layer_norm: Whether norms subtract the mean; their epsilon has another key of the file.
         eps: Key of the epsilon in the configuration; None: it has none, and the file need not either.
@@ -74,13 +80,18 @@ class Architecture:
         turned: Modules whose weight Hugging Face stores as `(in, out)`.
         norm_offset: What was added to the weights of norms.
         norm_offsets: The same of norms in a block, where it is something else.
+        layouts: Modules in a block whose rows, or columns, are stored in an order of their own, or are several of
+            Hugging Face's modules.
+        shapes: Modules whose weight has another shape there, with the same numbers in the same order.
+        decays: Modules that hold `-exp(weight)`.
         rows: Modules of one output, whose weight is a row that files hold without the dimension of the outputs.
         unsuffixed: Norms in a block that files name without `.weight`.
-        bare: Modules that Hugging Face stores as a tensor of their own name, without `.weight`.
+        bare: Modules that Hugging Face stores as a tensor of their own name, without `.weight`; files may, too.
         head: Key of the size of a head, in the first layer; files without it have `attention.key_length`.
         inner: Module in a block with as many rows as the size of the MLP says; empty: none has.
         both: Whether the size of the MLP counts gate and up together.
         uneven: Whether layers have numbers of heads and sizes of their own, which may be 0.
+        attends: Whether any layer has heads, or an MLP: files say 0 of those that have none.
         linear: Module of a linear layer in the place of attention, of layers of uneven models that have no queries.
     """
 
@@ -106,6 +117,9 @@ class Architecture:
     turned: frozenset[str] = frozenset()
     norm_offset: float = 0.0
     norm_offsets: Mapping[str, float] = field(default_factory=dict)
+    layouts: Mapping[str, MakeLayout] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    decays: frozenset[str] = frozenset()
     rows: frozenset[str] = frozenset()
     unsuffixed: frozenset[str] = frozenset()
     bare: frozenset[str] = frozenset()
@@ -113,4 +127,5 @@ class Architecture:
     inner: str = "ffn_up"
     both: bool = False
     uneven: bool = False
+    attends: bool = True
     linear: str = ""

@@ -121,8 +121,10 @@ def _norms(header: Header, arch: str, table: Architecture) -> dict[str, float]:
     """Return the epsilon of the norms by its key of the configuration."""
     if table.eps is None:
         return {}
-    key = "layer_norm_epsilon" if table.layer_norm else "layer_norm_rms_epsilon"
-    return {table.eps: header.positive_number(f"{arch}.attention.{key}", most=1.0)}
+    keys = [f"{arch}.attention.layer_norm_{name}" for name in ("epsilon", "rms_epsilon")]
+    own, other = keys if table.layer_norm else keys[::-1]
+    # Converters go by its name in the configuration, whatever the norms are (Nemotron-H).
+    return {table.eps: header.positive_number(own if own in header or other not in header else other, most=1.0)}
 
 
 def _rotated(header: Header, key: str | None, count: int, head_dim: int) -> dict[str, float]:
@@ -143,6 +145,8 @@ def _sizes(header: Header, arch: str, embedding: TensorInfo, tensors: Mapping[st
     hidden = header.positive_integer(f"{arch}.embedding_length")
     layers = layer_count(header, arch)
     table = ARCHITECTURES[arch]
+    if not table.attends:
+        return _headless(header, arch, embedding)
     if table.uneven:
         return _uneven(header, arch, embedding)
     heads = header.positive_integer(f"{arch}.attention.head_count")
@@ -193,15 +197,30 @@ def _uneven(header: Header, arch: str, embedding: TensorInfo) -> dict[str, int]:
     _require_columns(header, embedding, hidden)
     heads = max(by_layer(header, arch, "attention.head_count"))
     head_dim = header.positive_integer(f"{arch}.attention.key_length", hidden // max(heads, 1))
+    head_dim = header.positive_integer(f"{arch}.{ARCHITECTURES[arch].head}", head_dim)
     if not heads or head_dim % 2:
         raise damaged(header.path, f"{heads} heads of {head_dim} are no attention")
+    # Models whose layers all have experts need not have another size.
+    inner = header.integer(f"{arch}.expert_feed_forward_length") or None
     return {
         "vocab_size": embedding.shape[0],
         "hidden_size": hidden,
-        "intermediate_size": max(by_layer(header, arch, "feed_forward_length")),
+        "intermediate_size": max(by_layer(header, arch, "feed_forward_length", inner)),
         "num_hidden_layers": layer_count(header, arch),
         "num_attention_heads": heads,
         "num_key_value_heads": max(by_layer(header, arch, "attention.head_count_kv", heads)),
         "head_dim": head_dim,
+        "max_position_embeddings": header.positive_integer(f"{arch}.context_length", most=MOST_POSITIONS),
+    }
+
+
+def _headless(header: Header, arch: str, embedding: TensorInfo) -> dict[str, int]:
+    """Return the sizes of a model without attention."""
+    hidden = header.positive_integer(f"{arch}.embedding_length")
+    _require_columns(header, embedding, hidden)
+    return {
+        "vocab_size": embedding.shape[0],
+        "hidden_size": hidden,
+        "num_hidden_layers": layer_count(header, arch),
         "max_position_embeddings": header.positive_integer(f"{arch}.context_length", most=MOST_POSITIONS),
     }

@@ -1,8 +1,9 @@
-"""Configuration keys that only Gemma 2 to 4 have, from GGUF metadata."""
+"""Configuration keys that only Gemma 2 to 4, 3n and EmbeddingGemma have, from GGUF metadata."""
 
 from __future__ import annotations
 
 import struct
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from core_plugin_gguf.architecture import ROPE_FREQUENCIES
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from core_plugin_gguf.architecture import Facts
 
-_PATTERNS = {"gemma2": 2, "gemma3": 6}
+_PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma-embedding": 6}
 _WINDOWS = {"gemma2": 4096}
 """Window of files that name none."""
 
@@ -39,6 +40,36 @@ def gemma(facts: Facts) -> Mapping[str, Any]:
         if cap is not None:
             found[key] = cap or None
     return found
+
+
+def gemma3n(facts: Facts) -> Mapping[str, Any]:
+    """Return the further keys and values of Gemma 3n. Raises `CheckpointError` CORE-M141: a file contradicts itself."""
+    header, key, layers = facts.header, facts.key, facts.config["num_hidden_layers"]
+    table, rank = (facts.tensors.get(f"{one}.weight") for one in ("per_layer_token_embd", "blk.0.laurel_l"))
+    scales = header.numbers(key("activation_sparsity_scale")) or [float("-inf")] * layers
+    if table is None or rank is None or len(scales) != layers:
+        raise damaged(header.path, f"a table, a matrix or a share of activations is missing of {layers} layers")
+    return {
+        "layer_types": layer_types(facts, 5) or [FULL] * layers,
+        "sliding_window": header.positive_integer(key("attention.sliding_window")),
+        "num_kv_shared_layers": header.integer(key("attention.shared_kv_layers")) or 0,
+        "final_logit_softcapping": header.number(key("final_logit_softcapping")) or None,
+        "hidden_size_per_layer_input": header.positive_integer(key("embedding_length_per_layer_input")),
+        "vocab_size_per_layer_input": table.shape[0],
+        "altup_num_inputs": header.positive_integer(key("altup.num_inputs")),
+        "altup_active_idx": header.integer(key("altup.active_idx")) or 0,
+        "laurel_rank": rank.shape[0],
+        "activation_sparsity_pattern": [_share(one) for one in scales],
+        "rope_parameters": {
+            SLIDING: {"rope_type": "default", "rope_theta": _base(facts, "rope.freq_base_swa", 1e4)},
+            FULL: {"rope_type": "default", "rope_theta": _base(facts, "rope.freq_base", 1e6)},
+        },
+    }
+
+
+def _share(deviations: float) -> float:
+    """Return the share of a normal distribution below so many deviations, as somebody wrote it."""
+    return round(NormalDist().cdf(deviations), 6)
 
 
 def gemma4(facts: Facts) -> Mapping[str, Any]:

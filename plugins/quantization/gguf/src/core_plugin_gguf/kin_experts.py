@@ -20,7 +20,7 @@ from core_plugin_gguf.mixtures import (
 from core_plugin_gguf.reads import experts, flag, number, present, window
 
 ROUTER: Mapping[str, str] = {"ffn_gate_inp": "mlp.gate"}
-_EXPERTS: Mapping[str, str] = {f"ffn_{part}_exps": f"mlp.experts.{{}}.{part}_proj" for part in ("gate", "up", "down")}
+EXPERTS: Mapping[str, str] = {f"ffn_{part}_exps": f"mlp.experts.{{}}.{part}_proj" for part in ("gate", "up", "down")}
 _SPARSE: Mapping[str, str] = {"ffn_gate_inp": "block_sparse_moe.gate"}
 BIASES = frozenset({"exp_probs_b"})
 SILU = {"hidden_act": "silu"}
@@ -37,7 +37,7 @@ def mixture(model: str, model_type: str, **differs: Any) -> Architecture:
     usual: dict[str, Any] = {
         "blocks": {**NORMS, **ATTENTION, **ROUTER},
         "modules": MODEL,
-        "stacked": _EXPERTS,
+        "stacked": EXPERTS,
         "experts": True,
         "reads": experts(expert_feed_forward_length="moe_intermediate_size"),
         "values": SILU,
@@ -179,7 +179,7 @@ EXPERTS_KIN: Mapping[str, Architecture] = {
             "ffn_gate_inp": "feed_forward.router",
             **{f"ffn_{part}_shexp": f"feed_forward.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
         },
-        stacked={name: path.replace("mlp.", "feed_forward.") for name, path in _EXPERTS.items()},
+        stacked={name: path.replace("mlp.", "feed_forward.") for name, path in EXPERTS.items()},
         reads=(*experts("num_local_experts"), llama4, BIAS),
     ),
     "phimoe": mixture(

@@ -8,7 +8,7 @@ from typing import Any
 from core_plugin_gguf.architecture import Architecture
 from core_plugin_gguf.kin_experts import BIAS, BIASES, ROUTER, SILU, mixture, shared_mlp
 from core_plugin_gguf.kin_llama import ATTENTION, MLP, MODEL, NORMS, QK_NORMS
-from core_plugin_gguf.mixtures import GROUPED, bailing2, deepseek, gated_by, latent, mimo
+from core_plugin_gguf.mixtures import GROUPED, bailing2, deepseek, gated_by, latent, mimo, picks
 from core_plugin_gguf.reads import experts, present
 
 _CORRECTION: Mapping[str, str] = {"exp_probs_b": "mlp.gate.e_score_correction_bias"}
@@ -24,6 +24,14 @@ _LATENT: Mapping[str, str] = {
 }
 
 
+_INDEX: Mapping[str, str] = {
+    "indexer.attn_q_b": "self_attn.indexer.wq_b",
+    "indexer.attn_k": "self_attn.indexer.wk",
+    "indexer.k_norm": "self_attn.indexer.k_norm",
+    "indexer.proj": "self_attn.indexer.weights_proj",
+}
+
+
 def _grouped(model: str, model_type: str, **differs: Any) -> Architecture:
     """Return experts in groups and shared ones behind some dense layers, with differences."""
     usual: dict[str, Any] = {
@@ -34,16 +42,27 @@ def _grouped(model: str, model_type: str, **differs: Any) -> Architecture:
     return mixture(model, model_type, **{**usual, **differs})
 
 
+def _latent(model: str, model_type: str, **differs: Any) -> Architecture:
+    """Return DeepSeek's third version, with differences."""
+    usual: dict[str, Any] = {
+        "blocks": {**NORMS, **_LATENT, **MLP, **ROUTER, **shared_mlp("shared_experts"), **_CORRECTION},
+        "partial": "qk_rope_head_dim",
+        "head": "attention.key_length_mla",
+        "joined": {"attn_v_b": ("attn_k_b", "self_attn.kv_b_proj")},
+        "reads": (deepseek,),
+    }
+    return _grouped(model, model_type, **{**usual, **differs})
+
+
+_PICKING: Mapping[str, Any] = {
+    "blocks": {**NORMS, **_LATENT, **_INDEX, **MLP, **ROUTER, **shared_mlp("shared_experts"), **_CORRECTION},
+    "reads": (deepseek, gated_by("sigmoid"), picks),
+}
+
 GROUPED_KIN: Mapping[str, Architecture] = {
-    "deepseek2": _grouped(
-        "DeepseekV3ForCausalLM",
-        "deepseek_v3",
-        blocks={**NORMS, **_LATENT, **MLP, **ROUTER, **shared_mlp("shared_experts"), **_CORRECTION},
-        partial="qk_rope_head_dim",
-        head="attention.key_length_mla",
-        joined={"attn_v_b": ("attn_k_b", "self_attn.kv_b_proj")},
-        reads=(deepseek,),
-    ),
+    "deepseek2": _latent("DeepseekV3ForCausalLM", "deepseek_v3"),
+    "deepseek32": _latent("DeepseekV32ForCausalLM", "deepseek_v32", **_PICKING),
+    "glm-dsa": _latent("GlmMoeDsaForCausalLM", "glm_moe_dsa", **_PICKING),
     "glm4moe": _grouped(
         "Glm4MoeForCausalLM",
         "glm4_moe",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core_plugin_gguf.architecture import Architecture
-from core_plugin_gguf.gemma import gemma, gemma4
+from core_plugin_gguf.gemma import gemma, gemma3n, gemma4
 from core_plugin_gguf.reads import (
     baichuan,
     deci,
@@ -39,6 +39,16 @@ PAIRED = frozenset({"attn_q", "attn_k"})
 
 _BIASES = (present("attn_q.bias", "attention_bias"), present("ffn_up.bias", "mlp_bias"))
 _GEMMA: Mapping[str, str] = {**BLOCKS, **QK_NORMS, **POST_NORMS, "ffn_norm": "pre_feedforward_layernorm"}
+_LAYER_INPUT: Mapping[str, str] = {
+    "inp_gate": "per_layer_input_gate",
+    "proj": "per_layer_projection",
+    "post_norm": "post_per_layer_input_norm",
+}
+_LAYER_INPUTS: Mapping[str, str] = {
+    "per_layer_token_embd": "model.embed_tokens_per_layer",
+    "per_layer_model_proj": "model.per_layer_model_projection",
+    "per_layer_proj_norm": "model.per_layer_projection_norm",
+}
 _TANH = {"hidden_activation": "gelu_pytorch_tanh", "hidden_act": "gelu_pytorch_tanh"}
 
 
@@ -134,22 +144,50 @@ LLAMA_KIN: Mapping[str, Architecture] = {
         "gemma4_text",
         blocks={
             **_GEMMA,
-            "inp_gate": "per_layer_input_gate",
-            "proj": "per_layer_projection",
-            "post_norm": "post_per_layer_input_norm",
+            **_LAYER_INPUT,
             "layer_output_scale": "layer_scalar",
         },
-        modules={
-            **MODEL,
-            "per_layer_token_embd": "model.embed_tokens_per_layer",
-            "per_layer_model_proj": "model.per_layer_model_projection",
-            "per_layer_proj_norm": "model.per_layer_projection_norm",
-        },
+        modules={**MODEL, **_LAYER_INPUTS},
         values=_TANH,
         rotates=False,
         bare=frozenset({"layer_output_scale"}),
         head="attention.key_length_swa",
         reads=(*_BIASES, gemma4),
+    ),
+    "gemma3n": _llama(
+        "Gemma3nForCausalLM",
+        "gemma3n_text",
+        blocks={
+            **_GEMMA,
+            **_LAYER_INPUT,
+            "altup_correct_coef": "altup.correction_coefs",
+            "altup_correct_scale": "altup.correct_output_scale",
+            "altup_predict_coef": "altup.prediction_coefs",
+            "altup_router": "altup.modality_router",
+            "altup_router_norm": "altup.router_norm",
+            "laurel_l": "laurel.linear_left",
+            "laurel_r": "laurel.linear_right",
+            "laurel_post_norm": "laurel.post_laurel_norm",
+        },
+        modules={
+            **MODEL,
+            **_LAYER_INPUTS,
+            "altup_proj": "model.altup_projections.{}",
+            "altup_unembd_proj": "model.altup_unembed_projections.{}",
+        },
+        values=_TANH,
+        bare=frozenset({"altup_correct_scale"}),
+        reads=(*_BIASES, gemma3n),
+    ),
+    "gemma-embedding": _llama(
+        "Gemma3TextModel",
+        "gemma3_text",
+        blocks=_GEMMA,
+        modules={"token_embd": "embed_tokens", "output_norm": "norm"},
+        layer="layers.{}",
+        values={**_TANH, "use_bidirectional_attention": True},
+        reads=(*_BIASES, gemma),
+        norm_offset=1.0,
     ),
     "gemma3": _llama(
         "Gemma3ForCausalLM", "gemma3_text", blocks=_GEMMA, values=_TANH, reads=(*_BIASES, gemma), norm_offset=1.0

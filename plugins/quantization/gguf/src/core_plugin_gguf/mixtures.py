@@ -123,6 +123,21 @@ def _stretched(facts: Facts) -> dict[str, Any] | None:
     return {**scaling, **own}
 
 
+def picks(facts: Facts) -> Mapping[str, Any]:
+    """The index of sparse latent attention: its sizes, and which layers have one of their own."""
+    header, key, layers = facts.header, facts.key, range(facts.config["num_hidden_layers"])
+    listed = header.numbers(key("attention.indexer.types")) if header.is_array(key("attention.indexer.types")) else None
+    own = [f"blk.{layer}.indexer.proj.weight" in facts.tensors for layer in layers]
+    if listed is not None and len(listed) < len(own):
+        raise damaged(header.path, f"{key('attention.indexer.types')} has {len(listed)} entries for {len(own)} layers")
+    return {
+        "index_n_heads": header.positive_integer(key("attention.indexer.head_count")),
+        "index_head_dim": header.positive_integer(key("attention.indexer.key_length")),
+        "index_topk": header.positive_integer(key("attention.indexer.top_k")),
+        "indexer_types": ["full" if one else "shared" for one in (listed or own)[: len(own)]],
+    }
+
+
 def deepseek(facts: Facts) -> Mapping[str, Any]:
     """DeepSeek V3, or V2, whose experts are chosen by their shares; a file may have no experts at all."""
     found: dict[str, Any] = {**latent(facts), **grouped(facts), "rope_interleave": True}

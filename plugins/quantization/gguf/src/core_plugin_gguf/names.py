@@ -15,6 +15,7 @@ from core_plugin_gguf.table import ARCHITECTURES
 if TYPE_CHECKING:
     from core_plugin_gguf.architecture import Architecture
     from core_plugin_gguf.header import Header, TensorInfo
+    from core_plugin_gguf.rows import Order
 
 _FACTS = re.compile(r"rope_(freqs|factors_(short|long))\.weight|blk\.\d+\.attn_rot_embd\.weight")
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
@@ -32,6 +33,8 @@ class Place:
         order: Order of its rows in the file; None for Hugging Face's.
         offset: What the converter added to the values, to be taken off again.
         turned: Hugging Face has rows and columns exchanged.
+        columns: The order is that of the columns.
+        decays: The file has `-exp(value)`.
         keys: Name of the file's tensor with the keys of latent attention, which stand before these values head by head;
             empty: the file's tensor holds all of it.
     """
@@ -39,10 +42,17 @@ class Place:
     name: str
     shape: tuple[int, ...]
     first: int = 0
-    order: Pairs | Turns | None = None
+    order: Order | None = None
     offset: float = 0.0
     turned: bool = False
+    columns: bool = False
+    decays: bool = False
     keys: str = ""
+
+    @property
+    def opened(self) -> bool:
+        """Whether blocks must be decoded to give the tensor's values."""
+        return self.turned or self.columns or self.decays or bool(self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +84,8 @@ class Conventions:
             if f"blk.0.{module}.weight" in names:
                 blocks |= further
         layers = layer_count(header, arch)
-        heads = by_layer(header, arch, "attention.head_count")
-        kv_heads = by_layer(header, arch, "attention.head_count_kv", heads[0])
+        heads = by_layer(header, arch, "attention.head_count") if table.attends else [0] * layers
+        kv_heads = by_layer(header, arch, "attention.head_count_kv", heads[0]) if table.attends else heads
         linear = frozenset(
             layer for layer in range(layers) if table.linear and f"blk.{layer}.attn_q.weight" not in names
         )
@@ -94,7 +104,8 @@ class Conventions:
         module, _, kind = self._suffixed(info.name).rpartition(".")
         offset = self.table.norm_offset if info.name.endswith("norm.weight") else 0.0
         if module in self.table.modules:
-            yield Place(f"{self.table.modules[module]}.{kind}", info.shape, offset=offset)
+            path = f"{self.table.modules[module]}.{kind}"
+            yield from _stacked(info, path) if "{}" in path else [Place(path, info.shape, offset=offset)]
             return
         match = _BLOCK.fullmatch(module)
         number = int(match[1]) if match is not None else 0
@@ -112,23 +123,52 @@ class Conventions:
             yield from self._split(info, [f"{layer}.{part}.{kind}" for part in self.table.split[module]], number)
         elif module == "attn_output" and match is not None and number in self.linear:
             yield Place(f"{layer}.{self.table.linear}.{kind}", info.shape)
+        elif module in self.table.layouts:
+            yield from self._laid(info, layer, module, kind)
         elif module in self.blocks:
             turned = module in self.table.turned and len(info.shape) == 2
-            shape = info.shape[::-1] if turned else info.shape
-            if module in self.table.rows and len(shape) == 1:
-                shape = (1, *shape)
-            ending = "" if module in self.table.bare else f".{kind}"
-            yield Place(
-                f"{layer}.{self.blocks[module]}{ending}", shape, 0, self._order(info, module, number), offset, turned
-            )
+            shape = self._shape(info, module, kind)
+            name = self._named(layer, self.blocks[module], module, kind)
+            order, decays = self._order(info, module, number), module in self.table.decays
+            yield Place(name, shape, 0, order, offset, turned, decays=decays)
         else:
             yield Place(info.name, info.shape)
 
     def _suffixed(self, name: str) -> str:
         match = _BLOCK.fullmatch(name)
-        return f"{name}.weight" if match is not None and match[2] in self.table.unsuffixed else name
+        lost = match is not None and match[2] in self.table.unsuffixed | self.table.bare
+        return f"{name}.weight" if lost else name
 
-    def _order(self, info: TensorInfo, module: str, layer: int) -> Pairs | Turns | None:
+    def _named(self, layer: str, path: str, module: str, kind: str) -> str:
+        """Return Hugging Face's name of a tensor of the module `path` in a layer."""
+        return f"{layer}.{path}" if module in self.table.bare else f"{layer}.{path}.{kind}"
+
+    def _shape(self, info: TensorInfo, module: str, kind: str) -> tuple[int, ...]:
+        shape = info.shape
+        if kind == "weight" and module in self.table.shapes:
+            return self.table.shapes[module](shape)
+        if module in self.table.rows and len(shape) == 1:
+            return (1, *shape)
+        return shape[::-1] if module in self.table.turned and len(shape) == 2 else shape
+
+    def _laid(self, info: TensorInfo, layer: str, module: str, kind: str) -> Iterator[Place]:
+        """Yield the modules of a tensor whose rows or columns are stored in an order of their own."""
+        layout = self.table.layouts[module](self.header, self.arch)
+        count = info.shape[-1 if layout.columns else 0]
+        parts = sum(size for _, size in layout.parts) or count
+        if parts != count or not (layout.order is None or layout.order.fits(count)):
+            what = "columns" if layout.columns else "rows"
+            raise damaged(self.header.path, f"the {count} {what} of tensor {info.name} do not go with its metadata")
+        decays = module in self.table.decays
+        if not layout.parts:
+            name, shape = self._named(layer, self.blocks[module], module, kind), self._shape(info, module, kind)
+            yield Place(name, shape, 0, layout.order, columns=layout.columns, decays=decays)
+        first = 0
+        for path, size in layout.parts:
+            yield Place(f"{layer}.{path}.{kind}", (size, *info.shape[1:]), first, layout.order)
+            first += size
+
+    def _order(self, info: TensorInfo, module: str, layer: int) -> Order | None:
         rows = info.shape[0]
         if module in self.table.paired:
             heads = (self.kv_heads if module == "attn_k" else self.heads)[layer]

@@ -28,6 +28,13 @@ GPT4O = (
     rf"|\p{{N}}{{1,3}}|{_SYMBOLS_SLASH}|{_SPACES}"
 )
 
+QWEN35 = rf"{_CONTRACTIONS}|{_HEAD}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
+_HAN = r"\p{Han}"
+_WORDS_BUT_HAN = tuple(f"{letters[:-1]}&&[^{_HAN}]]" for letters in (_UPPER, _LOWER))
+KIMI = (
+    rf"[{_HAN}]+|{_HEAD}{_WORDS_BUT_HAN[0]}*{_WORDS_BUT_HAN[1]}+{_CONTRACTIONS}?"
+    rf"|{_HEAD}{_WORDS_BUT_HAN[0]}+{_WORDS_BUT_HAN[1]}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_SYMBOLS}|{_SPACES}"
+)
 BAILING = rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_SYMBOLS}|\s*[\r\n]|\s+(?!\S)|\s+"
 _CASED = r"[\p{Lu}\p{Ll}\p{Lt}&&[^\u10d0-\u10ff]]"
 """Letters of scripts with two cases, but for Georgian's small ones, which had none when the split was made."""
@@ -46,7 +53,9 @@ DEEPSEEK3 = (
 )
 """One split after another, each of what those before have left."""
 
-GPT2_NAMES = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat"})
+GPT2_NAMES = frozenset(
+    {"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "gigachat", "modern-bert"}
+)
 DIGIT_NAMES = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})
 """GPT-2's split after every digit was set apart."""
 SPLITS: Mapping[str, str | tuple[str, ...]] = {
@@ -54,11 +63,13 @@ SPLITS: Mapping[str, str | tuple[str, ...]] = {
     "llama3": LLAMA3,
     "llama-v3": LLAMA3,
     "falcon3": LLAMA3,
+    "falcon-h1": LLAMA3,
     "lfm2": LLAMA3,
     "smaug-bpe": LLAMA3,
     "dbrx": LLAMA3,
     "qwen2": QWEN2,
     "deepseek-r1-qwen": QWEN2,
+    "qwen35": QWEN35,
     "megrez": QWEN2,
     "stablelm2": QWEN2,
     "hunyuan": QWEN2,
@@ -74,12 +85,17 @@ SPLITS: Mapping[str, str | tuple[str, ...]] = {
     "deepseek-llm": DEEPSEEK,
     "deepseek-v3": DEEPSEEK3,
     "hunyuan-dense": DEEPSEEK3,
+    "kimi-k2": KIMI,
 }
-WHOLE_WORDS = frozenset({"llama-bpe", "llama3", "llama-v3", "falcon3", "lfm2", "tekken"})
+WHOLE_WORDS = frozenset({"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2", "tekken"})
 """Vocabularies in which a piece that is a token is never taken apart, whatever the merges say; they add BOS."""
-COMPOSED = frozenset({"qwen2", "deepseek-r1-qwen", "megrez"})
+RANKED = frozenset({"kimi-k2"})
+"""Vocabularies that join the neighbours whose union has the lowest id, whatever the merges say; files may have none."""
+COMPOSED = frozenset({"qwen2", "deepseek-r1-qwen", "megrez", "qwen35", "modern-bert"})
 """Vocabularies of composed characters: text is brought to Unicode's form NFC first."""
-NAMES = GPT2_NAMES | DIGIT_NAMES | frozenset(SPLITS)
+FALCON = "falcon"
+"""GPT-2's split between marks of punctuation, and numbers in threes from their beginning."""
+NAMES = GPT2_NAMES | DIGIT_NAMES | frozenset(SPLITS) | {FALCON}
 
 
 def splitter(name: str) -> PreTokenizer:
@@ -89,6 +105,9 @@ def splitter(name: str) -> PreTokenizer:
         return gpt2
     if name in DIGIT_NAMES:
         return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), gpt2])
+    if name == FALCON:
+        marks, digits = pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(individual_digits=False)
+        return pre_tokenizers.Sequence([marks, gpt2, digits, pre_tokenizers.Split(Regex("[0-9]{3}"), "isolated")])
     given = SPLITS[name]
     steps = (given,) if isinstance(given, str) else given
     splits = [pre_tokenizers.Split(Regex(one), behavior="isolated") for one in steps]

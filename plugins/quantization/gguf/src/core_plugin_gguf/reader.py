@@ -116,8 +116,8 @@ def _conventions(parts: list[Header]) -> Conventions:
 
 def _stored(place: Place, kind: GGMLQuantizationType) -> str:
     """Return the dtype or form that a tensor is given in."""
-    opened = place.keys or (place.turned and kind not in FLOATS)
-    return "float32" if opened else stored_as(kind)
+    changed = place.keys or place.columns or place.decays or (place.turned and kind not in FLOATS)
+    return "float32" if changed else stored_as(kind)
 
 
 def _described(
@@ -126,10 +126,6 @@ def _described(
     """Return what a method must know before tensors are read."""
     return {
         "types": dict(Counter(one.kind.name for one in tensors)),
-        "tensors": {
-            place.name: kind.name
-            for place, kind in places
-            if len(place.shape) == 2 and not (place.turned or place.keys)
-        },
+        "tensors": {place.name: kind.name for place, kind in places if len(place.shape) == 2 and not place.opened},
         "undecodable": {one.kind.name: one.name for one in tensors if one.kind not in DECODABLE},
     }

@@ -81,10 +81,11 @@ def experts(count: str = "num_experts", used: str = "num_experts_per_tok", **siz
         sizes: Further keys of the file -> those of the configuration.
     """
     keys = {"expert_count": count, "expert_used_count": used, **sizes}
-    return tuple(_integer(key, name) for key, name in keys.items())
+    return tuple(integer(key, name) for key, name in keys.items())
 
 
-def _integer(key: str, name: str) -> Read:
+def integer(key: str, name: str) -> Read:
+    """Return what reads a whole number above 0, which every file has."""
     return lambda facts: {name: facts.header.positive_integer(facts.key(key))}
 
 

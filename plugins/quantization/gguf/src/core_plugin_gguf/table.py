@@ -9,8 +9,10 @@ from core_plugin_gguf.kin_encoders import ENCODERS
 from core_plugin_gguf.kin_experts import EXPERTS_KIN
 from core_plugin_gguf.kin_gpt import GPT_KIN
 from core_plugin_gguf.kin_grouped import GROUPED_KIN
+from core_plugin_gguf.kin_linear import LINEAR_KIN
 from core_plugin_gguf.kin_llama import LLAMA_KIN
 from core_plugin_gguf.kin_norms import NORMS_KIN
+from core_plugin_gguf.kin_states import STATES_KIN
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     **LLAMA_KIN,
@@ -18,6 +20,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     **GPT_KIN,
     **EXPERTS_KIN,
     **GROUPED_KIN,
+    **STATES_KIN,
+    **LINEAR_KIN,
     **ENCODERS,
 }
 """By GGUF's name."""
@@ -25,23 +29,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 KNOWN_ARCHITECTURES: Mapping[str, str] = {
     "bitnet": "BitNetForCausalLM",
     "codeshell": "CodeShellForCausalLM",
-    "falcon-h1": "FalconH1ForCausalLM",
-    "gemma-embedding": "Gemma3TextModel",
-    "gemma3n": "Gemma3nForCausalLM",
-    "granitehybrid": "GraniteMoeHybridForCausalLM",
-    "jamba": "JambaForCausalLM",
-    "lfm2": "Lfm2ForCausalLM",
-    "lfm2moe": "Lfm2MoeForCausalLM",
-    "mamba": "MambaForCausalLM",
-    "mamba2": "Mamba2ForCausalLM",
-    "modern-bert": "ModernBertModel",
-    "nemotron_h": "NemotronHForCausalLM",
-    "nomic-bert": "NomicBertModel",
+    "granite_swa": "GraniteSWAForCausalLM",
+    "hy_v3": "HYV3ForCausalLM",
+    "muse-glimmer": "MuseGlimmerForCausalLM",
+    "nanbeige": "NanbeigeForCausalLM",
     "openelm": "OpenELMForCausalLM",
     "plamo": "PlamoForCausalLM",
     "plm": "PLMForCausalLM",
     "qwen2vl": "Qwen2VLForConditionalGeneration",
-    "qwen3next": "Qwen3NextForCausalLM",
     "qwen3vl": "Qwen3VLForConditionalGeneration",
     "refact": "GPTRefactForCausalLM",
     "rwkv6": "Rwkv6ForCausalLM",

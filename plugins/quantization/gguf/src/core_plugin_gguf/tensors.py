@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import warnings
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,32 +50,35 @@ class GGUFTensor:
 
     @property
     def encoding(self) -> str:
-        """`plain`, also of blocks that must be opened to exchange rows and columns; or `gguf:` and the type."""
-        plain = self.info.kind in FLOATS or self.place.turned
+        """`plain`, also of blocks that must be opened to give Hugging Face's values; or `gguf:` and the type."""
+        plain = self.info.kind in FLOATS or self.place.opened
         return "plain" if plain else f"gguf:{self.info.kind.name}"
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """Return the values in `dtype`, in memory of their own. Raises `CheckpointError` CORE-M142: no such decoder."""
         if self.info.kind not in DECODABLE:
             raise bad_tensor_type(self.header.path, self.info.name, self.info.kind.name)
-        stored = self._bytes()
+        stored, place = self._bytes(), self.place
         block, block_bytes = GGML_QUANT_SIZES[self.info.kind]
-        columns, offset = stored.shape[1] // block_bytes * block, self.place.offset
-        if offset:  # rounded once, without the offset
+        columns = stored.shape[1] // block_bytes * block
+        if place.offset or place.decays:  # rounded once, with its own values
             exact = decode(stored, self.info.kind, columns, torch.float32)
-            return exact.sub_(offset).to(dtype).view(self.shape)
+            exact = exact.neg().log() if place.decays else exact.sub_(place.offset)
+            return exact.to(dtype).view(self.shape)
         values = decode(stored, self.info.kind, columns, dtype)
-        return values.t() if self.place.turned else values.view(self.shape)
+        if place.columns and place.order is not None:
+            return place.order.undone(values.t().contiguous()).t()
+        return values.t() if place.turned else values.view(self.shape)
 
     def raw(self) -> Tensor:
         """Return what is stored: `(rows, bytes per row)` uint8 if encoded, else the values in their own dtype.
 
         The tensor shares memory with the file and must not be written to, except where rows had to be reordered,
-        blocks to be opened, or values had an offset.
+        blocks to be opened, or values were changed.
         """
         if self.encoding != "plain":
             return self._bytes()
-        if self.info.kind not in FLOATS:
+        if self.info.kind not in FLOATS or self.place.columns or self.place.decays:
             return self.dense(torch.float32)
         values = self._bytes().view(getattr(torch, FLOATS[self.info.kind]))
         if self.place.turned:
@@ -85,7 +89,8 @@ class GGUFTensor:
     def release(self) -> None:
         """Give the memory back in which the file shows; the tensor can still be read."""
         first, size = self.info.offset, self.info.num_bytes
-        if len(self.place.shape) < len(self.info.shape):  # the others of its tensor come next
+        partial = prod(self.place.shape) < prod(self.info.shape)
+        if partial and len(self.place.shape) < len(self.info.shape):  # the others of its tensor come next
             size //= self.info.shape[0]
             first += self.place.first * size
         begin = first // mmap.PAGESIZE * mmap.PAGESIZE
@@ -99,9 +104,10 @@ class GGUFTensor:
             # torch warns of memory that it cannot write to; nobody writes to weights.
             warnings.simplefilter("ignore")
             flat = torch.frombuffer(self.header.data, dtype=torch.uint8, offset=info.offset, count=info.num_bytes)
-        if place.order is not None:
-            return place.order.undone(flat.view(info.shape[0], -1))
-        if place.shape == info.shape or place.turned or len(place.shape) > len(info.shape):
+        if place.order is not None and not place.columns:
+            rows = place.order.undone(flat.view(info.shape[0], -1))
+            return rows[place.first : place.first + place.shape[0]]
+        if prod(place.shape) == prod(info.shape):
             block, block_bytes = GGML_QUANT_SIZES[info.kind]
             return flat.view(-1, info.shape[-1] // block * block_bytes)
         rows = flat.view(info.shape[0], -1)

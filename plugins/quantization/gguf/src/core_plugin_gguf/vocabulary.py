@@ -1,9 +1,13 @@
-"""A tokenizer from a GGUF file's vocabulary: byte-level BPE ("gpt2"), SentencePiece BPE ("llama"), words ("bert")."""
+"""A tokenizer from a GGUF file's vocabulary.
+
+Byte-level BPE ("gpt2"), SentencePiece BPE ("llama"), words ("bert"), pieces of the greatest sum of scores ("plamo2").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +16,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from core_plugin_gguf.config import special_ids
 from core_plugin_gguf.faults import bad_tokenizer
-from core_plugin_gguf.pretokenizers import NAMES, WHOLE_WORDS, normalizer, splitter
+from core_plugin_gguf.pretokenizers import NAMES, RANKED, WHOLE_WORDS, normalizer, splitter
 
 if TYPE_CHECKING:
     from core_plugin_gguf.header import Header
 
-_KINDS = ("gpt2", "llama", "bert")
+_KINDS = ("gpt2", "llama", "bert", "plamo2")
 _AS = {"gemma4": "llama"}
 """Kinds that are another one here: Gemma 4's has merges in place of scores."""
 _SPACE = "\u2581"
@@ -30,10 +34,11 @@ class Vocabulary:
     """What a file says about its tokenizer.
 
     Attributes:
-        kind: `gpt2`, `llama` or `bert`.
+        kind: `gpt2`, `llama`, `bert` or `plamo2`.
         pre: Name of the pre-tokenizer of a `gpt2` vocabulary.
         types: `gguf.TokenType` of every token; empty if the file does not say.
-        scores: Of a `llama` vocabulary: the higher, the earlier two pieces are merged into the token.
+        scores: Of a `llama` vocabulary: the higher, the earlier two pieces are merged into the token; of `plamo2` the
+            logarithm of the token's probability.
         bos, eos: Ids put before and after a text, or None; of `bert` those of [CLS] and [SEP].
         named: Ids that the file gives a role (`bos_token_id`, ...).
     """
@@ -66,6 +71,7 @@ class Vocabulary:
         # Files without the flag follow what the converters of their time assumed.
         add_bos = header.flag("tokenizer.ggml.add_bos_token")
         wants_bos = add_bos if add_bos is not None else kind == "llama" or pre in WHOLE_WORDS
+        wants_eos = header.flag("tokenizer.ggml.add_eos_token")
         vocabulary = Vocabulary(
             path=header.path,
             kind=kind,
@@ -74,8 +80,8 @@ class Vocabulary:
             types=[int(number) for number in header.numbers("tokenizer.ggml.token_type") or ()],
             scores=header.numbers("tokenizer.ggml.scores") or (),
             merges=header.strings("tokenizer.ggml.merges") or (),
-            bos=named.get("bos_token_id") if wants_bos else None,
-            eos=named.get("eos_token_id") if header.flag("tokenizer.ggml.add_eos_token") else None,
+            bos=_first_id(header, ("bos", "cls"), len(tokens)) if wants_bos else None,
+            eos=_first_id(header, ("eos", "seperator"), len(tokens)) if wants_eos else None,
             add_space=header.flag("tokenizer.ggml.add_space_prefix") is not False,
             named=named,
         )
@@ -102,10 +108,12 @@ class Vocabulary:
             raise bad_tokenizer(
                 self.path, f"the pre-tokenizer {self.pre!r} is not known; known: {', '.join(sorted(NAMES))}"
             )
-        if self.kind == "gpt2" and not self.merges:
+        if self.kind == "gpt2" and not self.merges and self.pre not in RANKED:
             raise bad_tokenizer(self.path, "it has no merges")
         if self.kind == "llama" and not (self.scores or self.merges):
             raise bad_tokenizer(self.path, "it has neither scores nor merges")
+        if self.kind == "plamo2" and not (self.scores and self.types and all(map(isfinite, self.scores))):
+            raise bad_tokenizer(self.path, "it has no scores, no types of tokens, or a score without end")
 
     def of_type(self, *kinds: TokenType) -> list[int]:
         """Return the ids of the tokens of some types."""
@@ -121,7 +129,7 @@ def _first_id(header: Header, names: Sequence[str], size: int) -> int | None:
 def build_backend(vocabulary: Vocabulary) -> Tokenizer:
     """Return a tokenizer of the `tokenizers` library that encodes as the vocabulary's makers meant it."""
     ids = {token: number for number, token in enumerate(vocabulary.tokens)}
-    makers = {"gpt2": _byte_level, "llama": _sentencepiece, "bert": _wordpiece}
+    makers = {"gpt2": _byte_level, "llama": _sentencepiece, "bert": _wordpiece, "plamo2": _unigram}
     tokenizer = makers[vocabulary.kind](vocabulary, ids)
     _add_tokens(tokenizer, vocabulary)
     _add_ends(tokenizer, vocabulary)
@@ -140,10 +148,10 @@ def _pairs(vocabulary: Vocabulary, ids: Mapping[str, int]) -> list[tuple[str, st
 
 
 def _byte_level(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
-    model = models.BPE(
-        vocab=ids, merges=_pairs(vocabulary, ids), ignore_merges=vocabulary.pre in WHOLE_WORDS, fuse_unk=False
-    )
-    tokenizer = Tokenizer(model)
+    ranked = vocabulary.pre in RANKED
+    whole = ranked or vocabulary.pre in WHOLE_WORDS
+    merges = _merges_by(vocabulary, ids, lambda number: number) if ranked else _pairs(vocabulary, ids)
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=merges, ignore_merges=whole, fuse_unk=False))
     change = normalizer(vocabulary.pre)
     if change is not None:
         tokenizer.normalizer = change
@@ -156,7 +164,9 @@ def _sentencepiece(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
     unknown = vocabulary.named.get("unk_token_id")
     model = models.BPE(
         vocab=ids,
-        merges=_pairs(vocabulary, ids) if vocabulary.merges else _merges_from_scores(vocabulary, ids),
+        merges=_pairs(vocabulary, ids)
+        if vocabulary.merges
+        else _merges_by(vocabulary, ids, lambda number: -vocabulary.scores[number]),
         unk_token=None if unknown is None else vocabulary.tokens[unknown],
         fuse_unk=True,
         byte_fallback=True,
@@ -188,8 +198,33 @@ def _wordpiece(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
     return tokenizer
 
 
-def _merges_from_scores(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Return merges that do what SentencePiece does: join the neighbours whose union has the highest score."""
+def _unigram(vocabulary: Vocabulary, ids: dict[str, int]) -> Tokenizer:
+    """The pieces whose scores, to four digits, have the greatest sum; a character that no piece has costs 1,000.
+
+    Whole numbers keep sums exact. Tokens that are no text of their own are as dear as a character can be.
+    """
+    spelled = set(vocabulary.of_type(TokenType.NORMAL, TokenType.USER_DEFINED))
+    pieces = [
+        (token, float(max(round(score * _DIGITS), _DEAREST)) if number in spelled else float(_DEAREST))
+        for number, (token, score) in enumerate(zip(vocabulary.tokens, vocabulary.scores, strict=True))
+    ]
+    unknown = vocabulary.named.get("unk_token_id", 0)
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
+
+
+_DIGITS = 10**4
+_DEAREST = -(1000 * _DIGITS - 10)
+"""The library takes 10 off the lowest score for a character that no piece has."""
+
+
+def _merges_by(vocabulary: Vocabulary, ids: dict[str, int], key: Callable[[int], float]) -> list[tuple[str, str]]:
+    """Return merges that join the neighbours whose union has the lowest key: by scores as SentencePiece does.
+
+    Args:
+        key: Of a token, by its id.
+    """
     normal = set(vocabulary.of_type(TokenType.NORMAL)) if vocabulary.types else set(ids.values())
     merges = []
     for token, number in ids.items():
@@ -198,7 +233,7 @@ def _merges_from_scores(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tup
         for cut in range(1, len(token)):
             left, right = ids.get(token[:cut]), ids.get(token[cut:])
             if left is not None and right is not None:
-                merges.append((-vocabulary.scores[number], number, left, right))
+                merges.append((key(number), number, left, right))
     merges.sort()
     return [(vocabulary.tokens[left], vocabulary.tokens[right]) for _, _, left, right in merges]
 
