@@ -1,13 +1,12 @@
 // Linear attention with decay, with and without the delta rule. Included per instruction set.
 #pragma once
 
-#include "recurrent/rows.h"
+#include "recurrent/chunk.h"
 
 namespace core {
 namespace CORE_VARIANT {
 namespace {
 
-constexpr int64_t kMostKeyDim = CORE_MOST_KEY_DIM;
 // Vectors of a row of the state that are computed with at a time: as many as there are registers for.
 constexpr int kTile = kLanes == 16 ? 8 : 4;
 constexpr int64_t kTileColumns = kTile * kLanes;
@@ -122,16 +121,44 @@ void run_tile(const core_linear_attention_args& a, int64_t row, int64_t head, in
   }
 }
 
-template <typename T>
-void linear_attention(const core_linear_attention_args& a) {
-  // Whole heads, whose memory is read from one end to the other, unless there are too few of them for all threads.
+// Rows of few tokens step by step, whole heads, whose memory is read from one end to the other, unless there are too few
+// of them for all threads.
+template <bool Delta, typename T>
+void by_token(const core_linear_attention_args& a) {
   int64_t tiles = a.heads * a.rows < a.threads ? ceil_div(a.value_dim, kTileColumns) : 1;
   int64_t size = tiles > 1 ? kTileColumns : a.value_dim;
   for_parts(a, a.heads * tiles, 2 * a.key_dim * ceil_div(size, kLanes), [&](int64_t part, int64_t row) {
     int64_t begin = part % tiles * size, end = begin + size < a.value_dim ? begin + size : a.value_dim;
-    a.beta != nullptr ? run_tile<true, T>(a, row, part / tiles, begin, end)
-                      : run_tile<false, T>(a, row, part / tiles, begin, end);
+    run_tile<Delta, T>(a, row, part / tiles, begin, end);
   });
+}
+
+// Rows of any length: as many heads of a key head at a time as there is room for, and as leaves parts for all threads.
+template <bool Delta, typename T>
+void by_chunk(const core_linear_attention_args& a) {
+  int64_t tiles = ceil_div(a.value_dim, kMostColumns), group = a.heads / a.key_heads;
+  int64_t size = round_up(ceil_div(a.value_dim, tiles), kPanel);
+  int64_t most = kHeld / (round_up(a.key_dim, 16) * size), fair = ceil_div(a.heads * tiles, 4 * a.threads);
+  if (most > fair) most = fair;
+  if (most > group) most = group;
+  int64_t shares = ceil_div(group, most), parts = a.key_heads * shares * tiles;
+  for_parts(a, parts, 2 * most * a.key_dim * ceil_div(size, kLanes), [&](int64_t part, int64_t row) {
+    int64_t begin = part % tiles * size, end = begin + size < a.value_dim ? begin + size : a.value_dim;
+    int64_t share = part / tiles % shares, first = part / tiles / shares * group;
+    int64_t head = first + group * share / shares, last = first + group * (share + 1) / shares;
+    if (a.query_starts[row + 1] - a.query_starts[row] >= kChunk) {
+      return Prompt{a, row, head, last - head, begin, end - begin}.template run<Delta, T>();
+    }
+    for (; head < last; ++head) run_tile<Delta, T>(a, row, head, begin, end);
+  });
+}
+
+template <typename T>
+void linear_attention(const core_linear_attention_args& a) {
+  bool chunks = false;
+  for (int64_t row = 0; row < a.rows; ++row) chunks |= a.query_starts[row + 1] - a.query_starts[row] >= kChunk;
+  if (a.beta != nullptr) return chunks ? by_chunk<true, T>(a) : by_token<true, T>(a);
+  chunks ? by_chunk<false, T>(a) : by_token<false, T>(a);
 }
 
 }  // namespace
