@@ -14,6 +14,7 @@
 #pragma once
 
 #include "recurrent/rows.h"
+#include "recurrent/sums.h"
 
 namespace core {
 namespace CORE_VARIANT {
@@ -56,6 +57,13 @@ CORE_INLINE vf settled(vf value) {
   return size < 1e-30f ? vf{} : value;
 }
 
+// Asks for memory that is read in a while.
+template <typename T>
+CORE_INLINE void ask(const T* from, int64_t count) {
+  constexpr int64_t line = 64 / sizeof(T);
+  for (int64_t i = 0; i < count; i += line) __builtin_prefetch(from + i, 0, 2);
+}
+
 // The tokens of a chunk for the heads that share a key head. Tokens behind the last one are zeros, and keep everything.
 struct Keys {
   alignas(64) float query[kOperand], key[kOperand];             // `size` elements for each token
@@ -83,16 +91,29 @@ struct Keys {
 
  private:
   void compare(bool delta) {
-    for (int64_t t = 0; t < rows; ++t) {
-      for (int64_t s = 0; s <= t; ++s) {
-        vf one = {}, other = {};
+    compare(query, query_key);
+    if (delta) compare(key, key_key);
+  }
+
+  // Two tokens with as many as make a vector of products; the last ones may be of tokens s > t.
+  void compare(const float* from, float* to) const {
+    constexpr int others = kLanes / 2;
+    for (int64_t t = 0; t < rows; t += 2) {
+      for (int64_t s = 0; s <= t + 1; s += others) {
+        vf total[kLanes] = {};
         for (int64_t i = 0; i < size; i += kLanes) {
-          vf k = load(key + s * size + i);
-          one = multiply_add(load(query + t * size + i), k, one);
-          other = multiply_add(load(key + t * size + i), k, other);
+          vf one = load(from + t * size + i), next = load(from + (t + 1) * size + i);
+          CORE_UNROLL
+          for (int j = 0; j < others; ++j) {
+            vf k = load(key + (s + j) * size + i);
+            total[j] = multiply_add(one, k, total[j]);
+            total[j + others] = multiply_add(next, k, total[j + others]);
+          }
         }
-        query_key[t * kChunk + s] = sum(one);
-        if (delta) key_key[t * kChunk + s] = sum(other);
+        alignas(64) float found[kLanes];
+        store(found, sums(total));
+        std::memcpy(to + t * kChunk + s, found, others * sizeof(float));
+        std::memcpy(to + (t + 1) * kChunk + s, found + others, others * sizeof(float));
       }
     }
   }
@@ -151,19 +172,31 @@ struct Factors {
         store(query + t * size + i, load(keys.query + t * size + i) * now);
         store(key + t * size + i, load(keys.key + t * size + i) * now);
       }
-      for (int64_t s = 0; s <= t; ++s) {
-        vf one = {}, other = {};
+      advance(keys, each, t);
+    }
+  }
+
+  // Token t after those before it, of whose keys `each` is kept: `rest` of these, and the products with all of them.
+  void advance(const Keys& keys, const float* each, int64_t t) {
+    int64_t size = keys.size;
+    for (int64_t begin = 0; begin <= t; begin += kLanes) {
+      vf one[kLanes] = {}, other[kLanes] = {};
+      for (int64_t s = begin; s <= t && s < begin + kLanes; ++s) {
+        vf with_query = {}, with_key = {};
         for (int64_t i = 0; i < size; i += kLanes) {
           vf k = load(rest + s * size + i);
           if (s < t) k = settled(k * load(each + i));
           store(rest + s * size + i, k);
-          one = multiply_add(load(keys.query + t * size + i), k, one);
-          other = multiply_add(load(keys.key + t * size + i), k, other);
+          with_query = multiply_add(load(keys.query + t * size + i), k, with_query);
+          with_key = multiply_add(load(keys.key + t * size + i), k, with_key);
         }
-        scores[t * kChunk + s] = sum(one);
-        if (s < t) among[t * kChunk + s] = -beta[t] * sum(other);
+        one[s - begin] = with_query;
+        other[s - begin] = with_key;
       }
+      store(scores + t * kChunk + begin, sums(one));
+      store(among + t * kChunk + begin, sums(other) * -beta[t]);
     }
+    among[t * kChunk + t] = 0.0f;
   }
 
   static void scale(const float* from, float* to, int64_t t, int64_t size, float factor) {
@@ -283,6 +316,7 @@ struct Prompt {
         const T* v = static_cast<const T*>(a.v) + token * a.v_stride + at;
         T* out = static_cast<T*>(a.out) + token * stride + at;
         for (int64_t p = 0; p < panels; ++p) {
+          for (int64_t t = p; t < kChunk; t += panels) expect<T>(token + kChunk + t, end, h);
           Panel<Delta, T> panel{keys, factors, held + h * each + p * rows * kPanel, columns - p * kPanel, {}};
           panel.run(v + p * kPanel, a.v_stride, out + p * kPanel, stride);
         }
@@ -292,6 +326,18 @@ struct Prompt {
   }
 
  private:
+  // Asks for what a head reads of a token.
+  template <typename T>
+  void expect(int64_t token, int64_t end, int64_t h) const {
+    if (token >= end) return;
+    ask(static_cast<const T*>(a.v) + token * a.v_stride + (head + h) * a.value_dim + begin, columns);
+    if (a.per_key != 0) ask(a.decay + token * a.decay_stride + (head + h) * a.key_dim, a.key_dim);
+    if (h > 0) return;
+    int64_t key_head = head / (a.heads / a.key_heads);
+    ask(static_cast<const T*>(a.q) + token * a.q_stride + key_head * a.key_dim, a.key_dim);
+    ask(static_cast<const T*>(a.k) + token * a.k_stride + key_head * a.key_dim, a.key_dim);
+  }
+
   float* state(int64_t h) const {
     return a.state + a.state_slots[row] * a.slot_stride + (head + h) * a.key_dim * a.value_dim + begin;
   }
