@@ -28,7 +28,7 @@ from core.ops import recurrent as forms
 
 STATE_BYTES, MOST_SLOTS = 1 << 30, 4096
 SECONDS = 1.0
-PIECE = 15
+PIECE = 7
 """Tokens of a piece of a prompt that goes token by token: fewer than a chunk."""
 
 

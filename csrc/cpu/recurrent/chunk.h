@@ -295,10 +295,11 @@ struct Panel {
   }
 };
 
-// Some heads of one key head, some columns of their states, and the tokens of one row.
+// Some heads of one key head, some columns of their states, and some tokens of one row.
 struct Prompt {
   const core_linear_attention_args& a;
-  int64_t row, head, heads, begin, columns;
+  const Piece& piece;
+  int64_t head, heads, begin, columns;
 
   template <bool Delta, typename T>
   void run() const {
@@ -307,16 +308,15 @@ struct Prompt {
     Factors factors;
     int64_t panels = ceil_div(columns, kPanel), rows = round_up(a.key_dim, 16), each = panels * rows * kPanel;
     for (int64_t h = 0; h < heads; ++h) take(state(h), held + h * each, rows);
-    int64_t end = a.query_starts[row + 1];
-    for (int64_t token = a.query_starts[row]; token < end; token += kChunk) {
-      keys.read<T>(a, token, end, head / (a.heads / a.key_heads));
+    for (int64_t token = piece.from; token < piece.to; token += kChunk) {
+      keys.read<T>(a, token, piece.to, head / (a.heads / a.key_heads));
       for (int64_t h = 0; h < heads; ++h) {
         factors.make(a, keys, token, head + h);
         int64_t at = (head + h) * a.value_dim + begin, stride = a.heads * a.value_dim;
         const T* v = static_cast<const T*>(a.v) + token * a.v_stride + at;
         T* out = static_cast<T*>(a.out) + token * stride + at;
         for (int64_t p = 0; p < panels; ++p) {
-          for (int64_t t = p; t < kChunk; t += panels) expect<T>(token + kChunk + t, end, h);
+          for (int64_t t = p; t < kChunk; t += panels) expect<T>(token + kChunk + t, h);
           Panel<Delta, T> panel{keys, factors, held + h * each + p * rows * kPanel, columns - p * kPanel, {}};
           panel.run(v + p * kPanel, a.v_stride, out + p * kPanel, stride);
         }
@@ -328,8 +328,8 @@ struct Prompt {
  private:
   // Asks for what a head reads of a token.
   template <typename T>
-  void expect(int64_t token, int64_t end, int64_t h) const {
-    if (token >= end) return;
+  void expect(int64_t token, int64_t h) const {
+    if (token >= piece.to) return;
     ask(static_cast<const T*>(a.v) + token * a.v_stride + (head + h) * a.value_dim + begin, columns);
     if (a.per_key != 0) ask(a.decay + token * a.decay_stride + (head + h) * a.key_dim, a.key_dim);
     if (h > 0) return;
@@ -339,13 +339,13 @@ struct Prompt {
   }
 
   float* state(int64_t h) const {
-    return a.state + a.state_slots[row] * a.slot_stride + (head + h) * a.key_dim * a.value_dim + begin;
+    return a.state + a.state_slots[piece.row] * a.slot_stride + (head + h) * a.key_dim * a.value_dim + begin;
   }
 
   // Panels of a state, with zeros in the rows and columns that it lacks.
   void take(const float* from, float* to, int64_t rows) const {
     std::memset(to, 0, static_cast<size_t>(ceil_div(columns, kPanel) * rows * kPanel) * sizeof(float));
-    if (a.fresh[row] != 0) return;
+    if (piece.fresh) return;
     for_pieces(rows, [&](int64_t at, int64_t panel_at, size_t bytes) { std::memcpy(to + panel_at, from + at, bytes); });
   }
 

@@ -26,21 +26,30 @@ CORE_INLINE void widen(const T* from, float* to, int64_t size) {
   for (int64_t i = 0; i < size; i += kLanes) store(to + i, load_some(from + i, size - i));
 }
 
-// Calls body(part, row) for all parts (of heads or channels) of all rows. A thread gets the same parts of all rows, as far
-// as it can be: rows may differ in length, parts do not, so that threads get about the same. It takes one row after the
-// other, whose parts lie next to each other in memory. `work`: operations on vectors for one token of a part.
+// Some tokens of a row; `fresh`: its state before them counts as zeros.
+struct Piece {
+  int64_t row, from, to;
+  bool fresh;
+};
+
+// Calls body(part, piece) for all parts (of heads or channels) of all rows, of which a piece has up to `most` tokens. A
+// thread gets the same parts of all rows, as far as that is possible: rows may differ in length, parts do not, so that
+// threads get about the same. It takes piece after piece, in the rows' order, and all of its parts of one: these lie next
+// to each other in memory, tokens far apart, each on pages of its own. `work`: operations on vectors for one token of a
+// part.
 template <typename Args, typename Body>
-void for_parts(const Args& a, int64_t parts, int64_t work, const Body& body) {
+void for_parts(const Args& a, int64_t parts, int64_t work, int64_t most, const Body& body) {
   constexpr int64_t team_work = 4096;  // a team costs about as much as this many
   int64_t each = a.rows > 0 ? work * ceil_div(a.tokens, a.rows) : 1;
-  auto run = [&](int64_t first, int64_t last, int64_t row) {
-    if (a.query_starts[row] == a.query_starts[row + 1]) return;
-    for (int64_t part = first; part < last; ++part) body(part, row);
-  };
   parallel_for(parts * a.rows, a.threads, ceil_div(team_work, each > 0 ? each : 1), [&](int64_t begin, int64_t end) {
-    int64_t first = begin / a.rows, last = end / a.rows;  // parts in which the share begins and ends
     for (int64_t row = 0; row < a.rows; ++row) {
-      run(first + (row < begin % a.rows ? 1 : 0), last + (row < end % a.rows ? 1 : 0), row);
+      // Units are in the order of the parts, `a.rows` for each.
+      int64_t first = begin / a.rows + (row < begin % a.rows ? 1 : 0);
+      int64_t last = end / a.rows + (row < end % a.rows ? 1 : 0), start = a.query_starts[row];
+      for (int64_t from = start, stop = a.query_starts[row + 1]; from < stop; from += most) {
+        Piece piece{row, from, stop - from < most ? stop : from + most, a.fresh[row] != 0 && from == start};
+        for (int64_t part = first; part < last; ++part) body(part, piece);
+      }
     }
   });
 }

@@ -9,6 +9,7 @@ namespace CORE_VARIANT {
 namespace {
 
 constexpr int64_t kScanBlock = 32;  // channels of a unit
+constexpr int64_t kScanTokens = 32;
 constexpr int64_t kMostStateDim = CORE_MOST_STATE_DIM;
 
 // The first `count` lanes; the others 0, whatever they are.
@@ -18,7 +19,7 @@ CORE_INLINE vf first_lanes(vf value, int64_t count) {
   return as_float(as_bits(value) & load_bits(ones + 16 - (count < kLanes ? count : kLanes)));
 }
 
-// Some channels of one row. Each has whole vectors: its own memory if those are full, and else copies, whose lanes behind
+// Some channels. Each has whole vectors: its own memory if those are full, and else copies, whose lanes behind
 // `state_dim` are 0.
 struct ScanBlock {
   const core_selective_scan_args& a;
@@ -35,14 +36,13 @@ struct ScanBlock {
   }
 
   template <typename T>
-  void run(int64_t row) {
-    float* state = a.state + a.state_slots[row] * a.slot_stride + begin * size;
+  void run(const Piece& piece) {
+    float* state = a.state + a.state_slots[piece.row] * a.slot_stride + begin * size;
     float* h = whole ? state : copy;
     const float* rate = whole ? a.a + begin * size : rates;
-    if (a.fresh[row] != 0) std::memset(h, 0, static_cast<size_t>(channels * padded) * sizeof(float));
-    bool copied = !whole && a.fresh[row] == 0;
-    for (int64_t i = 0; copied && i < channels; ++i) widen(state + i * size, h + i * padded, size);
-    for (int64_t token = a.query_starts[row]; token < a.query_starts[row + 1]; ++token) {
+    if (piece.fresh) std::memset(h, 0, static_cast<size_t>(channels * padded) * sizeof(float));
+    for (int64_t i = 0; !whole && !piece.fresh && i < channels; ++i) widen(state + i * size, h + i * padded, size);
+    for (int64_t token = piece.from; token < piece.to; ++token) {
       read<T>(token);
       T* to = static_cast<T*>(a.out) + token * a.channels + begin;
       for (int64_t i = 0; i < channels; i += kLanes) {
@@ -92,8 +92,8 @@ template <typename T>
 void selective_scan(const core_selective_scan_args& a) {
   constexpr int64_t operations = 8;  // of a vector, with its exponential
   int64_t work = operations * kScanBlock * ceil_div(a.state_dim, kLanes);
-  for_parts(a, ceil_div(a.channels, kScanBlock), work, [&](int64_t block, int64_t row) {
-    ScanBlock(a, block).run<T>(row);
+  for_parts(a, ceil_div(a.channels, kScanBlock), work, kScanTokens, [&](int64_t block, const Piece& piece) {
+    ScanBlock(a, block).run<T>(piece);
   });
 }
 
@@ -101,12 +101,13 @@ constexpr int64_t kSumBlock = 128;  // channels of a unit
 
 template <typename T>
 void gated_recurrence(const core_gated_recurrence_args& a) {
-  for_parts(a, ceil_div(a.channels, kSumBlock), 4 * kSumBlock / kLanes, [&](int64_t block, int64_t row) {
+  constexpr int64_t work = 4 * kSumBlock / kLanes;
+  for_parts(a, ceil_div(a.channels, kSumBlock), work, kScanTokens, [&](int64_t block, const Piece& piece) {
     alignas(64) float h[kSumBlock] = {};
     int64_t begin = block * kSumBlock, size = a.channels - begin < kSumBlock ? a.channels - begin : kSumBlock;
-    float* state = a.state + a.state_slots[row] * a.slot_stride + begin;
-    if (a.fresh[row] == 0) widen(state, h, size);
-    for (int64_t token = a.query_starts[row]; token < a.query_starts[row + 1]; ++token) {
+    float* state = a.state + a.state_slots[piece.row] * a.slot_stride + begin;
+    if (!piece.fresh) widen(state, h, size);
+    for (int64_t token = piece.from; token < piece.to; ++token) {
       const T* x = static_cast<const T*>(a.x) + token * a.x_stride + begin;
       const float* decay = a.decay + token * a.decay_stride + begin;
       T* out = static_cast<T*>(a.out) + token * a.channels + begin;
