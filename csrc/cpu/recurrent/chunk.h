@@ -57,13 +57,6 @@ CORE_INLINE vf settled(vf value) {
   return size < 1e-30f ? vf{} : value;
 }
 
-// Asks for memory that is read in a while.
-template <typename T>
-CORE_INLINE void ask(const T* from, int64_t count) {
-  constexpr int64_t line = 64 / sizeof(T);
-  for (int64_t i = 0; i < count; i += line) __builtin_prefetch(from + i, 0, 2);
-}
-
 // The tokens of a chunk for the heads that share a key head. Tokens behind the last one are zeros, and keep everything.
 struct Keys {
   alignas(64) float query[kOperand], key[kOperand];             // `size` elements for each token

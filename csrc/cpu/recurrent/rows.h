@@ -26,6 +26,13 @@ CORE_INLINE void widen(const T* from, float* to, int64_t size) {
   for (int64_t i = 0; i < size; i += kLanes) store(to + i, load_some(from + i, size - i));
 }
 
+// Asks for memory that is read in a while, and that the processor does not see coming: tokens lie too far apart.
+template <typename T>
+CORE_INLINE void ask(const T* from, int64_t count) {
+  constexpr int64_t line = 64 / sizeof(T);
+  for (int64_t i = 0; i < count; i += line) __builtin_prefetch(from + i, 0, 2);
+}
+
 // Some tokens of a row; `fresh`: its state before them counts as zeros.
 struct Piece {
   int64_t row, from, to;

@@ -9,7 +9,7 @@ namespace CORE_VARIANT {
 namespace {
 
 constexpr int64_t kScanBlock = 32;  // channels of a unit
-constexpr int64_t kScanTokens = 32;
+constexpr int64_t kScanTokens = 16;
 constexpr int64_t kMostStateDim = CORE_MOST_STATE_DIM;
 
 // The first `count` lanes; the others 0, whatever they are.
@@ -63,6 +63,8 @@ struct ScanBlock {
     const T* x = static_cast<const T*>(a.x) + token * a.x_stride + begin;
     const float* step = a.step + token * a.step_stride + begin;
     constexpr float log2_e = 1.44269504f;
+    ask(x + kScanBlock, kScanBlock);  // of the next block
+    ask(step + kScanBlock, kScanBlock);
     for (int64_t i = 0; i < channels; i += kLanes) {
       vf delta = load_some(step + i, channels - i);
       store(given + i, delta * load_some(x + i, channels - i));
@@ -111,6 +113,8 @@ void gated_recurrence(const core_gated_recurrence_args& a) {
       const T* x = static_cast<const T*>(a.x) + token * a.x_stride + begin;
       const float* decay = a.decay + token * a.decay_stride + begin;
       T* out = static_cast<T*>(a.out) + token * a.channels + begin;
+      ask(x + kSumBlock, kSumBlock);  // of the next block
+      ask(decay + kSumBlock, kSumBlock);
       for (int64_t i = 0; i < size; i += kLanes) {
         int64_t left = size - i;
         vf now = multiply_add(exp(load_some(decay + i, left)), load(h + i), load_some(x + i, left));
