@@ -1,6 +1,6 @@
 """Time the recurrences of one layer, in the CPU plugin's kernels and in plain torch.
 
-    python benchmarks/cpu_recurrent.py [--only NAME ...] [--decode 1 8 32] [--prompt 512 2048] [--threads N] [--isa LEVEL]
+    python benchmarks/cpu_recurrent.py [--only NAME ...] [--decode 1 8 32] [--prompt 512 2048] [--threads N] [--isa L]
 
 Sizes are those of layers of published models (`CASES`). Decoding is a token for each of some rows, whose states lie
 anywhere in 1 GiB of them, other rows in each call, so that they come from memory; a call reads and writes each state
