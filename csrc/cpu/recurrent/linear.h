@@ -10,7 +10,7 @@ namespace {
 // Vectors of a row of the state that are computed with at a time: as many as there are registers for.
 constexpr int kTile = kLanes == 16 ? 8 : 4;
 constexpr int64_t kTileColumns = kTile * kLanes;
-constexpr int64_t kPieceTokens = 128, kFewest = 8;  // of a piece, and for the form in chunks
+constexpr int64_t kPieceTokens = 256, kFewest = 8;  // of a piece, and for the form in chunks
 constexpr int64_t kFewTokens = 4;  // more of them work on a copy of the tile, whose rows lie next to each other
 
 // What a token has for one head.
