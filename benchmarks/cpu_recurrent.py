@@ -5,7 +5,7 @@
 Sizes are those of layers of published models (`CASES`). Decoding is a token for each of some rows, whose states lie
 anywhere in 1 GiB of them, other rows in each call, so that they come from memory; a call reads and writes each state
 once, and its rate stands beside the one at which the same memory is multiplied in place. Prompts are one row that
-begins: as a whole, in pieces that are too short for the form in chunks, and by the form in torch. Of many repeats the
+begins: as a whole, in pieces that are too short for the form in chunks, and by the forms in torch. Of many repeats the
 least and the median are printed. One thread is timed by what it ran, which other work on the machine disturbs less.
 """
 
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from core.api.states import State, StateRows
 from core.ops import recurrent as forms
+from core.ops.registry import REGISTRY
 
 STATE_BYTES, MOST_SLOTS = 1 << 30, 4096
 SECONDS = 1.0
@@ -125,7 +126,7 @@ def decode(case: Attention | Scan, rows: int, memory: Tensor) -> list[float]:
     return times_of(lambda: call(*next(steps)), SECONDS)
 
 
-def prompts(case: Attention | Scan, tokens: int, memory: Tensor) -> dict[str, Callable[[], object]]:
+def prompts(case: Attention | Scan, tokens: int, memory: Tensor, torch_too: bool) -> dict[str, Callable[[], object]]:
     """Return calls of one prompt by form."""
     slot = torch.tensor([0])
     whole = case.arguments(tokens, State(memory, rows_of(slot, True, [tokens])))
@@ -134,12 +135,16 @@ def prompts(case: Attention | Scan, tokens: int, memory: Tensor) -> dict[str, Ca
         count = min(PIECE, tokens - begin)
         state = State(memory, rows_of(slot, begin == 0, [count]))
         pieces.append([state if isinstance(one, State) else one for one in sliced(whole, slice(begin, begin + count))])
-    native, reference = getattr(recurrent, case.name), getattr(forms, case.name)
-    return {
+    native, reference, form = getattr(recurrent, case.name), getattr(forms, case.name), REGISTRY[case.name].reference
+    calls: dict[str, Callable[[], object]] = {
         "native": lambda: native(*whole),
         "native, pieces": lambda: [native(*piece) for piece in pieces],
-        "torch": lambda: reference(*whole),
     }
+    if torch_too:
+        calls["torch"] = lambda: form(*whole)
+        if form is not reference:
+            calls["torch, by token"] = lambda: reference(*whole)
+    return calls
 
 
 def report(case: Attention | Scan, options: argparse.Namespace) -> None:
@@ -156,9 +161,7 @@ def report(case: Attention | Scan, options: argparse.Namespace) -> None:
             f"{found / 1e9:>7.1f} {100 * found / rate:>5.0f} %"
         )
     for tokens in options.prompt:
-        for form, run in prompts(case, tokens, memory).items():
-            if form == "torch" and options.no_torch:
-                continue
+        for form, run in prompts(case, tokens, memory, not options.no_torch).items():
             times = times_of(run, SECONDS)
             print(f"  {f'{tokens} {form}':>24} {1e3 * min(times):>10.3f} {1e3 * median(times):>10.3f}")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FEWEST = 8
 """Tokens of a row from which on chunks take less time."""
-CHUNK, CHUNK_BY_KEY = 64, 16
+CHUNK, CHUNK_BY_KEY = 64, 8
 """Tokens of a chunk: where a head decays as a whole, and where D has a number for each dimension of the keys."""
 
 

@@ -9,7 +9,7 @@ namespace CORE_VARIANT {
 namespace {
 
 constexpr int64_t kScanBlock = 32;  // channels of a unit
-constexpr int64_t kScanTokens = 16;
+constexpr int64_t kScanTokens = 16, kUsual = 16;  // of a piece; numbers of a channel's state in nearly all models
 constexpr int64_t kMostStateDim = CORE_MOST_STATE_DIM;
 
 // The first `count` lanes; the others 0, whatever they are.
@@ -75,18 +75,41 @@ struct ScanBlock {
   // `count` channels, the first of which is number `at` of the block: a lane for each.
   CORE_INLINE vf several(float* h, const float* rate, int64_t at, int64_t count) {
     vf totals[kLanes] = {};
-    for (int64_t j = 0; j < count; ++j) {
-      vf total = {}, x = splat(given[at + j]), delta = splat(scale[at + j]);
-      for (int64_t i = j * padded; i < (j + 1) * padded; i += kLanes) {
-        int64_t number = i - j * padded;
-        vf now = multiply_add(exp2_negative(load(rate + i) * delta), load(h + i), x * load(in + number));
-        if (size - number < kLanes) now = first_lanes(now, size - number);  // 0 times what is not finite
-        store(h + i, now);
-        total = multiply_add(now, load(out + number), total);
+    if (size == kUsual && count == kLanes) {
+      vf b[kUsual / kLanes], c[kUsual / kLanes];
+      CORE_UNROLL
+      for (int i = 0; i < kUsual / kLanes; ++i) {
+        b[i] = load(in + i * kLanes);
+        c[i] = load(out + i * kLanes);
       }
-      totals[j] = total;
+      CORE_UNROLL
+      for (int j = 0; j < kLanes; ++j) {
+        CORE_UNROLL
+        for (int i = 0; i < kUsual / kLanes; ++i) {
+          int64_t place = j * kUsual + i * kLanes;
+          totals[j] = multiply_add(advance(h + place, rate + place, at + j, b[i]), c[i], totals[j]);
+        }
+      }
+      return sums(totals);
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      for (int64_t i = 0; i < padded; i += kLanes) {
+        vf now = advance(h + j * padded + i, rate + j * padded + i, at + j, load(in + i));
+        if (size - i < kLanes) {  // 0 times what is not finite
+          now = first_lanes(now, size - i);
+          store(h + j * padded + i, now);
+        }
+        totals[j] = multiply_add(now, load(out + i), totals[j]);
+      }
     }
     return sums(totals);
+  }
+
+  // A vector of the state of channel `at`, and a token.
+  CORE_INLINE vf advance(float* h, const float* rate, int64_t at, vf b) {
+    vf now = multiply_add(exp2_negative(load(rate) * splat(scale[at])), load(h), b * splat(given[at]));
+    store(h, now);
+    return now;
   }
 };
 
