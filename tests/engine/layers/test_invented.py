@@ -44,14 +44,21 @@ def bare(tmp_path):
     return directory
 
 
-@pytest.mark.covers("MODEL-02")
-@pytest.mark.parametrize("method", ["none", "int8", "gptq"])
+DESCRIBED = {
+    "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False},
+    "fp8 blocks": {"quant_method": "fp8", "weight_block_size": [32, 32]},
+    "mxfp8": {"quant_method": "mxfp8"},
+    "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+}
+
+
+@pytest.mark.covers("MODEL-02", "QUANT-07")
+@pytest.mark.parametrize("method", ["none", "int8", "fp8", *DESCRIBED])
 def test_a_model_without_weights_answers(bare, method):
-    if method == "gptq":
+    if method in DESCRIBED:
         config = json.loads((bare / "config.json").read_text())
-        config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False}
-        (bare / "config.json").write_text(json.dumps(config))
-    options = {"quantization": "int8"} if method == "int8" else {}
+        (bare / "config.json").write_text(json.dumps({**config, "quantization_config": DESCRIBED[method]}))
+    options = {"quantization": method} if method in ("int8", "fp8") else {}
     params = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
     answers = []
     for _ in range(2):

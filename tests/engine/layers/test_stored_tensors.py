@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from contextlib import nullcontext
+from pkgutil import resolve_name
 
 import pytest
 import torch
@@ -117,7 +118,21 @@ def test_a_tensor_of_a_file_format_has_the_sizes_of_its_values(encoding, shape, 
         fill(layer.group, [tensor])
 
 
-METHODS = {"awq": "AWQFormat", "gptq": "GPTQFormat", "compressed_tensors": "CompressedFormat"}
+METHODS = {
+    "awq": "AWQFormat",
+    "bitsandbytes": "BitsAndBytes",
+    "compressed_tensors": "CompressedFormat",
+    "fp8": "FP8",
+    "gptq": "GPTQFormat",
+    "modelopt": "ModelOpt",
+    "mx": "MX",
+}
+ROUNDED = {
+    "int8": "core_plugin_unquantized.int8:Int8",
+    "fp8 of plain": "core_plugin_fp8.scheme:FP8",
+    "none": "core_plugin_unquantized.plain:Plain",
+}
+"""Formats that read plain weights."""
 
 
 class Mapped(PlainTensor):
@@ -127,8 +142,9 @@ class Mapped(PlainTensor):
         return self._values
 
 
+@pytest.mark.covers("QUANT-07")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("method", [*METHODS, "int8", "none"])
+@pytest.mark.parametrize("method", [*METHODS, *ROUNDED])
 def test_no_more_is_held_while_a_layer_is_loaded_than_its_final_size_and_one_part(method, dtype, tmp_path):
     site = LayerSite("linear", "model.layers.0.mlp.down_proj", 1024, (("", 1024),))
     config = {}
@@ -141,8 +157,7 @@ def test_no_more_is_held_while_a_layer_is_loaded_than_its_final_size_and_one_par
         config = json.loads((path / "config.json").read_text())["quantization_config"]
         stored = load_file(path / "model.safetensors")
     else:
-        module, name = {"int8": ("int8", "Int8"), "none": ("plain", "Plain")}[method]
-        kind = getattr(importlib.import_module(f"core_plugin_unquantized.{module}"), name)
+        kind = resolve_name(ROUNDED[method])
         stored = {f"{site.prefix}.weight": torch.randn(1024, 1024).to(dtype)}
     layer = make_layer(kind(QuantContext(torch.device("cpu"), dtype, config)), site, dtype=dtype)
     given = [Mapped(*pair) for pair in stored.items()]
