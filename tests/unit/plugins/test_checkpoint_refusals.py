@@ -46,7 +46,7 @@ UNREAD = {
     "awq bits": ({"quant_method": "awq", "bits": 8, "version": "gemv"}, ["8 bits, not 4", "layout 'gemv'"]),
     "gptq": ({"quant_method": "gptq", "bits": 5, "group_size": 0}, ["5 bits", "groups of 0 inputs"]),
     "gptq form": ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, ["format 'marlin'"]),
-    "gptq layers": ({"quant_method": "gptq", "dynamic": {"-:x": {}}}, ["differ from layer to layer"]),
+    "gptq layers": ({"quant_method": "gptq", "dynamic": {"+:x": {"bits": 6}}}, ["x: weights of 6 bits"]),
     "marlin": ({"quant_method": "gptq", "bits": 4, "is_marlin_format": True}, ["marlin's order"]),
 }
 READ = {
@@ -63,6 +63,7 @@ READ = {
     "dense": {**W8A8, "sparsity_config": {"format": "dense"}, "transform_config": {}, "kv_cache_scheme": None},
     "awq": {"quant_method": "awq", "w_bit": 4, "q_group_size": 64, "version": "GEMM"},
     "gptq": {"quant_method": "gptq", "bits": 3, "group_size": -1, "desc_act": True, "sym": False},
+    "gptq layers": {"quant_method": "gptq", "bits": 4, "dynamic": {"-:x": {}, "+:y": {"bits": 8}}},
     "gptq_v2": {"quant_method": "gptq", "bits": 8, "checkpoint_format": "gptq_v2"},
 }
 

@@ -46,6 +46,35 @@ def test_what_the_checkpoint_leaves_plain_has_the_plain_form():
     assert made().form(head, "") == PLAIN != made(lm_head=True).form(head, "")
 
 
+@pytest.mark.covers("QUANT-01")
+def test_layers_may_have_settings_of_their_own():
+    form = made(
+        dynamic={"-:.*o_proj": {}, r"+:model\.layers\.3\.": {"bits": 8, "group_size": -1}, "lone": {"sym": True}}
+    )
+    found = {
+        prefix: form.form(LayerSite("linear", prefix, 64, (("", 48),)), "").key
+        for prefix in ("model.layers.0.o_proj", "model.layers.3.q_proj", "model.layers.30.q_proj", "lone", "a.lone")
+    }
+    usual = "int4/1x32:float32+zeros@as_is"
+    assert list(found.values()) == [
+        "plain@as_is", "int8/1xall:float32+zeros@as_is", usual, "int4/1x32:float32@as_is", usual,
+    ]  # fmt: skip
+
+
+@pytest.mark.covers("QUANT-01")
+def test_auto_round_says_it_by_name():
+    own = {"model.layers.0.q_proj": {"bits": 8}, r"model\.layers\.\d+\.o_proj": {"bits": 16, "data_type": "float"}}
+    given = {"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq", "sym": True, "extra_config": own}
+    form = made(**given)
+    for prefix, key in (
+        ("model.layers.0.q_proj", "int8/1x32:float32@as_is"),
+        ("model.layers.0.q_proj.x", "int4/1x32:float32@as_is"),
+        ("model.layers.7.o_proj", "plain@as_is"),
+        ("model.layers.7.q_proj", "int4/1x32:float32@as_is"),
+    ):
+        assert form.form(LayerSite("linear", prefix, 64, (("", 48),)), "").key == key, prefix
+
+
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_tensors_say_how_much_they_hold(bits, ordered):
@@ -62,7 +91,13 @@ def test_tensors_say_how_much_they_hold(bits, ordered):
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"bits": 5}, "5 bits"), ({"checkpoint_format": "marlin"}, "marlin"), ({"dynamic": {"+:x": {}}}, "dynamic")],
+    [
+        ({"bits": 5}, "5 bits"),
+        ({"checkpoint_format": "marlin"}, "marlin"),
+        ({"dynamic": {"+:x": {"bits": 5}}}, "x: weights of 5 bits"),
+        ({"dynamic": {"-:(": {}}}, "no regular expression"),
+        ({"quant_method": "auto-round", "packing_format": "auto_round:auto_awq"}, "auto_round:auto_awq"),
+    ],
 )
 def test_what_is_not_understood_is_refused_by_name(change, named):
     with pytest.raises(CheckpointError, match=named) as caught:

@@ -8,9 +8,9 @@ GPTQ = QuantSpec(
     name="gptq",
     impl="core_plugin_gptq.scheme:GPTQFormat",
     api=2,
-    summary="GPTQ weights of 2, 3, 4 and 8 bits",
+    summary="GPTQ weights of 2, 3, 4 and 8 bits, those of AutoRound too",
     band=1,
-    methods=frozenset({"gptq"}),
+    methods=frozenset({"gptq", "auto-round", "intel/auto-round"}),
     refine="core_plugin_gptq.config:refine",
     forms_of="core_plugin_gptq.config:forms_of",
 )
