@@ -92,7 +92,7 @@ def test_make_install_runs_pip_in_stages_only():
         check=True,
     )
     pip = [line for line in done.stdout.splitlines() if "-m pip install" in line]
-    assert len(pip) == 4 and all("tools/stage.py --log /nowhere/venv/install.log" in line for line in pip)
+    assert len(pip) == 5 and all("tools/stage.py --log /nowhere/venv/install.log" in line for line in pip)
 
 
 def test_ctrl_c_ends_it_without_a_traceback_of_its_own(tmp_path):
