@@ -25,7 +25,6 @@ from torch import Tensor
 
 from core.api.states import State, StateRows
 from core.ops import recurrent as forms
-from core.ops.registry import REGISTRY
 
 STATE_BYTES, MOST_SLOTS = 1 << 30, 4096
 SECONDS = 1.0
@@ -135,15 +134,15 @@ def prompts(case: Attention | Scan, tokens: int, memory: Tensor, torch_too: bool
         count = min(PIECE, tokens - begin)
         state = State(memory, rows_of(slot, begin == 0, [count]))
         pieces.append([state if isinstance(one, State) else one for one in sliced(whole, slice(begin, begin + count))])
-    native, reference, form = getattr(recurrent, case.name), getattr(forms, case.name), REGISTRY[case.name].reference
+    native, form = getattr(recurrent, case.name), getattr(forms, case.name)
     calls: dict[str, Callable[[], object]] = {
         "native": lambda: native(*whole),
         "native, pieces": lambda: [native(*piece) for piece in pieces],
     }
     if torch_too:
         calls["torch"] = lambda: form(*whole)
-        if form is not reference:
-            calls["torch, by token"] = lambda: reference(*whole)
+        if isinstance(case, Attention):
+            calls["torch, by token"] = lambda: forms.linear_attention_by_token(*whole)
     return calls
 
 
