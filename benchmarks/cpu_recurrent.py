@@ -27,6 +27,7 @@ from core.api.states import State, StateRows
 from core.ops import recurrent as forms
 
 STATE_BYTES, MOST_SLOTS = 1 << 30, 4096
+SLICE_BYTES = 1 << 25
 SECONDS = 1.0
 PIECE = 7
 """Tokens of a piece of a prompt that goes token by token: fewer than a chunk."""
@@ -113,8 +114,9 @@ def rows_of(slots: Tensor, fresh: bool, lengths: list[int]) -> StateRows:
 
 
 def rate_of(memory: Tensor) -> float:
-    """Return the bytes per second, read and written, at which memory is multiplied in place."""
-    return 2 * memory.nbytes / min(times_of(lambda: memory.mul_(0.999), 2 * SECONDS))
+    """Return the bytes per second, read and written, at which memory is multiplied in place, slice after slice."""
+    slices = cycle(memory.view(-1)[: memory.nbytes // SLICE_BYTES * SLICE_BYTES // 4].split(SLICE_BYTES // 4))
+    return 2 * SLICE_BYTES / min(times_of(lambda: next(slices).mul_(0.999), 2 * SECONDS))
 
 
 def decode(case: Attention | Scan, rows: int, memory: Tensor) -> list[float]:
