@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,7 +65,7 @@ class Attention:
         """Shape of a row's state."""
         return self.heads, self.key_dim, self.value_dim
 
-    def arguments(self, tokens: int, state: State) -> list[object]:
+    def arguments(self, tokens: int, state: State) -> list[Any]:
         """Return random arguments; keys are unit vectors where the delta rule needs them."""
         q, k = torch.nn.functional.normalize(torch.randn(2, tokens, self.key_heads, self.key_dim), dim=-1).bfloat16()
         v = torch.randn(tokens, self.heads, self.value_dim).bfloat16()
@@ -86,7 +87,7 @@ class Scan:
         """Shape of a row's state."""
         return self.channels, self.size
 
-    def arguments(self, tokens: int, state: State) -> list[object]:
+    def arguments(self, tokens: int, state: State) -> list[Any]:
         """Return random arguments."""
         x, (b, c) = torch.randn(tokens, self.channels).bfloat16(), torch.randn(2, tokens, self.size).bfloat16()
         return [x, torch.rand(tokens, self.channels), -torch.rand(self.channels, self.size) * 4, b, c, state]
@@ -102,9 +103,9 @@ CASES: dict[str, Attention | Scan] = {
 }
 
 
-def sliced(arguments: list[object], part: slice) -> list[object]:
+def sliced(arguments: list[Any], part: slice) -> list[Any]:
     """Return the arguments of some of the tokens; `a` of a scan has as many channels as it had."""
-    tokens = len(arguments[0])  # type: ignore[arg-type]
+    tokens = len(arguments[0])
     return [one[part] if isinstance(one, Tensor) and len(one) == tokens else one for one in arguments]
 
 
@@ -115,15 +116,17 @@ def rows_of(slots: Tensor, fresh: bool, lengths: list[int]) -> StateRows:
 
 def rate_of(memory: Tensor) -> float:
     """Return the bytes per second, read and written, at which memory is multiplied in place, slice after slice."""
-    slices = cycle(memory.view(-1)[: memory.nbytes // SLICE_BYTES * SLICE_BYTES // 4].split(SLICE_BYTES // 4))
+    numbers = SLICE_BYTES // 4
+    slices = cycle(memory.view(-1)[: memory.numel() // numbers * numbers].view(-1, numbers))
     return 2 * SLICE_BYTES / min(times_of(lambda: next(slices).mul_(0.999), 2 * SECONDS))
 
 
 def decode(case: Attention | Scan, rows: int, memory: Tensor) -> list[float]:
     """Return the seconds of steps of a token for each of `rows` rows."""
     call, order = getattr(recurrent, case.name), torch.randperm(len(memory))
-    states = [State(memory, rows_of(one, False, [1] * rows)) for one in order.split(rows) if len(one) == rows]
-    steps = cycle([case.arguments(rows, state) for state in states[: max(64, len(memory) // rows)]])
+    several = order[: len(order) // rows * rows].view(-1, rows)
+    states = [State(memory, rows_of(one, False, [1] * rows)) for one in several]
+    steps = cycle([case.arguments(rows, state) for state in states])
     return times_of(lambda: call(*next(steps)), SECONDS)
 
 
