@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,9 @@ from torch import Tensor
 
 from core.api.states import State, StateRows
 from core.ops import recurrent as forms
-from core.ops.registry import REGISTRY
 
 STATE_BYTES, MOST_SLOTS = 1 << 30, 4096
+SLICE_BYTES = 1 << 25
 SECONDS = 1.0
 PIECE = 7
 """Tokens of a piece of a prompt that goes token by token: fewer than a chunk."""
@@ -64,7 +65,7 @@ class Attention:
         """Shape of a row's state."""
         return self.heads, self.key_dim, self.value_dim
 
-    def arguments(self, tokens: int, state: State) -> list[object]:
+    def arguments(self, tokens: int, state: State) -> list[Any]:
         """Return random arguments; keys are unit vectors where the delta rule needs them."""
         q, k = torch.nn.functional.normalize(torch.randn(2, tokens, self.key_heads, self.key_dim), dim=-1).bfloat16()
         v = torch.randn(tokens, self.heads, self.value_dim).bfloat16()
@@ -86,7 +87,7 @@ class Scan:
         """Shape of a row's state."""
         return self.channels, self.size
 
-    def arguments(self, tokens: int, state: State) -> list[object]:
+    def arguments(self, tokens: int, state: State) -> list[Any]:
         """Return random arguments."""
         x, (b, c) = torch.randn(tokens, self.channels).bfloat16(), torch.randn(2, tokens, self.size).bfloat16()
         return [x, torch.rand(tokens, self.channels), -torch.rand(self.channels, self.size) * 4, b, c, state]
@@ -102,9 +103,9 @@ CASES: dict[str, Attention | Scan] = {
 }
 
 
-def sliced(arguments: list[object], part: slice) -> list[object]:
+def sliced(arguments: list[Any], part: slice) -> list[Any]:
     """Return the arguments of some of the tokens; `a` of a scan has as many channels as it had."""
-    tokens = len(arguments[0])  # type: ignore[arg-type]
+    tokens = len(arguments[0])
     return [one[part] if isinstance(one, Tensor) and len(one) == tokens else one for one in arguments]
 
 
@@ -114,15 +115,18 @@ def rows_of(slots: Tensor, fresh: bool, lengths: list[int]) -> StateRows:
 
 
 def rate_of(memory: Tensor) -> float:
-    """Return the bytes per second, read and written, at which memory is multiplied in place."""
-    return 2 * memory.nbytes / min(times_of(lambda: memory.mul_(0.999), 2 * SECONDS))
+    """Return the bytes per second, read and written, at which memory is multiplied in place, slice after slice."""
+    numbers = SLICE_BYTES // 4
+    slices = cycle(memory.view(-1)[: memory.numel() // numbers * numbers].view(-1, numbers))
+    return 2 * SLICE_BYTES / min(times_of(lambda: next(slices).mul_(0.999), 2 * SECONDS))
 
 
 def decode(case: Attention | Scan, rows: int, memory: Tensor) -> list[float]:
     """Return the seconds of steps of a token for each of `rows` rows."""
     call, order = getattr(recurrent, case.name), torch.randperm(len(memory))
-    states = [State(memory, rows_of(one, False, [1] * rows)) for one in order.split(rows) if len(one) == rows]
-    steps = cycle([case.arguments(rows, state) for state in states[: max(64, len(memory) // rows)]])
+    several = order[: len(order) // rows * rows].view(-1, rows)
+    states = [State(memory, rows_of(one, False, [1] * rows)) for one in several]
+    steps = cycle([case.arguments(rows, state) for state in states])
     return times_of(lambda: call(*next(steps)), SECONDS)
 
 
@@ -135,15 +139,15 @@ def prompts(case: Attention | Scan, tokens: int, memory: Tensor, torch_too: bool
         count = min(PIECE, tokens - begin)
         state = State(memory, rows_of(slot, begin == 0, [count]))
         pieces.append([state if isinstance(one, State) else one for one in sliced(whole, slice(begin, begin + count))])
-    native, reference, form = getattr(recurrent, case.name), getattr(forms, case.name), REGISTRY[case.name].reference
+    native, form = getattr(recurrent, case.name), getattr(forms, case.name)
     calls: dict[str, Callable[[], object]] = {
         "native": lambda: native(*whole),
         "native, pieces": lambda: [native(*piece) for piece in pieces],
     }
     if torch_too:
         calls["torch"] = lambda: form(*whole)
-        if form is not reference:
-            calls["torch, by token"] = lambda: reference(*whole)
+        if isinstance(case, Attention):
+            calls["torch, by token"] = lambda: forms.linear_attention_by_token(*whole)
     return calls
 
 

@@ -1,4 +1,4 @@
-"""Linear attention in plain torch, long rows a chunk of tokens at a time: the values of `core.ops.recurrent`, sooner.
+"""Linear attention of a row in plain torch, a chunk of tokens at a time.
 
 Let D[t, s] be what is kept of token s behind token t, and S the state before a chunk. Of the chunk's tokens
 
@@ -11,15 +11,10 @@ tokens, never differences, so that none is positive. H heads, C tokens of a chun
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch.linalg import solve_triangular
-
-from core.api.states import State, StateRows
-from core.ops import recurrent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,45 +25,27 @@ CHUNK, CHUNK_BY_KEY = 64, 8
 """Tokens of a chunk: where a head decays as a whole, and where D has a number for each dimension of the keys."""
 
 
-def linear_attention(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor | None, state: State, scale: float
-) -> Tensor:
-    """Attend as `recurrent.linear_attention` does, with the same arguments."""
-    starts = state.rows.starts.tolist()
-    lengths = [end - begin for begin, end in pairwise(starts)]
-    if max(lengths, default=0) < FEWEST:
-        return recurrent.linear_attention(q, k, v, decay, beta, state, scale)
-    out = torch.empty_like(v)
-    for row, (begin, length) in enumerate(zip(starts, lengths)):
-        if length:
-            of, form = slice(begin, begin + length), _row if length >= FEWEST else recurrent.linear_attention
-            factor = None if beta is None else beta[of]
-            out[of] = form(q[of], k[of], v[of], decay[of], factor, _only(state, row, length), scale)
-    return out
+def by_chunk(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor | None, matrix: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return what the tokens of a row find, `(tokens, H, V)`, and its state behind them.
 
-
-def _only(state: State, row: int, length: int) -> State:
-    """Return the state of one row, whose tokens are alone."""
-    rows, of = state.rows, slice(row, row + 1)
-    return State(state.memory, StateRows(rows.slots[of], rows.fresh[of], np.array([0, length], np.int32)))
-
-
-def _row(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor | None, state: State, scale: float) -> Tensor:
-    """Attend within the only row of `state`."""
-    ((_, _, slot, matrix),) = recurrent.rows_of(state)
+    Args:
+        q, k, v, decay, beta, scale: As those of `linear_attention`, of the row's tokens.
+        matrix: The state before them, `(H, K, V)`.
+    """
     wide, group = matrix.dtype, v.shape[1] // k.shape[1]
     size = CHUNK if decay.ndim == 2 else CHUNK_BY_KEY
     pieces = []
     for begin in range(0, len(v), size):
         of = slice(begin, begin + size)
         query, key = (one[of].to(wide).repeat_interleave(group, dim=1).transpose(0, 1) for one in (q, k))
-        lost = decay[of].to(wide).transpose(0, 1)  # (H, C) or (H, C, K)
+        lost = decay[of].to(wide).transpose(0, 1)
         lost = lost.unsqueeze(-1) if decay.ndim == 2 else lost
         factor = None if beta is None else beta[of].to(wide).T.unsqueeze(-1)
         out, matrix = _chunk(query * scale, key, v[of].to(wide).transpose(0, 1), lost, factor, matrix)
         pieces.append(out.transpose(0, 1).to(v.dtype))
-    state.memory[slot] = matrix
-    return torch.cat(pieces)
+    return torch.cat(pieces), matrix
 
 
 def _chunk(q: Tensor, k: Tensor, v: Tensor, lost: Tensor, beta: Tensor | None, matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import silu
 
+from core.ops.chunks import FEWEST, by_chunk
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -30,7 +32,7 @@ def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None, state: State, ac
     out = torch.empty_like(x)
     width = weight.shape[1]
     wide = torch.promote_types(state.memory.dtype, torch.float32)
-    for begin, end, slot, past in rows_of(state):
+    for begin, end, slot, past in _rows(state):
         line = torch.cat([past.to(wide), x[begin:end].to(wide).T], dim=1)  # (channels, width - 1 + tokens)
         summed = (line.unfold(1, width, 1) * weight.to(wide).unsqueeze(1)).sum(-1)
         if bias is not None:
@@ -55,22 +57,44 @@ def linear_attention(
         beta: `(T, heads)` float32; None: there is no delta rule.
         state: S of each head, `(heads, key_dim, value_dim)`.
     """
+    return _attend(q, k, v, decay, beta, state, scale, FEWEST)
+
+
+def linear_attention_by_token(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor | None, state: State, scale: float
+) -> Tensor:
+    """`linear_attention` as it is written, whatever the rows' lengths: what chunks and kernels are compared with."""
+    return _attend(q, k, v, decay, beta, state, scale, len(v) + 1)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor | None, state: State, scale: float, fewest: int
+) -> Tensor:
+    """Attend: rows of `fewest` tokens or more by chunks, the others token by token."""
     out = torch.empty_like(v)
-    group = v.shape[1] // k.shape[1]
-    wide = state.memory.dtype
-    for begin, end, slot, matrix in rows_of(state):
-        for t in range(begin, end):
-            key = k[t].to(wide).repeat_interleave(group, dim=0)
-            query = q[t].to(wide).repeat_interleave(group, dim=0)
-            kept = decay[t].to(wide).exp()
-            matrix = matrix * (kept[:, None, None] if kept.ndim == 1 else kept[:, :, None])
-            value = v[t].to(wide)
-            if beta is not None:
-                value = (value - torch.einsum("hk,hkv->hv", key, matrix)) * beta[t].to(wide)[:, None]
-            matrix = matrix + key[:, :, None] * value[:, None, :]
-            out[t] = (torch.einsum("hk,hkv->hv", query, matrix) * scale).to(v.dtype)
-        state.memory[slot] = matrix
+    for begin, end, slot, matrix in _rows(state):
+        of, form = slice(begin, end), by_chunk if end - begin >= fewest else _by_token
+        given = (q[of], k[of], v[of], decay[of], None if beta is None else beta[of])
+        out[of], state.memory[slot] = form(*given, matrix, scale)
     return out
+
+
+def _by_token(
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor | None, matrix: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return what the tokens of a row find, and its state behind them."""
+    out, wide, group = torch.empty_like(v), matrix.dtype, v.shape[1] // k.shape[1]
+    for t in range(len(v)):
+        key = k[t].to(wide).repeat_interleave(group, dim=0)
+        query = q[t].to(wide).repeat_interleave(group, dim=0)
+        kept = decay[t].to(wide).exp()
+        matrix = matrix * (kept[:, None, None] if kept.ndim == 1 else kept[:, :, None])
+        value = v[t].to(wide)
+        if beta is not None:
+            value = (value - torch.einsum("hk,hkv->hv", key, matrix)) * beta[t].to(wide)[:, None]
+        matrix = matrix + key[:, :, None] * value[:, None, :]
+        out[t] = (torch.einsum("hk,hkv->hv", query, matrix) * scale).to(v.dtype)
+    return out, matrix
 
 
 def selective_scan(x: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, state: State) -> Tensor:
@@ -86,7 +110,7 @@ def selective_scan(x: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, sta
     """
     out = torch.empty_like(x)
     wide = state.memory.dtype
-    for begin, end, slot, h in rows_of(state):
+    for begin, end, slot, h in _rows(state):
         for t in range(begin, end):
             delta = step[t].to(wide)[:, None]
             h = (delta * a.to(wide)).exp() * h + delta * x[t].to(wide)[:, None] * b[t].to(wide)
@@ -104,7 +128,7 @@ def gated_recurrence(x: Tensor, decay: Tensor, state: State) -> Tensor:
     """
     out = torch.empty_like(x)
     wide = state.memory.dtype
-    for begin, end, slot, h in rows_of(state):
+    for begin, end, slot, h in _rows(state):
         for t in range(begin, end):
             h = decay[t].to(wide).exp() * h + x[t].to(wide)
             out[t] = h.to(x.dtype)
@@ -112,7 +136,7 @@ def gated_recurrence(x: Tensor, decay: Tensor, state: State) -> Tensor:
     return out
 
 
-def rows_of(state: State) -> Iterator[tuple[int, int, int, Tensor]]:
+def _rows(state: State) -> Iterator[tuple[int, int, int, Tensor]]:
     """Yield of each row where its tokens begin and end, its slot, and its state before them."""
     starts = state.rows.starts.tolist()
     for begin, end, slot, fresh in zip(starts, starts[1:], state.rows.slots.tolist(), state.rows.fresh.tolist()):

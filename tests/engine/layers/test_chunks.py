@@ -27,8 +27,8 @@ def compare(lengths, decay, delta, state_dtype=torch.float64, bound=1e-12):
     memory[slots[fresh == 0]] = normal(int((fresh == 0).sum()), 4, 8, 6)
     rows = StateRows(slots, fresh, np.cumsum([0, *lengths], dtype=np.int32))
     exact, state = State(memory.clone(), rows), State(memory.to(state_dtype), rows)
-    wanted = recurrent.linear_attention(q, k, v, decay, beta, exact, 0.3)
-    got = chunks.linear_attention(*(one.to(state_dtype) for one in (q, k, v)), decay, beta, state, 0.3)
+    wanted = recurrent.linear_attention_by_token(q, k, v, decay, beta, exact, 0.3)
+    got = recurrent.linear_attention(*(one.to(state_dtype) for one in (q, k, v)), decay, beta, state, 0.3)
     torch.testing.assert_close(got.double(), wanted, rtol=bound, atol=bound)
     torch.testing.assert_close(state.memory.double(), exact.memory, rtol=bound, atol=bound, equal_nan=True)
 

@@ -19,6 +19,7 @@ DTYPES = (F32, BF16)
 MIXED = [1, 3, 0, 9, 1]
 """Tokens of the rows of a step: some decode, others are prompts."""
 STEPS = ([1], [1, 1, 1], MIXED, [2, 7])
+BY_TOKEN = {"linear_attention": "linear_attention_by_token"}
 
 
 def state_of(lengths, shape, dtype=F32):
@@ -40,7 +41,7 @@ def compare(name, arguments, dtype):
     """`arguments` hold one state, which is to be what the form in float64 leaves, and NaN where it leaves that."""
     state = next(one for one in arguments if isinstance(one, State))
     exact = [wide(one) for one in arguments]
-    wanted = getattr(forms, name)(*exact)
+    wanted = getattr(forms, BY_TOKEN.get(name, name))(*exact)
     left = next(one for one in exact if isinstance(one, State)).memory
     got = getattr(recurrent, name)(*arguments)
     assert got.dtype == dtype
@@ -125,7 +126,7 @@ def prompt(lengths, geometry, decay, delta, alike=0.0):
 
 def check_prompt(arguments):
     exact = [wide(one) for one in arguments]
-    wanted = forms.linear_attention(*exact)
+    wanted = forms.linear_attention_by_token(*exact)
     near(recurrent.linear_attention(*arguments), wanted)
     near(arguments[5].memory, exact[5].memory)
 
