@@ -30,7 +30,7 @@ def causal_conv(x: Tensor, weight: Tensor, bias: Tensor | None, state: State, ac
     out = torch.empty_like(x)
     width = weight.shape[1]
     wide = torch.promote_types(state.memory.dtype, torch.float32)
-    for begin, end, slot, past in _rows(state):
+    for begin, end, slot, past in rows_of(state):
         line = torch.cat([past.to(wide), x[begin:end].to(wide).T], dim=1)  # (channels, width - 1 + tokens)
         summed = (line.unfold(1, width, 1) * weight.to(wide).unsqueeze(1)).sum(-1)
         if bias is not None:
@@ -58,7 +58,7 @@ def linear_attention(
     out = torch.empty_like(v)
     group = v.shape[1] // k.shape[1]
     wide = state.memory.dtype
-    for begin, end, slot, matrix in _rows(state):
+    for begin, end, slot, matrix in rows_of(state):
         for t in range(begin, end):
             key = k[t].to(wide).repeat_interleave(group, dim=0)
             query = q[t].to(wide).repeat_interleave(group, dim=0)
@@ -86,7 +86,7 @@ def selective_scan(x: Tensor, step: Tensor, a: Tensor, b: Tensor, c: Tensor, sta
     """
     out = torch.empty_like(x)
     wide = state.memory.dtype
-    for begin, end, slot, h in _rows(state):
+    for begin, end, slot, h in rows_of(state):
         for t in range(begin, end):
             delta = step[t].to(wide)[:, None]
             h = (delta * a.to(wide)).exp() * h + delta * x[t].to(wide)[:, None] * b[t].to(wide)
@@ -104,7 +104,7 @@ def gated_recurrence(x: Tensor, decay: Tensor, state: State) -> Tensor:
     """
     out = torch.empty_like(x)
     wide = state.memory.dtype
-    for begin, end, slot, h in _rows(state):
+    for begin, end, slot, h in rows_of(state):
         for t in range(begin, end):
             h = decay[t].to(wide).exp() * h + x[t].to(wide)
             out[t] = h.to(x.dtype)
@@ -112,7 +112,7 @@ def gated_recurrence(x: Tensor, decay: Tensor, state: State) -> Tensor:
     return out
 
 
-def _rows(state: State) -> Iterator[tuple[int, int, int, Tensor]]:
+def rows_of(state: State) -> Iterator[tuple[int, int, int, Tensor]]:
     """Yield of each row where its tokens begin and end, its slot, and its state before them."""
     starts = state.rows.starts.tolist()
     for begin, end, slot, fresh in zip(starts, starts[1:], state.rows.slots.tolist(), state.rows.fresh.tolist()):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.ops.activation import gelu, gelu_and_mul, gelu_tanh, gelu_tanh_and_mul, silu_and_mul
+from core.ops.chunks import linear_attention
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut, route
 from core.ops.norm import add_layer_norm, add_rms_norm, layer_norm, rms_norm
 from core.ops.products import ReferenceProduct
-from core.ops.recurrent import causal_conv, gated_recurrence, linear_attention, selective_scan
+from core.ops.recurrent import causal_conv, gated_recurrence, selective_scan
 from core.ops.rotary import rotary, rotary_interleaved
 from core.ops.sampling import argmax, draw
 

@@ -10,6 +10,7 @@
 #include "attention/latent.h"
 #include "check/instructions.h"
 #include "gemm/gemm.h"
+#include "recurrent/recurrent.h"
 
 extern "C" {
 const char* core_cpu_isa();
@@ -165,6 +166,99 @@ void check_latents(int64_t queries, int64_t kv_dtype, double allowed) {
   report(queries > 8 ? "expanded latents, kv dtype" : "absorbed latents, kv dtype", kv_dtype, worst, allowed);
 }
 
+// ---- recurrences ---------------------------------------------------------------------------------------------------
+
+constexpr int64_t kStateKeys = 24, kStateValues = 20, kPrompt = 150;
+
+// Two heads that share their keys; `one` by one, tokens do not form chunks.
+void check_linear_attention(bool delta, bool per_key, bool one, double allowed) {
+  std::srand(5);
+  constexpr int64_t heads = 2;
+  int64_t per_head = per_key ? kStateKeys : 1;
+  auto q = random_values(kPrompt * kStateKeys), k = random_values(q.size());
+  auto v = random_values(kPrompt * heads * kStateValues), decay = random_values(kPrompt * heads * per_head);
+  auto beta = random_values(kPrompt * heads);
+  for (float& value : k) value *= 0.2f;
+  for (float& value : decay) value = -std::fabs(value);
+  std::vector<float> out(v.size()), state(heads * kStateKeys * kStateValues, std::nanf(""));
+  const int64_t slot = 0;
+  for (int64_t from = 0; from < kPrompt;) {
+    int64_t count = one ? 1 : kPrompt, fresh = from == 0 ? 1 : 0;
+    const int32_t starts[2] = {0, static_cast<int32_t>(count)};
+    core_linear_attention_args args{q.data() + from * kStateKeys, k.data() + from * kStateKeys,
+                                    v.data() + from * heads * kStateValues, decay.data() + from * heads * per_head,
+                                    delta ? beta.data() + from * heads : nullptr,
+                                    out.data() + from * heads * kStateValues, state.data(), &slot, &fresh, starts,
+                                    count, 1, heads, 1, kStateKeys, kStateValues, kStateKeys, kStateKeys,
+                                    heads * kStateValues, heads * per_head, heads, heads * kStateKeys * kStateValues,
+                                    per_key ? 1 : 0, CORE_F32, 1, 0.5};
+    core_cpu_linear_attention(&args);
+    from += count;
+  }
+  double worst = 0.0;
+  for (int64_t column = 0; column < heads * kStateValues; ++column) {
+    int64_t head = column / kStateValues;
+    std::vector<double> s(kStateKeys);
+    for (int64_t t = 0; t < kPrompt; ++t) {
+      double u = v[t * heads * kStateValues + column], found = 0.0, wanted = 0.0;
+      for (int64_t i = 0; i < kStateKeys; ++i) {
+        s[i] *= std::exp(static_cast<double>(decay[(t * heads + head) * per_head + (per_key ? i : 0)]));
+        found += k[t * kStateKeys + i] * s[i];
+      }
+      if (delta) u = beta[t * heads + head] * (u - found);
+      for (int64_t i = 0; i < kStateKeys; ++i) {
+        s[i] += k[t * kStateKeys + i] * u;
+        wanted += 0.5 * q[t * kStateKeys + i] * s[i];
+      }
+      double error = std::fabs(out[t * heads * kStateValues + column] - wanted);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  report(one ? "linear attention by token, decays by key" : "linear attention in chunks, decays by key", per_key, worst,
+         allowed);
+}
+
+void check_scan(int64_t size, double allowed) {
+  std::srand(6);
+  constexpr int64_t channels = 37, tokens = 50;
+  auto x = random_values(tokens * channels), step = random_values(x.size()), a = random_values(channels * size);
+  auto b = random_values(tokens * size), c = random_values(b.size());
+  for (float& value : step) value = std::fabs(value);
+  for (float& value : a) value = -4.0f * std::fabs(value);
+  std::vector<float> out(x.size()), state(channels * size, std::nanf(""));
+  const int64_t slot = 0, fresh = 1;
+  const int32_t starts[2] = {0, tokens};
+  core_selective_scan_args args{x.data(), step.data(), a.data(), b.data(), c.data(), out.data(), state.data(), &slot,
+                                &fresh, starts, tokens, 1, channels, size, channels, channels, size, size,
+                                channels * size, CORE_F32, 1};
+  core_cpu_selective_scan(&args);
+  double worst = 0.0;
+  for (int64_t i = 0; i < channels; ++i) {
+    std::vector<double> h(size);
+    for (int64_t t = 0; t < tokens; ++t) {
+      double delta = step[t * channels + i], wanted = 0.0;
+      for (int64_t j = 0; j < size; ++j) {
+        h[j] = std::exp(delta * a[i * size + j]) * h[j] + delta * x[t * channels + i] * b[t * size + j];
+        wanted += h[j] * c[t * size + j];
+      }
+      double error = std::fabs(out[t * channels + i] - wanted);
+      worst = error <= worst ? worst : error;
+    }
+  }
+  report("scan, state of", size, worst, allowed);
+}
+
+void check_recurrences() {
+  for (bool delta : {false, true}) {
+    for (bool per_key : {false, true}) {
+      check_linear_attention(delta, per_key, false, 2e-5);
+      check_linear_attention(delta, per_key, true, 2e-5);
+    }
+  }
+  check_scan(16, 1e-5);
+  check_scan(7, 1e-5);
+}
+
 // ---- products ------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kChannels = 40;
@@ -259,6 +353,7 @@ int main() {
       check_latents(queries, CORE_I8, 2e-2);
       check_latents(queries, CORE_F8_E4M3, 1.2e-1);
     }
+    check_recurrences();
     check_products();
   }
   std::printf("instructions that the processor refused and this program computed: %lld\n", refused_instructions());

@@ -105,6 +105,87 @@ def test_long_prompts(isa):
     compare("causal_conv", (x, torch.randn(40, 4), None, state_of(lengths, (40, 3)), True), F32)
 
 
+def near(got, wanted):
+    """Whether two tensors differ by 1e-5 of the largest number at most, and are NaN at the same places."""
+    assert torch.equal(got.isnan(), wanted.isnan())
+    got, wanted = got.double().nan_to_num(), wanted.double().nan_to_num()
+    worst = float((got - wanted).abs().max() / wanted.abs().max())
+    assert worst < 1e-5, worst
+
+
+def prompt(lengths, geometry, decay, delta, alike=0.0):
+    """Return arguments of `linear_attention`; keys are the same but for a part of `1 - alike`."""
+    key_heads, group, key_dim, value_dim = geometry
+    tokens, heads = sum(lengths), key_heads * group
+    q, k = torch.randn(2, tokens, key_heads, key_dim)
+    k = torch.nn.functional.normalize(alike * k[:1] + (1 - alike) * k, dim=-1)
+    v, beta = torch.randn(tokens, heads, value_dim), torch.rand(tokens, heads) if delta else None
+    return q, k, v, decay, beta, state_of(lengths, (heads, key_dim, value_dim)), key_dim**-0.5
+
+
+def check_prompt(arguments):
+    exact = [wide(one) for one in arguments]
+    wanted = forms.linear_attention(*exact)
+    near(recurrent.linear_attention(*arguments), wanted)
+    near(arguments[5].memory, exact[5].memory)
+
+
+BORDERS = [[7, 8, 9], [15, 16, 17, 1], [32, 0, 33], [23, 24, 25, 3], [127, 128, 129]]
+"""Tokens of rows that end at, before and behind where chunks and pieces of them do."""
+
+
+@pytest.mark.parametrize("delta", [True, False])
+@pytest.mark.parametrize("per_key", [True, False])
+def test_prompts_in_chunks_end_anywhere(isa, delta, per_key):
+    for lengths, geometry in zip(
+        BORDERS, ((2, 2, 32, 40), (1, 3, 64, 64), (3, 1, 33, 17), (1, 5, 16, 200), (1, 1, 256, 130))
+    ):
+        shape = (sum(lengths), geometry[0] * geometry[1], *([geometry[2]] if per_key else []))
+        check_prompt(prompt(lengths, geometry, -torch.rand(shape) * torch.rand(shape[1:]) * 3, delta))
+
+
+@pytest.mark.parametrize("per_key", [True, False])
+def test_chunks_whatever_decays(isa, per_key):
+    """Nothing, all at once, so fast that products of it leave float32: no exponent is ever positive."""
+    speeds = torch.tensor([0.0, -1e-4, -0.3, -6.0, -40.0, -100.0, -1e4, -float("inf")])
+    lengths = [50, 70]
+    for chosen in (speeds, speeds[[0, 1]], speeds[[0, 3]], speeds[[4, 5]]):
+        decay = chosen[torch.randint(len(chosen), (120, 4, *([32] if per_key else [])))]
+        check_prompt(prompt(lengths, (2, 2, 32, 48), decay, delta=True))
+        check_prompt(prompt(lengths, (2, 2, 32, 48), decay, delta=False))
+
+
+@pytest.mark.parametrize("per_key", [True, False])
+def test_keys_that_are_alike_in_chunks(isa, per_key):
+    """Each correction then depends on all before it."""
+    decay = torch.zeros(90, 2, *([32] if per_key else []))
+    for alike in (0.9, 1.0):
+        check_prompt(prompt([90], (1, 2, 32, 64), decay, delta=True, alike=alike))
+
+
+def test_prompts_of_several_pieces(isa):
+    lengths, geometry = [300, 5, 1], (1, 2, 128, 128)
+    check_prompt(prompt(lengths, geometry, -torch.rand(306, 2) / 8, delta=True))
+    check_prompt(prompt(lengths, geometry, -torch.rand(306, 2, 128) / 8, delta=True))
+    x, (b, c) = torch.randn(306, 40), torch.randn(2, 306, 16)
+    scanned = (x, torch.rand(306, 40) / 8, -torch.rand(40, 16) * 4, b, c, state_of(lengths, (40, 16)))
+    compare("selective_scan", scanned, F32)
+    compare("gated_recurrence", (x, -torch.rand(306, 40) / 8, state_of(lengths, (40,))), F32)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_heads_of_prompts_are_shared_by_threads(isa, threads):
+    """Also where a thread gets some heads of a row only, or some columns."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for lengths, geometry in (([40, 9], (1, 8, 64, 64)), ([100], (3, 2, 32, 300)), ([20, 1, 1], (1, 1, 128, 512))):
+            decay = -torch.rand(sum(lengths), geometry[0] * geometry[1])
+            check_prompt(prompt(lengths, geometry, decay, delta=True))
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_what_decays_at_once_and_never(isa):
     """Decays of 0, and of so much that nothing is left."""
     lengths, decay = [3, 4], torch.tensor([0.0, -1e4, -80.0, 0.0, -1e-6, -200.0, 0.0])
