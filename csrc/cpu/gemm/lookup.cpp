@@ -3,6 +3,7 @@
 
 #include "common/parallel.h"
 #include "gemm/blocks.h"
+#include "gemm/float8.h"
 
 namespace core {
 namespace gemm {
@@ -52,6 +53,24 @@ void read_int8(const Row& row, To* to) {
   std::memcpy(&scale, row.scales + row.channel * 4, 4);
   for (int64_t i = 0; i < row.k; ++i) {
     to[i] = from_float<To>(scale * static_cast<int8_t>(row.lines[i / 4 * 64 + row.channel * 4 + i % 4]));
+  }
+}
+
+// The value of an e4m3 code.
+float e4m3(uint8_t code) {
+  int exponent = code >> 3 & 15, mantissa = code & 7;
+  float size = exponent == 0 ? static_cast<float>(mantissa) : static_cast<float>((8 + mantissa) << (exponent - 1));
+  return (code & 0x80) != 0 ? size * -0x1p-9f : size * 0x1p-9f;
+}
+
+// With a scale for so many inputs; 0: for all of them. Scales are 256 times those of the codes, see float8.h.
+template <int64_t inputs, typename To>
+void read_e4m3(const Row& row, To* to) {
+  for (int64_t i = 0; i < row.k; ++i) {
+    float scale;
+    std::memcpy(&scale, row.scales + (inputs == 0 ? 0 : i / (inputs + !inputs)) * 64 + row.channel * 4, 4);
+    auto code = static_cast<uint8_t>(row.lines[i / 4 * 64 + row.channel * 4 + kInputAt[i % 4]]);
+    to[i] = from_float<To>(e4m3(code) * 0x1p-8f * scale);
   }
 }
 
@@ -110,7 +129,8 @@ Read<To>* reader(int64_t format) {
       &read_dense<float, To>,   &read_dense<bf16, To>,    &read_int8<To>,           &read_int8<To>,
       &read_blocks<Q4_0, To>,   &read_blocks<Q4_1, To>,   &read_blocks<Q5_0, To>,   &read_blocks<Q5_1, To>,
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
-      &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>};
+      &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
+      &read_e4m3<0, To>,        &read_e4m3<128, To>,      &read_e4m3<32, To>};
   return readers[format_of(format)];
 }
 

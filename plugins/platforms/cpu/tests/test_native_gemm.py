@@ -112,6 +112,41 @@ def test_int8_weights_with_float_activations(isa, shape, x_dtype):
     assert_close(y, x.double() @ (weight.double() * scales.double()[:, None]).T, 2e-6)
 
 
+@small
+@given(shape=shapes, x_dtype=dtypes, size=st.sampled_from((0, 32, 64, 128)))
+def test_float8_weights_with_float_activations(isa, shape, x_dtype, size):
+    """Every code there is, those below the least normal number included, in every place of a line."""
+    m, n, k = shape
+    codes = torch.randint(0, 256, (n, k)).to(torch.uint8)
+    codes = torch.where((codes & 127) == 127, torch.tensor(0, dtype=torch.uint8), codes)
+    codes[::2] &= 0x87  # and rows of nothing but small ones
+    groups = -(-k // size) if size else 1
+    scales, x = torch.rand(n, groups) + 0.1, torch.randn(m, k).to(x_dtype)
+    weight = codes.view(torch.float8_e4m3fn).double()
+    weight = weight * scales.double().repeat_interleave(size or k, dim=1)[:, :k]
+    packed_weight = gemm.pack_float8(codes, scales, size)
+    # Rows of a prompt meet weights in groups as bfloat16.
+    wide = size and x_dtype == torch.bfloat16 and m >= 8 and isa in ("avx512_bf16", "amx")
+    y = gemm.linear(x, packed_weight, dtype=torch.float32)
+    assert_close(y[:, ::2], (x.double() @ weight.T)[:, ::2], 4e-3 if wide else 4e-6)
+    assert_close(y, x.double() @ weight.T, 4e-3 if wide else 4e-6)
+    rows = gemm.lookup(packed_weight, torch.arange(n), torch.float32)
+    torch.testing.assert_close(rows.double(), weight, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("m", [1, 7, 8, 33])
+def test_each_float8_code_is_its_number(isa, m):
+    """Exactly: a product with one input that is 1 gives the weight."""
+    codes = torch.tensor([code for code in range(256) if code & 127 != 127], dtype=torch.uint8).repeat(2, 1).T
+    for at in range(8):
+        some = torch.zeros(len(codes), 8, dtype=torch.uint8)
+        some[:, at] = codes[:, 0]
+        x = torch.zeros(m, 8, dtype=torch.bfloat16)
+        x[:, at] = 1
+        y = gemm.linear(x, gemm.pack_float8(some, torch.ones(len(codes), 1)), dtype=torch.float32)
+        assert torch.equal(y[m - 1], codes[:, 0].contiguous().view(torch.float8_e4m3fn).float())
+
+
 def test_int8_extremes_do_not_saturate(isa):
     for sign in (1, -1):
         for value in (-128, 127):

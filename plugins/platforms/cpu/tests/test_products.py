@@ -15,7 +15,24 @@ from core_plugin_cpu.products.refine import product
 from core.api import CheckpointError, KernelRequest, LayerSite, ProbeResult, WeightForm
 from core.testing.conformance.tools.parts import plain_part
 
-from .weights import BLOCKS, EXACT, FORMS, GROUPS, ODD, OPENED, K, error, expected, int4, int8, make, packed, weights
+from .weights import (
+    BLOCKS,
+    EXACT,
+    FLOAT8,
+    FORMS,
+    GROUPS,
+    ODD,
+    OPENED,
+    K,
+    error,
+    expected,
+    float8,
+    int4,
+    int8,
+    make,
+    packed,
+    weights,
+)
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -53,7 +70,7 @@ def test_every_form_is_multiplied_as_the_reference_product_does(isa, form):
         found = product.apply(x, packed(product, parts))
         assert found.shape == (tokens, 88) and found.dtype == torch.bfloat16
         if tokens:
-            assert error(found, expected(product, parts, x)) < (BF16 if form in (*ODD, *EXACT[:3]) else NOISE)
+            assert error(found, expected(product, parts, x)) < (BF16 if form in (*ODD, *EXACT[:3], *FLOAT8) else NOISE)
 
 
 @forms_of(*FORMS)
@@ -63,7 +80,7 @@ def test_computing_in_float32_rounds_nothing_but_what_the_form_says(isa, form):
     assert error(product.apply(x, packed(product, parts)), expected(product, parts, x)) < 1e-5
 
 
-@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8())
+@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8(), float8(16, 128))
 def test_packing_is_repeatable_in_any_order_of_parts_and_rows_of_inputs_may_lie_apart(form):
     x = torch.randn(5, 2 * K).bfloat16()[:, :K]
     product, parts = layer(form, x)
@@ -80,6 +97,7 @@ MIXED = {
     "groups and plain numbers": [int4(64, zeros=True), WeightForm(), int4(128)],
     "orders and plain numbers": [int4(64, ordered=True), WeightForm(), int4(32, zeros=True, ordered=True)],
     "int8 and plain numbers": [int8(activations="int8:token"), WeightForm(), int8()],
+    "float8 and others": [float8(0, activations="float8:tensor"), float8(16, 128), q("Q4_0")],
 }
 KINDS = {
     "blocks of two types": [Format.Q4_K, Format.Q6_K],
@@ -88,6 +106,7 @@ KINDS = {
     "groups and plain numbers": [Format.Q4_64, Format.BF16, Format.Q4_0],
     "orders and plain numbers": [Format.Q4_0, Format.BF16, Format.Q4_1],
     "int8 and plain numbers": [Format.W8A8, Format.BF16, Format.W8A16],
+    "float8 and others": [Format.E4M3, Format.E4M3_128, Format.Q4_0],
 }
 
 
@@ -237,6 +256,37 @@ def test_groups_with_scales_and_minima(isa, size, tokens):
         assert error(gemm.linear(x, native), x.float() @ weight.T) < NOISE
 
 
+@forms_of(*FLOAT8)
+def test_plain_weights_of_an_update_are_rounded_to_float8(form):
+    product, values = make("cpu_linear", ONE, [form]), torch.randn(48, K)
+    x = torch.randn(4, K).bfloat16()
+    # Three bits of mantissa: 2^-4 at most of a number, two thirds of a 2^-5 on average.
+    assert error(product.apply(x, packed(product, [plain_part(values)])), x.float() @ values.T) < 0.04
+
+
+@pytest.mark.covers("QUANT-12")
+@pytest.mark.parametrize(("bad", "what"), [(0x7F, "codes"), (0xFF, "codes"), (None, "scales")])
+def test_float8_that_is_no_number_is_refused(bad, what):
+    product, part = make("cpu_linear", ONE, [float8(16, 128)]), weights(float8(16, 128), 48)
+    if bad is None:
+        part.scales[1, 1] = float("nan")
+    else:
+        part.codes.view(torch.uint8)[47, 3] = bad
+    with pytest.raises(CheckpointError, match=f"48 outputs and 256 inputs has {what} that are no number") as caught:
+        packed(product, [part])
+    assert caught.value.code == "CORE-M160"
+
+
+def test_float8_in_blocks_that_have_a_kernel():
+    def kind(form, inputs=256):
+        return make("cpu_linear", replace(ONE, in_features=inputs), [form])._packings[0].kind
+
+    assert kind(float8(0)) == kind(float8(1, 256)) == kind(float8(128, 128), 96) == Format.E4M3
+    assert kind(float8(128, 128)) == kind(float8(1, 256), 640) == kind(float8(64, 128), 200) == Format.E4M3_128
+    assert kind(float8(1, 32)) == kind(float8(1, 64)) == kind(float8(1, 96)) == Format.E4M3_32
+    assert kind(float8(1, 48)) == Format.BF16
+
+
 def test_groups_that_are_no_whole_blocks_are_opened():
     def kind(form, inputs):
         return make("cpu_linear", replace(ONE, in_features=inputs), [form])._packings[0].kind
@@ -261,6 +311,9 @@ def test_groups_that_are_no_whole_blocks_are_opened():
         (int4(64), 96, "96 inputs are no whole groups of 64"),
         (WeightForm(), 80, ""),
         (int8(inputs=48), 96, "weights of the form"),
+        (float8(0, activations="float8:tensor"), 80, ""),
+        (float8(128, 128, activations="float8:128"), 200, ""),
+        (float8(16, 48), 96, "scales of 48 inputs are of no whole blocks of 32"),
     ],
 )
 def test_selection_knows_which_groups_have_a_kernel(form, inputs, reason):

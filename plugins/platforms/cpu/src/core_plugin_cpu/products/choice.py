@@ -8,6 +8,7 @@ import torch
 
 from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.packed import Format
+from core_plugin_cpu.products.floats import Float8
 from core_plugin_cpu.products.groups import Groups
 from core_plugin_cpu.products.packings import Blocks, Dense, Int8
 
@@ -36,4 +37,6 @@ def as_stored(form: WeightForm, inputs: int) -> Packing:
         size = form.inputs or inputs
         if size % BLOCK == 0 and inputs % size == 0:
             return Groups(form, inputs)
+    if form.codes == "float8_e4m3fn" and not (form.zeros or form.ordered) and (form.inputs % BLOCK == 0):
+        return Float8(form, inputs)
     return opened(form, torch.bfloat16)
