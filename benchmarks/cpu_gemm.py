@@ -55,6 +55,12 @@ def packed(kind: Format, n: int, k: int) -> PackedWeight:
     if kind in (Format.W8A8, Format.W8A16):
         weight = torch.randint(-127, 128, (n, k), dtype=torch.int8)
         return gemm.pack_int8(weight, torch.rand(n) / 127, activations=8 if kind == Format.W8A8 else 16)
+    if kind in (Format.MXFP4, Format.NVFP4):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
+        if kind == Format.MXFP4:
+            return gemm.pack_float4(codes, torch.randint(115, 125, (n, k // 32), dtype=torch.uint8))
+        scales = (torch.rand(n, k // 16) * 400).to(torch.float8_e4m3fn).view(torch.uint8)
+        return gemm.pack_float4(codes, scales, torch.tensor(1e-4))
     if kind in FLOAT8:
         codes = (torch.randn(n, k) * 100).to(torch.float8_e4m3fn).view(torch.uint8)
         return gemm.pack_float8(codes, torch.rand(n, -(-k // (FLOAT8[kind] or k))), FLOAT8[kind])

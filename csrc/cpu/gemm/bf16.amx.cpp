@@ -60,7 +60,7 @@ constexpr Kernel widening_channels(Expand* expand) {
 
 template <typename F>
 constexpr Kernel widening_blocks() {
-  return widening(widen_blocks<F>);
+  return F::kind == Scales::floats ? widening_channels(widen_blocks<F>) : widening(widen_blocks<F>);
 }
 
 }  // namespace

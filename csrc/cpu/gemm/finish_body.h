@@ -56,7 +56,8 @@ void finish_tile(const Call& call, const Tile& tile, const float* out, int64_t s
   const core_gemm_args& args = *call.args;
   int64_t channel = tile.panel * kPanel, count = tile.panels * kPanel;
   if (count > args.n - channel) count = args.n - channel;
-  const char* scale = scaled(args.format) ? panel_of(call, tile.panel) + scales_at(call) : nullptr;
+  const char* scale = nullptr;
+  if (scaled(format_of(args.format))) scale = panel_of(call, tile.panel) + channel_scales_at(call);
   const float* bias = args.bias == nullptr ? nullptr : args.bias + channel;
   if (scale == nullptr && bias == nullptr && best == nullptr && count == tile.panels * kPanel) {
     T* y = static_cast<T*>(args.y) + tile.row * args.y_stride + channel;

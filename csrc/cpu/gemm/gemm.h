@@ -30,10 +30,12 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_Q6_K = 11,
   CORE_GEMM_Q4_64 = 12,   // as Q4_1, but 64 inputs share a scale and a minimum
   CORE_GEMM_Q4_128 = 13,  // and 128
-  CORE_GEMM_E4M3 = 14,      // float8 weights and one scale per channel; float activations
-  CORE_GEMM_E4M3_128 = 15,  // and one for 128 inputs
-  CORE_GEMM_E4M3_32 = 16,   // and one for 32
-  CORE_GEMM_FORMATS = 17,
+  CORE_GEMM_MXFP4 = 14,   // codes of e2m1, a power of two for 32 inputs
+  CORE_GEMM_NVFP4 = 15,   // and a scale in e4m3 for 16, one in float32 for a channel
+  CORE_GEMM_E4M3 = 16,      // float8 weights and one scale per channel; float activations
+  CORE_GEMM_E4M3_128 = 17,  // and one for 128 inputs
+  CORE_GEMM_E4M3_32 = 18,   // and one for 32
+  CORE_GEMM_FORMATS = 19,
 };
 
 // May be added to a block format. Other formats are what they are, with them or without.

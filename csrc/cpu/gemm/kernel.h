@@ -25,7 +25,7 @@ constexpr Storage kStorage[CORE_GEMM_FORMATS] = {
     {2048, 1, 0, 0},  {1024, 1, 0, 0},  {512, 1, 0, 128}, {512, 1, 0, 128}, {256, 1, 32, 0},
     {256, 1, 64, 0},  {320, 1, 32, 0},  {320, 1, 64, 0},  {512, 1, 32, 0},  {256, 8, 320, 0},
     {320, 8, 320, 0}, {384, 8, 288, 0}, {256, 2, 64, 0},  {256, 4, 64, 0},
-    {512, 1, 0, 64},  {512, 4, 64, 0},  {512, 1, 64, 0}};
+    {256, 1, 16, 0},  {256, 1, 32, 64}, {512, 1, 0, 64},   {512, 4, 64, 0},  {512, 1, 64, 0}};
 
 namespace {
 // The format alone, without what is asked of it.
@@ -84,10 +84,11 @@ inline const char* panel_of(const Call& call, int64_t panel) {
 }
 inline int64_t scales_at(const Call& call) { return line_bytes(call.args->format, call.args->k); }
 
-// Whether results are still to be multiplied by a scale of each channel, which comes first after the lines.
-inline bool scaled(int64_t format) {
-  format = format_of(format);
-  return format == CORE_GEMM_W8A8 || format == CORE_GEMM_W8A16 || format == CORE_GEMM_E4M3;
+// Whether results are still to be multiplied by a float32 scale of each channel, and where in a panel these scales are.
+constexpr bool scaled(int64_t format) { return kStorage[format].tail != 0; }
+inline int64_t channel_scales_at(const Call& call) {
+  const Storage& storage = kStorage[format_of(call.args->format)];
+  return scales_at(call) + ceil_div(call.inputs / kBlock, storage.group) * storage.scales;
 }
 }  // namespace
 

@@ -81,6 +81,7 @@ int code_at(const char* codes, int i) {
   auto byte = [&](int line) { return static_cast<uint8_t>(codes[line * 64 + j]); };
   if (F::bits == 8) return byte(g);
   int code = (byte(g % 4) >> (g < 4 ? 0 : 4)) & 15;
+  if (F::e2m1) return kTwiceE2m1[code];
   if (F::bits == 5) code |= (byte(4) >> g & 1) << 4;
   if (F::bits == 6) code |= (byte(4 + g / 4) >> (g % 4 * 2) & 3) << 4;
   return code;
@@ -94,6 +95,19 @@ struct Scale {
 template <typename F>
 Scale scale_at(const Row& row, int64_t block) {
   const char* at = row.scales + block / F::group * F::scale_bytes;
+  if (F::kind == Scales::powers) {
+    uint32_t bits = static_cast<uint32_t>(static_cast<uint8_t>(at[row.channel])) << 23;
+    float power;
+    std::memcpy(&power, &bits, 4);
+    return {power, power, 0.0f};
+  }
+  if (F::kind == Scales::floats) {
+    float whole;
+    std::memcpy(&whole, row.scales + row.k / kBlock * F::scale_bytes + row.channel * 4, 4);
+    whole *= 0x1p-8f;
+    return {e4m3(static_cast<uint8_t>(at[row.channel])) * whole,
+            e4m3(static_cast<uint8_t>(at[16 + row.channel])) * whole, 0.0f};
+  }
   float scale = half(at + row.channel * 2);
   float minimum = F::has_minimum ? half(at + 32 + row.channel * 2) : 0.0f;
   if (F::kind == Scales::nested) {
@@ -130,6 +144,7 @@ Read<To>* reader(int64_t format) {
       &read_blocks<Q4_0, To>,   &read_blocks<Q4_1, To>,   &read_blocks<Q5_0, To>,   &read_blocks<Q5_1, To>,
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
       &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
+      &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,
       &read_e4m3<0, To>,        &read_e4m3<128, To>,      &read_e4m3<32, To>};
   return readers[format_of(format)];
 }

@@ -20,7 +20,7 @@ from core.api.experts import Routing
 from core.ops.experts import ReferenceExpertsIn, ReferenceExpertsOut
 from core.ops.experts import route as reference_route
 
-from .weights import EXACT, FLOAT8, FORMS, ODD, K, error, float8, int4, int8, make, packed, unrounded, weights
+from .weights import EXACT, FLOAT8, FORMS, NVFP4, ODD, K, error, float8, int4, int8, make, packed, unrounded, weights
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -31,7 +31,8 @@ FEW, MANY = 5, 128
 """Experts."""
 
 Q4_0 = WeightForm(codes="gguf:Q4_0")
-SOME = (WeightForm(), Q4_0, int8(activations="int8:token"), float8(16, 128, activations="float8:128"))
+FLOATS = (float8(16, 128, activations="float8:128"), NVFP4)
+SOME = (WeightForm(), Q4_0, int8(activations="int8:token"), *FLOATS)
 
 
 def forms_of(*forms):

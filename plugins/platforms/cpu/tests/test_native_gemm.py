@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 BLOCK_FORMATS = [kind for kind in Format if kind.name in blocks.FORMATS]
-ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128]
+ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128, Format.MXFP4, Format.NVFP4]
 MINIMUM = {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}
 WAYS = (0, BY_ROW, COARSE, FINE, BY_ROW | COARSE)
 """What may be asked of block formats."""
@@ -112,41 +112,6 @@ def test_int8_weights_with_float_activations(isa, shape, x_dtype):
     assert_close(y, x.double() @ (weight.double() * scales.double()[:, None]).T, 2e-6)
 
 
-@small
-@given(shape=shapes, x_dtype=dtypes, size=st.sampled_from((0, 32, 64, 128)))
-def test_float8_weights_with_float_activations(isa, shape, x_dtype, size):
-    """Every code there is, those below the least normal number included, in every place of a line."""
-    m, n, k = shape
-    codes = torch.randint(0, 256, (n, k)).to(torch.uint8)
-    codes = torch.where((codes & 127) == 127, torch.tensor(0, dtype=torch.uint8), codes)
-    codes[::2] &= 0x87  # and rows of nothing but small ones
-    groups = -(-k // size) if size else 1
-    scales, x = torch.rand(n, groups) + 0.1, torch.randn(m, k).to(x_dtype)
-    weight = codes.view(torch.float8_e4m3fn).double()
-    weight = weight * scales.double().repeat_interleave(size or k, dim=1)[:, :k]
-    packed_weight = gemm.pack_float8(codes, scales, size)
-    # Rows of a prompt meet weights in groups as bfloat16.
-    wide = size and x_dtype == torch.bfloat16 and m >= 8 and isa in ("avx512_bf16", "amx")
-    y = gemm.linear(x, packed_weight, dtype=torch.float32)
-    assert_close(y[:, ::2], (x.double() @ weight.T)[:, ::2], 4e-3 if wide else 4e-6)
-    assert_close(y, x.double() @ weight.T, 4e-3 if wide else 4e-6)
-    rows = gemm.lookup(packed_weight, torch.arange(n), torch.float32)
-    torch.testing.assert_close(rows.double(), weight, rtol=1e-6, atol=0)
-
-
-@pytest.mark.parametrize("m", [1, 7, 8, 33])
-def test_each_float8_code_is_its_number(isa, m):
-    """Exactly: a product with one input that is 1 gives the weight."""
-    codes = torch.tensor([code for code in range(256) if code & 127 != 127], dtype=torch.uint8).repeat(2, 1).T
-    for at in range(8):
-        some = torch.zeros(len(codes), 8, dtype=torch.uint8)
-        some[:, at] = codes[:, 0]
-        x = torch.zeros(m, 8, dtype=torch.bfloat16)
-        x[:, at] = 1
-        y = gemm.linear(x, gemm.pack_float8(some, torch.ones(len(codes), 1)), dtype=torch.float32)
-        assert torch.equal(y[m - 1], codes[:, 0].contiguous().view(torch.float8_e4m3fn).float())
-
-
 def test_int8_extremes_do_not_saturate(isa):
     for sign in (1, -1):
         for value in (-128, 127):
@@ -188,7 +153,8 @@ def test_how_exact_each_form_is(isa, kind):
             y = gemm.linear(x[:m], replace(weight, asked=asked), dtype=torch.float32)
             error, form = ((y - exact[:m]).norm() / exact[:m].norm()).item(), arithmetic(isa, m, asked)
             least, largest = {"bfloat16": (1e-4, 2.5e-3), "int16": (0, 1e-4), "int8": (5e-4, 2e-2)}[form]
-            assert least <= error < largest, (m, asked)
+            exact_weights = kind in (Format.MXFP4, Format.NVFP4)  # in bfloat16, too
+            assert (0 if exact_weights else least) <= error < largest, (m, asked)
             if form != "bfloat16":
                 assert torch.equal(y, (by_row if form == "int16" else coarse)[:m])
 
@@ -203,6 +169,12 @@ def random_weight(kind, n, k):
         groups = k // int(kind.name[3:])
         codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
         return gemm.pack_groups(codes, torch.rand(n, groups), torch.randn(n, groups), order=torch.randperm(k))
+    if kind in (Format.MXFP4, Format.NVFP4):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
+        if kind == Format.MXFP4:
+            return gemm.pack_float4(codes, torch.randint(120, 126, (n, k // 32), dtype=torch.uint8))
+        scales = (torch.rand(n, k // 16) * 400).to(torch.float8_e4m3fn).view(torch.uint8)
+        return gemm.pack_float4(codes, scales, torch.rand(n) / 300)
     if kind == Format.W8A8:
         return gemm.pack_int8(torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n))
     return gemm.pack_blocks(stored_blocks(kind, n, k), kind, k)

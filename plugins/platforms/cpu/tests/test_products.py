@@ -21,6 +21,8 @@ from .weights import (
     FLOAT8,
     FORMS,
     GROUPS,
+    MXFP4,
+    NVFP4,
     ODD,
     OPENED,
     K,
@@ -80,7 +82,7 @@ def test_computing_in_float32_rounds_nothing_but_what_the_form_says(isa, form):
     assert error(product.apply(x, packed(product, parts)), expected(product, parts, x)) < 1e-5
 
 
-@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8(), float8(16, 128))
+@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8(), float8(16, 128), MXFP4, NVFP4)
 def test_packing_is_repeatable_in_any_order_of_parts_and_rows_of_inputs_may_lie_apart(form):
     x = torch.randn(5, 2 * K).bfloat16()[:, :K]
     product, parts = layer(form, x)
@@ -98,6 +100,7 @@ MIXED = {
     "orders and plain numbers": [int4(64, ordered=True), WeightForm(), int4(32, zeros=True, ordered=True)],
     "int8 and plain numbers": [int8(activations="int8:token"), WeightForm(), int8()],
     "float8 and others": [float8(0, activations="float8:tensor"), float8(16, 128), q("Q4_0")],
+    "four-bit floats and others": [NVFP4, MXFP4, float8()],
 }
 KINDS = {
     "blocks of two types": [Format.Q4_K, Format.Q6_K],
@@ -107,6 +110,7 @@ KINDS = {
     "orders and plain numbers": [Format.Q4_0, Format.BF16, Format.Q4_1],
     "int8 and plain numbers": [Format.W8A8, Format.BF16, Format.W8A16],
     "float8 and others": [Format.E4M3, Format.E4M3_128, Format.Q4_0],
+    "four-bit floats and others": [Format.NVFP4, Format.MXFP4, Format.E4M3],
 }
 
 
@@ -203,7 +207,7 @@ def test_rows_of_blocks_are_decoded_as_the_file_means_them(form):
 
 @pytest.mark.covers("QUANT-04")
 @pytest.mark.parametrize("asked", [False, True])
-@forms_of(q("Q4_0"), int4(64, zeros=True), int4(64), int4(64, ordered=True))
+@forms_of(q("Q4_0"), int4(64, zeros=True), int4(64), int4(64, ordered=True), MXFP4, NVFP4)
 def test_what_a_row_gives_is_independent_of_others_where_it_is_asked_for(isa, form, asked):
     product = make("cpu_linear", ONE, [form], batch_invariant=asked)
     params = packed(product, [weights(form, 48)])
@@ -256,37 +260,6 @@ def test_groups_with_scales_and_minima(isa, size, tokens):
         assert error(gemm.linear(x, native), x.float() @ weight.T) < NOISE
 
 
-@forms_of(*FLOAT8)
-def test_plain_weights_of_an_update_are_rounded_to_float8(form):
-    product, values = make("cpu_linear", ONE, [form]), torch.randn(48, K)
-    x = torch.randn(4, K).bfloat16()
-    # Three bits of mantissa: 2^-4 at most of a number, two thirds of a 2^-5 on average.
-    assert error(product.apply(x, packed(product, [plain_part(values)])), x.float() @ values.T) < 0.04
-
-
-@pytest.mark.covers("QUANT-12")
-@pytest.mark.parametrize(("bad", "what"), [(0x7F, "codes"), (0xFF, "codes"), (None, "scales")])
-def test_float8_that_is_no_number_is_refused(bad, what):
-    product, part = make("cpu_linear", ONE, [float8(16, 128)]), weights(float8(16, 128), 48)
-    if bad is None:
-        part.scales[1, 1] = float("nan")
-    else:
-        part.codes.view(torch.uint8)[47, 3] = bad
-    with pytest.raises(CheckpointError, match=f"48 outputs and 256 inputs has {what} that are no number") as caught:
-        packed(product, [part])
-    assert caught.value.code == "CORE-M160"
-
-
-def test_float8_in_blocks_that_have_a_kernel():
-    def kind(form, inputs=256):
-        return make("cpu_linear", replace(ONE, in_features=inputs), [form])._packings[0].kind
-
-    assert kind(float8(0)) == kind(float8(1, 256)) == kind(float8(128, 128), 96) == Format.E4M3
-    assert kind(float8(128, 128)) == kind(float8(1, 256), 640) == kind(float8(64, 128), 200) == Format.E4M3_128
-    assert kind(float8(1, 32)) == kind(float8(1, 64)) == kind(float8(1, 96)) == Format.E4M3_32
-    assert kind(float8(1, 48)) == Format.BF16
-
-
 def test_groups_that_are_no_whole_blocks_are_opened():
     def kind(form, inputs):
         return make("cpu_linear", replace(ONE, in_features=inputs), [form])._packings[0].kind
@@ -313,6 +286,8 @@ def test_groups_that_are_no_whole_blocks_are_opened():
         (int8(inputs=48), 96, "weights of the form"),
         (float8(0, activations="float8:tensor"), 80, ""),
         (float8(128, 128, activations="float8:128"), 200, ""),
+        (MXFP4, 96, ""),
+        (NVFP4, 80, "80 inputs are no whole blocks of 32"),
         (float8(16, 48), 96, "scales of 48 inputs are of no whole blocks of 32"),
     ],
 )

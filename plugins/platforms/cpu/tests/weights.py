@@ -51,12 +51,18 @@ FLOAT8 = [
 ODD = [int4(16, zeros=True), int8(inputs=64, zeros=True), float8(16, 48), WeightForm(codes="float8_e5m2")]
 """Forms without a kernel."""
 
-FORMS = [*EXACT, *ODD, *FLOAT8, *BLOCKS, *GROUPS]
+MXFP4 = WeightForm(codes="e2m1", inputs=32, scale="e8m0", activations="e2m1:32")
+NVFP4 = WeightForm(codes="e2m1", inputs=16, scale="e4m3", activations="e2m1:16")
+FLOAT4 = [MXFP4, NVFP4, MXFP4.replace(activations="as_is"), NVFP4.replace(activations="as_is")]
+
+FORMS = [*EXACT, *ODD, *FLOAT8, *FLOAT4, *BLOCKS, *GROUPS]
 
 
 def weights(form, rows, inputs=K, seed=0, *, bias=False):
     """Return a random part of the form."""
     rng = torch.Generator().manual_seed(1000 + seed)  # other numbers than activations of seed 0
+    if form.codes == "e2m1":
+        return _float4(form, rows, inputs, rng, bias=bias)
     if form.scale == "e8m0":
         part = random_part(form.replace(scale="float32"), rows, inputs, rng, bias=bias)
         exponents = torch.randint(124, 130, part.scales.shape, dtype=torch.uint8, generator=rng)
@@ -77,6 +83,19 @@ def weights(form, rows, inputs=K, seed=0, *, bias=False):
         stored = torch.from_numpy(gguf.quants.quantize(torch.randn(rows, inputs, generator=rng).numpy(), kind))
     values = torch.from_numpy(gguf.quants.dequantize(stored.numpy(), kind))
     part = Part(form, stored, decode=lambda dtype: values.to(dtype))
+    part.bias = torch.randn(rows, generator=rng) if bias else None
+    return part
+
+
+def _float4(form, rows, inputs, rng, *, bias):
+    codes = torch.randint(0, 16, (rows, inputs), dtype=torch.uint8, generator=rng)
+    if form.scale == "e8m0":
+        scales, whole = torch.randint(120, 126, (rows, inputs // 32), dtype=torch.uint8, generator=rng), None
+    else:
+        scales = (torch.rand(rows, inputs // 16, generator=rng) * 400).to(torch.float8_e4m3fn)
+        scales[0, 0], whole = 2.0**-9, torch.tensor(0.0037)
+    part = Part(form, codes, scales, tensor_scale=whole)
+    part.decode = partial(opened, replace(part))
     part.bias = torch.randn(rows, generator=rng) if bias else None
     return part
 
@@ -115,7 +134,7 @@ def packed(product, parts, order=None):
 
 
 def expected(product, parts, x):
-    """Return what the reference product gives for these weights in float32, float8 activations left as they are."""
+    """Return what the reference product gives for these weights in float32, those of floats as they are."""
     place = product.place
     forms = tuple(unrounded(form) for form in place.forms)
     reference = ReferenceProduct(ProductPlace(place.site, forms, place.device, torch.float32), {})
@@ -123,8 +142,8 @@ def expected(product, parts, x):
 
 
 def unrounded(form):
-    """Return a form of float8 with activations that are not rounded, another as it is."""
-    return form.replace(activations="as_is") if form.codes.startswith("float8") else form
+    """Return a form of floats with activations that are not rounded, another as it is."""
+    return form.replace(activations="as_is") if form.codes.startswith(("float8", "e2m1")) else form
 
 
 def error(found, due):

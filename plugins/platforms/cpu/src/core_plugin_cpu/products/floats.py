@@ -1,4 +1,4 @@
-"""Float8 codes (e4m3) with scales in any blocks whose inputs are whole blocks of 32."""
+"""Codes of floats: e4m3 with scales in blocks of a multiple of 32 inputs, and e2m1 as MXFP4 and NVFP4 have it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.api import CheckpointError
+from core.ops.products import E2M1
+from core.ops.rounding import LARGEST_E2M1, to_e2m1
 from core_plugin_cpu.native import packed
 from core_plugin_cpu.native.packed import Format
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 LARGEST = 448.0
 """The largest number in e4m3."""
+
+NO_NUMBER = 127
+"""The code, without its sign, that stands for none."""
 
 NO_EXPONENT = 127
 """What e8m0 exponents are counted from."""
@@ -56,13 +61,64 @@ class Float8:
         return part.codes.view(torch.uint8), scales if part.tensor_scale is None else scales * part.tensor_scale
 
 
+class Float4:
+    """Four bits a weight: a power of two for 32 inputs (MXFP4), or a number in e4m3 for 16 and one for all (NVFP4)."""
+
+    ordered = False
+
+    def __init__(self, form: WeightForm) -> None:
+        self._form = form
+        self.kind = Format.MXFP4 if form.scale == "e8m0" else Format.NVFP4
+
+    def pack(self, part: Part, out: Tensor, order: Tensor | None) -> None:
+        """Rearrange the codes and scales.
+
+        Raises:
+            CheckpointError: CORE-M160, a scale is no number.
+        """
+        codes, scales, whole = self._codes_of(part)
+        _check(codes, opened_scales(scales, self._form.scale))
+
+        def some(rows: slice) -> packed.PackedWeight:
+            return packed.pack_float4(codes[rows].contiguous(), scales[rows].contiguous(), whole)
+
+        packed.pack_rows(self.kind, *codes.shape, out, some)
+
+    def _codes_of(self, part: Part) -> tuple[Tensor, Tensor, Tensor | None]:
+        alike = (part.form.codes, part.form.scale, part.form.inputs)
+        wanted = (self._form.codes, self._form.scale, self._form.inputs)
+        if part.scales is None or alike != wanted:
+            return rounded_float4(part.dense(torch.float32), power=self.kind == Format.MXFP4)
+        scales = part.scales.view(torch.uint8)
+        if self.kind == Format.MXFP4:
+            return part.codes, scales, None
+        return part.codes, scales, torch.ones(()) if part.tensor_scale is None else part.tensor_scale
+
+
+def rounded_float4(values: Tensor, *, power: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return plain numbers as codes, the bytes of their scales, and the scale of all (None: there is none)."""
+    size = 32 if power else 16
+    groups = values.unflatten(1, (-1, size))
+    largest = groups.abs().amax(-1)
+    if power:
+        whole, scales = None, (largest.clamp(min=1e-30).log2().floor() - 2 + NO_EXPONENT).to(torch.uint8)
+        by = opened_scales(scales, "e8m0")
+    else:
+        whole = (largest.amax() / (LARGEST * LARGEST_E2M1)).clamp(min=1e-30)
+        kept = (largest / LARGEST_E2M1 / whole).clamp(min=2.0**-9).to(torch.float8_e4m3fn)
+        scales, by = kept.view(torch.uint8), kept.float() * whole
+    near = to_e2m1(groups / by.unsqueeze(-1)).flatten(1)
+    sizes = torch.bucketize(near.abs(), torch.tensor(E2M1) - 0.25, right=True) - 1
+    return (sizes + 8 * (near < 0)).to(torch.uint8), scales, whole
+
+
 def opened_scales(scales: Tensor, kind: str) -> Tensor:
     """Return scales of the type that a form names in float32; they come as such or as bytes."""
     if kind == "e4m3":
         return scales.view(torch.float8_e4m3fn).float()
     if kind == "float32":
         return scales.float()
-    exponents = scales.view(torch.uint8).int()
+    exponents = scales.view(torch.uint8).int()  # e8m0
     powers = torch.ldexp(torch.ones(exponents.shape), exponents - NO_EXPONENT)
     return torch.where(exponents == 255, torch.nan, powers)
 
@@ -82,11 +138,12 @@ def rounded(values: Tensor, outputs: int, inputs: int) -> tuple[Tensor, Tensor]:
 
 def _check(codes: Tensor, scales: Tensor) -> None:
     """Refuse what is no number: the kernels would take a code that is none for 480."""
-    what = "codes" if bool(((codes & 127) == 127).any()) else ""
+    what = "codes" if bool(((codes & 127) == NO_NUMBER).any()) else ""
     what = what or ("scales" if not bool(scales.isfinite().all()) else "")
     if what:
+        outputs, inputs = codes.shape
         raise CheckpointError(
             "CORE-M160",
-            f"a float8 weight of {codes.shape[0]} outputs and {codes.shape[1]} inputs has {what} that are no number.",
+            f"a weight of floats of {outputs} outputs and {inputs} inputs has {what} that are no number.",
             hint="The checkpoint is damaged, or its weights overflowed when they were rounded to float8.",
         )

@@ -29,8 +29,10 @@ def _group_faults(request: KernelRequest) -> tuple[str | None, ...]:
     if blocks := _BLOCKS.match(request.form):
         size = int(blocks[1])
         return (f"scales of {size} inputs are of no whole blocks of {_BLOCK}" if size % _BLOCK else None,)
-    found = _GROUPS.match(request.form)
     inputs = request.dims.get("inputs", 0)
+    if request.form.startswith("e2m1/"):
+        return (f"{inputs} inputs are no whole blocks of {_BLOCK}" if inputs % _BLOCK else None,)
+    found = _GROUPS.match(request.form)
     size = 0 if found is None else inputs if found[1] == "all" else int(found[1])
     return (
         f"groups of {size} inputs are no whole blocks of {_BLOCK}" if size % _BLOCK else None,
