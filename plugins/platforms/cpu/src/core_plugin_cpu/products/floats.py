@@ -42,23 +42,25 @@ class Float8:
         Raises:
             CheckpointError: CORE-M160, a code or a scale is no number.
         """
-        codes, scales = self._codes_of(part)
+        codes, scales, outputs = self._codes_of(part)
         _check(codes, scales)
 
         def some(rows: slice) -> packed.PackedWeight:
             few = range(len(codes))[rows]
-            index = torch.arange(few.start, few.stop) // (self._form.outputs or len(codes))
+            index = torch.arange(few.start, few.stop) // (outputs or len(codes))
             spread = scales[index] if len(scales) > 1 else scales.expand(len(few), -1)
             return packed.pack_float8(codes[rows], spread, self._size)
 
         packed.pack_rows(self.kind, *codes.shape, out, some)
 
-    def _codes_of(self, part: Part) -> tuple[Tensor, Tensor]:
-        """Return the codes as bytes and their scales in float32."""
+    def _codes_of(self, part: Part) -> tuple[Tensor, Tensor, int]:
+        """Return the codes as bytes, their scales in float32, and how many outputs share one (0: all)."""
         if part.form.codes != self._form.codes or part.scales is None or part.form.inputs != self._form.inputs:
-            return rounded(part.dense(torch.float32), self._form.outputs, self._size)
+            outputs = self._form.outputs
+            return *rounded(part.dense(torch.float32), outputs, self._size), outputs
         scales = opened_scales(part.scales, part.form.scale)
-        return part.codes.view(torch.uint8), scales if part.tensor_scale is None else scales * part.tensor_scale
+        scales = scales if part.tensor_scale is None else scales * part.tensor_scale
+        return part.codes.view(torch.uint8), scales, part.form.outputs
 
 
 class Float4:
