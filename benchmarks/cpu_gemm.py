@@ -25,6 +25,9 @@ from core_plugin_cpu.native.program import Program
 
 SHAPES = {"qkv": (960, 576), "o": (576, 576), "gate_up": (3072, 576), "down": (576, 1536), "head": (49152, 576)}
 GROUPS = {Format.Q4_64: 64, Format.Q4_128: 128}
+FLOAT8 = {Format.E4M3: 0, Format.E4M3_128: 128, Format.E4M3_32: 32}
+"""Inputs that share a scale; 0: all."""
+
 COLD_BYTES = 600 << 20
 LAYERS = 30
 SLICE = 0.12
@@ -52,6 +55,15 @@ def packed(kind: Format, n: int, k: int) -> PackedWeight:
     if kind in (Format.W8A8, Format.W8A16):
         weight = torch.randint(-127, 128, (n, k), dtype=torch.int8)
         return gemm.pack_int8(weight, torch.rand(n) / 127, activations=8 if kind == Format.W8A8 else 16)
+    if kind in (Format.MXFP4, Format.NVFP4):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
+        if kind == Format.MXFP4:
+            return gemm.pack_float4(codes, torch.randint(115, 125, (n, k // 32), dtype=torch.uint8))
+        scales = (torch.rand(n, k // 16) * 400).to(torch.float8_e4m3fn).view(torch.uint8)
+        return gemm.pack_float4(codes, scales, torch.tensor(1e-4))
+    if kind in FLOAT8:
+        codes = (torch.randn(n, k) * 100).to(torch.float8_e4m3fn).view(torch.uint8)
+        return gemm.pack_float8(codes, torch.rand(n, -(-k // (FLOAT8[kind] or k))), FLOAT8[kind])
     layout = blocks.FORMATS[kind.name]
     return gemm.pack_blocks(torch.randint(0, 100, (n, k // layout.values * layout.stored), dtype=torch.uint8), kind, k)
 

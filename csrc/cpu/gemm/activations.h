@@ -104,7 +104,7 @@ CORE_INLINE void quantize_block(const From* from, int64_t count, X* to) {
   }
   to->with.scale = by.scale;
   to->with.sum = by.scale * static_cast<float>(sums[0] + sums[1]);
-  to->with.start[0] = -F::zero * (F::kind == Scales::halves ? sums[0] : sums[0] + sums[1]);
+  to->with.start[0] = -F::zero * (F::halves ? sums[0] : sums[0] + sums[1]);
   to->with.start[1] = -F::zero * sums[1];
 }
 

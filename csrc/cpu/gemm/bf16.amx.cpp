@@ -44,10 +44,23 @@ void gated(const Call& call, const Tile& where, int64_t row_end, const Gating& g
   run_gated<false>(call, where, row_end, gating, call.inputs / kBlock);
 }
 
+typedef void Expand(const Call& call, const Tile& tile, char* scratch);
+
+constexpr Kernel widening(Expand* expand) {
+  return {32,     kWide,   nullptr, converted_bytes<bf16>, pack_rows, tile,
+          stripe, nullptr, expanded_bytes<kWide>,          expand,    enter, leave};
+}
+
+// Without a stripe: channels have scales, which a stripe of bf16 does not apply.
+constexpr Kernel widening_channels(Expand* expand) {
+  Kernel kernel = widening(expand);
+  kernel.stripe = nullptr;
+  return kernel;
+}
+
 template <typename F>
 constexpr Kernel widening_blocks() {
-  return {32,     kWide,   nullptr, converted_bytes<bf16>, pack_rows,       tile,
-          stripe, nullptr, expanded_bytes<kWide>,          widen_blocks<F>, enter, leave};
+  return F::kind == Scales::floats ? widening_channels(widen_blocks<F>) : widening(widen_blocks<F>);
 }
 
 }  // namespace
@@ -56,9 +69,10 @@ namespace amx {
 extern const Kernel bf16_kernel, w8a16_kernel, wide_block_kernels[kBlockFormats];
 const Kernel bf16_kernel = {32,     kWide, nullptr, converted_bytes<bf16>, pack_rows, tile,
                             stripe, gated, nullptr, nullptr,               enter,     leave};
-// Without a stripe: channels have scales, which a stripe of bf16 does not apply.
-const Kernel w8a16_kernel = {32,      kWide,   nullptr, converted_bytes<bf16>, pack_rows, tile,
-                             nullptr, nullptr, expanded_bytes<kWide>,          expand_int8, enter, leave};
+const Kernel w8a16_kernel = widening_channels(expand_int8);
+extern const Kernel wide_e4m3_kernels[kFloatFormats];
+const Kernel wide_e4m3_kernels[kFloatFormats] = {widening_channels(expand_e4m3), widening(expand_groups<4>),
+                                                 widening(expand_groups<1>)};
 const Kernel wide_block_kernels[kBlockFormats] = CORE_BLOCK_FORMATS(widening_blocks);
 }  // namespace amx
 }  // namespace gemm

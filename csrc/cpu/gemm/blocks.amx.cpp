@@ -34,7 +34,7 @@ constexpr Config kWhole = config_for(32), kHalf = config_for(16);
 
 // Where a block's halves have scales of their own, each is multiplied by itself.
 template <typename F>
-constexpr int kParts = F::kind == Scales::halves ? 2 : 1;
+constexpr int kParts = F::halves ? 2 : 1;
 
 template <typename F>
 void enter_blocks() {

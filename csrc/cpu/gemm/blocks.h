@@ -16,9 +16,15 @@
 //   Q4_64 Q4_128    2 or 4 blocks: h scale, h minimum
 //   Q4_K Q5_K       8 blocks: h scale, h minimum, then 8 times b scale, b minimum (unsigned, to be multiplied)
 //   Q6_K            8 blocks: h scale, then 8 times b scale of inputs 0-15, b of inputs 16-31 (signed)
+//   MXFP4           a block: b exponent of the scale, as float32 has it
+//   NVFP4           a block: b scale of inputs 0-15, b of inputs 16-31 (e4m3, 256 times too small); at the end of a
+//                   panel a float32 for each channel, by which results are multiplied
+//
+// Codes of the last two are those of e2m1; twice the number that one stands for is an integer, -12 to 12.
 #pragma once
 
 #include "common/vec.h"
+#include "gemm/float8.h"
 #include "gemm/kernel.h"
 
 namespace core {
@@ -27,13 +33,15 @@ namespace {
 
 constexpr int kVecs = 16 / kLanes;  // vectors of a line
 
-enum class Scales { plain, minimum, nested, halves };
+enum class Scales { plain, minimum, nested, halves, powers, floats };
 
 template <core_gemm_format Format, int Bits, int Zero, Scales Kind>
 struct Blocks {
   static constexpr int bits = Bits, zero = Zero;
   static constexpr Scales kind = Kind;
   static constexpr bool has_minimum = Kind == Scales::minimum || Kind == Scales::nested;
+  static constexpr bool halves = Kind == Scales::halves || Kind == Scales::floats;  // each has scales of its own
+  static constexpr bool e2m1 = Kind == Scales::powers || Kind == Scales::floats;
   static constexpr int64_t code_bytes = kStorage[Format].codes;
   static constexpr int64_t group = kStorage[Format].group;  // blocks sharing scales
   static constexpr int64_t scale_bytes = kStorage[Format].scales;
@@ -49,11 +57,14 @@ typedef Blocks<CORE_GEMM_Q5_K, 5, 0, Scales::nested> Q5_K;
 typedef Blocks<CORE_GEMM_Q6_K, 6, 32, Scales::halves> Q6_K;
 typedef Blocks<CORE_GEMM_Q4_64, 4, 0, Scales::minimum> Q4_64;
 typedef Blocks<CORE_GEMM_Q4_128, 4, 0, Scales::minimum> Q4_128;
+typedef Blocks<CORE_GEMM_MXFP4, 4, 12, Scales::powers> Mxfp4;
+typedef Blocks<CORE_GEMM_NVFP4, 4, 12, Scales::floats> Nvfp4;
 
 // What `kernels` has for each block format, in their order.
 #define CORE_BLOCK_FORMATS(kernel)                                                                             \
   {kernel<Q4_0>(), kernel<Q4_1>(), kernel<Q5_0>(), kernel<Q5_1>(), kernel<Q8_0>(), kernel<Q4_K>(),             \
-   kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>()}
+   kernel<Q5_K>(), kernel<Q6_K>(), kernel<Q4_64>(), kernel<Q4_128>(),             \
+   kernel<Mxfp4>(), kernel<Nvfp4>()}
 
 CORE_INLINE vf load_halves(const char* from) {
 #if defined(__AVX512F__)
@@ -89,6 +100,42 @@ CORE_INLINE vf load_bytes(const char* from) {
 #endif
 }
 
+// Bytes in the low ends of dwords.
+CORE_INLINE vu load_exponents(const char* from) {
+#if defined(__AVX512F__)
+  return (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(__AVX2__)
+  return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+  typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+  Bytes bytes;
+  std::memcpy(&bytes, from, kLanes);
+  return __builtin_convertvector(bytes, vu);
+#endif
+}
+
+// Twice what codes of e2m1 stand for, and 12.
+constexpr uint8_t kTwiceE2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+// The same of every byte, 0 to 15.
+CORE_INLINE vu twice_e2m1(vu codes) {
+#if defined(__AVX512BW__)
+  __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kTwiceE2m1));
+  return (vu)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), (__m512i)codes);
+#elif defined(__AVX2__)
+  __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kTwiceE2m1));
+  return (vu)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), (__m256i)codes);
+#elif defined(__aarch64__)
+  return (vu)vqtbl1q_u8(vld1q_u8(kTwiceE2m1), (uint8x16_t)codes);
+#else
+  uint8_t bytes[kVecBytes];
+  std::memcpy(bytes, &codes, kVecBytes);
+  for (int i = 0; i < kVecBytes; ++i) bytes[i] = kTwiceE2m1[bytes[i]];
+  std::memcpy(&codes, bytes, kVecBytes);
+  return codes;
+#endif
+}
+
 // Scales of one block for the channels of vector `v`: of both halves, and what is added per input.
 struct BlockScale {
   vf low, high, minimum;
@@ -97,6 +144,14 @@ struct BlockScale {
 // Scale and minimum that a group of blocks shares, for the channels of vector `v`.
 template <typename F>
 CORE_INLINE BlockScale group_scale(const char* scales, int v) {
+  if (F::kind == Scales::powers) {
+    vf scale = as_float(load_exponents(scales + v * kLanes) << 23);
+    return {scale, scale, vf{}};
+  }
+  if (F::kind == Scales::floats) {
+    const char* two = scales + v * kLanes;
+    return {widen_e4m3<false>(load_exponents(two) << 24), widen_e4m3<false>(load_exponents(two + 16) << 24), vf{}};
+  }
   const char* at = scales + v * kLanes * 2;
   vf scale = load_halves(at);
   return {scale, scale, F::has_minimum ? load_halves(at + 32) : vf{}};
@@ -123,6 +178,7 @@ CORE_INLINE vu code_line(const char* codes, int g, int v) {
   if (F::bits == 8) return load_bits(at + g * 64);
   vu both = load_bits(at + g % 4 * 64);
   vu code = (g < 4 ? both : both >> 4) & 0x0f0f0f0fu;
+  if (F::e2m1) return twice_e2m1(code);
   if (F::bits == 5) {
     vu fifth = load_bits(at + 256);
     return code | ((g < 4 ? fifth << ((4 - g) & 31) : fifth >> ((g - 4) & 31)) & 0x10101010u);

@@ -4,6 +4,7 @@
 // every panel at a time; each line meets all M rows.
 #include <utility>
 
+#include "gemm/float8.h"
 #include "gemm/kernel.h"
 #include "gemm/rows.h"
 #if defined(__AVX512BF16__)
@@ -81,7 +82,41 @@ struct WideInt8 {
   }
 };
 
+// float8 widened to float32: a line is four inputs.
+struct WideE4m3 {
+  typedef float X;
+  static constexpr int inputs = 4, rows = kRows, panels = kWide > 2 ? 2 : kWide;
+  static constexpr bool round = false;
+  static constexpr float scale = 1.0f;
+  template <int M>
+  CORE_INLINE static void line(vf (*acc)[kVecs], int64_t next, const char* w, const char* x, int64_t row_bytes) {
+    for (int v = 0; v < kVecs; ++v) {
+      vu codes = load_bits(w + v * kVecBytes);
+      if (all_normal(codes)) {
+        add<true, M>(acc, next, v, codes, x, row_bytes);
+      } else {
+        add<false, M>(acc, next, v, codes, x, row_bytes);
+      }
+    }
+  }
+  template <bool Normal, int M>
+  CORE_INLINE static void add(vf (*acc)[kVecs], int64_t next, int v, vu codes, const char* x, int64_t row_bytes) {
+    for (int j = 0; j < 4; ++j) {
+      vf weight = widen_byte<Normal>(codes, j);
+      for (int i = 0; i < M; ++i) {
+        acc[i * next][v] += weight * reinterpret_cast<const float*>(x + i * row_bytes)[kInputAt[j]];
+      }
+    }
+  }
+};
+
 #if defined(__AVX512BF16__)
+CORE_INLINE void add_pairs(vf& acc, __m512bh weights, const char* x) {
+  int32_t pair;
+  std::memcpy(&pair, x, 4);
+  acc = (vf)_mm512_dpbf16_ps((__m512)acc, (__m512bh)_mm512_set1_epi32(pair), weights);
+}
+
 // bfloat16 by the instruction for it.
 struct Bf16 {
   typedef bf16 X;
@@ -91,11 +126,21 @@ struct Bf16 {
   template <int M>
   CORE_INLINE static void line(vf (*acc)[kVecs], int64_t next, const char* w, const char* x, int64_t row_bytes) {
     __m512bh weight = (__m512bh)_mm512_loadu_si512(w);
-    for (int i = 0; i < M; ++i) {
-      int32_t pair;
-      std::memcpy(&pair, x + i * row_bytes, 4);
-      acc[i * next][0] = (vf)_mm512_dpbf16_ps((__m512)acc[i * next][0], (__m512bh)_mm512_set1_epi32(pair), weight);
-    }
+    for (int i = 0; i < M; ++i) add_pairs(acc[i * next][0], weight, x + i * row_bytes);
+  }
+};
+
+// float8 widened to bfloat16: a line is two of that.
+struct Bf16E4m3 {
+  typedef bf16 X;
+  static constexpr int inputs = 4, rows = kRows, panels = kWide;
+  static constexpr bool round = false;
+  static constexpr float scale = 1.0f;
+  template <int M>
+  CORE_INLINE static void line(vf (*acc)[kVecs], int64_t next, const char* w, const char* x, int64_t row_bytes) {
+    PairsOf pairs = widen_pairs(load_bits(w));
+    for (int i = 0; i < M; ++i) add_pairs(acc[i * next][0], (__m512bh)pairs.first, x + i * row_bytes);
+    for (int i = 0; i < M; ++i) add_pairs(acc[i * next][0], (__m512bh)pairs.second, x + i * row_bytes + 4);
   }
 };
 #endif
@@ -150,12 +195,41 @@ constexpr Tiles<F> make_tiles(std::index_sequence<I...>) {
 }
 
 template <typename F>
-void run_tile(const Call& call, const Tile& where, const char* scratch, float* out) {
+TileOf* tile_of(const Tile& where) {
   static constexpr Tiles<F> tiles = make_tiles<F>(std::make_index_sequence<F::rows * F::panels>());
+  return tiles.at[where.rows - 1][where.panels - 1];
+}
+
+template <typename F>
+void run_tile(const Call& call, const Tile& where, const char* scratch, float* out) {
   int64_t panel_bytes = scratch != nullptr ? call.inputs / F::inputs * 64 : call.panel_bytes;
   const char* w = scratch != nullptr ? scratch : panel_of(call, where.panel);
-  tiles.at[where.rows - 1][where.panels - 1](call.rows + where.row * call.row_bytes, call.row_bytes, w,
-                                             panel_bytes, ceil_div(call.args->k, F::inputs), out);
+  tile_of<F>(where)(call.rows + where.row * call.row_bytes, call.row_bytes, w, panel_bytes,
+                    ceil_div(call.args->k, F::inputs), out);
+}
+
+// The same where `blocks` times 32 inputs have scales of their own: their sums are multiplied before they are added up.
+template <typename F, int64_t blocks>
+void run_groups(const Call& call, const Tile& where, const char*, float* out) {
+  constexpr int64_t kLines = blocks * kBlock / F::inputs, kXBytes = F::inputs * sizeof(typename F::X);
+  alignas(64) float part[F::rows * F::panels * kPanel];
+  TileOf* compute = tile_of<F>(where);
+  int64_t lines = ceil_div(call.args->k, F::inputs);
+  const char *x = call.rows + where.row * call.row_bytes, *w = panel_of(call, where.panel);
+  const char* scales = w + scales_at(call);
+  for (int64_t line = 0; line < lines; line += kLines, scales += kPanel * 4) {
+    int64_t here = lines - line < kLines ? lines - line : kLines;
+    compute(x + line * kXBytes, call.row_bytes, w + line * 64, call.panel_bytes, here, part);
+    for (int64_t p = 0; p < where.panels; ++p) {
+      for (int v = 0; v < kVecs; ++v) {
+        vf scale = load(reinterpret_cast<const float*>(scales + p * call.panel_bytes) + v * kLanes);
+        for (int64_t i = 0, at = p * kPanel + v * kLanes; i < where.rows; ++i, at += F::panels * kPanel) {
+          vf before = line == 0 ? vf{} : load(out + at);
+          store(out + at, multiply_add(load(part + at), scale, before));
+        }
+      }
+    }
+  }
 }
 
 template <typename F>
@@ -172,22 +246,44 @@ constexpr Kernel dense_kernel<WideBf16>() {
           run_tile<WideBf16>, nullptr,          nullptr, nullptr, nullptr, nullptr,                nullptr};
 }
 
+// The kernel of `F`, whose tiles are computed by `run`.
+template <typename F>
+constexpr Kernel float_kernel(void (*run)(const Call&, const Tile&, const char*, float*)) {
+  Kernel kernel = dense_kernel<F>();
+  kernel.tile = run;
+  return kernel;
+}
+
+#define CORE_FLOAT_KERNELS(F) {dense_kernel<F>(), float_kernel<F>(run_groups<F, 4>), float_kernel<F>(run_groups<F, 1>)}
+
+#if defined(__AVX512BF16__)
+// Many rows: panels are widened to bf16 once for all of them.
+constexpr Kernel widened(void (*expand)(const Call&, const Tile&, char*)) {
+  return {Bf16::rows,     Bf16::panels, usable<bf16, Bf16::inputs>, converted_bytes<bf16>, convert_rows<bf16, false>,
+          run_tile<Bf16>, nullptr,      nullptr,                    expanded_bytes<kWide>, expand,
+          nullptr,        nullptr};
+}
+#endif
+
 }  // namespace
 
 namespace CORE_VARIANT {
 #if defined(__AVX512BF16__)
 extern const Kernel bf16_kernel, w8a16_kernel;
 const Kernel bf16_kernel = dense_kernel<Bf16>();
-// Many rows: int8 weights are widened to bf16, which holds them exactly, once for all rows.
-const Kernel w8a16_kernel = {
-    Bf16::rows,     Bf16::panels,          usable<bf16, Bf16::inputs>, converted_bytes<bf16>, convert_rows<bf16, false>,
-    run_tile<Bf16>, nullptr,               nullptr, expanded_bytes<kWide>,      expand_int8,           nullptr,
-    nullptr};
+// int8 is exact in bf16.
+const Kernel w8a16_kernel = widened(expand_int8);
+extern const Kernel e4m3_kernels[kFloatFormats], wide_e4m3_kernels[kFloatFormats];
+const Kernel e4m3_kernels[kFloatFormats] = CORE_FLOAT_KERNELS(Bf16E4m3);
+const Kernel wide_e4m3_kernels[kFloatFormats] = {widened(expand_e4m3), widened(expand_groups<4>),
+                                                 widened(expand_groups<1>)};
 #else
 extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel;
 const Kernel f32_kernel = dense_kernel<F32>();
 const Kernel bf16_kernel = dense_kernel<WideBf16>();
 const Kernel w8a16_kernel = dense_kernel<WideInt8>();
+extern const Kernel e4m3_kernels[kFloatFormats];
+const Kernel e4m3_kernels[kFloatFormats] = CORE_FLOAT_KERNELS(WideE4m3);
 #endif
 }  // namespace CORE_VARIANT
 }  // namespace gemm

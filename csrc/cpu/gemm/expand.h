@@ -1,8 +1,10 @@
-// Panels of int8 weights widened to bf16, exactly, in the layout of bf16 weights.
+// Panels of int8 and float8 weights widened to bf16, in the layout of bf16 weights: exactly where scales are of whole
+// channels and come last, rounded after they are applied where they are of some inputs.
 // For instruction sets with AVX512-BF16.
 #pragma once
 
 #include "common/vec.h"
+#include "gemm/float8.h"
 #include "gemm/kernel.h"
 
 namespace core {
@@ -31,6 +33,35 @@ void expand_int8(const Call& call, const Tile& tile, char* scratch) {
       vf c = __builtin_convertvector((four << 8) >> 24, vf), d = __builtin_convertvector(four >> 24, vf);
       store_pair(scratch, a, b);
       store_pair(scratch + 64, c, d);
+    }
+  }
+}
+
+void expand_e4m3(const Call& call, const Tile& tile, char* scratch) {
+  for (int64_t panel = 0; panel < tile.panels; ++panel) {
+    const char* w = panel_of(call, tile.panel + panel);
+    for (int64_t line = 0; line < call.inputs / 4; ++line, scratch += 128) {
+      PairsOf pairs = widen_pairs(load_bits(w + line * 64));
+      _mm512_store_si512(scratch, pairs.first);
+      _mm512_store_si512(scratch + 64, pairs.second);
+    }
+  }
+}
+
+// As above, with scales for so many times 32 inputs.
+template <int64_t blocks>
+void expand_groups(const Call& call, const Tile& tile, char* scratch) {
+  for (int64_t panel = 0; panel < tile.panels; ++panel) {
+    const char* w = panel_of(call, tile.panel + panel);
+    const char* scales = w + scales_at(call);
+    for (int64_t block = 0; block < call.inputs / kBlock; ++block) {
+      vf scale = load(reinterpret_cast<const float*>(scales) + block / blocks * kPanel);
+      for (int line = 0; line < 8; ++line, w += 64, scratch += 128) {
+        PairsOf pairs = widen_pairs(load_bits(w));
+        vu first = (vu)pairs.first, second = (vu)pairs.second;
+        store_pair(scratch, as_float(first << 16) * scale, as_float(first & 0xffff0000u) * scale);
+        store_pair(scratch + 64, as_float(second << 16) * scale, as_float(second & 0xffff0000u) * scale);
+      }
     }
   }
 }

@@ -56,11 +56,10 @@ void finish_tile(const Call& call, const Tile& tile, const float* out, int64_t s
   const core_gemm_args& args = *call.args;
   int64_t channel = tile.panel * kPanel, count = tile.panels * kPanel;
   if (count > args.n - channel) count = args.n - channel;
-  int64_t format = format_of(args.format);
-  bool scaled = format == CORE_GEMM_W8A8 || format == CORE_GEMM_W8A16;
-  const char* scale = scaled ? panel_of(call, tile.panel) + scales_at(call) : nullptr;
+  const char* scale = nullptr;
+  if (scaled(format_of(args.format))) scale = panel_of(call, tile.panel) + channel_scales_at(call);
   const float* bias = args.bias == nullptr ? nullptr : args.bias + channel;
-  if (!scaled && bias == nullptr && best == nullptr && count == tile.panels * kPanel) {
+  if (scale == nullptr && bias == nullptr && best == nullptr && count == tile.panels * kPanel) {
     T* y = static_cast<T*>(args.y) + tile.row * args.y_stride + channel;
     return store_rows(out, stride, tile.rows, y, args.y_stride, count);
   }

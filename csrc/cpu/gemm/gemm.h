@@ -3,9 +3,10 @@
 // Weights are packed once, 16 output channels (a panel) together, so that one layout serves one row, few rows and many:
 //
 //   panel = 16 channels; inside a panel the inputs k follow each other in lines of 64 bytes, one dword per channel:
-//   f32 1 input, bf16 2 inputs, i8 4 inputs. Channels are padded to 16 and inputs to 32 (i8:
+//   f32 1 input, bf16 2 inputs, i8 and f8 4 inputs. Channels are padded to 16 and inputs to 32 (i8:
 //   64), with zeros. After the lines come the panel's scales, then zeros up to a multiple of 64 bytes:
 //   W8: 16 float32 scales, 16 int32 sums of the channels' weights. Block formats: see blocks.h.
+//   E4M3: 16 float32 scales, or so many for each group of inputs, 256 times those of the codes (see float8.h).
 //
 // A panel is all there is to say of its channels: weights are stacked by putting their panels next to each other. A line
 // is what one AVX-512 instruction (fma, vdpbf16ps, vpdpbusd) consumes for 16 channels; 16 lines are an AMX tile.
@@ -29,7 +30,12 @@ enum core_gemm_format : int64_t {
   CORE_GEMM_Q6_K = 11,
   CORE_GEMM_Q4_64 = 12,   // as Q4_1, but 64 inputs share a scale and a minimum
   CORE_GEMM_Q4_128 = 13,  // and 128
-  CORE_GEMM_FORMATS = 14,
+  CORE_GEMM_MXFP4 = 14,   // codes of e2m1, a power of two for 32 inputs
+  CORE_GEMM_NVFP4 = 15,   // and a scale in e4m3 for 16, one in float32 for a channel
+  CORE_GEMM_E4M3 = 16,      // float8 weights and one scale per channel; float activations
+  CORE_GEMM_E4M3_128 = 17,  // and one for 128 inputs
+  CORE_GEMM_E4M3_32 = 18,   // and one for 32
+  CORE_GEMM_FORMATS = 19,
 };
 
 // May be added to a block format. Other formats are what they are, with them or without.

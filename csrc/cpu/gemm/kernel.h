@@ -10,7 +10,8 @@ constexpr int64_t kPanel = 16;       // channels of a panel
 constexpr int64_t kBlock = 32;       // inputs of an AMX tile of bf16 and of a GGUF block
 constexpr int64_t kMostRows = 32;    // of one tile
 constexpr int64_t kMostPanels = 4;
-constexpr int kBlockFormats = CORE_GEMM_FORMATS - CORE_GEMM_Q4_0;
+constexpr int kBlockFormats = CORE_GEMM_E4M3 - CORE_GEMM_Q4_0;
+constexpr int kFloatFormats = CORE_GEMM_FORMATS - CORE_GEMM_E4M3;
 
 // What a panel consists of.
 struct Storage {
@@ -23,7 +24,8 @@ struct Storage {
 constexpr Storage kStorage[CORE_GEMM_FORMATS] = {
     {2048, 1, 0, 0},  {1024, 1, 0, 0},  {512, 1, 0, 128}, {512, 1, 0, 128}, {256, 1, 32, 0},
     {256, 1, 64, 0},  {320, 1, 32, 0},  {320, 1, 64, 0},  {512, 1, 32, 0},  {256, 8, 320, 0},
-    {320, 8, 320, 0}, {384, 8, 288, 0}, {256, 2, 64, 0},  {256, 4, 64, 0}};
+    {320, 8, 320, 0}, {384, 8, 288, 0}, {256, 2, 64, 0},  {256, 4, 64, 0},
+    {256, 1, 16, 0},  {256, 1, 32, 64}, {512, 1, 0, 64},   {512, 4, 64, 0},  {512, 1, 64, 0}};
 
 namespace {
 // The format alone, without what is asked of it.
@@ -81,6 +83,13 @@ inline const char* panel_of(const Call& call, int64_t panel) {
   return static_cast<const char*>(call.args->w) + panel * call.panel_bytes;
 }
 inline int64_t scales_at(const Call& call) { return line_bytes(call.args->format, call.args->k); }
+
+// Whether results are still to be multiplied by a float32 scale of each channel, and where in a panel these scales are.
+constexpr bool scaled(int64_t format) { return kStorage[format].tail != 0; }
+inline int64_t channel_scales_at(const Call& call) {
+  const Storage& storage = kStorage[format_of(call.args->format)];
+  return scales_at(call) + ceil_div(call.inputs / kBlock, storage.group) * storage.scales;
+}
 }  // namespace
 
 struct Kernel {

@@ -3,6 +3,7 @@
 
 #include "common/parallel.h"
 #include "gemm/blocks.h"
+#include "gemm/float8.h"
 
 namespace core {
 namespace gemm {
@@ -55,6 +56,24 @@ void read_int8(const Row& row, To* to) {
   }
 }
 
+// The value of an e4m3 code.
+float e4m3(uint8_t code) {
+  int exponent = code >> 3 & 15, mantissa = code & 7;
+  float size = exponent == 0 ? static_cast<float>(mantissa) : static_cast<float>((8 + mantissa) << (exponent - 1));
+  return (code & 0x80) != 0 ? size * -0x1p-9f : size * 0x1p-9f;
+}
+
+// With a scale for so many inputs; 0: for all of them. Scales are 256 times those of the codes, see float8.h.
+template <int64_t inputs, typename To>
+void read_e4m3(const Row& row, To* to) {
+  for (int64_t i = 0; i < row.k; ++i) {
+    float scale;
+    std::memcpy(&scale, row.scales + (inputs == 0 ? 0 : i / (inputs + !inputs)) * 64 + row.channel * 4, 4);
+    auto code = static_cast<uint8_t>(row.lines[i / 4 * 64 + row.channel * 4 + kInputAt[i % 4]]);
+    to[i] = from_float<To>(e4m3(code) * 0x1p-8f * scale);
+  }
+}
+
 // Code `i` of a block; `codes` is where the channel's first dword lies.
 template <typename F>
 int code_at(const char* codes, int i) {
@@ -62,6 +81,7 @@ int code_at(const char* codes, int i) {
   auto byte = [&](int line) { return static_cast<uint8_t>(codes[line * 64 + j]); };
   if (F::bits == 8) return byte(g);
   int code = (byte(g % 4) >> (g < 4 ? 0 : 4)) & 15;
+  if (F::e2m1) return kTwiceE2m1[code];
   if (F::bits == 5) code |= (byte(4) >> g & 1) << 4;
   if (F::bits == 6) code |= (byte(4 + g / 4) >> (g % 4 * 2) & 3) << 4;
   return code;
@@ -75,6 +95,19 @@ struct Scale {
 template <typename F>
 Scale scale_at(const Row& row, int64_t block) {
   const char* at = row.scales + block / F::group * F::scale_bytes;
+  if (F::kind == Scales::powers) {
+    uint32_t bits = static_cast<uint32_t>(static_cast<uint8_t>(at[row.channel])) << 23;
+    float power;
+    std::memcpy(&power, &bits, 4);
+    return {power, power, 0.0f};
+  }
+  if (F::kind == Scales::floats) {
+    float whole;
+    std::memcpy(&whole, row.scales + row.k / kBlock * F::scale_bytes + row.channel * 4, 4);
+    whole *= 0x1p-8f;
+    return {e4m3(static_cast<uint8_t>(at[row.channel])) * whole,
+            e4m3(static_cast<uint8_t>(at[16 + row.channel])) * whole, 0.0f};
+  }
   float scale = half(at + row.channel * 2);
   float minimum = F::has_minimum ? half(at + 32 + row.channel * 2) : 0.0f;
   if (F::kind == Scales::nested) {
@@ -110,7 +143,9 @@ Read<To>* reader(int64_t format) {
       &read_dense<float, To>,   &read_dense<bf16, To>,    &read_int8<To>,           &read_int8<To>,
       &read_blocks<Q4_0, To>,   &read_blocks<Q4_1, To>,   &read_blocks<Q5_0, To>,   &read_blocks<Q5_1, To>,
       &read_blocks<Q8_0, To>,   &read_blocks<Q4_K, To>,   &read_blocks<Q5_K, To>,   &read_blocks<Q6_K, To>,
-      &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>};
+      &read_blocks<Q4_64, To>,  &read_blocks<Q4_128, To>,
+      &read_blocks<Mxfp4, To>,  &read_blocks<Nvfp4, To>,
+      &read_e4m3<0, To>,        &read_e4m3<128, To>,      &read_e4m3<32, To>};
   return readers[format_of(format)];
 }
 

@@ -99,7 +99,7 @@ struct Sums<F, Fine, M> {
 template <typename F, typename X, int M>
 CORE_INLINE void add_block(vf* acc, const char* codes, int v, const BlockScale& scale, const char* x,
                            int64_t row_bytes) {
-  constexpr bool halves = F::kind == Scales::halves;
+  constexpr bool halves = F::halves;
   auto row = [&](int i) -> const X& { return *reinterpret_cast<const X*>(x + i * row_bytes); };
 #pragma GCC unroll 2
   for (int half = 0; half < (halves ? 2 : 1); ++half) {

@@ -6,15 +6,15 @@ namespace core {
 namespace gemm {
 
 namespace base {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, e4m3_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx2 {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, e4m3_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512 {
-extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel f32_kernel, bf16_kernel, w8a16_kernel, w8a8_kernel, e4m3_kernels[kFloatFormats];
 extern const Kernel block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
 }
 namespace avx512_vnni {
@@ -22,6 +22,7 @@ extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernel
 }
 namespace avx512_bf16 {
 extern const Kernel bf16_kernel, w8a16_kernel;
+extern const Kernel e4m3_kernels[kFloatFormats], wide_e4m3_kernels[kFloatFormats];
 }
 namespace neon_dot {
 extern const Kernel w8a8_kernel, block_kernels[kBlockFormats], fine_block_kernels[kBlockFormats];
@@ -33,7 +34,7 @@ namespace neon_i8mm {
 extern const Kernel matrix_kernel;
 }
 namespace amx {
-extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel;
+extern const Kernel bf16_kernel, w8a16_kernel, w8a8_kernel, wide_e4m3_kernels[kFloatFormats];
 extern const Kernel fine_block_kernels[kBlockFormats], wide_block_kernels[kBlockFormats];
 }  // namespace amx
 
@@ -75,9 +76,18 @@ constexpr Levels kFineBlocks = {base::fine_block_kernels,
                                 CORE_NEON_DOT(neon_dot::fine_block_kernels)};
 constexpr Levels kWideBlocks = {nullptr, nullptr, nullptr, nullptr, nullptr, CORE_AMX(amx::wide_block_kernels)};
 
+constexpr Levels kE4m3 = {base::e4m3_kernels, CORE_AVX2(avx2::e4m3_kernels), CORE_AVX512(avx512::e4m3_kernels), nullptr,
+                          CORE_AVX512_BF16(avx512_bf16::e4m3_kernels)};
+constexpr Levels kWideE4m3 = {base::e4m3_kernels,
+                              CORE_AVX2(avx2::e4m3_kernels),
+                              CORE_AVX512(avx512::e4m3_kernels),
+                              nullptr,
+                              CORE_AVX512_BF16(avx512_bf16::wide_e4m3_kernels),
+                              CORE_AMX(amx::wide_e4m3_kernels)};
+
 // Rows from which a kernel is faster than the one of the level below, none beyond kLastChange.
 constexpr int64_t kTileRows = 2;         // AMX: a tile that is mostly empty still beats two rows of vectors
-constexpr int64_t kExpandRows = 8;       // widening int8 to bf16 pays
+constexpr int64_t kExpandRows = 8;       // widening bytes to bf16 pays
 constexpr int64_t kBlockRows = 5;        // AMX: spreading blocks to bytes pays
 constexpr int64_t kWideRows = 17;        // AMX: widening blocks to bf16 pays, where results may depend on the rows,
 constexpr int64_t kCoarseWideRows = 32;  // instead of integers of 15 bits, or of 8
@@ -116,6 +126,12 @@ const Kernel* pick_blocks(const core_gemm_args& args) {
   return pick(kFineBlocks, args.m >= kBlockRows ? Isa::amx : Isa::avx512_bf16);
 }
 
+// As int8 weights: float32 activations are not rounded to bf16.
+const Kernel* pick_floats(const core_gemm_args& args) {
+  if (args.x_dtype != CORE_BF16) return pick(kE4m3, Isa::avx512_vnni);
+  return args.m >= kExpandRows ? pick(kWideE4m3, Isa::amx) : pick(kE4m3, Isa::avx512_bf16);
+}
+
 }  // namespace
 
 const Kernel& select(const core_gemm_args& args) {
@@ -131,6 +147,10 @@ const Kernel& select(const core_gemm_args& args) {
     case CORE_GEMM_W8A16:
       // Float32 activations are not rounded to bf16 only because they are many.
       return *pick(kW8A16, args.x_dtype == CORE_BF16 && args.m >= kExpandRows ? Isa::amx : Isa::avx512_vnni);
+    case CORE_GEMM_E4M3:
+    case CORE_GEMM_E4M3_128:
+    case CORE_GEMM_E4M3_32:
+      return pick_floats(args)[format_of(args.format) - CORE_GEMM_E4M3];
     default:
       return pick_blocks(args)[format_of(args.format) - CORE_GEMM_Q4_0];
   }

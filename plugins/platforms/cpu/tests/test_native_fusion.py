@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
-KINDS = (Format.BF16, Format.W8A8, Format.W8A16, Format.Q4_1, Format.F32)
+KINDS = (Format.BF16, Format.W8A8, Format.W8A16, Format.Q4_1, Format.F32, Format.E4M3, Format.E4M3_128)
 ROWS = (1, 2, 15, 17, 32, 33, 64, 65, 100, 257)
 
 
@@ -34,6 +34,10 @@ def packed(kind, n, k):
     if kind in (Format.W8A8, Format.W8A16):
         codes = torch.randint(-128, 128, (n, k), dtype=torch.int8)
         return gemm.pack_int8(codes, torch.rand(n) / 100, activations=8 if kind == Format.W8A8 else 16)
+    if kind in (Format.E4M3, Format.E4M3_128):
+        codes = (torch.randn(n, k) * 64).to(torch.float8_e4m3fn).view(torch.uint8)
+        size = 0 if kind == Format.E4M3 else 128
+        return gemm.pack_float8(codes, torch.rand(n, -(-k // size) if size else 1) / 1000, size)
     codes, groups = torch.randint(0, 16, (n, k), dtype=torch.uint8), (n, k // 32)
     return gemm.pack_groups(codes, torch.rand(groups), -torch.rand(groups))
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 BLOCK_FORMATS = [kind for kind in Format if kind.name in blocks.FORMATS]
-ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128]
+ALL_BLOCKS = [*BLOCK_FORMATS, Format.Q4_64, Format.Q4_128, Format.MXFP4, Format.NVFP4]
 MINIMUM = {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}
 WAYS = (0, BY_ROW, COARSE, FINE, BY_ROW | COARSE)
 """What may be asked of block formats."""
@@ -153,7 +153,8 @@ def test_how_exact_each_form_is(isa, kind):
             y = gemm.linear(x[:m], replace(weight, asked=asked), dtype=torch.float32)
             error, form = ((y - exact[:m]).norm() / exact[:m].norm()).item(), arithmetic(isa, m, asked)
             least, largest = {"bfloat16": (1e-4, 2.5e-3), "int16": (0, 1e-4), "int8": (5e-4, 2e-2)}[form]
-            assert least <= error < largest, (m, asked)
+            exact_weights = kind in (Format.MXFP4, Format.NVFP4)  # in bfloat16, too
+            assert (0 if exact_weights else least) <= error < largest, (m, asked)
             if form != "bfloat16":
                 assert torch.equal(y, (by_row if form == "int16" else coarse)[:m])
 
@@ -168,6 +169,12 @@ def random_weight(kind, n, k):
         groups = k // int(kind.name[3:])
         codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
         return gemm.pack_groups(codes, torch.rand(n, groups), torch.randn(n, groups), order=torch.randperm(k))
+    if kind in (Format.MXFP4, Format.NVFP4):
+        codes = torch.randint(0, 16, (n, k), dtype=torch.uint8)
+        if kind == Format.MXFP4:
+            return gemm.pack_float4(codes, torch.randint(120, 126, (n, k // 32), dtype=torch.uint8))
+        scales = (torch.rand(n, k // 16) * 400).to(torch.float8_e4m3fn).view(torch.uint8)
+        return gemm.pack_float4(codes, scales, torch.rand(n) / 300)
     if kind == Format.W8A8:
         return gemm.pack_int8(torch.randint(-128, 128, (n, k), dtype=torch.int8), torch.rand(n))
     return gemm.pack_blocks(stored_blocks(kind, n, k), kind, k)

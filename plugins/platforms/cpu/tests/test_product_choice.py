@@ -116,6 +116,59 @@ def test_a_compressed_checkpoint_gives_the_tokens_of_its_reference_form_and_of_r
     assert tokens(w8a8, dtype="bfloat16") == tokens(plain, dtype="bfloat16", quantization="int8")
 
 
+@pytest.fixture(scope="module", params=["blocks", "one scale"])
+def float8(request, plain, tmp_path_factory):
+    """The plain checkpoint with linears in float8."""
+    folder = tmp_path_factory.mktemp("float8")
+    for path in plain.iterdir():
+        if path.suffix != ".safetensors":
+            (folder / path.name).write_bytes(path.read_bytes())
+    tensors, settings = load_file(next(plain.glob("*.safetensors"))), {"weight_block_size": [128, 128]}
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        scale = tensors[name].float().abs().amax() / 448
+        tensors[name] = (tensors[name].float() / scale).to(torch.float8_e4m3fn)
+        blocks = [-(-size // 128) for size in tensors[name].shape]
+        one = request.param == "one scale"
+        tensors[f"{name}_scale" if one else f"{name}_scale_inv"] = scale if one else scale.expand(blocks).clone()
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    config["quantization_config"] |= settings if request.param == "blocks" else {}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.covers("QUANT-06")
+def test_a_float8_checkpoint_gives_the_tokens_of_the_reference_with_activations_as_they_are(float8):
+    assert chosen(float8, dtype="bfloat16") == ("fp8", "bfloat16", "cpu_linear")
+    exact = {"plugin_options": {"fp8": {"activations": 16}}, "kernel": ["linear=reference", "lookup=reference"]}
+    native = tokens(float8, dtype="bfloat16")
+    assert native == tokens(float8, dtype="bfloat16", **exact)
+    assert native == tokens(float8, dtype="bfloat16", kernel=["linear=cpu_linear"]), "which takes every layer"
+
+
+@pytest.mark.covers("QUANT-06", "QUANT-10")
+@pytest.mark.parametrize("scheme", ["FP8, channels", "FP8, static", "FP8, blocks", "MXFP8", "NVFP4", "MXFP4A16"])
+def test_floats_of_other_schemes_are_multiplied_as_they_are_stored(plain, tmp_path, scheme):
+    """Random weights: every linear layer is taken, and tokens are those of activations as they are."""
+    schemes = pytest.importorskip("core_plugin_compressed_tensors.conformance")
+    for path in plain.iterdir():
+        if path.suffix != ".safetensors":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    tensors, rng = load_file(next(plain.glob("*.safetensors"))), torch.Generator().manual_seed(0)
+    for name in [name for name in tensors if name.endswith("_proj.weight")]:
+        stored, _ = schemes.encoded(scheme, tuple(tensors.pop(name).shape), rng)
+        tensors |= {f"{name.removesuffix('weight')}{suffix}": one.contiguous() for suffix, one in stored.items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "quantization_config": schemes.described(scheme)}))
+    options = {"compressed-tensors": {"activations": "as_is"}}
+    exact = tokens(tmp_path, dtype="bfloat16", kernel=["linear=reference"], plugin_options=options)
+    fine = {"cpu_linear": {"activations": "int16"}}
+    native = tokens(tmp_path, dtype="bfloat16", kernel=["linear=cpu_linear"], plugin_options=fine)
+    assert native[:4] == exact[:4]
+
+
 def pack_words(values, bits=4, order=range(8)):
     """Codes `(rows, columns)` as words of eight, `order[i]` being the column of nibble i."""
     words = sum(values[:, column::8].long() << (bits * nibble) for nibble, column in enumerate(order))

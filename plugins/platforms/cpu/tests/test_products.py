@@ -15,7 +15,26 @@ from core_plugin_cpu.products.refine import product
 from core.api import CheckpointError, KernelRequest, LayerSite, ProbeResult, WeightForm
 from core.testing.conformance.tools.parts import plain_part
 
-from .weights import BLOCKS, EXACT, FORMS, GROUPS, ODD, OPENED, K, error, expected, int4, int8, make, packed, weights
+from .weights import (
+    BLOCKS,
+    EXACT,
+    FLOAT8,
+    FORMS,
+    GROUPS,
+    MXFP4,
+    NVFP4,
+    ODD,
+    OPENED,
+    K,
+    error,
+    expected,
+    float8,
+    int4,
+    int8,
+    make,
+    packed,
+    weights,
+)
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=f"no native library: {library.reason()}")
 
@@ -53,7 +72,7 @@ def test_every_form_is_multiplied_as_the_reference_product_does(isa, form):
         found = product.apply(x, packed(product, parts))
         assert found.shape == (tokens, 88) and found.dtype == torch.bfloat16
         if tokens:
-            assert error(found, expected(product, parts, x)) < (BF16 if form in (*ODD, *EXACT[:3]) else NOISE)
+            assert error(found, expected(product, parts, x)) < (BF16 if form in (*ODD, *EXACT[:3], *FLOAT8) else NOISE)
 
 
 @forms_of(*FORMS)
@@ -63,7 +82,7 @@ def test_computing_in_float32_rounds_nothing_but_what_the_form_says(isa, form):
     assert error(product.apply(x, packed(product, parts)), expected(product, parts, x)) < 1e-5
 
 
-@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8())
+@forms_of(WeightForm(), q("Q4_0"), q("Q6_K"), int4(32, ordered=True), int8(), float8(16, 128), MXFP4, NVFP4)
 def test_packing_is_repeatable_in_any_order_of_parts_and_rows_of_inputs_may_lie_apart(form):
     x = torch.randn(5, 2 * K).bfloat16()[:, :K]
     product, parts = layer(form, x)
@@ -80,6 +99,8 @@ MIXED = {
     "groups and plain numbers": [int4(64, zeros=True), WeightForm(), int4(128)],
     "orders and plain numbers": [int4(64, ordered=True), WeightForm(), int4(32, zeros=True, ordered=True)],
     "int8 and plain numbers": [int8(activations="int8:token"), WeightForm(), int8()],
+    "float8 and others": [float8(0, activations="float8:tensor"), float8(16, 128), q("Q4_0")],
+    "four-bit floats and others": [NVFP4, MXFP4, float8()],
 }
 KINDS = {
     "blocks of two types": [Format.Q4_K, Format.Q6_K],
@@ -88,6 +109,8 @@ KINDS = {
     "groups and plain numbers": [Format.Q4_64, Format.BF16, Format.Q4_0],
     "orders and plain numbers": [Format.Q4_0, Format.BF16, Format.Q4_1],
     "int8 and plain numbers": [Format.W8A8, Format.BF16, Format.W8A16],
+    "float8 and others": [Format.E4M3, Format.E4M3_128, Format.Q4_0],
+    "four-bit floats and others": [Format.NVFP4, Format.MXFP4, Format.E4M3],
 }
 
 
@@ -184,7 +207,7 @@ def test_rows_of_blocks_are_decoded_as_the_file_means_them(form):
 
 @pytest.mark.covers("QUANT-04")
 @pytest.mark.parametrize("asked", [False, True])
-@forms_of(q("Q4_0"), int4(64, zeros=True), int4(64), int4(64, ordered=True))
+@forms_of(q("Q4_0"), int4(64, zeros=True), int4(64), int4(64, ordered=True), MXFP4, NVFP4)
 def test_what_a_row_gives_is_independent_of_others_where_it_is_asked_for(isa, form, asked):
     product = make("cpu_linear", ONE, [form], batch_invariant=asked)
     params = packed(product, [weights(form, 48)])
@@ -261,6 +284,11 @@ def test_groups_that_are_no_whole_blocks_are_opened():
         (int4(64), 96, "96 inputs are no whole groups of 64"),
         (WeightForm(), 80, ""),
         (int8(inputs=48), 96, "weights of the form"),
+        (float8(0, activations="float8:tensor"), 80, ""),
+        (float8(128, 128, activations="float8:128"), 200, ""),
+        (MXFP4, 96, ""),
+        (NVFP4, 80, "80 inputs are no whole blocks of 32"),
+        (float8(16, 48), 96, "scales of 48 inputs are of no whole blocks of 32"),
     ],
 )
 def test_selection_knows_which_groups_have_a_kernel(form, inputs, reason):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 from core_plugin_cpu.native.blocks import FORMATS
 from core_plugin_cpu.products.layers import LinearProduct, LookupProduct, PackedProduct
 
 from core.api import Part, ProductPlace, WeightForm
-from core.ops.products import ReferenceProduct
+from core.ops.products import ReferenceProduct, opened
 from core.testing.conformance.tools.parts import random_part
 
 K = 256
@@ -24,6 +27,10 @@ def int8(outputs=1, **settings):
     return WeightForm(codes="int", bits=8, outputs=outputs, **settings)
 
 
+def float8(outputs=1, inputs=0, **settings):
+    return WeightForm(codes="float8_e4m3fn", outputs=outputs, inputs=inputs, **settings)
+
+
 BLOCKS = [WeightForm(codes=f"gguf:{kind}") for kind in FORMATS] + [WeightForm(codes=codes) for codes in OPENED]
 GROUPS = [
     int4(size, zeros=zeros, ordered=ordered)
@@ -33,15 +40,35 @@ GROUPS = [
     if size or not ordered
 ]
 EXACT = [WeightForm(), int8(), int8(0), int8(activations="int8:token")]
-ODD = [int4(16, zeros=True), int8(inputs=64, zeros=True), WeightForm(codes="float8_e4m3fn", outputs=16, inputs=128)]
+FLOAT8 = [
+    float8(),
+    float8(0, activations="float8:token"),
+    float8(16, 128, activations="float8:128"),
+    float8(1, 64),
+    float8(48, 96),
+    float8(1, 32, scale="e8m0", activations="float8:32"),
+]
+ODD = [int4(16, zeros=True), int8(inputs=64, zeros=True), float8(16, 48), WeightForm(codes="float8_e5m2")]
 """Forms without a kernel."""
 
-FORMS = [*EXACT, *ODD, *BLOCKS, *GROUPS]
+MXFP4 = WeightForm(codes="e2m1", inputs=32, scale="e8m0", activations="e2m1:32")
+NVFP4 = WeightForm(codes="e2m1", inputs=16, scale="e4m3", activations="e2m1:16")
+FLOAT4 = [MXFP4, NVFP4, MXFP4.replace(activations="as_is"), NVFP4.replace(activations="as_is")]
+
+FORMS = [*EXACT, *ODD, *FLOAT8, *FLOAT4, *BLOCKS, *GROUPS]
 
 
 def weights(form, rows, inputs=K, seed=0, *, bias=False):
     """Return a random part of the form."""
     rng = torch.Generator().manual_seed(1000 + seed)  # other numbers than activations of seed 0
+    if form.codes == "e2m1":
+        return _float4(form, rows, inputs, rng, bias=bias)
+    if form.scale == "e8m0":
+        part = random_part(form.replace(scale="float32"), rows, inputs, rng, bias=bias)
+        exponents = torch.randint(124, 130, part.scales.shape, dtype=torch.uint8, generator=rng)
+        part = replace(part, form=form, scales=exponents)
+        part.decode = partial(opened, replace(part))
+        return part
     if not form.codes.startswith("gguf:"):
         return random_part(form, rows, inputs, rng, bias=bias)
     gguf = pytest.importorskip("gguf")
@@ -56,6 +83,19 @@ def weights(form, rows, inputs=K, seed=0, *, bias=False):
         stored = torch.from_numpy(gguf.quants.quantize(torch.randn(rows, inputs, generator=rng).numpy(), kind))
     values = torch.from_numpy(gguf.quants.dequantize(stored.numpy(), kind))
     part = Part(form, stored, decode=lambda dtype: values.to(dtype))
+    part.bias = torch.randn(rows, generator=rng) if bias else None
+    return part
+
+
+def _float4(form, rows, inputs, rng, *, bias):
+    codes = torch.randint(0, 16, (rows, inputs), dtype=torch.uint8, generator=rng)
+    if form.scale == "e8m0":
+        scales, whole = torch.randint(120, 126, (rows, inputs // 32), dtype=torch.uint8, generator=rng), None
+    else:
+        scales = (torch.rand(rows, inputs // 16, generator=rng) * 400).to(torch.float8_e4m3fn)
+        scales[0, 0], whole = 2.0**-9, torch.tensor(0.0037)
+    part = Part(form, codes, scales, tensor_scale=whole)
+    part.decode = partial(opened, replace(part))
     part.bias = torch.randn(rows, generator=rng) if bias else None
     return part
 
@@ -94,10 +134,16 @@ def packed(product, parts, order=None):
 
 
 def expected(product, parts, x):
-    """Return what the reference product gives for these weights in float32."""
+    """Return what the reference product gives for these weights in float32, those of floats as they are."""
     place = product.place
-    reference = ReferenceProduct(ProductPlace(place.site, place.forms, place.device, torch.float32), {})
+    forms = tuple(unrounded(form) for form in place.forms)
+    reference = ReferenceProduct(ProductPlace(place.site, forms, place.device, torch.float32), {})
     return reference.apply(x.float(), packed(reference, parts))
+
+
+def unrounded(form):
+    """Return a form of floats with activations that are not rounded, another as it is."""
+    return form.replace(activations="as_is") if form.codes.startswith(("float8", "e2m1")) else form
 
 
 def error(found, due):

@@ -79,7 +79,8 @@ def _product(op: str, dense: bool, summary: str) -> KernelSpec:
 
 _INT8 = ("int8/*xall:float32@as_is", "int8/*xall:float32@int8:token")
 _OPENED = ("*@as_is", _INT8[1])
-_STORED = ("plain@as_is", "gguf:Q[4568]_*@as_is", "int4/1x*:float32*@as_is", *_INT8)
+_E2M1 = ("e2m1/1x32:e8m0@*", "e2m1/1x16:e4m3@*")
+_STORED = ("plain@as_is", "gguf:Q[4568]_*@as_is", "int4/1x*:float32*@as_is", "float8_e4m3fn/*", *_E2M1, *_INT8)
 _CLASSES = {
     "linear": "layers:LinearProduct",
     "lookup": "layers:LookupProduct",
@@ -91,7 +92,7 @@ _CLASSES = {
     "dense_experts_out": "experts:DenseExpertsOut",
 }
 
-CPU_LINEAR = _product("linear", False, "Weights as they are stored (GGUF blocks, 4 and 8 bits), in C++")
+CPU_LINEAR = _product("linear", False, "Weights as they are stored, activations of float8 as they are, in C++")
 CPU_LOOKUP = _product("lookup", False, "Embeddings and output projections as they are stored, in C++")
 CPU_DENSE_LINEAR = _product("linear", True, "Weights opened to the compute dtype, activations as they are, in C++")
 CPU_DENSE_LOOKUP = _product("lookup", True, "Embeddings and output projections in the compute dtype, in C++")

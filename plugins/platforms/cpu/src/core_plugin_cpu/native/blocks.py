@@ -23,7 +23,7 @@ class Codes:
 
     Attributes:
         codes: `(rows, blocks, 32)` uint8.
-        shared: `(rows, groups, numbers)` float16: what a block, or a super-block, says once.
+        shared: `(rows, groups, numbers)` float16, or bytes: what a block, or a super-block, says once.
         nested: `(rows, groups, 8, numbers)` uint8: what the eight blocks of a super-block say each, else None.
     """
 
@@ -152,5 +152,5 @@ FORMATS = {
 }
 """Formats of files that the kernels multiply with, by GGUF's name."""
 
-BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4}
+BITS = {name: layout.bits for name, layout in FORMATS.items()} | {"Q4_64": 4, "Q4_128": 4, "MXFP4": 4, "NVFP4": 4}
 """Bits of a code in every block format of the kernels."""

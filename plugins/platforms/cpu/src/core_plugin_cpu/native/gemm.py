@@ -13,7 +13,17 @@ from torch import Tensor
 from core_plugin_cpu.native.checks import CODES, TOKEN_IDS, check_places, code, shown
 from core_plugin_cpu.native.entry import Entry
 from core_plugin_cpu.native.library import library
-from core_plugin_cpu.native.packed import Format, PackedWeight, pack, pack_blocks, pack_groups, pack_int8, packed_bytes
+from core_plugin_cpu.native.packed import (
+    Format,
+    PackedWeight,
+    pack,
+    pack_blocks,
+    pack_float4,
+    pack_float8,
+    pack_groups,
+    pack_int8,
+    packed_bytes,
+)
 
 __all__ = [
     "CODES",
@@ -28,6 +38,8 @@ __all__ = [
     "lookup",
     "pack",
     "pack_blocks",
+    "pack_float4",
+    "pack_float8",
     "pack_groups",
     "pack_int8",
     "workspace_bytes",

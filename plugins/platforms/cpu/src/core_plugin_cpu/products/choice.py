@@ -8,12 +8,16 @@ import torch
 
 from core_plugin_cpu.native import blocks
 from core_plugin_cpu.native.packed import Format
+from core_plugin_cpu.products.floats import Float4, Float8
 from core_plugin_cpu.products.groups import Groups
 from core_plugin_cpu.products.packings import Blocks, Dense, Int8
 
 if TYPE_CHECKING:
     from core.api import WeightForm
     from core_plugin_cpu.products.packings import Packing
+
+FOUR_BIT_FLOATS = ("e2m1/1x32:e8m0@", "e2m1/1x16:e4m3@")
+"""How forms begin that are MXFP4 and NVFP4."""
 
 BLOCK = 32
 """Inputs of a block: the least that integer products have a scale for."""
@@ -36,4 +40,8 @@ def as_stored(form: WeightForm, inputs: int) -> Packing:
         size = form.inputs or inputs
         if size % BLOCK == 0 and inputs % size == 0:
             return Groups(form, inputs)
+    if form.codes == "float8_e4m3fn" and not (form.zeros or form.ordered) and (form.inputs % BLOCK == 0):
+        return Float8(form, inputs)
+    if form.key.startswith(FOUR_BIT_FLOATS) and inputs % BLOCK == 0:
+        return Float4(form)
     return opened(form, torch.bfloat16)

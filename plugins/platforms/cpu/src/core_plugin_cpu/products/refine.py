@@ -7,6 +7,7 @@ import re
 from core.api import KernelRequest, ProbeResult, Verdict
 
 _GROUPS = re.compile(r"int4/1x(\d+|all):")
+_BLOCKS = re.compile(r"float8_e4m3fn/\w+?x(\d+):")
 _BLOCK = 32
 
 
@@ -25,8 +26,13 @@ def experts(request: KernelRequest, probe: ProbeResult) -> Verdict:
 
 
 def _group_faults(request: KernelRequest) -> tuple[str | None, ...]:
-    found = _GROUPS.match(request.form)
+    if blocks := _BLOCKS.match(request.form):
+        size = int(blocks[1])
+        return (f"scales of {size} inputs are of no whole blocks of {_BLOCK}" if size % _BLOCK else None,)
     inputs = request.dims.get("inputs", 0)
+    if request.form.startswith("e2m1/"):
+        return (f"{inputs} inputs are no whole blocks of {_BLOCK}" if inputs % _BLOCK else None,)
+    found = _GROUPS.match(request.form)
     size = 0 if found is None else inputs if found[1] == "all" else int(found[1])
     return (
         f"groups of {size} inputs are no whole blocks of {_BLOCK}" if size % _BLOCK else None,
