@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.api import CheckpointError
-from core.ops.products import E2M1
-from core.ops.rounding import LARGEST_E2M1, to_e2m1
 from core_plugin_cpu.native import packed
 from core_plugin_cpu.native.packed import Format
 
@@ -19,6 +17,10 @@ if TYPE_CHECKING:
 
 LARGEST = 448.0
 """The largest number in e4m3."""
+
+LARGEST_E2M1 = 6.0
+_DOWN, _UP = (0.25, 1.25, 2.5, 5.0), (0.75, 1.75, 3.5)
+"""Middles between the numbers 0, 0.5, 1, 1.5, 2, 3, 4, 6 in e2m1, by which of two a middle becomes: the even code."""
 
 NO_NUMBER = 127
 """The code, without its sign, that stands for none."""
@@ -109,9 +111,10 @@ def rounded_float4(values: Tensor, *, power: bool) -> tuple[Tensor, Tensor, Tens
         whole = (largest.amax() / (LARGEST * LARGEST_E2M1)).clamp(min=1e-30)
         kept = (largest / LARGEST_E2M1 / whole).clamp(min=2.0**-9).to(torch.float8_e4m3fn)
         scales, by = kept.view(torch.uint8), kept.float() * whole
-    near = to_e2m1(groups / by.unsqueeze(-1)).flatten(1)
-    sizes = torch.bucketize(near.abs(), torch.tensor(E2M1) - 0.25, right=True) - 1
-    return (sizes + 8 * (near < 0)).to(torch.uint8), scales, whole
+    up = torch.nextafter(torch.tensor(_UP), torch.zeros(()))
+    edges = torch.cat([torch.tensor(_DOWN), up]).sort().values
+    sizes = torch.bucketize((groups / by.unsqueeze(-1)).abs().flatten(1), edges)
+    return (sizes + 8 * ((values < 0) & (sizes > 0))).to(torch.uint8), scales, whole
 
 
 def opened_scales(scales: Tensor, kind: str) -> Tensor:
