@@ -160,11 +160,11 @@ def test_a_server_lowers_its_context_where_it_is_told_to(launch, tiny):
 @pytest.mark.covers("CLI-01", "QUANT-01")
 def test_what_nobody_reads_is_refused_before_the_engine_starts(serve, broken):
     config = json.loads((broken / "config.json").read_text())
-    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 128}
+    weights = {"num_bits": 3, "type": "int", "symmetric": True, "strategy": "group", "group_size": 128}
     stored = {"format": "pack-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
     quantized = {**config, "quantization_config": {"quant_method": "compressed-tensors", **stored}}
     (broken / "config.json").write_text(json.dumps(quantized))
-    assert_failed(serve(broken), "CORE-P203", "pack-quantized", "W4A16", "compressed-tensors", "gguf")
+    assert_failed(serve(broken), "CORE-P203", "num_bits 3, not 4 or 8", "W3A16", "compressed-tensors", "gguf")
     (broken / "config.json").write_text(json.dumps(config))
     (broken / "tokenizer.json").unlink()
     assert_failed(serve(broken), "CORE-M110", "no tokenizer.json")

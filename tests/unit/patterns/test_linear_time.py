@@ -71,6 +71,7 @@ BOUNDED = {
     "plugins/quantization/compressed_tensors/src/core_plugin_compressed_tensors/config.py: pattern": (
         "compiled, and not matched"
     ),
+    "plugins/quantization/gptq/src/core_plugin_gptq/config.py: name": "a checkpoint's, over its own modules' names",
     f"{HF}/anchors.py: source": "a checkpoint's: over a window of the text, ended after a time",
     f"{HF}/content.py: arguments['tag_pattern']": "a checkpoint's: ended after a time",
     f"{HF}/content.py: '|'.join((f'{{opens}}(.*?){{closes}}' for opens, closes in delimiters))": "ended after a time",
