@@ -16,12 +16,12 @@ SECONDS, GROWTH = 2.0, 200 * 2**20
 sys.path.insert(0, str(HERE))
 from checkpoints import ENCODERS, FORMATS  # noqa: E402
 
-FEW = 30
-EXHAUSTIVE = [pytest.param(form, COUNT, marks=pytest.mark.exhaustive) for form in ENCODERS]
+SOME, FEW = 80, 30
+EXHAUSTIVE = [pytest.param(form, COUNT, marks=pytest.mark.exhaustive) for form in (*FORMATS, *ENCODERS)]
 
 
 @pytest.mark.parametrize(
-    ("form", "count"), [*((form, COUNT) for form in FORMATS), (",".join(ENCODERS), FEW), *EXHAUSTIVE]
+    ("form", "count"), [*((form, SOME) for form in FORMATS), (",".join(ENCODERS), FEW), *EXHAUSTIVE]
 )
 def test_a_damaged_checkpoint_is_served_or_refused_in_one_line(form, count, tmp_path):
     command = [sys.executable, str(HERE / "judge.py"), form, str(tmp_path), str(count)]
