@@ -93,3 +93,15 @@ def test_ranks_give_the_logits_of_one(recurrent, size):
         # Of a convolution the channels of B and C are on each rank that reads them: its state is not as small.
         divided = max(prod(state.shape) / prod(own) for state, own in zip(whole.states, shapes, strict=True))
         assert divided == (1 if recurrent.row.name in WHOLE[size] else size)
+
+
+@pytest.mark.covers("ATTN-11")
+def test_a_sequence_goes_on_from_the_blocks_and_states_of_another(recurrent):
+    subject = SimpleNamespace(impl=lambda: resolve_name(spec_of(recurrent.row).impl), device="cpu")
+    decoder, shared = Decoder(subject, Case(recurrent)), 16  # a whole block
+    whole = decoder.run([(Track(), TOKENS)])[0]
+    first = Track()
+    decoder.run([(first, TOKENS[:shared])])
+    second = decoder.fork(first)
+    decoder.run([(first, TOKENS[2:6])])
+    torch.testing.assert_close(decoder.run([(second, TOKENS[shared:])])[0], whole[shared:], atol=1e-3, rtol=1e-3)

@@ -90,13 +90,11 @@ def batched_rows_are_independent(subject: Subject, case: TinyCase) -> None:
 
 @_each
 def prefix_blocks_can_be_shared(subject: Subject, case: TinyCase) -> None:
-    """A sequence that starts with another's blocks, and computes only the rest, has the logits of the whole."""
+    """A sequence that starts with another's blocks and states, and computes the rest, has the logits of the whole."""
     decoder, whole = Decoder(subject, case), _whole(subject, case)
-    if decoder.states:
-        return  # blocks without the states behind them are no prefix
     first = Track()
     decoder.run([(first, TOKENS[: 2 * BLOCK_SIZE])])
-    second = Track(list(first.blocks), first.length)
+    second = decoder.fork(first)
     decoder.run([(first, _OTHER)])
     rest = decoder.run([(second, TOKENS[2 * BLOCK_SIZE :])])[0]
     _require_close(rest, whole[2 * BLOCK_SIZE :], "the rest behind a shared prefix")

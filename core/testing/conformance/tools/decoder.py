@@ -66,6 +66,13 @@ class Decoder(LoadedModel):
         # Scattered, so that a model which counts on neighbouring blocks is found out.
         self._free = np.random.default_rng(0).permutation(np.arange(1, _BLOCKS)).tolist()
 
+    def fork(self, sequence: Track) -> Track:
+        """Return a sequence that shares the blocks of another, and has a copy of its states."""
+        slot = self._slots.pop() if self.states else None
+        for state in self.states:
+            state.memory[slot] = state.memory[sequence.slot]
+        return Track(list(sequence.blocks), sequence.length, slot)
+
     @torch.inference_mode()
     def run(self, work: Sequence[tuple[Track, Sequence[int]]]) -> list[Tensor]:
         """Feed further tokens to each sequence; return the logits of each, `(tokens, vocabulary)`."""

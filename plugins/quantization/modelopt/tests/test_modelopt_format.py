@@ -31,12 +31,11 @@ def test_layers_compute_what_the_format_means(name, tmp_path):
     sample, kind = SAMPLES[name], ALGORITHMS[name].activations
     fixed = torch.tensor(FIXED[name]) if name in FIXED else None
     rounds = None if kind == "as_is" else partial(rounded, activations=kind, input_scale=fixed)
-    # Sums of a product of 256 inputs differ by their order; where a value is rounded one step further, by more.
     compare_sample(ModelOpt, replace(sample, layers=sample.layers[:3]), tmp_path, rounds)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_activations_may_be_left_as_they_are(name, tmp_path):
+def test_activations_may_be_left_as_they_are(name):
     form = made({"quant_algo": name}, activations="as_is").form(LINEAR, "")
     assert form == ALGORITHMS[name].replace(activations="as_is")
 
