@@ -16,6 +16,7 @@ from core.testing.conformance.device_samples import (
 )
 from core.testing.conformance.kit import run
 from core.testing.conformance.outcome import Level, Outcome
+from core.testing.conformance.quantized import quantized_sample
 from core.testing.conformance.report import PluginReport, Report
 from core.testing.conformance.samples import (
     CommandSample,
@@ -58,5 +59,6 @@ __all__ = [
     "SourceSample",
     "ToolServerSample",
     "TransferSample",
+    "quantized_sample",
     "run",
 ]

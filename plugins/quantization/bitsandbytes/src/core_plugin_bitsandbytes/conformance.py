@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core.testing.conformance import CheckpointSample, quantized_sample
 
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
@@ -56,38 +55,7 @@ def samples() -> Iterator[CheckpointSample]:
 
 
 def _sample(name: str, sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> CheckpointSample:
-    return CheckpointSample(
-        name,
-        lambda folder: _write(sites, quantization, folder),
-        values=lambda: _make(sites, quantization)[1],
-        layers=sites,
-        apply_tolerance=0.0,
-    )
-
-
-def _write(sites: Sequence[LayerSite], quantization: Mapping[str, Any], folder: Path) -> Path:
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 40}
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": quantization}))
-    save_file(_make(sites, quantization)[0], folder / "model.safetensors")
-    return folder
-
-
-def _make(sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors as stored, and the values that they mean."""
-    rng = torch.Generator().manual_seed(6)
-    stored: dict[str, Tensor] = {}
-    meant: dict[str, Tensor] = {}
-    for site in sites:
-        for part, rows in site.parts:
-            module, size = site.module(part), (rows, site.in_features)
-            if site.bias:
-                stored[f"{module}.bias"] = meant[f"{module}.bias"] = torch.randn(rows, generator=rng)
-            if site.kind != "linear":
-                stored[f"{module}.weight"] = meant[f"{module}.weight"] = torch.randn(size, generator=rng)
-                continue
-            tensors, meant[f"{module}.weight"] = encoded(quantization, size, rng)
-            stored |= {f"{module}.{suffix}": one for suffix, one in tensors.items()}
-    return stored, meant
+    return quantized_sample(name, sites, quantization, partial(encoded, quantization))
 
 
 def encoded(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core.testing.conformance import CheckpointSample, quantized_sample
 
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 64, (("", 40),)),
@@ -91,38 +89,8 @@ def described(scheme: str) -> dict[str, Any]:
 
 
 def _sample(name: str, scheme: str, sites: Sequence[LayerSite]) -> CheckpointSample:
-    return CheckpointSample(
-        name,
-        lambda folder: _write(scheme, sites, folder),
-        values=lambda: _make(scheme, sites)[1],
-        layers=sites,
-        apply_tolerance=SCHEMES[scheme][3],
-    )
-
-
-def _write(scheme: str, sites: Sequence[LayerSite], folder: Path) -> Path:
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 40}
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": described(scheme)}))
-    save_file(_make(scheme, sites)[0], folder / "model.safetensors")
-    return folder
-
-
-def _make(scheme: str, sites: Sequence[LayerSite]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors as stored, and the values that they mean."""
-    rng = torch.Generator().manual_seed(6)
-    stored: dict[str, Tensor] = {}
-    meant: dict[str, Tensor] = {}
-    for site in sites:
-        for part, rows in site.parts:
-            module, size = site.module(part), (rows, site.in_features)
-            if site.bias:
-                stored[f"{module}.bias"] = meant[f"{module}.bias"] = torch.randn(rows, generator=rng)
-            if site.kind != "linear":
-                stored[f"{module}.weight"] = meant[f"{module}.weight"] = torch.randn(size, generator=rng)
-                continue
-            tensors, meant[f"{module}.weight"] = encoded(scheme, size, rng)
-            stored |= {f"{module}.{suffix}": one.contiguous() for suffix, one in tensors.items()}
-    return stored, meant
+    tolerance = SCHEMES[scheme][3]
+    return quantized_sample(name, sites, described(scheme), partial(encoded, scheme), tolerance=tolerance)
 
 
 def encoded(scheme: str, size: tuple[int, int], rng: torch.Generator) -> tuple[dict[str, Tensor], Tensor]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample, RoundingSample
+from core.testing.conformance import CheckpointSample, RoundingSample, quantized_sample
 
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 192, (("", 40),)),
@@ -45,43 +43,19 @@ def _rounded(site: LayerSite, weight: Tensor) -> Tensor:
 
 
 def _sample(name: str, sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> CheckpointSample:
-    return CheckpointSample(
-        name,
-        lambda folder: _write(sites, quantization, folder),
-        values=lambda: _make(sites, quantization)[1],
-        layers=sites,
-        apply_tolerance=_ACTIVATIONS,
-    )
+    return quantized_sample(name, sites, quantization, partial(encoded, quantization), tolerance=_ACTIVATIONS)
 
 
-def _write(sites: Sequence[LayerSite], quantization: Mapping[str, Any], folder: Path) -> Path:
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 192, "vocab_size": 40}
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": quantization}))
-    save_file(_make(sites, quantization)[0], folder / "model.safetensors")
-    return folder
-
-
-def _make(sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors as stored, and the values that they mean."""
-    rng = torch.Generator().manual_seed(6)
-    stored: dict[str, Tensor] = {}
-    meant: dict[str, Tensor] = {}
-    for site in sites:
-        for part, rows in site.parts:
-            module, size = site.module(part), (rows, site.in_features)
-            if site.bias:
-                stored[f"{module}.bias"] = meant[f"{module}.bias"] = torch.randn(rows, generator=rng)
-            values = torch.randn(size, generator=rng)
-            if site.kind != "linear":
-                stored[f"{module}.weight"] = meant[f"{module}.weight"] = values
-                continue
-            codes = (values * 100).to(torch.float8_e4m3fn)
-            name, scale, spread = _scales(size, quantization, rng)
-            stored |= {f"{module}.weight": codes, f"{module}.{name}": scale}
-            if quantization.get("activation_scheme") == "static":
-                stored[f"{module}.input_scale"] = torch.rand((), generator=rng) / 100 + 0.01
-            meant[f"{module}.weight"] = codes.float() * spread
-    return stored, meant
+def encoded(
+    quantization: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return a random weight as a checkpoint stores it, and the values that it means."""
+    codes = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+    name, scale, spread = _scales(size, quantization, rng)
+    tensors = {"weight": codes, name: scale}
+    if quantization.get("activation_scheme") == "static":
+        tensors["input_scale"] = torch.rand((), generator=rng) / 100 + 0.01
+    return tensors, codes.float() * spread
 
 
 def _scales(size: tuple[int, int], quantization: Mapping[str, Any], rng: torch.Generator) -> tuple[str, Tensor, Tensor]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core.testing.conformance import CheckpointSample, quantized_sample
 
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 256, (("", 40),)),
@@ -37,39 +35,9 @@ def samples() -> Iterator[CheckpointSample]:
 
 
 def _sample(name: str, algorithm: str, sites: Sequence[LayerSite]) -> CheckpointSample:
-    return CheckpointSample(
-        name,
-        lambda folder: _write(algorithm, sites, folder),
-        values=lambda: _make(algorithm, sites)[1],
-        layers=sites,
-        apply_tolerance=_TOLERANCES.get(algorithm, 0.0),
-    )
-
-
-def _write(algorithm: str, sites: Sequence[LayerSite], folder: Path) -> Path:
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "vocab_size": 40}
     described = {"quant_method": "modelopt", "quant_algo": algorithm, "ignore": ["lm_head"]}
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": described}))
-    save_file(_make(algorithm, sites)[0], folder / "model.safetensors")
-    return folder
-
-
-def _make(algorithm: str, sites: Sequence[LayerSite]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors as stored, and the values that they mean."""
-    rng = torch.Generator().manual_seed(6)
-    stored: dict[str, Tensor] = {}
-    meant: dict[str, Tensor] = {}
-    for site in sites:
-        for part, rows in site.parts:
-            module, size = site.module(part), (rows, site.in_features)
-            if site.bias:
-                stored[f"{module}.bias"] = meant[f"{module}.bias"] = torch.randn(rows, generator=rng)
-            if site.kind != "linear":
-                stored[f"{module}.weight"] = meant[f"{module}.weight"] = torch.randn(size, generator=rng)
-                continue
-            tensors, meant[f"{module}.weight"] = encoded(algorithm, size, rng)
-            stored |= {f"{module}.{suffix}": one for suffix, one in tensors.items()}
-    return stored, meant
+    tolerance = _TOLERANCES.get(algorithm, 0.0)
+    return quantized_sample(name, sites, described, partial(encoded, algorithm), tolerance=tolerance)
 
 
 def encoded(algorithm: str, size: tuple[int, int], rng: torch.Generator) -> Stored:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from core.api import LayerSite
-from core.testing.conformance import CheckpointSample
+from core.testing.conformance import CheckpointSample, quantized_sample
 
 _SITES = (
     LayerSite("embedding", "model.embed_tokens", 64, (("", 40),)),
@@ -43,45 +41,20 @@ def quark(weights: str, activations: str = "") -> dict[str, Any]:
 
 def _sample(name: str, sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> CheckpointSample:
     rounded = {"MXFP4, activations too": 0.25, "MXFP8, activations too": 0.05}
-    return CheckpointSample(
-        name,
-        lambda folder: _write(sites, quantization, folder),
-        values=lambda: _make(sites, quantization)[1],
-        layers=sites,
-        apply_tolerance=rounded.get(name, 0.0),
-    )
+    return quantized_sample(name, sites, quantization, partial(encoded, quantization), tolerance=rounded.get(name, 0.0))
 
 
-def _write(sites: Sequence[LayerSite], quantization: Mapping[str, Any], folder: Path) -> Path:
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 40}
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": quantization}))
-    save_file(_make(sites, quantization)[0], folder / "model.safetensors")
-    return folder
-
-
-def _make(sites: Sequence[LayerSite], quantization: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors as stored, and the values that they mean."""
-    rng = torch.Generator().manual_seed(6)
+def encoded(
+    quantization: Mapping[str, Any], size: tuple[int, int], rng: torch.Generator
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Return a random weight as a checkpoint stores it, and the values that it means."""
     group = quantization.get("global_quant_config", {"weight": {"dtype": "fp8_e4m3"}})
-    four = group["weight"]["dtype"] == "fp4"
-    stored: dict[str, Tensor] = {}
-    meant: dict[str, Tensor] = {}
-    for site in sites:
-        for part, rows in site.parts:
-            module, size = site.module(part), (rows, site.in_features)
-            if site.bias:
-                stored[f"{module}.bias"] = meant[f"{module}.bias"] = torch.randn(rows, generator=rng)
-            if site.kind != "linear":
-                stored[f"{module}.weight"] = meant[f"{module}.weight"] = torch.randn(size, generator=rng)
-                continue
-            exponents = torch.randint(115, 122, (rows, site.in_features // 32), generator=rng).to(torch.uint8)
-            scales = torch.pow(2.0, exponents.float() - 127).repeat_interleave(32, 1)
-            if four:
-                codes = torch.randint(0, 16, size, generator=rng)
-                packed, values = (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), E2M1[codes]
-            else:
-                packed = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
-                values = packed.float()
-            stored |= {f"{module}.weight": packed, f"{module}.weight_scale": exponents}
-            meant[f"{module}.weight"] = values * scales
-    return stored, meant
+    exponents = torch.randint(115, 122, (size[0], size[1] // 32), generator=rng).to(torch.uint8)
+    scales = torch.pow(2.0, exponents.float() - 127).repeat_interleave(32, 1)
+    if group["weight"]["dtype"] == "fp4":
+        codes = torch.randint(0, 16, size, generator=rng)
+        packed, values = (codes[:, ::2] | codes[:, 1::2] << 4).to(torch.uint8), E2M1[codes]
+    else:
+        packed = (torch.randn(size, generator=rng) * 100).to(torch.float8_e4m3fn)
+        values = packed.float()
+    return {"weight": packed, "weight_scale": exponents}, values * scales
