@@ -9,7 +9,8 @@ import pytest
 import torch
 from core_plugin_fp8.config import forms_of, reasons_against, refine
 from core_plugin_fp8.conformance import samples
-from core_plugin_fp8.scheme import FP8, round_rows
+from core_plugin_fp8.scheme import FP8
+from core_plugin_unquantized.int8 import round_rows
 from safetensors.torch import load_file
 
 from core.api import PLAIN, CheckpointError, CheckpointInfo, LayerSite, ProbeResult, QuantContext, QuantRequest
@@ -127,10 +128,10 @@ def test_weights_that_contradict_the_settings_are_refused_by_name(sample, withou
 def test_rounding_is_to_the_nearest_code_and_the_same_again():
     weight = torch.randn(9, 70, generator=torch.Generator().manual_seed(2))
     weight[3] = 0
-    codes, scales = round_rows(weight)
+    codes, scales = round_rows(weight, torch.float8_e4m3fn)
     assert (scales.view(-1) == torch.where(weight.abs().amax(1) > 0, weight.abs().amax(1) / 448, 1)).all()
     assert ((codes.float() * scales - weight).abs() <= weight.abs() / 16 + scales / 1024).all()
-    again = round_rows(weight)
+    again = round_rows(weight, torch.float8_e4m3fn)
     assert torch.equal(again[0].view(torch.uint8), codes.view(torch.uint8)) and torch.equal(again[1], scales)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from core_plugin_unquantized.int8 import round_rows
 from core_plugin_unquantized.plain import Plain
 
 from core.api import Part, Stored
@@ -17,14 +18,9 @@ if TYPE_CHECKING:
 
     from core.api import LayerSite, QuantContext, WeightForm, WeightTensor
 
-LARGEST = torch.finfo(torch.float8_e4m3fn).max
-
 SCALES = ("weight_scale", "weight_scale_inv")
 INPUT_SCALES = ("input_scale", "activation_scale")
 """Names that checkpoints have for the same."""
-
-CHUNK = 1 << 16
-"""Values rounded at once."""
 
 
 class FP8(Plain):
@@ -63,7 +59,7 @@ class FP8(Plain):
             return super().read(site, part, tensors)
         codes = tensor.raw() if tensor.encoding == "plain" else tensor.dense(torch.float32)
         if self._config is None:
-            return Part(self._form, *round_rows(codes))
+            return Part(self._form, *round_rows(codes, torch.float8_e4m3fn))
         if codes.dtype in (torch.float32, torch.bfloat16, torch.float16):
             return super().read(site, part, tensors)  # of an update of the weights
         if codes.dtype != torch.float8_e4m3fn:
@@ -80,19 +76,6 @@ class FP8(Plain):
 
     def _quantizes(self, site: LayerSite, part: str) -> bool:
         return site.inner if self._config is None else self._config.quantizes(site, part)
-
-
-def round_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `weight (n, k)` in e4m3, and the scale of each row `(n, 1)`: its largest magnitude over 448, or 1."""
-    codes = torch.empty(weight.shape, dtype=torch.float8_e4m3fn, device=weight.device)
-    scales = torch.empty(len(weight), 1, device=weight.device)
-    step = max(1, CHUNK // weight.shape[1])  # a few rows at a time: no float32 copies of all of them
-    for rows, code, scale in zip(weight.split(step), codes.split(step), scales.split(step), strict=True):
-        values = rows.float()
-        largest = values.abs().amax(dim=1, keepdim=True) / LARGEST
-        scale.copy_(torch.where(largest > 0, largest, 1.0))
-        code.copy_((values / scale).clamp(-LARGEST, LARGEST))
-    return codes, scales
 
 
 def _one_of(tensors: Mapping[str, WeightTensor], names: Sequence[str]) -> Tensor | None:

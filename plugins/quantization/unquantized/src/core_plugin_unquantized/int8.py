@@ -43,14 +43,20 @@ class Int8(Plain):
         return Part(self._form, codes, scales)
 
 
-def round_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `weight (n, k)` as int8, and the scale of each row `(n, 1)`: its largest magnitude over 127, or 1."""
-    codes = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
+def round_rows(weight: Tensor, dtype: torch.dtype = torch.int8) -> tuple[Tensor, Tensor]:
+    """Return `weight (n, k)` in int8 or a float8 dtype, and the scale of each row `(n, 1)`.
+
+    The scale is the row's largest magnitude over 127, or over the largest number of the dtype; 1 for a row of zeros.
+    """
+    whole = dtype == torch.int8
+    most = 127.0 if whole else torch.finfo(dtype).max
+    codes = torch.empty(weight.shape, dtype=dtype, device=weight.device)
     scales = torch.empty(len(weight), 1, device=weight.device)
     step = max(1, CHUNK // weight.shape[1])  # a few rows at a time: no float32 copies of all of them
     for rows, code, scale in zip(weight.split(step), codes.split(step), scales.split(step), strict=True):
         values = rows.float()
-        largest = values.abs().amax(dim=1, keepdim=True) / 127
+        largest = values.abs().amax(dim=1, keepdim=True) / most
         scale.copy_(torch.where(largest > 0, largest, 1.0))
-        code.copy_(torch.round(values / scale))
+        values = values / scale
+        code.copy_(values.round() if whole else values.clamp(-most, most))
     return codes, scales
