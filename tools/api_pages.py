@@ -52,7 +52,7 @@ PAGES = (
         "AttentionRequest",
     ),
     _page("quantization", "Quantization methods", "quantization forms", "Format"),
-    _page("models", "Models", "models experts states ranks rotary configs", "ChatTemplates"),
+    _page("models", "Models", "models layers shapes experts states ranks rotary configs", "ChatTemplates"),
     _page("weight_transfer", "Weight transfer", names="WeightReceiver WeightManifest"),
     _page("tool_parsers", "Tool parsers", "parsers"),
     _page("kv_connectors", "KV connectors", "connectors", "KVConnectorWorker"),

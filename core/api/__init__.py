@@ -89,19 +89,9 @@ if TYPE_CHECKING:
     from core.api.io_processors import IOContext, IOOutput, IOProcessor, IOPrompts, IORequest
     from core.api.kernels import OPS, DimRule, KernelRequest
     from core.api.kvspecs import KVManager, KVSpec
+    from core.api.layers import LayerBuilder, StepInputs
     from core.api.logits import LogitsContext, LogitsProcessor
-    from core.api.models import (
-        ChatTemplates,
-        Classifies,
-        LayerBuilder,
-        Model,
-        ModelShape,
-        PoolingShape,
-        StepInputs,
-        WeightRules,
-        WeightShape,
-        features_of,
-    )
+    from core.api.models import ChatTemplates, Classifies, Model, WeightRules
     from core.api.parsers import (
         CallGrammar,
         EnforcesCalls,
@@ -141,6 +131,7 @@ if TYPE_CHECKING:
     from core.api.routes import EngineClient, GeneratedText, RoutePlugin, RouteRegistry, RouteRequest, RouteResponse
     from core.api.sampling import SamplingView
     from core.api.schedulers import AdmissionPolicy, ChunkPolicy, RequestView, SchedulerPolicy, SchedulerState
+    from core.api.shapes import ModelShape, PoolingShape, WeightShape, features_of
     from core.api.sinks import EngineStats, FinishedRequest, StatSink
     from core.api.sources import Access, KeepsModels, ReachesOut, RemovesModels, StoredModel
     from core.api.states import State, StateMemory, StateRows
@@ -209,11 +200,9 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "io_processors": "IOContext IOOutput IOProcessor IOPrompts IORequest",
         "kernels": "DimRule KernelRequest OPS",
         "kvspecs": "KVManager KVSpec",
+        "layers": "LayerBuilder StepInputs",
         "logits": "LogitsContext LogitsProcessor",
-        "models": (
-            "ChatTemplates Classifies features_of LayerBuilder Model ModelShape PoolingShape StepInputs WeightRules "
-            "WeightShape"
-        ),
+        "models": "ChatTemplates Classifies Model WeightRules",
         "parsers": (
             "CallGrammar EnforcesCalls KnowsThinking OutputParser ParserContext Reasoning Text ThinkingTags "
             "ToolArguments ToolEnd ToolStart"
@@ -232,6 +221,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
         "routes": "EngineClient GeneratedText RoutePlugin RouteRegistry RouteRequest RouteResponse",
         "sampling": "SamplingView",
         "schedulers": "AdmissionPolicy ChunkPolicy RequestView SchedulerPolicy SchedulerState",
+        "shapes": "features_of ModelShape PoolingShape WeightShape",
         "sinks": "EngineStats FinishedRequest StatSink",
         "sources": "Access KeepsModels ReachesOut RemovesModels StoredModel",
         "states": "State StateMemory StateRows",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
 
 Forward = Callable[["StepInputs"], "Tensor"]
 """A model's `forward`."""

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from core.api.models import StepInputs
+from core.api.layers import StepInputs
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
 
 
 @dataclass(frozen=True, slots=True)

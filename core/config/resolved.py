@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from core.api.models import ModelShape, PoolingShape
+from core.api.shapes import ModelShape, PoolingShape
 from core.api.verdict import ProbeResult
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.plugins.plan import PluginPlan

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         LatentSite,
         PickSite,
     )
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
     from core.layers.guard import LayerContext
     from core.layers.params import Params
 
@@ -137,7 +137,7 @@ class AttentionModule(CachedAttention):
             self._use_scales(params["k_scale"], params["v_scale"])
 
     def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor:
-        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.models.Attention`.
+        """Return `(tokens, heads * head_dim)`; shapes of the arguments as in `core.api.layers.Attention`.
 
         Raises:
             PluginError: CORE-P170, the arguments are not those of the layer and the step; CORE-P171, CORE-P108: the

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.experts import Routing
-    from core.api.models import Activation, Parameter
+    from core.api.layers import Activation, Parameter
     from core.layers.linear import AllReduce, Linear
     from core.layers.operations import Operation, WeightsLayer
 

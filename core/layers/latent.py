@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from core.api.attention import AttentionBackend, KVLayout, Latent, LatentLayer, LatentSite
     from core.api.forms import Part
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
     from core.api.products import ProductPlace, Sizes
     from core.layers.guard import LayerContext
     from core.layers.params import Params
@@ -63,7 +63,7 @@ class LatentModule(CachedAttention):
         step: StepInputs,
         picked: Tensor | None = None,
     ) -> Tensor:
-        """Return `(tokens, heads * value_dim)`; shapes of the arguments as in `core.api.models.LatentAttention`.
+        """Return `(tokens, heads * value_dim)`; shapes of the arguments as in `core.api.layers.LatentAttention`.
 
         Raises:
             PluginError: CORE-P170, the arguments are not those of the layer and the step; CORE-P171, CORE-P108: the

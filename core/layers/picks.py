@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.attention import AttentionBackend, KVLayout, Picker, Picks, PickSite
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
     from core.layers.guard import LayerContext
 
 _NAMES = ("the index query", "the index key", "the weights of the index heads")
@@ -46,7 +46,7 @@ class PickerModule(CachedAttention):
         return cast("Picks", backend).picker_layout(self.site)
 
     def __call__(self, q: Tensor, key: Tensor, weights: Tensor, step: StepInputs) -> Tensor | None:
-        """Return `(tokens, picks)` int32 or None; arguments as in `core.api.models.PositionPicker`.
+        """Return `(tokens, picks)` int32 or None; arguments as in `core.api.layers.PositionPicker`.
 
         Raises:
             PluginError: CORE-P170, the arguments are not those of the site and the step; CORE-P171, CORE-P108: the

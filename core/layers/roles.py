@@ -7,13 +7,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from core.api.errors import CheckpointError
-from core.api.models import Heads
+from core.api.layers import Heads
 from core.api.quantization import LayerSite
 from core.api.ranks import Ranks
 from core.layers.cuts import Cut, Cuts
 
 if TYPE_CHECKING:
-    from core.api.models import Shard
+    from core.api.layers import Shard
 
 _FEWER = "Use fewer ranks, or a number of ranks that divides it."
 

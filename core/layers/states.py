@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
 
 
 class StateMemory:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from core.api.descriptors import ModelSourceSpec, ModelSpec, WeightLoaderSpec
 from core.api.errors import CheckpointError, CoreError, PluginError
-from core.api.models import ModelShape
+from core.api.shapes import ModelShape
 from core.api.sources import Access, ReachesOut
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles, ModelSource

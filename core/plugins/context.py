@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.api.models import ModelShape
 from core.api.patches import Problem
+from core.api.shapes import ModelShape
 from core.config.resolved import FITTING
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.api.descriptors import PlatformSpec
-from core.api.models import ModelShape
+from core.api.shapes import ModelShape
 from core.api.verdict import ProbeResult, Verdict
 from core.api.weights import CheckpointInfo, CheckpointReader, ModelFiles
 from core.plugins.drivers import Candidate, guarded, load_impl, typed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.api.models import PoolingShape
+from core.api.shapes import PoolingShape
 from core.api.verdict import Verdict
 from core.api.weights import CheckpointInfo
 from core.plugins.drivers import Candidate

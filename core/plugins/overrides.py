@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.api.models import ModelShape
+from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo
 from core.config.resolved import ModelOptions
 from core.suggest import nearest

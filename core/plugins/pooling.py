@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.api.errors import ConfigError
-from core.api.models import ModelShape, PoolingShape
+from core.api.shapes import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo
 from core.config.resolved import ModelOptions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.api.models import ModelShape, PoolingShape
+from core.api.shapes import ModelShape, PoolingShape
 from core.api.weights import CheckpointInfo
 from core.config.resolved import ModelOptions
 from core.plugins.pooling import longest_prompt, pooling_of

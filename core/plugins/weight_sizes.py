@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from core.api.errors import CheckpointError
-from core.api.models import ModelShape, WeightShape
+from core.api.shapes import ModelShape, WeightShape
 from core.api.weights import CheckpointInfo
 
 _LAYER = re.compile(r"(?:(?<=\.)|^)\d+(?=\.)")

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api.attention import AttentionBackend, AttentionPlan, BatchView
-    from core.api.models import Classifies, Model, StepInputs
+    from core.api.layers import StepInputs
+    from core.api.models import Classifies, Model
 
 
 class GuardedModel:

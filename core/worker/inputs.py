@@ -21,7 +21,7 @@ from core.worker.tables import BatchTables
 
 @dataclass(slots=True)
 class StepInputs:
-    """`core.api.models.StepInputs`, and what the runner needs around the forward pass.
+    """`core.api.layers.StepInputs`, and what the runner needs around the forward pass.
 
     Nobody changes it; its tensors are good until the next step.
 
@@ -31,7 +31,7 @@ class StepInputs:
         batch: The batch as attention sees it in the first group.
         logit_indices: `(positions,)` int64 on the device, the tokens that are sampled from: the last one of each row
             that samples, and with drafts all that it runs.
-        token_types, arrays, states: As in `core.api.models.StepInputs`.
+        token_types, arrays, states: As in `core.api.layers.StepInputs`.
     """
 
     token_ids: Tensor

@@ -509,7 +509,7 @@ def test_a_model_that_ranks_do_not_divide_is_found(model):
         "            def heads(self, heads, kv_heads): return Heads(heads, kv_heads)\n"
         "            def linear(self, *sizes, shard=None, **rest): return inner.linear(*sizes, **rest)\n"
         "            def merged_linear(self, *sizes, shard=None, **rest): return inner.merged_linear(*sizes, **rest)\n"
-        "        from core.api.models import Heads\n"
+        "        from core.api.layers import Heads\n"
         "        build = Whole()"
     )
     failing = model(init=undivided).failing("models")

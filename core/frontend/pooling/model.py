@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 import numpy as np
 
 from core.api.errors import RequestError
-from core.api.models import PoolingShape
+from core.api.shapes import PoolingShape
 from core.engine.tasks.pool import PoolingMethod
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.inputs import PoolingInputs, PoolingPrompt

@@ -11,7 +11,7 @@ from core.testing.fakedevice.deferred import Deferred, Shapes, Work
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from core.api.models import StepInputs
+    from core.api.layers import StepInputs
     from core.testing.fakedevice.queue import LateQueue
 
 

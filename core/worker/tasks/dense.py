@@ -14,7 +14,7 @@ from torch.nn import functional
 from core.api.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from core.api.models import PoolingDense
+    from core.api.shapes import PoolingDense
     from core.api.weights import CheckpointReader
 
 _WEIGHT, _BIAS = "linear.weight", "linear.bias"

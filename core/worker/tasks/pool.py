@@ -22,7 +22,8 @@ from core.worker.tasks.base import RunnerSetup, WorkerTask
 from core.worker.tasks.dense import load_dense
 
 if TYPE_CHECKING:
-    from core.api.models import Classifies, Model, PoolingShape
+    from core.api.models import Classifies, Model
+    from core.api.shapes import PoolingShape
     from core.worker.graphs import GraphedForward
     from core.worker.guarded import GuardedModel
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.api.models import ModelShape
+from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.cli.ui.progress import CountProgress, WeightProgress, counted
 from core.cli.ui.startup import choices_rows, choices_table, ready_text, started_text

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.api import hooks as hook_specifications
-from core.api.models import ModelShape
+from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.fields import SECRETS
 from core.config.resolved import EngineConfig, KVOptions, Options

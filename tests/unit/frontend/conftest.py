@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from core.api.errors import EngineError
-from core.api.models import ModelShape
+from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, ModelFiles
 from core.config.resolved import EngineConfig, Options
 from core.engine.messages import Abort, Add, Call, CallResult, Finished, Logprobs, Outputs, Ready, Started, Stats

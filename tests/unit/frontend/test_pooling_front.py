@@ -10,8 +10,8 @@ import pytest
 
 from core import PoolingParams
 from core.api.errors import EngineError, RequestError
-from core.api.models import PoolingShape
 from core.api.requests import Reject
+from core.api.shapes import PoolingShape
 from core.engine.messages import Abort, Add, Finished, Outputs, Ready, Started, Stats
 from core.engine.tasks.pool import Vector
 from core.frontend.async_llm import AsyncLLM

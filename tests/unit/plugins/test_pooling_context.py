@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.api import CheckpointInfo, ModelShape
-from core.api.models import PoolingShape
+from core.api.shapes import PoolingShape
 from core.config.resolved import ModelOptions
 from core.plugins.context import context_of
 from core.plugins.pooling import MOST_TOKENS

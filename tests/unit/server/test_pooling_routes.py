@@ -12,7 +12,7 @@ import pytest
 from core import PoolingParams
 from core.api import Caller, key_id
 from core.api.errors import RequestError
-from core.api.models import PoolingShape
+from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.model import PooledVector, PoolingModel
 from core.server.pooling.encoding import decode

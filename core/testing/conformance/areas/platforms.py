@@ -14,7 +14,7 @@ import torch
 from core.api.attention import AttentionPlan
 from core.api.descriptors import PlatformSpec
 from core.api.facets import GraphFacet, StepShape
-from core.api.models import StepInputs
+from core.api.layers import StepInputs
 from core.api.platform import Pending, Platform
 from core.api.states import StateRows
 from core.api.verdict import ProbeResult

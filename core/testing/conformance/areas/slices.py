@@ -8,7 +8,7 @@ import torch
 
 from core.api.descriptors import QuantSpec
 from core.api.errors import CheckpointError
-from core.api.models import Shard
+from core.api.layers import Shard
 from core.api.quantization import LayerSite
 from core.api.ranks import Ranks
 from core.layers.roles import Placed, Roles

@@ -12,7 +12,7 @@ import orjson
 
 from core.api.errors import PluginError
 from core.api.io_processors import IOContext, IORequest
-from core.api.models import PoolingShape
+from core.api.shapes import PoolingShape
 from core.frontend.inputs import InputProcessor
 from core.frontend.pooling.data import DataPooling
 from core.frontend.pooling.inputs import PoolingPrompt

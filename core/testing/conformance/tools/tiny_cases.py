@@ -15,10 +15,10 @@ from torch import Tensor
 from core.api.attention import AttentionContext, AttentionSite, LatentSite, PickSite
 from core.api.descriptors import ModelSpec
 from core.api.errors import CheckpointError
-from core.api.models import ModelShape
 from core.api.quantization import QuantContext
 from core.api.ranks import Ranks
 from core.api.rotary import RopeConfig
+from core.api.shapes import ModelShape
 from core.api.weights import CheckpointInfo, WeightTensor
 from core.config.resolved import ModelOptions
 from core.layers.builder import Builder

@@ -8,7 +8,7 @@ import pytest
 import torch
 from core_plugin_bert.distances import Distances, buckets
 
-from core.api.models import Heads
+from core.api.layers import Heads
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 130, 500])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Rope
+    from core.api.layers import Rope
 
 
 class NomicEncoder:

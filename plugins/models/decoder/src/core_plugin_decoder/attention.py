@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Attention as Attend
-    from core.api.models import Embedding
+    from core.api.layers import Attention as Attend
+    from core.api.layers import Embedding
     from core_plugin_decoder.description import Attention, Decoder
 
 

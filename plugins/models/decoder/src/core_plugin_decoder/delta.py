@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Parameter
+    from core.api.layers import Parameter
 
 _EPS = 1e-6
 """Added to the sum of squares of a query or key, by whose root it is divided."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder, PoolingShape, StepInputs
     from core.api.experts import Router
-    from core.api.models import Activation
+    from core.api.layers import Activation
 
 MakeActivation = Callable[["LayerBuilder", str], "Activation"]
 """`(builder, path of the MLP) -> activation`, for one with parameters or a formula of its own."""

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Activation
-    from core.api.models import Attention as Attend
+    from core.api.layers import Activation
+    from core.api.layers import Attention as Attend
     from core_plugin_decoder.description import Attention, Decoder, Mix
 
 
@@ -61,7 +61,7 @@ class MixedAttention:
         self.mixer, self.first, self.own = mixer, first, own
 
     def __call__(self, q: Tensor, k: Tensor | None, v: Tensor | None, step: StepInputs) -> Tensor:
-        """Return `(T, H * head_dim)`; arguments as of `core.api.models.Attention`."""
+        """Return `(T, H * head_dim)`; arguments as of `core.api.layers.Attention`."""
         near = self.own(q, k, v, step).view(q.shape)
         far = self.first(q, None, None, step).view(q.shape)
         return (near + (far - near) * self.mixer(q)).flatten(1)

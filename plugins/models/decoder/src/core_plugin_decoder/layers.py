@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Embedding, Norm
+    from core.api.layers import Embedding, Norm
     from core_plugin_decoder.description import Decoder, Layer
     from core_plugin_decoder.index import Picked
 

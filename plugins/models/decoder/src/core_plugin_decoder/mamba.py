@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Linear
+    from core.api.layers import Linear
     from core_plugin_decoder.statespace import Mamba
 
 

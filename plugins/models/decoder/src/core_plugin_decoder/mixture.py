@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from core.api import LayerBuilder
     from core.api.experts import Router
-    from core.api.models import Linear
+    from core.api.layers import Linear
     from core_plugin_decoder.description import Mixture
 
 

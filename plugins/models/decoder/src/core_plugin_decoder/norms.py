@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder
-    from core.api.models import Norm
+    from core.api.layers import Norm
 
     HeadNormed = Callable[[Tensor], Tensor]
 

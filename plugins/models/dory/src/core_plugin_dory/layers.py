@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Attention as Attend
+    from core.api.layers import Attention as Attend
     from core_plugin_dory.family import Scales
 
 EPS = 1e-6

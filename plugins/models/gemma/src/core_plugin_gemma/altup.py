@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Activation
+    from core.api.layers import Activation
 
 _LEAST = 1e-5
 """Of the mean square that a stream is brought to the size of another by."""

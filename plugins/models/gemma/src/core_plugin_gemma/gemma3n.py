@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Activation
+    from core.api.layers import Activation
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 262_400,

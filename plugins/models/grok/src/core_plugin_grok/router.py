@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder
-    from core.api.models import Parameter
+    from core.api.layers import Parameter
 
 
 @dataclass(frozen=True, slots=True)

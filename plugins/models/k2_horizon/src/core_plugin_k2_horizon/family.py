@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder
-    from core.api.models import Activation
+    from core.api.layers import Activation
 
 
 def read(config: Mapping[str, Any]) -> Decoder:

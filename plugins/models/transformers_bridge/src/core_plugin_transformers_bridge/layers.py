@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder
-    from core.api.models import Embedding as CoreEmbedding
-    from core.api.models import Linear as CoreLinear
+    from core.api.layers import Embedding as CoreEmbedding
+    from core.api.layers import Linear as CoreLinear
 
 
 class Linear(nn.Linear):

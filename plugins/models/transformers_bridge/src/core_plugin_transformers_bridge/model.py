@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from core.api import LayerBuilder, StepInputs
-    from core.api.models import Attention, Parameter
+    from core.api.layers import Attention, Parameter
 
 
 class Bridge:
