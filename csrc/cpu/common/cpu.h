@@ -1,4 +1,4 @@
-// Which instruction set the kernels use: what the processor and the system allow, bounded by CORE_CPU_ISA.
+// Which instruction set the kernels use: the fastest that the processor and the system allow, bounded by CORE_CPU_ISA.
 #pragma once
 
 #include "common/types.h"

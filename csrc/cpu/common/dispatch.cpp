@@ -90,6 +90,22 @@ Isa best() {
 #endif
 }
 
+// Intel's processors that have AMX start a dot product of bfloat16 pairs every other cycle, and two multiply-adds in
+// each: where a virtual machine withholds AMX from it, widened weights are multiplied in little more than half the time.
+bool slow_bf16_dot_products() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") && !__builtin_cpu_is("cooperlake");
+#else
+  return false;
+#endif
+}
+
+// The level to begin with, where nobody names one.
+Isa usual() {
+  Isa found = best();
+  return found == Isa::avx512_bf16 && slow_bf16_dot_products() ? Isa::avx512_vnni : found;
+}
+
 // Levels of the other family are unknown here.
 int level_of(const char* name) {
   for (int level = 0; level < kIsaCount; ++level) {
@@ -105,10 +121,9 @@ int level_of(const char* name) {
 }
 
 Isa initial() {
-  Isa found = best();
   const char* cap = std::getenv("CORE_CPU_ISA");
   int level = cap == nullptr ? -1 : level_of(cap);
-  return level >= 0 && level < static_cast<int>(found) ? static_cast<Isa>(level) : found;
+  return level >= 0 && level <= static_cast<int>(best()) ? static_cast<Isa>(level) : usual();
 }
 
 std::atomic<int>& current() {

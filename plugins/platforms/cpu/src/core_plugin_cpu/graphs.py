@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.api.attention import AttentionPlan, BatchView
 from core.api.facets import Forward, GraphFacet, StepShape
-from core.api.models import StepInputs
+from core.api.layers import StepInputs
 from core.api.states import StateRows
 from core_plugin_cpu.native.attention import Batch
 from core_plugin_cpu.native.partial import NotReplayableError
