@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from core_plugin_cpu.native import blocks
+from core_plugin_cpu.native import blocks, rearrange
 from core_plugin_cpu.native.library import library
 
 PANEL = blocks.PANEL
@@ -95,12 +95,20 @@ def packed_bytes(kind: Format, n: int, k: int) -> int:
     return _up(n, PANEL) // PANEL * panel_bytes(kind, k)
 
 
-def pack(weight: Tensor) -> PackedWeight:
-    """Pack a float32 or bfloat16 weight `(n, k)`. Raises `ValueError` for another dtype."""
+def pack(weight: Tensor, out: Tensor | None = None) -> PackedWeight:
+    """Pack a float32 or bfloat16 weight `(n, k)` into `out (bytes,)` uint8, by default new memory.
+
+    Raises:
+        ValueError: The weight has another dtype.
+    """
     if weight.dtype not in (torch.float32, torch.bfloat16):
         raise ValueError(f"cannot pack a weight of {weight.dtype}: float32 or bfloat16 expected")
     kind, inputs = (Format.F32, 1) if weight.dtype == torch.float32 else (Format.BF16, 2)
-    return _join(kind, weight.shape[0], weight.shape[1], _panels(weight, inputs, 32))
+    n, k = weight.shape
+    size = panel_bytes(kind, k)
+    data = torch.empty(packed_bytes(kind, n, k), dtype=torch.uint8) if out is None else out
+    _write(weight, inputs, data.view(-1, size // rearrange.LINE, PANEL, 4))
+    return PackedWeight(kind, n, k, data)
 
 
 def pack_int8(weight: Tensor, scales: Tensor, *, activations: int = 8) -> PackedWeight:
@@ -201,6 +209,8 @@ def pack_blocks(raw: Tensor, kind: Format, k: int, out: Tensor | None = None) ->
         raise ValueError(f"rows of {raw.shape[1]} bytes do not hold {k} values of {kind.name}")
     n = raw.shape[0]
     data = torch.empty(packed_bytes(kind, n, k), dtype=torch.uint8) if out is None else out
+    if rearrange.file_blocks(raw, k, kind, panel_bytes(kind, k), data):
+        return PackedWeight(kind, n, k, data)
 
     def some(rows: slice) -> PackedWeight:
         stored = raw[rows]
@@ -274,10 +284,14 @@ def _up(value: int, multiple: int) -> int:
 def _panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
     """Return `weight (n, k)` as `(panels, k / inputs, 16, inputs)`, padded with zeros to `multiple` inputs."""
     n, k = weight.shape
-    rows, columns = _up(n, PANEL), _up(k, multiple)
-    packed = torch.zeros(rows // PANEL, columns // inputs, PANEL, inputs, dtype=weight.dtype)
-    flat = weight if (rows, columns) == (n, k) else torch.zeros(rows, columns, dtype=weight.dtype)
-    if flat is not weight:
-        flat[:n, :k] = weight
-    packed.copy_(flat.view(rows // PANEL, PANEL, columns // inputs, inputs).transpose(1, 2))
+    packed = torch.empty(_up(n, PANEL) // PANEL, _up(k, multiple) // inputs, PANEL, inputs, dtype=weight.dtype)
+    _write(weight, inputs, packed.view(torch.uint8))
     return packed
+
+
+def _write(weight: Tensor, inputs: int, lines: Tensor) -> None:
+    """Write `weight (n, k)` to `lines (panels, lines, 16, 4)` uint8, with zeros for inputs and rows that are missing."""
+    missing = -weight.shape[1] % inputs
+    words = torch.nn.functional.pad(weight, (0, missing)) if missing else weight
+    lines[:, words.shape[1] // inputs :] = 0
+    rearrange.words(words.view(torch.uint8), lines)

@@ -43,8 +43,7 @@ class Dense:
 
     def pack(self, part: Part, out: Tensor, order: Tensor | None) -> None:
         """Pack the opened values."""
-        values = part.dense(self._dtype)
-        packed.pack_rows(self.kind, *values.shape, out, lambda rows: packed.pack(values[rows].contiguous()))
+        packed.pack(part.dense(self._dtype), out)
 
 
 class Blocks:
