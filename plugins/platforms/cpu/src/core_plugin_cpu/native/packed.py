@@ -290,7 +290,7 @@ def _panels(weight: Tensor, inputs: int, multiple: int) -> Tensor:
 
 
 def _write(weight: Tensor, inputs: int, lines: Tensor) -> None:
-    """Write `weight (n, k)` to `lines (panels, lines, 16, 4)` uint8, with zeros for inputs and rows that are missing."""
+    """Write `weight (n, k)` to `lines (panels, lines, 16, 4)` uint8; missing inputs and rows are zeros."""
     missing = -weight.shape[1] % inputs
     words = torch.nn.functional.pad(weight, (0, missing)) if missing else weight
     lines[:, words.shape[1] // inputs :] = 0

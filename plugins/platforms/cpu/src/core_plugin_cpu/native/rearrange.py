@@ -1,4 +1,4 @@
-"""Weights brought into panels by native code (`csrc/cpu/pack`); `native.blocks` has the same in torch, to be held to."""
+"""Weights brought into panels by native code (`csrc/cpu/pack`)."""
 
 from __future__ import annotations
 
