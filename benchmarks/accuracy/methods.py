@@ -4,8 +4,8 @@
 
 Each model's GGUF file is opened to float32: that is the reference, with transformers. Every method gets these weights
 in its own form, and is asked for the distribution of each next token of a text that lies in the repository, in pieces
-of 256 tokens, computed as prompts. What is found is kept in the folder of `--peers`, so that methods can be measured one
-by one; `--write` makes the page of what is there.
+of 256 tokens, computed as prompts. What is found is kept in the folder of `--peers`, so that methods can be measured
+one by one; `--write` makes the page of what is there.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ _TAIL = """
 
 - `int8`, `fp8`, `int4`: [rounded while they load](../plugins/quantization/unquantized/README.md), by
   `--quantization`. `int8` leaves activations here (`--opt int8.activations=16`); its default rounds them for each
-  token, as the W8A8 checkpoint says: activations of a model as small as this one bear that badly. `fp8` rounds none on CPUs.
+  token, as the W8A8 checkpoint says: models as small as these bear that badly. `fp8` rounds none on
+  CPUs.
 - Layouts of AWQ and GPTQ are those of the formats, not of their calibration; groups are of 64 inputs, as 128 do not
   divide these models' widths. Nor do the super-blocks of 256 of Q4_K, Q5_K and Q6_K: files of these kinds have rows
   that do not divide in Q5_0, Q5_1 or Q8_0, as llama.cpp's program chooses.
