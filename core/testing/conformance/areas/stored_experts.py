@@ -46,8 +46,9 @@ def experts_in_one_tensor_are_taken_apart(subject: Subject) -> None:
     found = False
     for case, site in _sites(subject):
         each = _each(case, site, LayerBench(subject, case, site, _dtype(subject)))
-        if any(not suffix.startswith(("weight", "bias")) or "." in suffix for suffix in each[0]):
-            continue  # nobody has a name for such a tensor of all experts
+        named = all(suffix.startswith(("weight", "bias")) and "." not in suffix for suffix in each[0])
+        if not named or any(len(tensor.shape) > 2 for tensor in each[0].values()):
+            continue  # nobody stores such tensors of all experts
         found, given = True, []
         for suffix in each[0]:
             name = PART + suffix.removeprefix("weight") if suffix != "bias" else f"{PART}_bias"

@@ -133,6 +133,11 @@ def _others(case: Case, bench: LayerBench) -> list[WeightTensor]:
     """Return other weights in the same form: those of the case with the outputs of each part in the opposite order."""
     given = list(_own(case, bench.site))
     turned = {tensor.name: Turned(tensor, stored.axes[0]) for tensor, stored in _placed(bench, given)}
+    for part, _ in bench.site.parts:
+        own = [tensor for tensor in given if tensor.name.startswith(f"{bench.site.module(part)}.weight")]
+        if own and all(stored.axes[0] is None for stored in bench.format.stored(bench.site, part)):
+            codes = max(own, key=lambda tensor: tensor.raw().numel())  # one run of codes, whatever the outputs
+            turned[codes.name] = Turned(codes, 0)
     return [turned.get(tensor.name, tensor) for tensor in given]
 
 

@@ -43,7 +43,7 @@ def read_state(codes: str, tensors: Mapping[str, WeightTensor], size: int) -> St
         CheckpointError: CORE-M160, it is not that of such a weight, or its scales are no numbers.
     """
     said = _said(tensors[f"{STATE}{codes}"])
-    table = tensors["weight.quant_map"].dense(torch.float32)
+    table = _numbers(tensors["weight.quant_map"])
     if said.get("quant_type") != codes or len(table) != 16:
         raise contradicted(f"'{tensors['weight'].name}' has a state of {said.get('quant_type')!r:.60}, not of {codes}")
     scales, wide = tensors["weight.absmax"], _size(said, "blocksize", BLOCK)
@@ -53,7 +53,7 @@ def read_state(codes: str, tensors: Mapping[str, WeightTensor], size: int) -> St
     # Scales are codes of 8 bits themselves, in blocks of their own, and one number is added to all.
     block, offset = _size(said, "nested_blocksize", 256), float(said.get("nested_offset", 0.0))
     _require_count(tensors["weight.nested_absmax"], -(-scales.shape[0] // block))
-    values = tensors["weight.nested_quant_map"].dense(torch.float32)[scales.raw().long()]
+    values = _numbers(tensors["weight.nested_quant_map"])[scales.raw().long()]
     own = _numbers(tensors["weight.nested_absmax"]).repeat_interleave(block)[: len(values)]
     return State(wide, values * own + offset, table)
 
@@ -63,10 +63,10 @@ def _require_count(scales: WeightTensor, count: int) -> None:
         raise contradicted(f"'{scales.name}' has shape {tuple(scales.shape)}, not {(count,)}")
 
 
-def _numbers(scales: WeightTensor) -> Tensor:
-    values = scales.dense(torch.float32)
+def _numbers(tensor: WeightTensor) -> Tensor:
+    values = tensor.dense(torch.float32)
     if not bool(values.isfinite().all()):
-        raise contradicted(f"'{scales.name}' holds scales that are no numbers (NaN or infinite)")
+        raise contradicted(f"'{tensor.name}' holds what is no number (NaN or infinity)")
     return values
 
 
