@@ -29,11 +29,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of all places: the mean divergence, and the share where the most likely token is that of the reference."""
+    """Of all places: the mean divergence, and the share where the most likely token is that of the reference.
+
+    Attributes:
+        perplexity, due: Of the text, by what was found and by the reference; 0 where there is no text of its own.
+    """
 
     divergence: float
     agreement: float
     places: int
+    perplexity: float = 0.0
+    due: float = 0.0
 
 
 def divergence(reference: np.ndarray, found: Distribution) -> float:
@@ -48,8 +54,27 @@ def divergence(reference: np.ndarray, found: Distribution) -> float:
     return float((np.exp(log_p) * (log_p - log_q)).sum() + rest[0] * np.log(rest[0] / rest[1]))
 
 
-def compare(references: Iterable[np.ndarray], found: Iterable[Distribution]) -> Figures:
-    """Compare place by place."""
+def compare(
+    references: Iterable[np.ndarray], found: Iterable[Distribution], text: Sequence[int] | None = None
+) -> Figures:
+    """Compare place by place.
+
+    Args:
+        text: The token that stands at each place, for perplexities.
+    """
     pairs = list(zip(references, found, strict=True))
     alike = [int(reference.argmax()) == max(one, key=lambda token: one[token]) for reference, one in pairs]
-    return Figures(float(np.mean([divergence(*pair) for pair in pairs])), float(np.mean(alike)), len(pairs))
+    mean, share = float(np.mean([divergence(*pair) for pair in pairs])), float(np.mean(alike))
+    if text is None:
+        return Figures(mean, share, len(pairs))
+    told = [(float(reference[token]), _told(one, token)) for (reference, one), token in zip(pairs, text, strict=True)]
+    due, own = (float(np.exp(-np.mean(logs))) for logs in zip(*told, strict=True))
+    return Figures(mean, share, len(pairs), own, due)
+
+
+def _told(found: Distribution, token: int) -> float:
+    """Return a token's log-probability; if it is not told, that of what others leave, but no more than the least."""
+    if token in found:
+        return float(found[token])
+    rest = max(1 - float(np.exp(np.fromiter(found.values(), dtype=np.float64)).sum()), 1e-9)
+    return min(float(np.log(rest)), min(found.values()))

@@ -136,16 +136,22 @@ def _int8(module: str, weight: Tensor) -> dict[str, Tensor]:
 
 
 def _gguf(target: Path, kind: str) -> None:
+    rewrite(demo_file(), target, kind)
+
+
+def rewrite(source: Path, target: Path, kind: str) -> None:
+    """Write a GGUF file with the decoded weights of another one in a type: `Q4_0`, `F32`, ..."""
     import gguf
 
-    reader = gguf.GGUFReader(demo_file())
-    writer = gguf.GGUFWriter(target, "llama")
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, reader.fields["general.architecture"].contents())
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name in ("general.architecture", "general.file_type"):
             continue
         array = field.types[0] == gguf.GGUFValueType.ARRAY
         writer.add_key_value(field.name, field.contents(), field.types[0], field.types[-1] if array else None)
-    writer.add_file_type(int(gguf.LlamaFileType[{"Q4_K": "MOSTLY_Q4_K_M"}.get(kind, f"MOSTLY_{kind}")]))
+    names = {"Q4_K": "MOSTLY_Q4_K_M", "F32": "ALL_F32", "MXFP4": "MOSTLY_MXFP4_MOE"}
+    writer.add_file_type(int(gguf.LlamaFileType[names.get(kind, f"MOSTLY_{kind}")]))
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         form = gguf.GGMLQuantizationType[_type_of(tensor.name, values.shape, kind)]
@@ -161,6 +167,8 @@ def _type_of(name: str, shape: tuple[int, ...], kind: str) -> str:
     """Return the type of a tensor in a file of `kind`: as llama.cpp chooses where super-blocks of 256 do not fit."""
     if len(shape) == 1:
         return "F32"
+    if kind == "MXFP4" and name == "token_embd.weight":
+        return "Q8_0"
     if kind != "Q4_K" or shape[1] % 256 == 0:
         return kind
     return "Q8_0" if name == "token_embd.weight" else "Q5_0"

@@ -88,6 +88,8 @@ class Stored:
             another (plain numbers of an update for a model in blocks) has one number for each output and input. A
             dimension of one element is shared by all.
         optional: Whether a checkpoint may lack it.
+        padded: Multiples of outputs and inputs up to which a checkpoint may fill its dimensions with one number;
+            core takes what belongs to the model.
         whole: Whether it can only be taken as a whole, so that a layer that has it is not divided.
         count: Elements along a dimension that is neither, behind those that are: groups in any order; 0: any number.
     """
@@ -100,6 +102,7 @@ class Stored:
     optional: bool = False
     count: int = 1
     whole: bool = False
+    padded: tuple[int, int] = (1, 1)
 
     def elements(self, outputs: int, inputs: int) -> tuple[int, int]:
         """Return how many elements hold so many outputs along its dimension of them, and so many inputs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from core.api.errors import CheckpointError
@@ -166,6 +167,7 @@ def cut_tensor(
     for cut in cuts:
         if stored.whole and not cut.complete:
             raise _inside(tensor.name, cut, "everything", module)
+    tensor = _unpadded(tensor, stored, cuts)
     _check_sizes(tensor, stored, cuts)
     axes = list(_axes(tensor, stored, cuts, module))
     if not axes and done is None:
@@ -185,6 +187,24 @@ def _axes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut], module: s
             raise _inside(tensor.name, cut, f"{group} {what}", module)
         else:
             yield _Axis(axis, cut, cut.grouped(group, unit))
+
+
+def _unpadded(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut]) -> WeightTensor:
+    """Return a tensor without what fills its dimensions up to multiples: itself, where that is no single number."""
+    if stored.padded == (1, 1) or not tensor.encoding == stored.encoding == "plain":
+        return tensor
+    sizes = (cuts[0].whole, cuts[1].whole)
+    filled = (-(-size // most) * most for size, most in zip(sizes, stored.padded, strict=True))
+    counts = zip(stored.axes, stored.elements(*sizes), stored.elements(*filled), strict=True)
+    for axis, count, most in counts:
+        if axis is None or axis >= len(tensor.shape) or not count < tensor.shape[axis] <= most:
+            continue
+        rest = tensor.raw().narrow(axis, count, tensor.shape[axis] - count)
+        if rest.numel() and not bool((rest == rest.flatten()[0]).all()):
+            return tensor
+        cut = Cut(tensor.shape[axis], 0, count)
+        tensor = CutTensor(tensor, [_Axis(axis, cut, cut)], partial(release, tensor))
+    return tensor
 
 
 def _inside(name: str, cut: Cut, group: str, module: str) -> CheckpointError:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.api.errors import CheckpointError
-from core.api.forms import Part
+from core.api.forms import PLAIN, Part
 from core.layers.params import INVENTED
 
 if TYPE_CHECKING:
@@ -19,14 +18,11 @@ _NIBBLES = 16
 """Codes of 4-bit tables."""
 
 
-def invented_part(form: WeightForm, outputs: int, inputs: int, random: torch.Generator, module: str) -> Part:
+def invented_part(form: WeightForm, outputs: int, inputs: int, random: torch.Generator) -> Part:
     """Return a part of `outputs` by `inputs` numbers near 0.
 
-    Raises:
-        CheckpointError: CORE-M220, core does not know the codes of the form.
+    Where core does not know the codes of the form, they are plain numbers, which products take for an update, too.
     """
-    if form.codes == "plain":
-        return Part(form, torch.randn(outputs, inputs, generator=random) * INVENTED)
     if form.codes in _FLOATS:
         codes = torch.randn(outputs, inputs, generator=random).to(_FLOATS[form.codes])
     elif form.codes in _TABLES:
@@ -36,8 +32,7 @@ def invented_part(form: WeightForm, outputs: int, inputs: int, random: torch.Gen
         kind = torch.uint8 if form.zeros else torch.int8
         codes = torch.randint(low, low + 2**form.bits, (outputs, inputs), generator=random).to(kind)
     else:
-        text = f"no weights of the form {form.key} can be made up for '{module}'"
-        raise CheckpointError("CORE-M220", f"{text}.", hint="Give a checkpoint that has weights.")
+        return Part(PLAIN, torch.randn(outputs, inputs, generator=random) * INVENTED)
     runs = -(-inputs // form.inputs) if form.inputs else 1
     shape = (-(-outputs // form.outputs) if form.outputs else 1, runs)
     part = Part(form, codes, _scales(form, shape))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from core.api.errors import PluginError
+from core.api.errors import CheckpointError, PluginError
 from core.api.forms import Stored
 from core.layers.cuts import cut_tensor
+from core.layers.damage import check_scales, located
 from core.layers.guard import blamed
 from core.layers.invented import invented_part
 from core.layers.params import INVENTED, Parameterised, Params, Target, generator, release, unusable
@@ -51,7 +52,7 @@ class WeightGroup:
             self.stored = [list(form.stored(site, name)) for name, _ in site.parts]
         if site.bias:
             for stored in self.stored:
-                stored.append(Stored(BIAS, (0, None)))
+                stored.append(Stored(BIAS, (0, None), padded=(stored[0].padded[0] if stored else 1, 1)))
         with blamed(readers[1], f"sizes() of {site.kind} '{site.prefix}'"):
             self.sizes = product.sizes()
         self.layers: list[Parameterised] = []
@@ -75,16 +76,12 @@ class WeightGroup:
         return WeightFilling(self, device)
 
     def invented(self, device: torch.device) -> list[tuple[Parameterised, Params]]:
-        """Return every layer with made-up parameters, in the forms of the checkpoint.
-
-        Raises:
-            CheckpointError: CORE-M220, core does not know the codes of a form.
-        """
+        """Return every layer with made-up parameters, in the forms of the checkpoint."""
         params, random = _allocated(self.sizes, device), generator(self.prefix)
         for index, (name, rows) in enumerate(self.site.parts):
             with blamed(self.owners[0], f"form() of {self.site.kind} '{self.prefix}'"):
                 form = self.format.form(self.site, name)
-            part = invented_part(form, rows, self.site.in_features, random, self.site.module(name))
+            part = invented_part(form, rows, self.site.in_features, random)
             if self.site.bias:
                 part.bias = torch.randn(rows, generator=random) * INVENTED
             part.decode = partial(opened, replace(part))
@@ -128,19 +125,16 @@ class WeightFilling:
         return [(layer, ready) for layer in self._group.layers]
 
     def _pack(self, index: int) -> int:
-        group, (name, rows) = self._group, self._group.site.parts[index]
+        group, given = self._group, self._given[index]
         if self._params is None:
             self._params = _allocated(group.sizes, self._device)
-        given = self._given[index]
-        with unusable(f"layer '{group.site.module(name)}'"):
-            part = group.format.read(group.site, name, {key: one for key, one in given.items() if key != BIAS})
-            _check_rows(part, rows, f"{group.owners[0]}: read() of '{group.site.module(name)}'")
-            if BIAS in given:
-                part.bias = given[BIAS].dense(torch.float32).view(rows)
-        if part.decode is None:
-            part.decode = partial(opened, replace(part))  # a copy: no cycle that would keep its tensors
-        with blamed(group.owners[1], f"pack() of '{group.site.module(name)}'"):
-            group.product.pack(part, index, self._params)
+        module = group.site.module(group.site.parts[index][0])
+        try:
+            part = self._read(index, module)
+            with blamed(group.owners[1], f"pack() of '{module}'"):
+                group.product.pack(part, index, self._params)
+        except CheckpointError as error:
+            raise located(error, given.values(), module) from error
         for tensor in given.values():
             release(tensor)
         given.clear()
@@ -150,6 +144,19 @@ class WeightFilling:
                 self._ready = group.product.finish(self._params)
             self._params = None
         return group.final_bytes // len(self._given)
+
+    def _read(self, index: int, module: str) -> Part:
+        """Return a part with its bias, and with what opens its codes."""
+        group, (name, rows), given = self._group, self._group.site.parts[index], self._given[index]
+        with unusable(f"layer '{module}'"):
+            part = group.format.read(group.site, name, {key: one for key, one in given.items() if key != BIAS})
+            _check_rows(part, rows, f"{group.owners[0]}: read() of '{module}'")
+            check_scales(part, given.values(), module)
+            if BIAS in given:
+                part.bias = given[BIAS].dense(torch.float32).view(rows)
+        if part.decode is None:
+            part.decode = partial(opened, replace(part))  # a copy: no cycle that would keep its tensors
+        return part
 
 
 def _allocated(sizes: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device) -> Params:

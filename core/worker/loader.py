@@ -114,7 +114,7 @@ class LoadedModel:
         self._loaded()
 
     def invent(self) -> None:
-        """Replace all weights by made-up ones. Raises `CheckpointError` CORE-M220."""
+        """Replace all weights by made-up ones."""
         self.num_parameters = self._filler.invent()
         self._loaded()
 

@@ -16,7 +16,7 @@ AREAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "core.platforms": ("platforms",),
         "core.attention_backends": ("attention", "latents", "picks", "features", "encoding", "replays"),
-        "core.quantization": ("quantization", "slices"),
+        "core.quantization": ("quantization", "updates", "stored_experts", "slices"),
         "core.models": ("models", "encoders"),
         "core.tool_parsers": ("parsers",),
         "core.kv_connectors": ("connectors",),

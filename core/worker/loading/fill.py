@@ -63,11 +63,7 @@ class WeightFiller:
 
     @torch.no_grad()
     def invent(self) -> int:
-        """Replace all weights by made-up ones, which are equal each time; return the number of values.
-
-        Raises:
-            CheckpointError: CORE-M220, core does not know the codes of a form.
-        """
+        """Replace all weights by made-up ones, which are equal each time; return the number of values."""
         bound = [pair for group in self._groups for pair in group.invented(self._device)]
         for layer, params in bound:
             layer.bind(params)

@@ -129,6 +129,7 @@ METHODS = {
 }
 ROUNDED = {
     "int8": "core_plugin_unquantized.int8:Int8",
+    "int4": "core_plugin_unquantized.int4:Int4",
     "fp8 of plain": "core_plugin_fp8.scheme:FP8",
     "none": "core_plugin_unquantized.plain:Plain",
 }

@@ -58,7 +58,7 @@ def merged_parts_equal_separate_parts(subject: Subject) -> None:
         x = whole.inputs(5)
         parts = [LayerBench(subject, case, _alone(site, part), _dtype(subject)).layer(x) for part in site.parts]
         error, allowed = _error(whole.layer(x), torch.cat(parts, 1)), _allowed(case, _dtype(subject))
-        require(error <= allowed, f"{_title(case, site)}: merged differs from separate by {error:.2g}")
+        require(error <= allowed, f"{title(case, site)}: merged differs from separate by {error:.2g}")
 
 
 def embedding_equals_dequantized(subject: Subject) -> None:
@@ -68,7 +68,7 @@ def embedding_equals_dequantized(subject: Subject) -> None:
             bench = LayerBench(subject, case, site, dtype)
             ids = bench.inputs(17)
             found, expected = bench.layer(ids), case.due(site, ids)
-            require(found.dtype == bench.dtype, f"{_title(case, site)}: rows are {found.dtype}, due is {bench.dtype}")
+            require(found.dtype == bench.dtype, f"{title(case, site)}: rows are {found.dtype}, due is {bench.dtype}")
             _require_close(case, site, dtype, found, expected)
 
 
@@ -90,7 +90,7 @@ def loading_again_gives_the_same(subject: Subject) -> None:
         x = bench.inputs(4)
         first = bench.layer(x).clone()
         bench.fill()
-        require(largest_difference(bench.layer(x), first) == 0, f"{_title(case, site)}: loaded again it differs")
+        require(largest_difference(bench.layer(x), first) == 0, f"{title(case, site)}: loaded again it differs")
 
 
 def other_weights_replace_the_first(subject: Subject) -> None:
@@ -111,8 +111,8 @@ def parts_have_the_form_that_is_told(subject: Subject) -> None:
         bench = LayerBench(subject, case, site, _dtype(subject))
         for name, rows in site.parts:
             part, told = bench.read(name), bench.format.form(site, name)
-            require(part.form == told, f"{_title(case, site)}: form tells {told.key}, read gives {part.form.key}")
-            _require_shapes(part, (rows, site.in_features), f"{_title(case, site)}: {told.key}")
+            require(part.form == told, f"{title(case, site)}: form tells {told.key}, read gives {part.form.key}")
+            _require_shapes(part, (rows, site.in_features), f"{title(case, site)}: {told.key}")
 
 
 def every_tensor_is_named(subject: Subject) -> None:
@@ -122,7 +122,7 @@ def every_tensor_is_named(subject: Subject) -> None:
         for name, _ in site.parts:
             named = {one.suffix for one in bench.format.stored(site, name)}
             left = sorted(bench.tensors(name).keys() - named - {"bias"})
-            require(not left, f"{_title(case, site)}: stored does not name {', '.join(left)} of '{site.module(name)}'")
+            require(not left, f"{title(case, site)}: stored does not name {', '.join(left)} of '{site.module(name)}'")
 
 
 def parts_open_to_what_is_meant(subject: Subject) -> None:
@@ -137,7 +137,7 @@ def parts_open_to_what_is_meant(subject: Subject) -> None:
         spec = subject.spec(QuantSpec)
         rounds = spec.on_request or bool(spec.rounds)  # what others have samples of
         allowed = _OPENED + case.tolerance * rounds
-        require(error <= allowed, f"{_title(case, site)}: opened it differs by {error:.2g}, allowed {allowed:.2g}")
+        require(error <= allowed, f"{title(case, site)}: opened it differs by {error:.2g}, allowed {allowed:.2g}")
 
 
 def reading_again_gives_the_same(subject: Subject) -> None:
@@ -148,9 +148,9 @@ def reading_again_gives_the_same(subject: Subject) -> None:
             before = {suffix: one.raw().clone() for suffix, one in bench.tensors(name).items()}
             first, second = _tensors(bench.read(name)), _tensors(bench.read(name))
             same = first.keys() == second.keys() and all(_equal(first[key], second[key]) for key in first)
-            require(same, f"{_title(case, site)}: read again, '{site.module(name)}' is something else")
+            require(same, f"{title(case, site)}: read again, '{site.module(name)}' is something else")
             kept = all(_equal(one.raw(), before[suffix]) for suffix, one in bench.tensors(name).items())
-            require(kept, f"{_title(case, site)}: read writes to the tensors of the checkpoint")
+            require(kept, f"{title(case, site)}: read writes to the tensors of the checkpoint")
 
 
 def reading_takes_little_memory(subject: Subject) -> None:
@@ -169,7 +169,7 @@ def reading_takes_little_memory(subject: Subject) -> None:
             own = sum(one.nbytes for one in _tensors(part).values())
             allowed = int(1.1 * (own + rows * site.in_features * bench.dtype.itemsize))
             found = f"reading '{site.module(name)}' holds {held.peak:,} bytes at a time, allowed {allowed:,}"
-            require(held.peak <= allowed, f"{_title(case, site)}: {found}")
+            require(held.peak <= allowed, f"{title(case, site)}: {found}")
 
 
 def samples_are_taken(subject: Subject) -> None:
@@ -221,10 +221,10 @@ def _require_linear(subject: Subject, case: Case, site: LayerSite) -> None:
 
 def _require_close(case: Case, site: LayerSite, dtype: str, found: Tensor, expected: Tensor) -> None:
     shape = tuple(expected.shape)
-    require(tuple(found.shape) == shape, f"{_title(case, site)} gives shape {tuple(found.shape)}, due is {shape}")
+    require(tuple(found.shape) == shape, f"{title(case, site)} gives shape {tuple(found.shape)}, due is {shape}")
     error, allowed = _error(found, expected), _allowed(case, dtype)
     tokens = len(expected)
-    where = f"{_title(case, site)}, {dtype}, {tokens} token{'s' if tokens != 1 else ''}"
+    where = f"{title(case, site)}, {dtype}, {tokens} token{'s' if tokens != 1 else ''}"
     require(error <= allowed, f"{where}: relative error {error:.2g}, allowed {allowed:.2g}")
 
 
@@ -255,7 +255,8 @@ def _alone(site: LayerSite, part: tuple[str, int]) -> LayerSite:
     return replace(site, prefix=f"{site.prefix}.{name}", parts=(("", rows),))
 
 
-def _title(case: Case, site: LayerSite) -> str:
+def title(case: Case, site: LayerSite) -> str:
+    """Return what is checked, for messages."""
     return f"{case.name}: {site.kind} {site.prefix}"
 
 

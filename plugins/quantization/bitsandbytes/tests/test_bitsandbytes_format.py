@@ -88,7 +88,7 @@ def _bytes(text):
             "nf4",
             "weight.quant_state.bitsandbytes__nf4",
             _bytes('{"quant_type": "nf4", "blocksize": 128}'),
-            "blocks of 128 values, not 64",
+            "absmax.* has shape \\(96,\\), not \\(48,\\)",
         ),
         (
             "fp4",

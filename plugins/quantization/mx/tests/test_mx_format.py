@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -165,3 +166,51 @@ def test_experts_of_gpt_oss_are_those_that_transformers_opens(tmp_path):
             found.append(llm.generate([{"prompt_token_ids": [3, 50, 7, 91, 22]}], params)[0].outputs[0])
     assert found[0].token_ids == found[1].token_ids
     assert len(set(found[0].token_ids)) > 2
+
+
+def filled(tensor, sizes, number):
+    """A tensor with dimensions of these sizes, the rest of which is one number."""
+    whole = torch.full(sizes, number, dtype=tensor.dtype)
+    whole[tuple(slice(0, size) for size in tensor.shape)] = tensor
+    return whole
+
+
+PADDED_SIZES = {
+    "experts.gate_up_proj_blocks": ((5, 256, 4, 16), 0),
+    "experts.gate_up_proj_scales": ((5, 256, 4), 0),
+    "experts.gate_up_proj_bias": ((5, 256), 0),
+    "experts.down_proj_blocks": ((5, 128, 4, 16), 0),
+    "experts.down_proj_scales": ((5, 128, 4), 127),
+    "experts.down_proj_bias": ((5, 128), 0),
+}
+"""A hidden size of 64 and an inner one of 96, both stored as 128."""
+
+
+@pytest.mark.covers("QUANT-11", "MOE-04")
+@pytest.mark.parametrize("wrong", [False, True])
+def test_experts_of_gpt_oss_may_be_padded(wrong, tmp_path):
+    plain = GPT_OSS.write(tmp_path / "plain")
+    stored, padded = {}, {}
+    for name, tensor in load_file(plain / "model.safetensors").items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            blocks, scales = in_blocks(tensor.float())
+            stored |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        else:
+            stored[name] = tensor
+    for name, tensor in stored.items():
+        sizes, number = next((one for end, one in PADDED_SIZES.items() if name.endswith(end)), (tensor.shape, 0))
+        padded[name] = filled(tensor, sizes, number)
+    if wrong:  # numbers that are no padding
+        padded["model.layers.1.mlp.experts.down_proj_blocks"][2, 100, 1, 3] = 7
+    config = json.loads((plain / "config.json").read_text())
+    quantized = {**config, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}
+    found = []
+    for folder, tensors in (("model", stored), ("padded", padded)):
+        path = shutil.copytree(plain, tmp_path / folder)
+        save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+        (path / "config.json").write_text(json.dumps(quantized))
+        told = pytest.raises(CheckpointError, match=r"CORE-M122 .*down_proj") if wrong and folder == "padded" else None
+        with told or nullcontext(), LLM(str(path), dtype="float32", num_blocks=20, block_size=16, threads=1) as llm:
+            params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+            found.append(llm.generate([{"prompt_token_ids": [3, 50, 7, 91, 22]}], params)[0].outputs[0].token_ids)
+    assert len(found) == 1 if wrong else found[0] == found[1]

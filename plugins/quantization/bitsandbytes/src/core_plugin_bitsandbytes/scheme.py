@@ -64,7 +64,10 @@ class BitsAndBytes(Plain):
             raise contradicted(f"'{weight.name}' holds {codes.dtype}, not {due}")
         if self._config.codes == "int8":
             return Part(INT8, codes, tensors["SCB"].dense(torch.float32).view(-1, 1) / 127)
-        form, state = self._config.form(site.in_features), read_state(self._config.codes, tensors)
+        form, state = (
+            self._config.form(site.in_features),
+            read_state(self._config.codes, tensors, dict(site.parts)[part] * site.in_features),
+        )
         pairs = codes.view(dict(site.parts)[part], -1)
         if form.codes == "nf4":
             if state.block != BLOCK:

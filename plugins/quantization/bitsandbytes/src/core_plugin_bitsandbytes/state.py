@@ -36,20 +36,38 @@ class State:
     table: Tensor
 
 
-def read_state(codes: str, tensors: Mapping[str, WeightTensor]) -> State:
-    """Return the state that `tensors`, by suffix, hold. Raises `CheckpointError` CORE-M160."""
+def read_state(codes: str, tensors: Mapping[str, WeightTensor], size: int) -> State:
+    """Return the state that `tensors`, by suffix, hold of a weight of `size` values.
+
+    Raises:
+        CheckpointError: CORE-M160, it is not that of such a weight, or its scales are no numbers.
+    """
     said = _said(tensors[f"{STATE}{codes}"])
-    table = tensors["weight.quant_map"].dense(torch.float32)
+    table = _numbers(tensors["weight.quant_map"])
     if said.get("quant_type") != codes or len(table) != 16:
         raise contradicted(f"'{tensors['weight'].name}' has a state of {said.get('quant_type')!r:.60}, not of {codes}")
-    scales = tensors["weight.absmax"]
+    scales, wide = tensors["weight.absmax"], _size(said, "blocksize", BLOCK)
+    _require_count(scales, -(-size // wide))
     if "weight.nested_absmax" not in tensors:
-        return State(_size(said, "blocksize", BLOCK), scales.dense(torch.float32), table)
+        return State(wide, _numbers(scales), table)
     # Scales are codes of 8 bits themselves, in blocks of their own, and one number is added to all.
     block, offset = _size(said, "nested_blocksize", 256), float(said.get("nested_offset", 0.0))
-    values = tensors["weight.nested_quant_map"].dense(torch.float32)[scales.raw().long()]
-    own = tensors["weight.nested_absmax"].dense(torch.float32).repeat_interleave(block)[: len(values)]
-    return State(_size(said, "blocksize", BLOCK), values * own + offset, table)
+    _require_count(tensors["weight.nested_absmax"], -(-scales.shape[0] // block))
+    values = _numbers(tensors["weight.nested_quant_map"])[scales.raw().long()]
+    own = _numbers(tensors["weight.nested_absmax"]).repeat_interleave(block)[: len(values)]
+    return State(wide, values * own + offset, table)
+
+
+def _require_count(scales: WeightTensor, count: int) -> None:
+    if tuple(scales.shape) != (count,):
+        raise contradicted(f"'{scales.name}' has shape {tuple(scales.shape)}, not {(count,)}")
+
+
+def _numbers(tensor: WeightTensor) -> Tensor:
+    values = tensor.dense(torch.float32)
+    if not bool(values.isfinite().all()):
+        raise contradicted(f"'{tensor.name}' holds what is no number (NaN or infinity)")
+    return values
 
 
 def _said(tensor: WeightTensor) -> dict[str, Any]:

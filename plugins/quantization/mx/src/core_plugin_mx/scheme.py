@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _BYTES = (torch.uint8, torch.float8_e8m0fnu)
 
+PADDED = 256
+"""Experts in blocks may be stored with sizes up to a multiple of this, which some kernels want."""
+
 
 class MX(Plain):
     """`weight`: two codes to a byte, the first in its low bits, `(rows, in / 2)`, or e4m3, `(rows, in)`.
@@ -42,8 +45,8 @@ class MX(Plain):
         if form == PLAIN:
             return super().stored(site, part)
         packed = {"per": (1, RUN), "unit": (1, RUN // 2)} if form.codes == FP4.codes else {}
-        codes, scales = self._names
-        return Stored(codes, **packed), Stored(scales, per=(1, RUN))
+        (codes, scales), padded = self._names, (PADDED, PADDED) if self._config.blocks else (1, 1)
+        return Stored(codes, **packed, padded=padded), Stored(scales, per=(1, RUN), padded=padded)
 
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
         """Return codes one by one, and scales as they are stored."""

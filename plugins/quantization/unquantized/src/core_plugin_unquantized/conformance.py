@@ -1,4 +1,4 @@
-"""What the method `int8` makes of plain weights, for the conformance kit."""
+"""What the methods `int8` and `int4` make of plain weights, for the conformance kit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 
     from core.api import LayerSite
 
+_FOUR_BITS = 0.12
+"""Relative error of normally distributed weights in 4 bits: a step is a third of their standard deviation."""
+
 
 def samples() -> Iterator[RoundingSample]:
-    """Yield how weights are rounded; activations are too, which adds to the error."""
+    """Yield how weights are rounded; `int8` rounds activations too, which adds to the error."""
     yield RoundingSample("rows of 8 bits", rounded, tolerance=0.02, plugin="int8")
+    yield RoundingSample("groups of 4 bits", tolerance=_FOUR_BITS, plugin="int4")
 
 
 def rounded(site: LayerSite, weight: Tensor) -> Tensor:

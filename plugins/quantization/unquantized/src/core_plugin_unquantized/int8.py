@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.api import Part, WeightForm
+from core.api import Part
+from core_plugin_unquantized.forms import INT8
 from core_plugin_unquantized.options import Int8Options
 from core_plugin_unquantized.plain import Plain
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from core.api import LayerSite, QuantContext, WeightTensor
+    from core.api import LayerSite, QuantContext, WeightForm, WeightTensor
 
 
 CHUNK = 1 << 16
@@ -28,7 +29,7 @@ class Int8(Plain):
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
         bits = Int8Options.model_validate(dict(ctx.options)).activations
-        self._form = WeightForm(codes="int", bits=8, activations="int8:token" if bits == 8 else "as_is")
+        self._form = INT8 if bits == 8 else INT8.replace(activations="as_is")
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return 8 bits with a scale for each output, or the plain form."""

@@ -22,5 +22,18 @@ INT8 = QuantSpec(
     methods=frozenset({"none", "gguf"}),
     on_request=True,
     refine="core_plugin_unquantized.options:decodable",
+    forms_of="core_plugin_unquantized.forms:int8_forms",
     options="core_plugin_unquantized.options:Int8Options",
+)
+
+INT4 = QuantSpec(
+    name="int4",
+    impl="core_plugin_unquantized.int4:Int4",
+    api=2,
+    summary="Any weights rounded to 4 bits in groups of inputs while they load",
+    methods=frozenset({"none", "gguf"}),
+    on_request=True,
+    refine="core_plugin_unquantized.options:decodable",
+    forms_of="core_plugin_unquantized.forms:int4_forms",
+    options="core_plugin_unquantized.options:Int4Options",
 )

@@ -18,7 +18,20 @@ class Int8Options(BaseModel):
     activations: Literal[8, 16] = Field(8, description="Bits of activations: 8 rounds them per token, 16 leaves them.")
 
 
+class Int4Options(BaseModel):
+    """What a user may set for `--quantization int4`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    group_size: Literal[32, 64, 128] = Field(
+        128, description="Inputs that share a scale; 32 do where a layer's inputs are no whole groups."
+    )
+    zero_points: bool = Field(
+        True, description="Whether each group has a zero point; without, codes are symmetric about 0."
+    )
+
+
 def decodable(request: QuantRequest, probe: ProbeResult) -> Verdict:
-    """Refuse checkpoints whose tensors their reader cannot decode: `int8` rounds values."""
+    """Refuse checkpoints whose tensors their reader cannot decode: `int8` and `int4` round values."""
     found = cast("Mapping[str, str]", request.checkpoint.get("undecodable", {}))
     return Verdict.of(*(f"{tensor} has type {kind}, which is not decoded" for kind, tensor in found.items()))

@@ -1,0 +1,66 @@
+"""The page of what methods cost: `docs/accuracy.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_HEAD = """# Accuracy
+
+<!-- Written by `python -m benchmarks.accuracy.methods --write`. -->
+
+What it costs to store weights in fewer bits, beside float32 with the same weights. Each model's GGUF file (SmolLM2 135M
+in Q4_1, Gemma 3 270M in Q4_K_M) is opened to float32, which is the reference (transformers): what the file itself has
+lost does not count. Every method gets these numbers in its own form, rounded to the nearest with scales by the extremes
+(`int4` searches its scales). Checkpoints that were calibrated lose less than the same layout here.
+
+- *divergence*: mean Kullback-Leibler divergence of the next token's distribution from the reference's, in nats, of the
+  128 most likely tokens and the rest as one.
+- *the same token*: how often the most likely token is the reference's.
+- *perplexity*: of the text, and how much more that is than the reference's. Where it is less, that is chance: rounding
+  can favour a text.
+
+The text is three of the [decisions](decisions), in pieces of 256 tokens, computed as prompts on a CPU in bfloat16
+unless a row says otherwise. The models are small: larger ones lose less in the same form.
+"""
+
+_TAIL = """
+## What the rows are
+
+- `int8`, `fp8`, `int4`: [rounded while they load](../plugins/quantization/unquantized/README.md), by
+  `--quantization`. `int8` leaves activations here (`--opt int8.activations=16`); its default rounds them for each
+  token, as the W8A8 checkpoint says: models as small as these bear that badly. `fp8` rounds none on
+  CPUs.
+- Layouts of AWQ and GPTQ are those of the formats, not of their calibration; groups are of 64 inputs, as 128 do not
+  divide these models' widths. Nor do the super-blocks of 256 of Q4_K, Q5_K and Q6_K: files of these kinds have rows
+  that do not divide in Q5_0, Q5_1 or Q8_0, as llama.cpp's program chooses.
+- Rows of llama.cpp are of the same files. It rounds activations to 8 bits, core to 15
+  ([0013](decisions/0013-accuracy-of-activations.md)).
+
+## Bounds
+
+`make test-all` holds the demo model to these distances in perplexity from float32: bfloat16 0.2 %, 8 bits 0.5 %, float8
+1 %, 4 bits 5 % (`tests/e2e/test_accuracy_of_methods.py`).
+"""
+
+
+def written(results: Mapping[str, Mapping[str, Mapping[str, Any]]], order: Sequence[str]) -> str:
+    """Return the page of what was measured: model -> method -> figures, or why there are none."""
+    tables = ["\n".join(_table(model, found, order)) for model, found in results.items()]
+    return "\n".join([_HEAD, *tables, _TAIL.lstrip("\n")])
+
+
+def _table(model: str, found: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> Iterator[str]:
+    measured = [(name, found[name]) for name in order if name in found and "error" not in found[name]]
+    if not measured:
+        return
+    places, due = measured[0][1]["places"], measured[0][1]["due"]
+    yield f"## {model}\n"
+    yield f"{places:,} tokens; the reference's perplexity is {due:.2f}.\n"
+    yield "|  | divergence | the same token | perplexity | more than the reference |"
+    yield "|---|---|---|---|---|"
+    for name, one in measured:
+        more = (one["perplexity"] / one["due"] - 1) * 100
+        told = f"{one['perplexity']:.2f} | {more:+.2f} %" if not name.startswith("llama.cpp") else "- | -"
+        yield f"| {name} | {one['divergence']:.5f} | {one['agreement']:.1%} | {told} |"
+    yield ""

@@ -1,0 +1,66 @@
+"""The demo model in the form of each method stays within a stated distance of float32 on a text of the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKENS = {"quick": 500, "whole": 1500}
+
+MOST = {
+    "bfloat16": 0.002,
+    "int8": 0.005,
+    "fp8": 0.01,
+    "fp8, blocks of 128 x 128": 0.01,
+    "GGUF Q8_0": 0.005,
+    "int4": 0.05,
+    "int4, groups of 32": 0.05,
+    "int4, no zero points": 0.05,
+    "AWQ layout, groups of 64": 0.05,
+    "GPTQ layout, groups of 64": 0.05,
+    "bitsandbytes nf4": 0.05,
+    "MXFP4 (Quark)": 0.05,
+    "NVFP4 (ModelOpt)": 0.05,
+    "GGUF Q4_0": 0.05,
+}
+"""Share by which a method's perplexity may be above that of float32."""
+
+QUICK = ("int8", "int4")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A function that returns the figures of a method on so many tokens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        from benchmarks.accuracy import methods
+
+        folder, known = tmp_path_factory.mktemp("accuracy"), {}
+        model = methods.models(folder, folder)["SmolLM2-135M"]
+        named = {method.name: method for method in methods.METHODS}
+
+        def figures(name, tokens):
+            if tokens not in known:
+                texts = model.texts(tokens)
+                known[tokens] = texts, methods.reference(model, texts, folder / f"{tokens}.npy")
+            return methods.measure(model, named[name], *known[tokens], folder)
+
+        yield figures
+
+
+@pytest.mark.covers("QUANT-01", "QUANT-12")
+@pytest.mark.parametrize("name", QUICK)
+def test_rounded_weights_cost_little(measured, name):
+    figures = measured(name, TOKENS["quick"])
+    assert figures.perplexity < figures.due * (1 + MOST[name])
+    assert 0 < figures.divergence < 0.1
+
+
+@pytest.mark.exhaustive
+@pytest.mark.covers("QUANT-01", "QUANT-12")
+@pytest.mark.parametrize("name", MOST)
+def test_each_method_is_within_its_distance_of_float32(measured, name):
+    figures = measured(name, TOKENS["whole"])
+    assert figures.perplexity < figures.due * (1 + MOST[name])
