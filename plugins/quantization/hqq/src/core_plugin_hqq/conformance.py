@@ -65,8 +65,7 @@ def encoded(given: dict[str, Any], size: tuple[int, int], rng: torch.Generator) 
     stored = {"W_q": _pack(codes, bits), "scale": scale, "zero": zero, "shape": torch.tensor(size)}
     stored |= {"nbits": torch.tensor(bits, dtype=torch.int32), "axis": torch.tensor(axis, dtype=torch.int32)}
     stored |= {"packing": torch.tensor(list(b"4bit_u8"), dtype=torch.uint8)}
-    if each is not None:
-        stored["group_size"] = torch.tensor(each, dtype=torch.int32)
+    stored["group_size"] = torch.tensor(each or size[axis], dtype=torch.int32)
     return stored, ((codes - zero.float()) * scale.float()).reshape(size)
 
 

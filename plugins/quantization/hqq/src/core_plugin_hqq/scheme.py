@@ -119,7 +119,12 @@ def _shared(tensor: WeightTensor, shape: tuple[int, int]) -> Tensor:
 
 def _check(settings: Settings, size: tuple[int, int], tensors: Mapping[str, WeightTensor]) -> None:
     """Hold what the file says of a weight against the settings."""
-    due = {"nbits": [settings.bits], "group_size": [settings.size], "axis": [settings.axis], "shape": list(size)}
+    due = {
+        "nbits": [settings.bits],
+        "group_size": [settings.size or size[settings.axis]],
+        "axis": [settings.axis],
+        "shape": list(size),
+    }
     for name in CHECKED:
         found = tensors[name].raw().flatten().tolist() if name in tensors else due[name]
         if found != due[name]:
