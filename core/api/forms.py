@@ -91,7 +91,8 @@ class Stored:
         padded: Multiples of outputs and inputs up to which a checkpoint may fill its dimensions with one number;
             core takes what belongs to the model.
         whole: Whether it can only be taken as a whole, so that a layer that has it is not divided.
-        count: Elements along a dimension that is neither, behind those that are: groups in any order; 0: any number.
+        count: Elements along a dimension that is neither, behind those that are: groups in any order; 0: any number,
+            along any number of such dimensions.
     """
 
     suffix: str
@@ -122,7 +123,7 @@ class Part:
             `e2m1` and `nf4` uint8, 0 to 15. Of blocks of a file format `(outputs, bytes)` uint8.
         scales: `(outputs / form.outputs, inputs / form.inputs)`, rounded up, 1 where all share one: float32, or of
             another `form.scale` its dtype or uint8.
-        zeros: Zero points, shaped as `scales`, in any integer dtype.
+        zeros: Zero points, shaped as `scales`, in any dtype: some formats have fractions.
         group_of: `(inputs,)` int64, the column of `scales` that each input belongs to, where the form is `ordered`.
         tensor_scale: `()` float32, a scale for the whole part.
         input_scale: `()` float32, the scale of activations where the checkpoint fixes it: rounded ones are multiples

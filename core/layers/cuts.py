@@ -225,12 +225,13 @@ def _check_sizes(tensor: WeightTensor, stored: Stored, cuts: tuple[Cut, Cut]) ->
     due = {axis: count for axis, count in zip(stored.axes, counts, strict=True) if axis is not None}
     last = max(due, default=-1)
     # Scales that outputs share may lie in further dimensions of 1, and in one of groups that nobody counts here; so may
-    # those that have dimensions of 1 between their own.
-    further = len(due) < 2 or last + 1 > len(due)
-    rank = max(len(shape), last + 1) if further else last + 1
+    # those that have dimensions of 1 between their own. Tiles of codes lie in as many as their kernel wants.
+    further = stored.count != 1 or len(due) < 2 or last + 1 > len(due)
+    least = last + 2 if stored.count > 1 else last + 1
+    rank = max(len(shape), least) if further else last + 1
     here = [*shape[: last + 1], *[1] * (rank - len(shape[: last + 1]))]
     if stored.count != 1 and rank > last + 1:
-        here[last + 1] = stored.count or shape[last + 1]
+        here[last + 1 :] = [stored.count, *here[last + 2 :]] if stored.count else shape[last + 1 :]
     wanted = tuple(due.get(axis, here[axis]) for axis in range(rank))
     if wanted != shape:
         raise misfit(tensor.name, shape, wanted)

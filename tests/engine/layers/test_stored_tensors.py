@@ -118,14 +118,45 @@ def test_a_tensor_of_a_file_format_has_the_sizes_of_its_values(encoding, shape, 
         fill(layer.group, [tensor])
 
 
+class Tiles(Blocks):
+    """Tiles of 8 outputs and 16 inputs, however they lie, and pairs of numbers for 16 inputs each."""
+
+    def stored(self, site, part):
+        tiles = Stored("tiles", per=(8, 16), count=0)
+        return [tiles, Stored("pairs", (1, 0), per=(1, 16), count=2)]
+
+    def read(self, site, part, tensors):
+        return Part(WeightForm(), torch.ones(48, 96))
+
+
+@pytest.mark.parametrize(
+    ("tiles", "pairs", "fits"),
+    [
+        ((6, 6, 32, 4), (6, 48, 2), True),
+        ((6, 6), (6, 48, 2), True),
+        ((6, 5, 32, 4), (6, 48, 2), False),
+        ((6, 6, 32, 4), (6, 48, 3), False),
+        ((6, 6, 32, 4), (6, 48), False),
+        ((6, 6, 32, 4), (6, 48, 2, 2), False),
+    ],
+)
+def test_dimensions_behind_those_of_outputs_and_inputs_are_counted_or_free(tiles, pairs, fits):
+    given = [PlainTensor("y.tiles", torch.ones(tiles)), PlainTensor("y.pairs", torch.ones(pairs))]
+    layer = make_layer(Tiles(), LayerSite("linear", "y", 96, (("", 48),)))
+    with nullcontext() if fits else pytest.raises(CheckpointError, match="CORE-M122"):
+        fill(layer.group, given)
+
+
 METHODS = {
     "awq": "AWQFormat",
     "bitsandbytes": "BitsAndBytes",
     "compressed_tensors": "CompressedFormat",
     "fp8": "FP8",
     "gptq": "GPTQFormat",
+    "hqq": "HQQFormat",
     "modelopt": "ModelOpt",
     "mx": "MX",
+    "torchao": "TorchAO",
 }
 ROUNDED = {
     "int8": "core_plugin_unquantized.int8:Int8",

@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn import functional
 
 from core import LLM, SamplingParams
 from core.cli.main import main
@@ -86,13 +87,25 @@ class GPTQ:
         return tensors, meant
 
 
+@dataclass(frozen=True)
 class AWQ:
+    """In the layout `gemm`, which AutoRound has too, or in `gemv`."""
+
+    layout: str = "gemm"
+    packing: str = ""
+
     @property
     def settings(self):
-        return {"quant_method": "awq", "bits": 4, "group_size": SIZE, "version": "gemm"}
+        if self.packing:
+            return {"quant_method": "auto-round", "bits": 4, "group_size": SIZE, "packing_format": self.packing}
+        return {"quant_method": "awq", "bits": 4, "group_size": SIZE, "version": self.layout}
 
     def store(self, name, weight):
         codes, scales, zeros, meant = rounded(weight, 4, zeros=True)
+        if self.layout == "gemv":  # groups are filled up to 32
+            more = (0, 32 - zeros.shape[1])
+            tensors = {"qweight": words(codes, 4), "qzeros": words(functional.pad(zeros, more), 4)}
+            return {**tensors, "scales": functional.pad(scales, more).half()}, meant
         tensors = {"qweight": self.pack(codes.t()), "qzeros": self.pack(zeros.t())}
         return {**tensors, "scales": scales.t().half().contiguous()}, meant
 
@@ -149,6 +162,53 @@ class FP8:
         return {"weight": codes, **given, **fixed}, codes.float() * spread
 
 
+@dataclass(frozen=True)
+class TorchAO:
+    """`int4`, or 8 bits with a scale for each output. Experts are plain."""
+
+    bits: int = 4
+
+    @property
+    def settings(self):
+        data = {"group_size": SIZE, "int4_packing_format": {"_type": "Int4PackingFormat", "_data": "PLAIN"}}
+        rows = {"granularity": {"_type": "PerRow", "_data": {"dim": -1}}}
+        name, data = ("Int4WeightOnlyConfig", data) if self.bits == 4 else ("Int8WeightOnlyConfig", rows)
+        return {"quant_method": "torchao", "quant_type": {"default": {"_type": name, "_data": data}}}
+
+    def store(self, name, weight):
+        if ".experts." in name:
+            return {"weight": weight}, weight
+        if self.bits == 8:
+            scale = weight.abs().amax(1, keepdim=True) / 127
+            codes = (weight / scale).round()
+            return {"_weight_qdata": codes.to(torch.int8), "_weight_scale": scale}, codes * scale
+        codes, scales, zeros, meant = rounded(weight, 4, zeros=True)
+        signed = (codes - 8) & 15
+        packed = (signed[:, ::2] | signed[:, 1::2] << 4).to(torch.uint8).view(torch.int8)
+        values = (8 - zeros) * scales  # what code 0 stands for
+        return {"_weight_qdata": packed, "_weight_scale": scales.t(), "_weight_zero_point": values.t()}, meant
+
+
+@dataclass(frozen=True)
+class HQQ:
+    axis: int = 1
+
+    @property
+    def settings(self):
+        own = {"nbits": 4, "group_size": SIZE, "axis": self.axis}
+        return {"quant_method": "hqq", "quant_config": {"weight_quant_params": own}, "skip_modules": ["lm_head"]}
+
+    def store(self, name, weight):
+        groups = weight.reshape((-1, SIZE) if self.axis == 1 else (SIZE, -1))
+        low, high = groups.aminmax(dim=self.axis, keepdim=True)
+        scale = ((high - low) / 15).half().float()
+        zero = (-low / scale).half().float()
+        codes = (groups / scale + zero).round().clamp(0, 15)
+        half, meant = len(codes) // 2, ((codes - zero) * scale).reshape(weight.shape)
+        packed = codes[:half].int() << 4 | codes[half:].int()
+        return {"W_q": packed.to(torch.uint8), "scale": scale.half(), "zero": zero.half()}, meant
+
+
 FORMATS = {
     "fp8": FP8(),
     "fp8 static": FP8(static=True),
@@ -159,6 +219,12 @@ FORMATS = {
     "gptq 3 bits, act-order, v2": GPTQ(bits=3, desc_act=True, v2=True),
     "gptq 8 bits, sym, act-order": GPTQ(bits=8, sym=True, desc_act=True),
     "awq": AWQ(),
+    "awq gemv": AWQ("gemv"),
+    "awq of AutoRound": AWQ(packing="auto_round:auto_awq"),
+    "torchao int4": TorchAO(),
+    "torchao int8": TorchAO(8),
+    "hqq": HQQ(),
+    "hqq, axis 0": HQQ(axis=0),
     "compressed-tensors": Compressed(),
     "compressed-tensors, one scale": Compressed("tensor"),
     "compressed-tensors, mixed layers": Compressed(ignore=("lm_head", "re:.*v_proj")),

@@ -30,8 +30,8 @@ W8A8 = compressed(INT8, ROUNDED)
 SPARSE = {"format": "sparse-24-bitmask", "sparsity_structure": "2:4"}
 MIXED = {"a": {"targets": ["re:.*mlp.*"], "weights": INT8}, "b": {"targets": ["Linear"], "weights": INT4}}
 MIXED_FORMATS = {**MIXED, "b": {**MIXED["b"], "format": "pack-quantized"}}
-CALLED = {"mxfp4": "mx"}
-"""Methods whose plugin has another name."""
+CALLED = {"mxfp4": "mx", "auto-round": "gptq", "auto-round as awq": "awq", "inc": "gptq"}
+"""Plugins with another name than the method."""
 
 UNREAD = {
     "W3A16": (compressed({**INT4, "num_bits": 3}, form="pack-quantized"), ["W3A16", "num_bits 3, not 4 or 8"]),
@@ -43,7 +43,7 @@ UNREAD = {
     "transforms": ({**W8A8, "transform_config": {"config_groups": {"u": {}}}}, ["inputs are transformed"]),
     "groups": ({**W8A8, "config_groups": MIXED}, ["b (W4A16): weights with num_bits 4"]),
     "nonsense": ({**W8A8, "config_groups": {"g": 1}}, ["g (W?A16)"]),
-    "awq bits": ({"quant_method": "awq", "bits": 8, "version": "gemv"}, ["8 bits, not 4", "layout 'gemv'"]),
+    "awq bits": ({"quant_method": "awq", "bits": 8, "version": "gemv_fast"}, ["8 bits, not 4", "layout 'gemv_fast'"]),
     "gptq": ({"quant_method": "gptq", "bits": 5, "group_size": 0}, ["5 bits", "groups of 0 inputs"]),
     "gptq form": ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, ["format 'marlin'"]),
     "gptq layers": ({"quant_method": "gptq", "dynamic": {"+:x": {"bits": 6}}}, ["x: weights of 6 bits"]),
@@ -58,6 +58,12 @@ READ = {
     "fp8": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
     "mxfp4": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
     "modelopt": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+    "awq gemv": {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemv"},
+    "auto-round": {"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_gptq"},
+    "auto-round as awq": {"quant_method": "auto-round", "bits": 4, "packing_format": "auto_round:auto_awq"},
+    "inc": {"quant_method": "inc", "bits": 4},
+    "hqq": {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 3, "axis": 1}}},
+    "torchao": {"quant_method": "torchao", "quant_type": {"default": {"_type": "Int8WeightOnlyConfig", "_data": {}}}},
     "bitsandbytes": {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
     "W8A16": compressed(INT8),
     "dense": {**W8A8, "sparsity_config": {"format": "dense"}, "transform_config": {}, "kv_cache_scheme": None},
@@ -112,7 +118,7 @@ def test_a_form_that_nobody_reads_is_refused_with_the_reasons_of_each_method(sto
 def test_a_form_that_is_read_is_chosen(stored, name):
     method = READ[name]["quant_method"]
     chosen = resolve(options(stored(READ[name]))).config.plan.one("core.quantization").name
-    assert CALLED.get(method, method) in chosen.replace("_", "-")
+    assert CALLED.get(name, method) in chosen.replace("_", "-")
 
 
 def test_why_prints_the_reasons_and_fails(stored, capsys):

@@ -109,13 +109,8 @@ def refusal(catalogue, **sections):
         ("platform", "cpuu", "Did you mean 'cpu'?"),
         ("quantization", "cpu_dense", "--kernel linear=cpu_dense_linear,lookup=cpu_dense_lookup"),
         ("quantization", "cpu_gguf", "'cpu_gguf' is a name of earlier versions: --quantization names formats only"),
-        (
-            "quantization",
-            "torchao",
-            "'torchao' is planned as core-plugin-torchao (torchao checkpoints): not released yet.",
-        ),
         ("quantization", "deepspeedfp", "There is no 'deepspeedfp': it is retired everywhere. Use --quantization fp8"),
-        ("quantization", "hqq", "There is no 'hqq': HQQ is not read. Use a GPTQ, AWQ or compressed-tensors checkpoint"),
+        ("quantization", "eetq", "No plugin for EETQ checkpoints is released or planned."),
         (
             "quantization",
             "gptq_marlin",
@@ -168,8 +163,13 @@ def test_a_model_source_that_is_not_installed_is_named():
         ("model DeepseekV4ForCausalLM none 128 float32", "CORE-M103", "planned as core-plugin-deepseek-v4"),
         ("model BertModel none 128 float32", "CORE-M103", "`pip install core-plugin-bert`"),
         ("model AcmeForCausalLM none 128 float32", "CORE-M103", "Install a model plugin that implements it"),
-        ("model LlamaForCausalLM torchao 128 float32", "CORE-P203", "'torchao' is planned as core-plugin-torchao"),
-        ("model LlamaForCausalLM hqq 128 float32", "CORE-P203", "There is no 'hqq': HQQ is not read. Use a GPTQ"),
+        ("model LlamaForCausalLM torchao 128 float32", "CORE-P203", "`pip install core-plugin-torchao`"),
+        ("model LlamaForCausalLM hqq 128 float32", "CORE-P203", "`pip install core-plugin-hqq`"),
+        (
+            "model LlamaForCausalLM eetq 128 float32",
+            "CORE-P203",
+            "No plugin for EETQ checkpoints is released or planned",
+        ),
         ("model LlamaForCausalLM gptq 128 float32", "CORE-P203", "`pip install core-plugin-gptq`"),
     ],
 )

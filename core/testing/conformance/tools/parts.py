@@ -45,5 +45,5 @@ def _coded(form: WeightForm, outputs: int, inputs: int, rng: torch.Generator) ->
     group_of = torch.randperm(inputs, generator=rng) // (form.inputs or inputs) if form.ordered else None
     if not form.zeros:
         return Part(form, (codes - levels // 2).to(torch.int8), scales, group_of=group_of)
-    zeros = torch.randint(levels // 4, levels - levels // 4, shared, generator=rng)
-    return Part(form, codes.to(torch.uint8), scales, zeros.to(torch.int16), group_of)
+    zeros = torch.randint(levels, 3 * levels, shared, generator=rng) / 4  # fractions, too
+    return Part(form, codes.to(torch.uint8), scales, zeros, group_of)

@@ -12,6 +12,7 @@ from core.testing.layers import sample_layer
 from core.testing.samples import compare_sample, redescribed
 
 CONFIG = {"bits": 4, "group_size": 32, "version": "gemm", "modules_to_not_convert": ["left.out"]}
+ROUND = {"quant_method": "auto-round", "packing_format": "auto_round:auto_awq"}
 SAMPLES = {one.name: one for one in samples()}
 
 
@@ -50,7 +51,17 @@ def test_tensors_say_how_much_they_hold(size, elements):
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"bits": 3}, "3 bits"), ({"version": "marlin"}, "marlin"), ({"group_size": 0}, "groups of 0")],
+    [
+        ({"bits": 3}, "3 bits"),
+        ({"version": "marlin"}, "marlin"),
+        ({"version": "gemv_fast"}, "gemv_fast"),
+        ({"version": "gemv", "group_size": -1}, "groups of -1 inputs in the layout 'gemv'"),
+        ({"group_size": 0}, "groups of 0"),
+        (ROUND | {"packing_format": "auto_round:auto_gptq"}, "auto_round:auto_gptq"),
+        (ROUND | {"packing_format": None}, "auto_round:auto_gptq"),
+        (ROUND | {"extra_config": {"x": {"bits": 8}}}, "x: weights of 8 bits"),
+        (ROUND | {"extra_config": {"(": {}}}, "no regular expression"),
+    ],
 )
 def test_what_is_not_understood_is_refused_by_name(change, named):
     with pytest.raises(CheckpointError, match=named) as caught:
@@ -66,3 +77,30 @@ def test_other_groups_than_the_checkpoint_says_are_refused(group_size, code, tmp
     with pytest.raises(CheckpointError) as caught:
         sample_layer(AWQFormat, sample, sample.layers[2], tmp_path)
     assert caught.value.code == code and "model.layers.0.mlp.up_proj" in caught.value.message
+
+
+@pytest.mark.covers("QUANT-01")
+def test_auto_round_says_what_differs_by_name():
+    own = {"model.layers.0.q_proj": {"group_size": 64}, r".*\.o_proj": {"bits": 16}, "lm_head": {"bits": 4}}
+    form = made(**ROUND, extra_config=own, block_name_to_quantize="model.layers,model.other")
+    found = [
+        form.form(LayerSite(kind, prefix, 64, (("", 48),)), "").shown
+        for kind, prefix in (
+            ("linear", "model.layers.0.q_proj"),
+            ("linear", "model.layers.0.o_proj"),
+            ("linear", "model.layers.1.q_proj"),
+            ("linear", "model.vision.0.q_proj"),
+            ("lm_head", "lm_head"),
+        )
+    ]
+    usual = "int4/1x32:float32+zeros"
+    assert found == ["int4/1x64:float32+zeros", "plain", usual, "plain", usual]
+    assert made(**ROUND).form(LayerSite("lm_head", "lm_head", 64, (("", 48),)), "") == PLAIN
+
+
+@pytest.mark.parametrize(("size", "words"), [(32, 4), (64, 2), (128, 1)])
+def test_groups_of_gemv_are_filled_up(size, words):
+    """Of 256 inputs, as AutoAWQ's `calculate_zeros_width` counts them."""
+    site = LayerSite("linear", "x", 256, (("", 48),))
+    stored = {one.suffix: one.elements(48, 256) for one in made(version="GEMV", group_size=size).stored(site, "")}
+    assert stored == {"qweight": (48, 32), "qzeros": (48, words), "scales": (48, 8 * words)}

@@ -4,8 +4,9 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from core_plugin_gguf.blocks import CHUNK, DECODERS, decode
+from core_plugin_gguf.blocks import CHUNK, DECODERS, _q1_0, _q2_0, decode
 from core_plugin_gguf.formats import DECODABLE, FLOATS
+from core_plugin_gguf.kinds import SIZES
 from gguf import GGMLQuantizationType as Kind
 
 HALVES = {
@@ -20,10 +21,14 @@ HALVES = {
 """Byte offsets of the float16 scales, which random bytes must not fill with infinities."""
 
 
+OURS = {kind for kind in DECODABLE if kind.name in ("Q1_0", "Q2_0")}
+"""Types that no release of the library decodes."""
+
+
 def random_blocks(kind, count, columns):
     """Rows of random blocks: any byte is a valid one, but for the scales."""
     rng = np.random.default_rng(int(kind))
-    block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    block, block_bytes = SIZES[kind]
     blocks = rng.integers(0, 256, (count * columns // block, block_bytes), dtype=np.uint8)
     for at in HALVES.get(kind, (0,)):
         scales = rng.standard_normal((len(blocks), 1)).astype(np.float16)
@@ -43,7 +48,7 @@ def test_quantized_data(kind):
 
 
 @pytest.mark.covers("QUANT-12")
-@pytest.mark.parametrize("kind", sorted(DECODABLE - set(FLOATS) - {Kind.IQ1_M}))
+@pytest.mark.parametrize("kind", sorted(DECODABLE - set(FLOATS) - {Kind.IQ1_M} - OURS))
 def test_random_blocks(kind):
     raw = random_blocks(kind, 6, 512)
     with np.errstate(all="ignore"):
@@ -55,7 +60,7 @@ def test_random_blocks(kind):
 
 def test_every_decodable_type_decodes():
     for kind in DECODABLE:
-        block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+        block, block_bytes = SIZES[kind]
         raw = torch.zeros(3, 2 * block_bytes, dtype=torch.uint8)
         assert decode(raw, kind, 2 * block, torch.bfloat16).shape == (3, 2 * block)
     assert set(DECODERS) <= DECODABLE
@@ -67,3 +72,24 @@ def test_large_tensors_are_decoded_in_pieces():
     values = decode(torch.from_numpy(raw), Kind.Q4_1, 256, torch.bfloat16)
     expected = torch.from_numpy(gguf.quants.dequantize(raw, Kind.Q4_1)).to(torch.bfloat16)
     assert torch.equal(values, expected.view(rows, 256))
+
+
+@pytest.mark.covers("QUANT-12")
+def test_bits_are_signs():
+    """Q1_0: a float16, and 128 bits, the lowest of a byte first; 1 is the number, 0 its negative."""
+    blocks = np.concatenate(
+        (np.array([2.5, -3], np.float16).view(np.uint8).reshape(2, 2), [[0b00000101, *[0] * 15]] * 2), 1
+    )
+    values = _q1_0(torch.from_numpy(blocks.astype(np.uint8)))
+    assert values.shape == (2, 128) and values[:, :4].tolist() == [[2.5, -2.5, 2.5, -2.5], [-3, 3, -3, 3]]
+    assert (values[0, 4:] == -2.5).all()
+
+
+@pytest.mark.covers("QUANT-12")
+def test_pairs_of_bits_are_from_minus_one_to_two():
+    """Q2_0: a float16, and 64 pairs of bits, the lowest of a byte first."""
+    blocks = np.concatenate(
+        (np.array([0.5], np.float16).view(np.uint8).reshape(1, 2), [[0b11100100, *[0b01010101] * 15]]), 1
+    )
+    values = _q2_0(torch.from_numpy(blocks.astype(np.uint8)))
+    assert values.shape == (1, 64) and values[0, :4].tolist() == [-0.5, 0, 0.5, 1] and not values[0, 4:].any()

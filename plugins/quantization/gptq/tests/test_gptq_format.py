@@ -131,3 +131,21 @@ def test_without_a_g_idx_groups_follow_each_other():
     part = made(sym=True).read(LINEAR, "", {name: PlainTensor(name, value) for name, value in tensors.items()})
     assert part.zeros is None and part.group_of is None and part.codes.dtype == torch.int8
     assert torch.equal(part.codes.t().long(), codes - 8)
+
+
+@pytest.mark.covers("QUANT-01")
+@pytest.mark.parametrize("method", ["auto-round", "intel/auto-round", "inc"])
+def test_auto_round_may_quantize_the_head_and_some_blocks(method):
+    given = {"quant_method": method, "sym": True, "extra_config": {"lm_head": {"bits": 8}}}
+    form = made(**given, block_name_to_quantize=["model.layers"])
+    found = [
+        form.form(LayerSite(kind, prefix, 64, (("", 48),)), "").shown
+        for kind, prefix in (
+            ("lm_head", "lm_head"),
+            ("linear", "model.layers.1.q_proj"),
+            ("linear", "model.vision.0.q_proj"),
+        )
+    ]
+    assert found == ["int8/1x32:float32", "int4/1x32:float32", "plain"]
+    plain = made(**given | {"extra_config": {"lm_head": {"bits": 16}}})
+    assert plain.form(LayerSite("lm_head", "lm_head", 64, (("", 8),)), "") == PLAIN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,25 +25,50 @@ _SITES = (
 _LARGE = (LayerSite("linear", "model.layers.0.mlp.down_proj", 1024, (("", 1024),)),)
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """A way of storing weights: with a `packing`, as AutoRound describes it."""
+
+    size: int
+    layout: str = "gemm"
+    packing: str = ""
+
+    @property
+    def described(self) -> dict[str, object]:
+        """The `quantization_config`."""
+        shared: dict[str, object] = {"bits": 4, "group_size": self.size}
+        if self.packing:
+            return {"quant_method": "auto-round", **shared, "packing_format": self.packing, "sym": False}
+        return {"quant_method": "awq", **shared, "zero_point": True, "version": self.layout}
+
+
 def samples() -> Iterator[CheckpointSample]:
-    """Yield small layers in groups of 32 and of all inputs, and a layer whose speed says something."""
-    for name, size, sites in (("groups of 32", 32, _SITES), ("one group", -1, _SITES), ("large", 128, _LARGE)):
-        yield CheckpointSample(name, partial(_write, sites, size), values=partial(_values, sites, size), layers=sites)
+    """Yield small layers in both layouts, in groups and of all inputs, and a layer whose speed says something."""
+    yield _sample("groups of 32", _SITES, _Kind(32))
+    yield _sample("one group", _SITES, _Kind(-1))
+    yield _sample("AutoRound", _SITES, _Kind(32, packing="auto_round:auto_awq"))
+    yield _sample("gemv", _SITES, _Kind(32, "gemv"))
+    yield _sample("gemv, groups of 64", _SITES, _Kind(64, "gemv"))
+    yield _sample("large", _LARGE, _Kind(128))
+    yield _sample("large gemv", _LARGE, _Kind(128, "gemv"))
 
 
-def _write(sites: Sequence[LayerSite], size: int, folder: Path) -> Path:
-    quantization = {"quant_method": "awq", "bits": 4, "group_size": size, "zero_point": True, "version": "gemm"}
+def _sample(name: str, sites: Sequence[LayerSite], kind: _Kind) -> CheckpointSample:
+    return CheckpointSample(name, partial(_write, sites, kind), values=partial(_values, sites, kind), layers=sites)
+
+
+def _write(sites: Sequence[LayerSite], kind: _Kind, folder: Path) -> Path:
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "vocab_size": 40}
-    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": quantization}))
-    save_file(_make(sites, size)[0], folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": kind.described}))
+    save_file(_make(sites, kind)[0], folder / "model.safetensors")
     return folder
 
 
-def _values(sites: Sequence[LayerSite], size: int) -> dict[str, Tensor]:
-    return _make(sites, size)[1]
+def _values(sites: Sequence[LayerSite], kind: _Kind) -> dict[str, Tensor]:
+    return _make(sites, kind)[1]
 
 
-def _make(sites: Sequence[LayerSite], size: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _make(sites: Sequence[LayerSite], kind: _Kind) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the tensors as stored, and the values that they mean."""
     rng = torch.Generator().manual_seed(4)
     stored: dict[str, Tensor] = {}
@@ -57,20 +83,36 @@ def _make(sites: Sequence[LayerSite], size: int) -> tuple[dict[str, Tensor], dic
                     rows, site.in_features, generator=rng
                 )
                 continue
-            groups = 1 if size == -1 else site.in_features // size
+            groups = 1 if kind.size == -1 else site.in_features // kind.size
             codes = torch.randint(0, 16, (site.in_features, rows), generator=rng)
             zeros = torch.randint(4, 12, (groups, rows), generator=rng)
             scales = (torch.rand(groups, rows, generator=rng) + 0.5).half()
-            stored |= {f"{module}.qweight": _pack(codes), f"{module}.qzeros": _pack(zeros), f"{module}.scales": scales}
+            tensors = _gemv(codes, zeros, scales, kind.size) if kind.layout == "gemv" else _gemm(codes, zeros, scales)
+            stored |= {f"{module}.{name}": tensor for name, tensor in tensors.items()}
             each = site.in_features // groups
             weight = (codes - zeros.repeat_interleave(each, 0)) * scales.float().repeat_interleave(each, 0)
             meant[f"{module}.weight"] = weight.t().contiguous()
     return stored, meant
 
 
-def _pack(values: Tensor) -> Tensor:
+def _gemm(codes: Tensor, zeros: Tensor, scales: Tensor) -> dict[str, Tensor]:
+    """Return what `gemm` stores of `codes (in, rows)` and `zeros`, `scales (groups, rows)`."""
+    return {"qweight": _pack(codes, ORDER), "qzeros": _pack(zeros, ORDER), "scales": scales}
+
+
+def _gemv(codes: Tensor, zeros: Tensor, scales: Tensor, size: int) -> dict[str, Tensor]:
+    """Return what `gemv` stores: everything by rows, groups filled up to whole words, and to 2 or 4 of these."""
+    some = 8 * (128 // size)
+    words = (len(zeros) + some - 1) // some * some // 8
+    more = torch.zeros(zeros.shape[1], 8 * words - len(zeros))
+    whole = torch.cat((zeros.t(), more.to(zeros.dtype)), 1), torch.cat((scales.t(), more.to(scales.dtype)), 1)
+    natural = range(8)
+    return {"qweight": _pack(codes.t(), natural), "qzeros": _pack(whole[0], natural), "scales": whole[1]}
+
+
+def _pack(values: Tensor, order: Sequence[int]) -> Tensor:
     """Return `values (rows, columns)` of four bits as words of eight columns."""
     words = torch.zeros(values.shape[0], values.shape[1] // 8, dtype=torch.int64)
-    for nibble, column in enumerate(ORDER):
+    for nibble, column in enumerate(order):
         words |= values[:, column::8] << (4 * nibble)
     return words.to(torch.int32)

@@ -8,9 +8,9 @@ AWQ = QuantSpec(
     name="awq",
     impl="core_plugin_awq.scheme:AWQFormat",
     api=2,
-    summary="AWQ 4-bit weights",
+    summary="AWQ 4-bit weights, those of AutoRound too",
     band=1,
-    methods=frozenset({"awq"}),
+    methods=frozenset({"awq", "auto-round", "intel/auto-round", "inc"}),
     refine="core_plugin_awq.config:refine",
     forms_of="core_plugin_awq.config:forms_of",
 )

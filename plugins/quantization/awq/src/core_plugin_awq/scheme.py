@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from core_plugin_unquantized.packing import codes_of_words
 from core_plugin_unquantized.plain import Plain
 
 from core.api import CheckpointError, Part, Stored, WeightForm
-from core_plugin_awq.config import ORDER, AWQConfig
+from core_plugin_awq.config import ORDER, AWQConfig, form_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,42 +23,60 @@ CHUNK = 1 << 14
 
 
 class AWQFormat(Plain):
-    """`qweight (in, rows / 8)` and `qzeros (groups, rows / 8)`, eight outputs a word; `scales (groups, rows)`."""
+    """Codes, zero points and scales, eight of 4 bits in a word.
+
+    Layout `gemm`: `qweight (in, rows / 8)` and `qzeros (groups, rows / 8)`, eight outputs a word; `scales (groups,
+    rows)`. Layout `gemv`: `qweight (rows, in / 8)` and `qzeros (rows, groups / 8)`, eight neighbours a word, the first
+    in its low bits; `scales (rows, groups)`. There groups are filled up, so that words of zero points are too.
+    """
 
     def __init__(self, ctx: QuantContext) -> None:
         super().__init__(ctx)
         self._config = AWQConfig.read(ctx.checkpoint)
-        self._form = self._config.form
 
     def form(self, site: LayerSite, part: str) -> WeightForm:
         """Return the form of codes, or the plain form."""
-        return self._form if self._config.quantizes(site, part) else super().form(site, part)
+        size = self._config.size(site, part)
+        return super().form(site, part) if size is None else form_of(size)
 
     def stored(self, site: LayerSite, part: str) -> Sequence[Stored]:
         """Return the tensors of a quantized layer."""
-        if not self._config.quantizes(site, part):
+        size = self._config.size(site, part)
+        if size is None:
             return super().stored(site, part)
-        inputs, size = (0, self._form.inputs) if self._form.inputs else (None, 1)
+        if self._config.layout == "gemv":
+            words = max(1, 128 // size)  # of zero points, that are filled up to such a number
+            per = (1, 8 * words * size)
+            return (
+                Stored("qweight", per=(1, 8)),
+                Stored("qzeros", per=per, unit=(1, words)),
+                Stored("scales", per=per, unit=(1, 8 * words)),
+            )
+        inputs, each = (0, size) if size > 0 else (None, 1)
         return (
             Stored("qweight", (1, 0), per=(8, 1)),
-            Stored("qzeros", (1, inputs), per=(8, size)),
-            Stored("scales", (1, inputs), per=(1, size)),
+            Stored("qzeros", (1, inputs), per=(8, each)),
+            Stored("scales", (1, inputs), per=(1, each)),
         )
 
     def read(self, site: LayerSite, part: str, tensors: Mapping[str, WeightTensor]) -> Part:
         """Return the codes one by one. Raises `CheckpointError` CORE-M160: there is not one scale for each group."""
-        if not self._config.quantizes(site, part):
+        size = self._config.size(site, part)
+        if size is None:
             return super().read(site, part, tensors)
-        scales = tensors["scales"].dense(torch.float32).t().contiguous()
-        zeros = unpack(tensors["qzeros"].raw())
-        if scales.shape != zeros.shape or (not self._form.inputs and scales.shape[1] != 1):
+        form, scales, words = form_of(size), tensors["scales"].dense(torch.float32), tensors["qweight"].raw()
+        if self._config.layout == "gemv":
+            zeros, groups = codes_of_words(tensors["qzeros"].raw(), 4), -(-site.in_features // size)
+            return Part(form, codes_of_words(words, 4), scales[:, :groups].contiguous(), zeros[:, :groups].contiguous())
+        scales, zeros = scales.t().contiguous(), unpack(tensors["qzeros"].raw())
+        if scales.shape != zeros.shape or (not form.inputs and scales.shape[1] != 1):
             raise CheckpointError(
                 "CORE-M160",
                 f"in '{site.module(part)}' the scales {tuple(scales.shape)} and zero points {tuple(zeros.shape)} are "
                 f"not those of its 'quantization_config'.",
                 hint="The weights and config.json do not belong together.",
             )
-        return Part(self._form, unpack(tensors["qweight"].raw()), scales, zeros)
+        return Part(form, unpack(words), scales, zeros)
 
 
 def unpack(words: Tensor) -> Tensor:

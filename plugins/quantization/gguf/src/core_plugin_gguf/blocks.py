@@ -11,25 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.constants import GGMLQuantizationType as Known
 from gguf.quants import dequantize as library_dequantize
 from torch import Tensor
+
+from core_plugin_gguf.kinds import SIZES, NewerKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-Kind = GGMLQuantizationType
+    from core_plugin_gguf.kinds import Kind
 
 CHUNK = 1 << 16
 """Values decoded at once: intermediate results stay in the processor's cache."""
 
 
-def decode(raw: Tensor, kind: GGMLQuantizationType, columns: int, dtype: torch.dtype) -> Tensor:
+def decode(raw: Tensor, kind: Kind, columns: int, dtype: torch.dtype) -> Tensor:
     """Return the values of `raw (rows, bytes per row)`, stored as `kind`: `(rows, columns)` in `dtype`.
 
     Works through a few rows at a time, so that no float32 copy of the whole tensor is made.
     """
-    _, block_bytes = GGML_QUANT_SIZES[kind]
+    _, block_bytes = SIZES[kind]
     out = torch.empty(raw.shape[0], columns, dtype=dtype)
     step = max(1, CHUNK // columns)
     for start in range(0, raw.shape[0], step):
@@ -65,6 +67,20 @@ def _f16(blocks: Tensor) -> Tensor:
 
 def _bf16(blocks: Tensor) -> Tensor:
     return blocks.view(torch.bfloat16).float()
+
+
+def _of_bytes(packed: Tensor, bits: int) -> Tensor:
+    """Return codes of `bits` bits, the lowest bits of a byte first: `(n, k)` uint8 -> `(n, k * 8 / bits)` uint8."""
+    shifts = torch.arange(0, 8, bits, dtype=torch.uint8)
+    return ((packed.unsqueeze(-1) >> shifts) & (1 << bits) - 1).flatten(1)
+
+
+def _q1_0(blocks: Tensor) -> Tensor:
+    return (_of_bytes(blocks[:, 2:], 1).float() * 2 - 1) * _half(blocks, 0)
+
+
+def _q2_0(blocks: Tensor) -> Tensor:
+    return (_of_bytes(blocks[:, 2:], 2).float() - 1) * _half(blocks, 0)
 
 
 def _q4_0(blocks: Tensor) -> Tensor:
@@ -129,21 +145,37 @@ def _q6_k(blocks: Tensor) -> Tensor:
     return (values * scales.unsqueeze(-1)).flatten(1)
 
 
-def _by_library(blocks: Tensor, kind: GGMLQuantizationType) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(library_dequantize(blocks.numpy(), kind)))
+E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the values of the codes."""
 
 
-DECODERS: Mapping[GGMLQuantizationType, Callable[[Tensor], Tensor]] = {
-    Kind.F32: _f32,
-    Kind.F16: _f16,
-    Kind.BF16: _bf16,
-    Kind.Q4_0: _q4_0,
-    Kind.Q4_1: _q4_1,
-    Kind.Q5_0: _q5_0,
-    Kind.Q5_1: _q5_1,
-    Kind.Q8_0: _q8_0,
-    Kind.Q4_K: _q4_k,
-    Kind.Q5_K: _q5_k,
-    Kind.Q6_K: _q6_k,
+def _nvfp4(blocks: Tensor) -> Tensor:
+    """A scale in e4m3 without a sign for each of four runs of 16 values; a byte has a value of either half of a run."""
+    scales = (blocks[:, :4] & 127).view(torch.float8_e4m3fn).float().nan_to_num(480.0) / 2
+    scales = torch.where(blocks[:, :4] == 127, 0.0, scales)  # a number that ggml never writes
+    codes = _nibbles(blocks[:, 4:].reshape(-1, 4, 8)).flatten(2)
+    values = torch.tensor(E2M1, dtype=torch.float32)[codes.long()]
+    return (values * scales.unsqueeze(-1)).flatten(1)
+
+
+def _by_library(blocks: Tensor, kind: Kind) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(library_dequantize(blocks.numpy(), Known(kind))))
+
+
+DECODERS: Mapping[Kind, Callable[[Tensor], Tensor]] = {
+    Known.F32: _f32,
+    Known.F16: _f16,
+    Known.BF16: _bf16,
+    Known.Q4_0: _q4_0,
+    Known.Q4_1: _q4_1,
+    Known.Q5_0: _q5_0,
+    Known.Q5_1: _q5_1,
+    Known.Q8_0: _q8_0,
+    Known.Q4_K: _q4_k,
+    Known.Q5_K: _q5_k,
+    Known.Q6_K: _q6_k,
+    NewerKind.NVFP4: _nvfp4,
+    NewerKind.Q1_0: _q1_0,
+    NewerKind.Q2_0: _q2_0,
 }
 """Formats with a torch form of their own; the gguf library decodes the others of `formats.DECODABLE`."""

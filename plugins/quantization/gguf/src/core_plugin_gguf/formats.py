@@ -4,42 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from gguf.constants import GGMLQuantizationType as Kind
+from gguf.constants import GGMLQuantizationType as Known
 
 from core.api import Verdict
+from core_plugin_gguf.kinds import NewerKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from core.api import ProbeResult, QuantRequest
+    from core_plugin_gguf.kinds import Kind
 
-FLOATS = {Kind.F32: "float32", Kind.F16: "float16", Kind.BF16: "bfloat16"}
+FLOATS: Mapping[Kind, str] = {Known.F32: "float32", Known.F16: "float16", Known.BF16: "bfloat16"}
 """Types that are arrays of numbers, with their dtypes."""
 
-DECODABLE = frozenset(FLOATS) | {
-    Kind.Q4_0,
-    Kind.Q4_1,
-    Kind.Q5_0,
-    Kind.Q5_1,
-    Kind.Q8_0,
-    Kind.Q2_K,
-    Kind.Q3_K,
-    Kind.Q4_K,
-    Kind.Q5_K,
-    Kind.Q6_K,
-    Kind.IQ1_S,
-    Kind.IQ1_M,
-    Kind.IQ2_XXS,
-    Kind.IQ2_XS,
-    Kind.IQ2_S,
-    Kind.IQ3_XXS,
-    Kind.IQ3_S,
-    Kind.IQ4_NL,
-    Kind.IQ4_XS,
-    Kind.TQ1_0,
-    Kind.TQ2_0,
-    Kind.MXFP4,
-}
+DECODABLE: frozenset[Kind] = (
+    frozenset(FLOATS)
+    | {
+        Known.Q4_0,
+        Known.Q4_1,
+        Known.Q5_0,
+        Known.Q5_1,
+        Known.Q8_0,
+        Known.Q2_K,
+        Known.Q3_K,
+        Known.Q4_K,
+        Known.Q5_K,
+        Known.Q6_K,
+        Known.IQ1_S,
+        Known.IQ1_M,
+        Known.IQ2_XXS,
+        Known.IQ2_XS,
+        Known.IQ2_S,
+        Known.IQ3_XXS,
+        Known.IQ3_S,
+        Known.IQ4_NL,
+        Known.IQ4_XS,
+        Known.TQ1_0,
+        Known.TQ2_0,
+        Known.MXFP4,
+    }
+    | set(NewerKind)
+)
 
 
 def stored_as(kind: Kind) -> str:

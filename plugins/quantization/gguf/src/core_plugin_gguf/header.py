@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
+from gguf.constants import GGUF_DEFAULT_ALIGNMENT, GGUFValueType
 
 from core_plugin_gguf.faults import bad_tensor_type, damaged
+from core_plugin_gguf.kinds import SIZES, Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ class TensorInfo:
     """
 
     name: str
-    kind: GGMLQuantizationType
+    kind: Kind
     shape: tuple[int, ...]
     offset: int
     num_bytes: int
@@ -232,10 +233,10 @@ class Header:
 
     def _sized(self, name: str, kind: int, shape: tuple[int, ...], offset: int) -> TensorInfo:
         try:
-            known = GGMLQuantizationType(kind)
+            known = kind_of(kind)
         except ValueError:
             raise bad_tensor_type(self.path, name, f"number {kind}") from None
-        block, block_bytes = GGML_QUANT_SIZES[known]
+        block, block_bytes = SIZES[known]
         elements = 1
         for size in shape:
             elements *= size

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from core_plugin_gguf.rows import Order
 
 _FACTS = re.compile(r"rope_(freqs|factors_(short|long))\.weight|blk\.\d+\.attn_rot_embd\.weight")
+_INPUT_SCALE = "input_scale"
+"""What a tensor is called that the runtime rounds activations with."""
+
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
 
@@ -109,12 +112,14 @@ class Conventions:
             return
         match = _BLOCK.fullmatch(module)
         number = int(match[1]) if match is not None else 0
-        if number >= self.layers:
+        if number >= self.layers or kind == _INPUT_SCALE:
             return
         layer, module = (self.table.layer.format(number), match[2]) if match else ("", "")
         offset = self.table.norm_offsets.get(module, offset)
         if module in self.table.stacked:
             yield from _stacked(info, f"{layer}.{self.table.stacked[module]}.{kind}")
+        elif kind == "scale" and module in self.blocks:
+            yield Place(self._named(layer, self.blocks[module], module, kind), info.shape)
         elif module in self.table.joined:
             yield self._joined(info, layer, *self.table.joined[module])
         elif any(module == keys for keys, _ in self.table.joined.values()):

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from gguf.constants import GGMLQuantizationType
-
     from core.api.tokenizer import Tokenizer
     from core.api.weights import WeightTensor
     from core_plugin_gguf.header import Header, TensorInfo
+    from core_plugin_gguf.kinds import Kind
     from core_plugin_gguf.names import Place
 
 _TEMPLATE = "tokenizer.chat_template"
@@ -114,15 +113,13 @@ def _conventions(parts: list[Header]) -> Conventions:
     return Conventions.of(parts[0], architecture(parts[0]), names)
 
 
-def _stored(place: Place, kind: GGMLQuantizationType) -> str:
+def _stored(place: Place, kind: Kind) -> str:
     """Return the dtype or form that a tensor is given in."""
     changed = place.keys or place.columns or place.decays or (place.turned and kind not in FLOATS)
     return "float32" if changed else stored_as(kind)
 
 
-def _described(
-    tensors: Sequence[TensorInfo], places: Sequence[tuple[Place, GGMLQuantizationType]]
-) -> dict[str, object]:
+def _described(tensors: Sequence[TensorInfo], places: Sequence[tuple[Place, Kind]]) -> dict[str, object]:
     """Return what a method must know before tensors are read."""
     return {
         "types": dict(Counter(one.kind.name for one in tensors)),

@@ -9,11 +9,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import torch
-from gguf.constants import GGML_QUANT_SIZES
 
 from core_plugin_gguf.blocks import decode
 from core_plugin_gguf.faults import bad_tensor_type, damaged
 from core_plugin_gguf.formats import DECODABLE, FLOATS
+from core_plugin_gguf.kinds import SIZES
 from core_plugin_gguf.scalars import scalars
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GGUFTensor:
         if self.info.kind not in DECODABLE:
             raise bad_tensor_type(self.header.path, self.info.name, self.info.kind.name)
         stored, place = self._bytes(), self.place
-        block, block_bytes = GGML_QUANT_SIZES[self.info.kind]
+        block, block_bytes = SIZES[self.info.kind]
         columns = stored.shape[1] // block_bytes * block
         if place.offset or place.decays:  # rounded once, with its own values
             exact = decode(stored, self.info.kind, columns, torch.float32)
@@ -108,7 +108,7 @@ class GGUFTensor:
             rows = place.order.undone(flat.view(info.shape[0], -1))
             return rows[place.first : place.first + place.shape[0]]
         if prod(place.shape) == prod(info.shape):
-            block, block_bytes = GGML_QUANT_SIZES[info.kind]
+            block, block_bytes = SIZES[info.kind]
             return flat.view(-1, info.shape[-1] // block * block_bytes)
         rows = flat.view(info.shape[0], -1)
         if len(place.shape) == len(info.shape):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core_plugin_unquantized.auto_round import inside_blocks, own_settings, packing_of
 from core_plugin_unquantized.names import listed
 
 from core.api import (
@@ -21,9 +22,8 @@ from core.api import (
 
 BITS = (2, 3, 4, 8)
 FORMATS = ("gptq", "gptq_v2")
-AUTO_ROUND = frozenset({"auto-round", "intel/auto-round"})
-"""Methods of AutoRound, whose checkpoints have the same tensors where `packing_format` says so."""
 PACKINGS = ("auto_round:auto_gptq", "auto_round:gptq", "auto_gptq", "gptq")
+"""Those of AutoRound that are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,14 @@ class GPTQConfig:
         layers: Regular expressions that the paths of modules begin with, and their settings; None: they are plain.
         head: Whether the output projection is quantized.
         plain: Parts of the module paths of layers that are not quantized.
+        given: Its `quantization_config`.
     """
 
     usual: Settings
     layers: tuple[tuple[re.Pattern[str], Settings | None], ...]
     head: bool
     plain: tuple[str, ...]
+    given: Mapping[str, object]
 
     @staticmethod
     def read(given: Mapping[str, object]) -> GPTQConfig:
@@ -95,8 +97,9 @@ class GPTQConfig:
         return GPTQConfig(
             usual=Settings.of(given),
             layers=tuple((re.compile(name), _settings(given, own)) for name, own in _own(given).items()),
-            head=given.get("lm_head") is True,
+            head=given.get("lm_head") is True or "lm_head" in own_settings(given),
             plain=listed(given, "modules_to_not_convert"),
+            given=given,
         )
 
     def settings(self, site: LayerSite, part: str) -> Settings | None:
@@ -105,7 +108,8 @@ class GPTQConfig:
         known = site.inner or (self.head and site.kind == "lm_head")
         if not known or any(name in module for name in self.plain):
             return None
-        return next((own for name, own in self.layers if name.match(module)), self.usual)
+        own = [own for name, own in self.layers if name.match(module)]
+        return own[0] if own else self.usual if inside_blocks(self.given, module) else None
 
 
 def _own(given: Mapping[str, object]) -> dict[str, object]:
@@ -117,9 +121,8 @@ def _own(given: Mapping[str, object]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, own in _mapping(given.get("dynamic")).items():
         found[name.removeprefix("+:").removeprefix("-:")] = False if name.startswith("-:") else own
-    for name, own in _mapping(given.get("extra_config")).items():
-        bits = _mapping(own).get("bits", given.get("bits", 4))
-        found[f"(?:{name})$"] = False if type(bits) is int and bits >= 16 else own
+    for name, own in own_settings(given).items():
+        found[f"(?:{name})$"] = own
     return found
 
 
@@ -152,12 +155,12 @@ def forms_of(checkpoint: CheckpointInfo) -> dict[WeightForm, int]:
 
 def reasons_against(given: Mapping[str, object]) -> list[str]:
     """Return everything in a `quantization_config` that is not understood."""
-    form, packing = given.get("checkpoint_format") or "gptq", given.get("packing_format")
+    form, packing = given.get("checkpoint_format") or "gptq", packing_of(given)
     reasons = [
         None if form in FORMATS else f"format {form!r:.60}, not {' or '.join(map(repr, FORMATS))}",
         "weights in marlin's order ('is_marlin_format')" if given.get("is_marlin_format") else None,
     ]
-    if given.get("quant_method") in AUTO_ROUND and packing not in PACKINGS:
+    if packing and packing not in PACKINGS:
         reasons.append(f"packing_format {packing!r:.60}, not {' or '.join(map(repr, PACKINGS))}")
     reasons += _of_settings(given)
     for name, own in _own(given).items():

@@ -10,7 +10,7 @@ GPTQ = QuantSpec(
     api=2,
     summary="GPTQ weights of 2, 3, 4 and 8 bits, those of AutoRound too",
     band=1,
-    methods=frozenset({"gptq", "auto-round", "intel/auto-round"}),
+    methods=frozenset({"gptq", "auto-round", "intel/auto-round", "inc"}),
     refine="core_plugin_gptq.config:refine",
     forms_of="core_plugin_gptq.config:forms_of",
 )
