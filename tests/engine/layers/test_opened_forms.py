@@ -82,6 +82,10 @@ FORMS = {
         integers(0, 16, 6, 96), {"codes": "int", "bits": 4, "inputs": 32, "zeros": True},
         scales=scales(6, 3), zeros=integers(0, 17, 6, 3, dtype=torch.int16),
     ),
+    "int4 in groups, zeros with fractions": part(
+        integers(0, 16, 6, 96), {"codes": "int", "bits": 4, "inputs": 32, "zeros": True},
+        scales=scales(6, 3), zeros=integers(0, 65, 6, 3, dtype=torch.int16) / 4,
+    ),
     "int4 in groups, signed": part(
         integers(-8, 8, 6, 96, dtype=torch.int8), {"codes": "int", "bits": 4, "inputs": 32}, scales=scales(6, 3)
     ),

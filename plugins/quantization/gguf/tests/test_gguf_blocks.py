@@ -6,7 +6,7 @@ import pytest
 import torch
 from core_plugin_gguf.blocks import CHUNK, DECODERS, _q1_0, _q2_0, decode
 from core_plugin_gguf.formats import DECODABLE, FLOATS
-from core_plugin_gguf.kinds import SIZES
+from core_plugin_gguf.kinds import SIZES, kind_named, kind_of
 from gguf import GGMLQuantizationType as Kind
 
 HALVES = {
@@ -93,3 +93,14 @@ def test_pairs_of_bits_are_from_minus_one_to_two():
     )
     values = _q2_0(torch.from_numpy(blocks.astype(np.uint8)))
     assert values.shape == (1, 64) and values[0, :4].tolist() == [-0.5, 0, 0.5, 1] and not values[0, 4:].any()
+
+
+@pytest.mark.covers("QUANT-12")
+@pytest.mark.parametrize(("number", "name"), [(2, "Q4_0"), (40, "NVFP4"), (41, "Q1_0"), (42, "Q2_0")])
+def test_types_have_the_numbers_of_ggml_whether_the_library_knows_them_or_not(number, name):
+    assert kind_of(number).name == name and kind_named(name) == number and number in SIZES and number in DECODABLE
+
+
+def test_a_number_that_nobody_knows_is_no_type():
+    with pytest.raises(ValueError, match="9999"):
+        kind_of(9999)

@@ -20,7 +20,7 @@ _USELESS = ("pytorch_model*", "tf_model*", "flax_model*", "trainer_state.json", 
 _CODE = (".py", ".so")
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _QUANTIZED = re.compile(
-    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_\w+)?|TQ\d_\d|MXFP4(?:_\w+)?|BF16|F16|FP16|F32))(?=$|[-./])", re.I
+    r"(?:^|[-._/])((?:UD-)?(?:I?Q\d+(?:_\w+)?|TQ\d_\d|(?:MX|NV)FP4(?:_\w+)?|BF16|F16|FP16|F32))(?=$|[-./])", re.I
 )
 
 

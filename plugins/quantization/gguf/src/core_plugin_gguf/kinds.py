@@ -19,12 +19,12 @@ class NewerKind(IntEnum):
 Kind = GGMLQuantizationType | NewerKind
 """A type; equal to its number."""
 
-SIZES: Mapping[Kind, tuple[int, int]] = {
+_NEWER: Mapping[Kind, tuple[int, int]] = {
     NewerKind.NVFP4: (64, 36),
     NewerKind.Q1_0: (128, 18),
     NewerKind.Q2_0: (64, 18),
-    **GGML_QUANT_SIZES,
 }
+SIZES: Mapping[Kind, tuple[int, int]] = dict([*_NEWER.items(), *GGML_QUANT_SIZES.items()])
 """Values of a block, and its bytes."""
 
 
